@@ -1,0 +1,90 @@
+# Every gate of the project is one target here; .ci/run calls nothing else.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+SEEDS  ?= 100000
+JOBS   ?= 2
+
+# What `make run` shows. With the engine in place this becomes: rune run examples/hello/hello.yaml
+HELLO     := examples/hello/hello.yaml
+RUN_STEPS := check graph
+
+.PHONY: help setup lock run test test-long check lint type contracts unit sim mutants bench audit format clean
+
+help: ## Show this list
+	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: $(READY) ## Make .venv and install everything from requirements.lock
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
+	  echo "Rune needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || echo missing)." >&2
+	  echo "Install one, or name it: make PYTHON=python3.12 setup" >&2
+	  exit 1
+	}
+	$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || {
+	  [ "$$(id -u)" = 0 ] || { echo "The venv module is missing: install python3-venv and try again." >&2; exit 1; }
+	  apt-get update -qq && apt-get install -y -qq python3-venv
+	}
+	[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $(READY)
+
+lock: ## Write requirements.lock anew from pyproject.toml
+	@tool=$$(mktemp -d); trap 'rm -rf "$$tool"' EXIT
+	$(PYTHON) -m venv "$$tool"
+	"$$tool/bin/pip" install --quiet uv
+	"$$tool/bin/uv" pip compile --no-config --quiet --upgrade --universal --python-version 3.11 --extra dev \
+	  --generate-hashes --no-emit-index-url --no-header --no-annotate --output-file requirements.lock pyproject.toml
+
+run: setup ## Show the hello example
+	@for step in $(RUN_STEPS); do echo "$$ rune $$step $(HELLO)"; $(BIN)/rune $$step $(HELLO); done
+
+test: setup lint type contracts unit ## All gates: lint, types, contracts, tests with coverage, 20,000 seeds, mutants
+	@$(MAKE) --no-print-directory sim SEEDS=20000
+	$(MAKE) --no-print-directory mutants
+
+test-long: test ## All gates, then 100,000 seeds
+	@$(MAKE) --no-print-directory sim SEEDS=100000
+
+check: setup lint type contracts ## Only the static gates
+
+lint: setup ## ruff: rules and format
+	@$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: setup ## Let ruff mend what it can
+	@$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+type: setup ## mypy, strict
+	@$(BIN)/mypy
+
+contracts: setup ## Who may import whom
+	@$(BIN)/lint-imports --cache-dir .cache/imports
+
+unit: setup ## pytest, with branch coverage of rune.core that must be complete
+	@$(BIN)/python -m pytest -q -n $(JOBS) --cov=rune.core --cov-branch --cov-fail-under=100 --cov-report=term-missing:skip-covered
+
+sim: setup ## The simulator: make sim SEEDS=100000 [JOBS=2]
+	@$(BIN)/python -m tests.sim --seeds $(SEEDS) --jobs $(JOBS)
+
+mutants: setup ## Break the rules on purpose; the simulator must notice each time
+	@$(BIN)/python -m tests.sim.mutants
+
+bench: setup ## Measure the core
+	@$(BIN)/python bench/core.py
+
+audit: setup ## Known vulnerabilities among the locked packages (asks the public database)
+	@$(BIN)/pip-audit --strict --require-hashes --disable-pip -r requirements.lock
+
+clean: ## Remove .venv and everything that was made
+	@rm -rf $(VENV) .cache .hypothesis .coverage .coverage.* build dist htmlcov
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,3 @@
+"""Rune: a durable workflow engine."""
+
+__version__ = "0.1.0"

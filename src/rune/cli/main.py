@@ -1,0 +1,41 @@
+"""The `rune` command. Commands import what they need when they run, so that help is quick."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import rune
+from rune.cli.check import check
+from rune.cli.graph import graph
+
+app = typer.Typer(
+    name="rune",
+    help="A durable workflow engine: one definition, one journal, every step exactly once.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+)
+app.command()(check)
+app.command()(graph)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"rune {rune.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Entry point of the `rune` script."""
+    app()

@@ -1,0 +1,152 @@
+"""Apply: what follows from a decision, in one atomic act on the state.
+
+A twin of a decision changes nothing. A decision about a token that the state has never heard of changes nothing either and
+says so: the state is behind the journal and must be folded.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from rune.core.effect import Applied, Decision, Timer
+from rune.core.fact import Attempt, Choice, Result, Suspension
+from rune.core.lineage import ROOT
+from rune.core.plan import NodePlan, Plan
+from rune.core.retry import retry_due
+from rune.core.routing import follow
+from rune.core.state import Live, Scope, State, own_timer, started
+from rune.core.token import START, Fate, Token, token_name
+from rune.core.transition import Transition
+
+
+def begin(plan: Plan, state: State, at: int) -> Applied:
+    """Start an execution: triggers have run by being triggered, every other entry gets its token."""
+    act = Transition(plan, state, at)
+    state.started_at = at
+    root = state.scopes[ROOT] = Scope(ROOT, at)
+    for entry in plan.entries:
+        if entry in plan.triggers:
+            root.done.add(entry)
+            act.perform(root, follow(plan, Result(entry, ROOT, at, "ok", payload=START)).effects)
+        else:
+            act.emit(root, Token(entry))
+    act.arm_races(root, plan.races)
+    if plan.timeout is not None:
+        act.applied.armed.append((Timer("deadline"), at + plan.timeout))
+    act.settle(root)
+    return act.applied
+
+
+def apply(plan: Plan, state: State, decision: Decision) -> Applied:
+    """Make a decision true."""
+    act = Transition(plan, state, decision.at)
+    scope = state.scopes.get(decision.path)
+    if scope is None:
+        return _unchanged(act, known=state.ended or started(state, decision.path))
+    live = scope.live.get(decision.node)
+    fact = decision.fact
+    if decision.node in scope.done and (live is None or fact is not None):
+        return _unchanged(act)
+    kind = type(fact)
+    if fact is None or kind is Result:
+        changed = _complete(plan, act, scope, live, decision)
+    elif live is None:
+        return _unchanged(act, known=False)
+    elif kind is Attempt:
+        changed = _try_again(plan, act, scope, live, fact)
+    elif kind is Suspension:
+        changed = _suspend(act, scope, live, fact)
+    else:
+        changed = _choose(plan, state, act, scope, live, fact)
+    if not changed:
+        return _unchanged(act, known=live is not None)
+    act.settle(scope)
+    return act.applied
+
+
+def _unchanged(act: Transition, *, known: bool = True) -> Applied:
+    act.applied.fresh = False
+    act.applied.known = known
+    return act.applied
+
+
+def _complete(plan: Plan, act: Transition, scope: Scope, live: Live | None, decision: Decision) -> bool:
+    node = plan.nodes[decision.node]
+    if live is None:
+        # Only a join can be given up before it has a token; anything else is news to this state.
+        if not _gives_up(node, scope, decision):
+            return False
+        act.applied.disarmed.append(Timer("join", node.index, scope.path))
+    else:
+        _remove(act, scope, live)
+    if live is not None and live.token.fate is Fate.DISPATCH:
+        act.fill(scope, decision.node)
+        return True
+    scope.done.add(decision.node)
+    scope.barriers.pop(decision.node, None)
+    if decision.fact is None or decision.fact.status == "skipped":
+        act.applied.skipped.append((decision.node, decision.path))
+    if node.joins_items:
+        _release(scope, node)
+    if node.region and decision.fact is not None and decision.fact.status == "ok":
+        act.cancel_region(scope, node)
+    act.perform(scope, decision.effects)
+    return True
+
+
+def _remove(act: Transition, scope: Scope, live: Live) -> None:
+    del scope.live[live.token.node]
+    scope.count -= 1
+    if live.waiting:
+        act.applied.disarmed.append(own_timer(live))
+    else:
+        scope.active -= 1
+
+
+def _gives_up(node: NodePlan, scope: Scope, decision: Decision) -> bool:
+    if type(decision.fact) is not Result or decision.fact.status != "failed" or node.timeout is None:
+        return False
+    return node.index in scope.barriers or node.split_of in scope.fans or node.timeout_from == "scope"
+
+
+def _release(scope: Scope, node: NodePlan) -> None:
+    """The list is decided: nothing more starts, and the marks of the items have served."""
+    fan = scope.fans[node.split_of]
+    fan.closed = True
+    fan.marks = bytearray()
+
+
+def _try_again(plan: Plan, act: Transition, scope: Scope, live: Live, fact: Attempt) -> bool:
+    if live.token.attempt != fact.attempt:
+        return False
+    live.token = replace(live.token, attempt=fact.attempt + 1, resumed=False)
+    earliest = fact.failure.details.get("retry_at", 0)
+    name = token_name(fact.node, fact.path, plan.ids)
+    due = retry_due(plan.nodes[fact.node].retry, fact.attempt, fact.at, name, earliest)
+    _sleep(act, scope, live, due, None)
+    return True
+
+
+def _suspend(act: Transition, scope: Scope, live: Live, fact: Suspension) -> bool:
+    if live.token.attempt != fact.attempt or live.token.resumed:
+        return False
+    live.token = replace(live.token, resumed=True)
+    _sleep(act, scope, live, fact.due, fact.signal)
+    return True
+
+
+def _sleep(act: Transition, scope: Scope, live: Live, due: int | None, signal: str | None) -> None:
+    if not live.waiting:
+        scope.active -= 1
+    live.waiting, live.parked, live.due, live.signal = True, False, due, signal
+    if due is not None:
+        act.applied.armed.append((own_timer(live), due))
+
+
+def _choose(plan: Plan, state: State, act: Transition, scope: Scope, live: Live, fact: Choice) -> bool:
+    live.token = replace(live.token, arrived=fact.arrived, payload=fact.payload, error=fact.error)
+    node = plan.nodes[fact.node]
+    if node.region and (node.index, scope.path) not in state.cancelled:
+        act.cancel_region(scope, node)
+    return True
+

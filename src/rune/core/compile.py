@@ -1,0 +1,155 @@
+"""The compiler: definition and catalogue in, plan out. Assumes a definition that validation has passed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from rune.core.definition import Definition, Node, Retry, content_hash
+from rune.core.expr import Names
+from rune.core.graph import Graph, build_graph
+from rune.core.nodetype import Catalogue, JoinRule, NodeType
+from rune.core.parameters import Parameters, compile_parameters
+from rune.core.places import Places
+from rune.core.plan import Edges, NodePlan, Plan, Split
+from rune.core.scopes import Scopes, find_scopes
+from rune.core.traits import Traits, find_traits
+
+NO_RETRY = Retry()
+
+
+def names_of(definition: Definition) -> Names:
+    """What a `$` may mean in this definition: node ids, and node names that only one node has."""
+    counted = Counter(node.name for node in definition.nodes if node.name)
+    titles = {node.name: node.id for node in definition.nodes if counted.get(node.name) == 1}
+    return Names(frozenset(node.id for node in definition.nodes), titles)
+
+
+def compile_definition(definition: Definition, catalogue: Catalogue) -> Plan:
+    """Everything that can be decided before an execution starts, decided."""
+    types = [catalogue[node.type] for node in definition.nodes]
+    graph = build_graph([node.id for node in definition.nodes], definition.edges)
+    scopes, _ = find_scopes(graph, types, definition.edges, Places.of(definition.nodes, definition.edges))
+    traits = find_traits(definition, graph, scopes, types)
+    names = names_of(definition)
+    nodes = tuple(
+        _node_plan(i, definition, graph, scopes, traits, types[i], compile_parameters(types[i], node.parameters, names))
+        for i, node in enumerate(definition.nodes)
+    )
+    root = [each for each in nodes if each.depth == 0]
+    return Plan(
+        definition=definition,
+        hash=content_hash(definition),
+        graph=graph,
+        scopes=scopes,
+        ids=graph.ids,
+        index=graph.index,
+        nodes=nodes,
+        src=graph.src,
+        dst=graph.dst,
+        gather_position=_gather_positions(nodes),
+        entries=graph.entries,
+        triggers=frozenset(i for i in graph.entries if types[i].trigger or definition.nodes[i].trigger),
+        leaves=tuple(each.index for each in root if not each.out),
+        outputs=tuple(each.index for each in root if each.type.sets_output),
+        races=traits.timed_races.get(-1, ()),
+        timeout=_ms(definition.settings.timeout),
+    )
+
+
+def _node_plan(
+    i: int,
+    definition: Definition,
+    graph: Graph,
+    scopes: Scopes,
+    traits: Traits,
+    type: NodeType,
+    parameters: Parameters,
+) -> NodePlan:
+    node = definition.nodes[i]
+    out, in_edges = graph.out_edges[i], graph.in_edges[i]
+    errors = tuple(edge for edge in out if definition.edges[edge].is_error)
+    success = tuple(edge for edge in out if edge not in errors)
+    rule = traits.rules[i]
+    split = scopes.split[i]
+    pure = parameters.pure and not type.effectful(node.parameters)
+    return NodePlan(
+        index=i,
+        id=node.id,
+        node=node,
+        type=type,
+        parameters=parameters,
+        pure=pure,
+        out=out,
+        in_edges=in_edges,
+        normal=(success, errors),
+        by_outlet=_outlets(definition, node, type, out, success),
+        rescue=_rescue(definition, node, out),
+        ignored=type.ignore_outlet,
+        error_edges=errors,
+        success=success,
+        is_join=traits.is_join[i],
+        opens=rule.opens,
+        timeout=traits.timeouts[i],
+        timeout_from=_timeout_from(type, rule),
+        region=traits.regions.get(i, frozenset()),
+        needs_choice=traits.is_join[i] and rule.opens != "all" and (not pure or rule.cancel_losers),
+        policy=node.error.type if node.error else ("halt" if split is None else "collect"),
+        retry=_retry(node, type),
+        listed=traits.listed[i],
+        depth=scopes.depth[i],
+        split=-1 if split is None else split,
+        fans_out=type.fans_out,
+        window=type.window(node.parameters),
+        aggregator=scopes.aggregator.get(i, -1),
+        body=traits.bodies.get(i, ()),
+        races=traits.timed_races.get(i, ()),
+        joins_items=type.joins_items,
+        split_of=scopes.split_of.get(i, -1),
+        passes_payload=type.passes_payload(node.parameters),
+        merges=type.merges,
+        raced=traits.raced[i],
+    )
+
+
+def _outlets(
+    definition: Definition, node: Node, type: NodeType, out: Edges, success: Edges
+) -> Mapping[str | None, Split]:
+    routes = type.routes(node.parameters)
+    table: dict[str | None, Split] = {}
+    for outlet in type.outlets(node.parameters):
+        alive = tuple(
+            edge for edge in success if routes.get(definition.edges[edge].id, definition.edges[edge].label) == outlet
+        )
+        table[outlet] = (alive, tuple(edge for edge in out if edge not in alive))
+    return table
+
+
+def _rescue(definition: Definition, node: Node, out: Edges) -> Split:
+    target = node.error.error_edge if node.error else None
+    alive = tuple(edge for edge in out if target is not None and definition.edges[edge].id == target)
+    return (alive, tuple(edge for edge in out if edge not in alive))
+
+
+def _timeout_from(type: NodeType, rule: JoinRule) -> Literal["first", "latest", "scope"]:
+    if rule.opens == "any":
+        return "scope"
+    return "latest" if type.joins_items and rule.timeout is None else "first"
+
+
+def _retry(node: Node, type: NodeType) -> Retry:
+    if node.retry is not None:
+        return node.retry
+    given = type.retry(node.parameters)
+    return NO_RETRY if given is None else msgspec.convert(dict(given), Retry)
+
+
+def _gather_positions(nodes: tuple[NodePlan, ...]) -> dict[int, int]:
+    return {edge: place for node in nodes if node.joins_items for place, edge in enumerate(node.in_edges)}
+
+
+def _ms(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)

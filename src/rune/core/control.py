@@ -1,0 +1,68 @@
+"""Control: pause, resume and the end of an execution, and whether a token may run at all."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rune.core.effect import Applied, Finish
+from rune.core.fact import Control, End
+from rune.core.plan import Plan
+from rune.core.state import State, in_cancelled_region, started
+from rune.core.token import Fate, Token
+from rune.core.wake import timers_of
+
+Verdict = Literal["run", "done", "void", "parked", "cancelled", "unknown"]
+
+
+def touch(plan: Plan, state: State, token: Token) -> Verdict:
+    """What is to become of a token that somebody is about to run. In a pause it is parked, to be sent by the resume."""
+    if state.ended or state.finish is not None:
+        return "void"
+    scope = state.scopes.get(token.path)
+    if scope is None:
+        return "done" if started(state, token.path) else "unknown"
+    live = scope.live.get(token.node)
+    if token.fate is Fate.EXPIRE:
+        return "done" if token.node in scope.done or live is not None else "run"
+    if live is None:
+        return "done" if token.node in scope.done else "unknown"
+    if live.waiting or live.token.attempt != token.attempt or live.token.resumed != token.resumed:
+        return "done"
+    if state.paused_at is not None:
+        live.parked = True
+    if live.parked:
+        return "parked"
+    if token.fate is Fate.RUN and in_cancelled_region(plan, state, token.node, token.path):
+        return "cancelled"
+    return "run"
+
+
+def control(plan: Plan, state: State, fact: Control) -> Applied:
+    """Pause or resume. Resuming sends what was parked and moves the timeouts by the length of the pause."""
+    applied = Applied()
+    if fact.number <= state.controls:
+        applied.fresh = False
+        return applied
+    state.controls = fact.number
+    if fact.paused:
+        state.paused_at = fact.at if state.paused_at is None else state.paused_at
+        return applied
+    if state.paused_at is not None:
+        state.pauses.append((state.paused_at, fact.at))
+    state.paused_at = None
+    for scope in state.scopes.values():
+        for live in scope.live.values():
+            if live.parked:
+                live.parked = False
+                applied.emitted.append(live.token)
+    applied.armed += timers_of(plan, state)
+    return applied
+
+
+def end(state: State, fact: End) -> Applied:
+    """The terminal mark: from here on nothing starts."""
+    applied = Applied(fresh=not state.ended)
+    state.finish = Finish(fact.status, fact.error)
+    state.ended = True
+    state.scopes.clear()
+    return applied

@@ -1,0 +1,97 @@
+"""The definition: an immutable graph of nodes and edges, addressed by its content hash."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Literal
+
+import msgspec
+
+Policy = Literal["halt", "ignore", "branch"]
+JoinMode = Literal["all", "any"]
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """When a failed attempt is tried again."""
+
+    max_attempts: int = 1
+    initial_delay: float = 1.0
+    backoff: float = 2.0
+    max_delay: float = 300.0
+    jitter: bool = True
+    on: tuple[str, ...] = ()
+
+
+class ErrorPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What follows when a node has failed for good."""
+
+    type: Policy
+    error_edge: str | None = None
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One step of a definition. `error` is None where nothing was said: halt outside, collect inside a split."""
+
+    id: str
+    type: str
+    name: str = ""
+    parameters: dict[str, Any] = {}
+    credentials: dict[str, Any] | None = None
+    retry: Retry | None = None
+    timeout: float | None = None
+    join: JoinMode | None = None
+    error: ErrorPolicy | None = None
+    queue: str | None = None
+    at_most_once: bool = False
+    idempotency_key: bool = True
+    trigger: bool = False
+    output: Any = None
+    position: Any = None
+    metadata: Any = None
+    notes: Any = None
+
+
+class Edge(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """From one node to another, out of the outlet that `label` names. Always has an id."""
+
+    id: str
+    src: str
+    dst: str
+    label: str | None = None
+    is_error: bool = False
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How an execution of this definition is run."""
+
+    timeout: float | None = None
+    join_timeout: float = 300.0
+    max_parallel: int | None = None
+    priority: int = 5
+    executor: Literal["rune", "legacy"] = "rune"
+
+
+class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A whole workflow. Two documents that mean the same have the same canonical form and hash."""
+
+    id: str
+    name: str = ""
+    inputs: dict[str, Any] | None = None
+    settings: Settings = Settings()
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...] = ()
+    metadata: Any = None
+    notes: Any = None
+
+
+_ENCODER = msgspec.json.Encoder(order="sorted")
+
+
+def canonical(definition: Definition) -> bytes:
+    """The one byte form of a definition: JSON, keys sorted, defaults left out."""
+    return _ENCODER.encode(definition)
+
+
+def content_hash(definition: Definition) -> str:
+    """The name of a definition: a SHA-256 over its canonical form."""
+    return hashlib.sha256(canonical(definition)).hexdigest()

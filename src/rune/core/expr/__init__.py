@@ -1,0 +1,39 @@
+"""The expression language: data in, data out, and it always ends."""
+
+from __future__ import annotations
+
+from rune.core.expr.errors import (
+    BudgetError,
+    ExpressionError,
+    ExpressionSyntaxError,
+    ExpressionSyntaxErrors,
+    MissingError,
+)
+from rune.core.expr.expression import Expression, compile_expression
+from rune.core.expr.functions import FUNCTIONS, Function
+from rune.core.expr.names import Names, Reference
+from rune.core.expr.operators import MISSING, OPERATORS
+from rune.core.expr.template import Template, compile_template, is_dynamic
+from rune.core.expr.values import json_equal, to_text, truthy
+
+__all__ = [
+    "FUNCTIONS",
+    "MISSING",
+    "OPERATORS",
+    "BudgetError",
+    "Expression",
+    "ExpressionError",
+    "ExpressionSyntaxError",
+    "ExpressionSyntaxErrors",
+    "Function",
+    "MissingError",
+    "Names",
+    "Reference",
+    "Template",
+    "compile_expression",
+    "compile_template",
+    "is_dynamic",
+    "json_equal",
+    "to_text",
+    "truthy",
+]

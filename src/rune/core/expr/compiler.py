@@ -1,0 +1,384 @@
+"""From Python's syntax tree to closures, over a white-list of node kinds."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from rune.core.expr import codes, loops, operators
+from rune.core.expr.budget import MAX_NESTING, MAX_NODES
+from rune.core.expr.errors import ExpressionSyntaxError
+from rune.core.expr.functions import FUNCTIONS, Function
+from rune.core.expr.lexer import Lexed, Token
+from rune.core.expr.names import Names, Reference, known_references, unknown
+from rune.core.expr.paths import Code, cut, fetch, follow, index, peek
+from rune.core.expr.values import describe, is_number, json_equal
+
+_ARITHMETIC: dict[type[ast.operator], operators.Operation] = {
+    ast.Add: operators.add,
+    ast.Sub: operators.subtract,
+    ast.Mult: operators.multiply,
+    ast.Div: operators.divide,
+    ast.FloorDiv: operators.floor_divide,
+    ast.Mod: operators.modulo,
+    ast.Pow: operators.power,
+}
+_COMPARISONS: dict[type[ast.cmpop], Callable[..., bool]] = {
+    ast.Eq: json_equal,
+    ast.NotEq: operators.not_equal,
+    ast.Lt: operators.less,
+    ast.LtE: operators.at_most,
+    ast.Gt: operators.greater,
+    ast.GtE: operators.at_least,
+    ast.In: operators.within,
+    ast.NotIn: operators.not_within,
+    ast.Is: operators.contains,
+    ast.IsNot: operators.lacks,
+}
+_REFUSED = {
+    ast.Set: ("a set is not a JSON value", "a list is written [a, b]"),
+    ast.SetComp: ("a set is not a JSON value", "a list is written [x for x in list]"),
+    ast.Tuple: ("a comma stands only between elements", "a list is written [a, b]"),
+    ast.Starred: ("* does not unpack here", "lists are joined with +"),
+}
+_TOO_DEEP = f"the expression is nested too deeply (limit: {MAX_NESTING})"
+_NONE = codes.constant(None)
+
+
+def _size(*nodes: ast.AST) -> int:
+    return sum(isinstance(each, ast.expr) for node in nodes for each in ast.walk(node))
+
+
+class Compiler:
+    """Compiles one expression, and learns on the way what it refers to."""
+
+    def __init__(self, lexed: Lexed, names: Names) -> None:
+        self.references: list[Reference] = []
+        self.pure = True
+        self.accounted = False
+        self.slots = 0
+        self._lexed = lexed
+        self._names = names
+        self._variables: dict[str, int] = {}
+        self._forgiving = 0
+        self._nesting = 0
+
+    def compile(self, node: ast.expr) -> Code:
+        """The closure for a piece of syntax."""
+        self._nesting += 1
+        if self._nesting > MAX_NESTING:
+            raise self._error(_TOO_DEEP, node)
+        handler = _HANDLERS.get(type(node))
+        if handler is None:
+            problem, hint = _REFUSED.get(type(node), ("this is not part of the language", ""))
+            raise self._error(problem, node, hint)
+        code = handler(self, node)
+        self._nesting -= 1
+        return code
+
+    def _error(self, problem: str, node: ast.expr | ast.keyword, hint: str = "") -> ExpressionSyntaxError:
+        return ExpressionSyntaxError(problem, self._offset(node), hint)
+
+    def _offset(self, node: ast.expr | ast.keyword) -> int:
+        return self._lexed.offset(node.col_offset)
+
+    def _forgive(self, node: ast.expr) -> Code:
+        """Compile what may be missing without harm."""
+        self._forgiving += 1
+        code = peek(self.compile(node))
+        self._forgiving -= 1
+        return code
+
+    def _constant(self, node: ast.expr | None) -> tuple[Any] | None:
+        """The value of a literal, in a tuple."""
+        if isinstance(node, ast.Name):
+            token = self._lexed.token(node.id)
+            return (token.value,) if token.kind == "literal" else None
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            inner = self._constant(node.operand)
+            return (-inner[0],) if inner and is_number(inner[0]) else None
+        return None
+
+    def _chain(self, node: ast.expr) -> Code:
+        """A name with whatever look-ups follow it."""
+        links: list[ast.Attribute | ast.Subscript] = []
+        base = node
+        while isinstance(base, ast.Attribute | ast.Subscript):
+            links.append(base)
+            base = base.value
+        keys = [self._key(link) for link in reversed(links)]
+        known = keys.index(None) if None in keys else len(keys)
+        path = tuple(key[0] for key in keys[:known] if key)
+        code, place = self._base(base, path)
+        for key in path:
+            place = describe(place, key)
+        rest = links[::-1][known:]
+        if len(rest) > MAX_NESTING:
+            raise self._error(_TOO_DEEP, node)
+        for link in rest:
+            code = self._link(code, link, place)
+            place = "the value"
+        return code
+
+    def _key(self, link: ast.Attribute | ast.Subscript) -> tuple[str | int] | None:
+        """The key of a look-up, in a tuple, where it is constant."""
+        if isinstance(link, ast.Attribute):
+            token = self._lexed.token(link.attr)
+            if token.kind != "word":
+                raise ExpressionSyntaxError(
+                    "a name is missing behind the dot", token.offset, "write [0] for an index"
+                )
+            return (token.value,)
+        constant = self._constant(link.slice)
+        return constant if constant and type(constant[0]) in (str, int) else None
+
+    def _base(self, node: ast.expr, path: tuple[str | int, ...]) -> tuple[Code, str]:
+        """What a chain begins with, with its constant path, and how messages call it."""
+        if isinstance(node, ast.Name):
+            token = self._lexed.token(node.id)
+            if token.kind == "literal":
+                return self._followed(codes.constant(token.value), path, "the value")
+            if token.kind == "word" and token.value in self._variables:
+                return self._followed(codes.variable(self._variables[token.value]), path, token.value)
+            root, bare = self._root(token)
+            self.references.append(Reference(root, path, self._forgiving > 0, token.offset))
+            return fetch(root, path, bare=bare), root
+        return self._followed(self.compile(node), path, "the value")
+
+    def _followed(self, code: Code, path: tuple[str | int, ...], place: str) -> tuple[Code, str]:
+        return (follow(code, path, place) if path else code), place
+
+    def _root(self, token: Token) -> tuple[str, bool]:
+        """The root a name stands for, and whether it was written without `$`."""
+        if token.kind != "word":
+            return token.value, token.kind == "bare"
+        if token.value in self._names.nodes:
+            return "$" + token.value, True
+        if token.value in FUNCTIONS:
+            raise ExpressionSyntaxError(
+                f"{token.value} is a function", token.offset, f"write {FUNCTIONS[token.value].signature}"
+            )
+        known = {*self._variables, *self._names.nodes, *known_references(self._names)}
+        raise unknown(token.value, token.offset, known)
+
+    def _link(self, code: Code, link: ast.Attribute | ast.Subscript, place: str) -> Code:
+        key = self._key(link)
+        if key is not None:
+            return follow(code, key, place)
+        assert isinstance(link, ast.Subscript)
+        if isinstance(link.slice, ast.Slice):
+            self.accounted = True
+            parts = (link.slice.lower, link.slice.upper, link.slice.step)
+            bounds = [self.compile(each) if each else _NONE for each in parts]
+            return cut(code, (bounds[0], bounds[1], bounds[2]))
+        return index(code, self.compile(link.slice), place)
+
+    def _binary(self, node: ast.BinOp) -> Code:
+        if isinstance(node.op, ast.BitOr):
+            return self._coalesce(node)
+        self.accounted = True
+        rest: list[tuple[operators.Operation, Code]] = []
+        left: ast.expr = node
+        row: list[ast.BinOp] = []
+        while isinstance(left, ast.BinOp) and not isinstance(left.op, ast.BitOr):
+            row.append(left)
+            left = left.left
+        first = self.compile(left)
+        for each in reversed(row):
+            rest.append((_ARITHMETIC[type(each.op)], self.compile(each.right)))
+        return codes.arithmetic(first, rest)
+
+    def _coalesce(self, node: ast.BinOp) -> Code:
+        row: list[ast.expr] = []
+        left: ast.expr = node
+        while isinstance(left, ast.BinOp) and isinstance(left.op, ast.BitOr):
+            row.append(left.right)
+            left = left.left
+        peeked = [self._forgive(each) for each in (left, *reversed(row[1:]))]
+        return codes.coalesce(peeked, self.compile(row[0]))
+
+    def _unary(self, node: ast.UnaryOp) -> Code:
+        constant = self._constant(node)
+        if constant is not None:
+            return codes.constant(constant[0])
+        operand = self.compile(node.operand)
+        if isinstance(node.op, ast.Not):
+            return codes.negation(operand)
+        return codes.unary(operators.negate if isinstance(node.op, ast.USub) else operators.affirm, operand)
+
+    def _logic(self, node: ast.BoolOp) -> Code:
+        operands = [self.compile(each) for each in node.values]
+        return codes.both(operands) if isinstance(node.op, ast.And) else codes.either(operands)
+
+    def _compare(self, node: ast.Compare) -> Code:
+        left = self.compile(node.left)
+        if len(node.ops) == 1:
+            constant = self._constant(node.comparators[0])
+            if constant is not None and isinstance(node.ops[0], ast.Eq):
+                return codes.equality(left, constant[0])
+            return codes.comparison(left, _COMPARISONS[type(node.ops[0])], self.compile(node.comparators[0]))
+        pairs = zip(node.ops, node.comparators, strict=True)
+        return codes.comparisons(left, [(_COMPARISONS[type(op)], self.compile(each)) for op, each in pairs])
+
+    def _choice(self, node: ast.IfExp) -> Code:
+        """Both forms: `a if c else b`, and `c ? a : b`, which arrives as `c if T(a) else b`."""
+        if _is_marked(node.test, "T"):
+            (chosen,) = self._one_argument(node.test)
+            return codes.choice(self.compile(node.body), self.compile(chosen), self.compile(node.orelse))
+        return codes.choice(self.compile(node.test), self.compile(node.body), self.compile(node.orelse))
+
+    def _one_argument(self, node: Any) -> list[ast.expr]:
+        arguments: list[ast.expr] = node.args
+        if len(arguments) != 1:
+            raise self._error("exactly one value stands between ? and :", node)
+        return arguments
+
+    def _list(self, node: ast.List) -> Code:
+        self.accounted = True
+        return codes.new_list([self.compile(each) for each in node.elts])
+
+    def _object(self, node: ast.Dict) -> Code:
+        self.accounted = True
+        entries = []
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is None:
+                raise self._error("** does not unpack here", value, "objects are joined with merge(a, b)")
+            entries.append((self.compile(key), self.compile(value)))
+        return codes.new_object(entries)
+
+    def _list_loop(self, node: ast.ListComp | ast.GeneratorExp) -> Code:
+        outer = dict(self._variables)
+        rounds = self._rounds(node.generators, _size(node.elt))
+        element = self.compile(node.elt)
+        self._variables = outer
+        return loops.list_loop(rounds, element)
+
+    def _object_loop(self, node: ast.DictComp) -> Code:
+        outer = dict(self._variables)
+        rounds = self._rounds(node.generators, _size(node.key, node.value))
+        key, element = self.compile(node.key), self.compile(node.value)
+        self._variables = outer
+        return loops.object_loop(rounds, key, element)
+
+    def _rounds(self, generators: list[ast.comprehension], body_cost: int) -> list[loops.Loop]:
+        self.accounted = True
+        rounds = []
+        for each in generators:
+            source = self.compile(each.iter)
+            unpacks = isinstance(each.target, ast.Tuple)
+            targets = each.target.elts if isinstance(each.target, ast.Tuple) else [each.target]
+            slots = tuple([self._bind(target) for target in targets])
+            conditions = [self.compile(condition) for condition in each.ifs]
+            cost = _size(*each.ifs) + (body_cost if each is generators[-1] else 1)
+            rounds.append(loops.Loop(slots, unpacks, source, conditions, cost))
+        return rounds
+
+    def _bind(self, target: ast.expr) -> int:
+        token = self._lexed.token(target.id) if isinstance(target, ast.Name) else None
+        if token is None or token.kind != "word":
+            raise self._error("a loop variable is a plain name", target)
+        self._variables[token.value] = self.slots
+        self.slots += 1
+        return self.slots - 1
+
+    def _call(self, node: ast.Call) -> Code:
+        self.accounted = True
+        if _is_marked(node, "P"):
+            return self._pipe(node)
+        function = self._function(node.func)
+        if function.name in ("exists", "default"):
+            self._check_arguments(function, node, 0)
+            return self._lenient(function, self._forgive(node.args[0]), node.args[1:])
+        return self._applied(function, node, [])
+
+    def _function(self, node: ast.expr) -> Function:
+        token = self._lexed.token(node.id) if isinstance(node, ast.Name) else None
+        if token is None or token.kind != "word":
+            raise self._error("only functions can be called", node, "values have no methods: write upper(x)")
+        if token.value not in FUNCTIONS:
+            error = unknown(token.value, token.offset, FUNCTIONS)
+            raise ExpressionSyntaxError(f"unknown function {token.value[:80]}", token.offset, error.hint)
+        function = FUNCTIONS[token.value]
+        self.pure = self.pure and function.pure
+        return function
+
+    def _check_arguments(self, function: Function, node: ast.expr, piped: int) -> None:
+        """Count the arguments, what a pipe puts in front of them included."""
+        given = piped + (len(node.args) if isinstance(node, ast.Call) else 0)
+        if given < function.least or (function.most is not None and given > function.most):
+            hint = f"write {function.signature}"
+            raise self._error(f"{function.name}() does not take {given} arguments", node, hint)
+        seen: set[str] = set()
+        for keyword in node.keywords if isinstance(node, ast.Call) else []:
+            name = self._keyword(keyword)
+            if name in seen or function.keywords.get(name, -1) < given:
+                raise self._error(f"{function.name}() takes no further argument called {name}", keyword)
+            seen.add(name)
+
+    def _keyword(self, keyword: ast.keyword) -> str:
+        return str(self._lexed.token(keyword.arg).value) if keyword.arg else "**"
+
+    def _applied(self, function: Function, node: ast.expr, first: list[Code]) -> Code:
+        """A call, with what a pipe put in front of its arguments."""
+        self._check_arguments(function, node, len(first))
+        if not isinstance(node, ast.Call):
+            return codes.call(function.call, first, {})
+        named = {self._keyword(each): self.compile(each.value) for each in node.keywords}
+        operands = [*first, *(self.compile(each) for each in node.args)]
+        return codes.call(function.call, operands, named)
+
+    def _lenient(self, function: Function, peeked: Code, others: list[ast.expr]) -> Code:
+        """`exists` and `default` accept what is missing, which no ordinary function sees."""
+        if function.name == "exists":
+            return codes.existence(peeked)
+        return codes.coalesce([peeked], self.compile(others[0]))
+
+    def _pipe(self, node: ast.Call) -> Code:
+        stages = [
+            (each, self._function(each.func if isinstance(each, ast.Call) else each))
+            for each in node.args[1:]
+        ]
+        if len(stages) > MAX_NESTING:
+            raise self._error(_TOO_DEEP, node)
+        # What stands before an `exists` or `default` may be missing, however early it stands.
+        forgiving = sum(function.name in ("exists", "default") for _, function in stages)
+        self._forgiving += forgiving
+        code = self.compile(node.args[0])
+        for stage, function in stages:
+            if function.name in ("exists", "default"):
+                self._forgiving -= 1
+                self._check_arguments(function, stage, 1)
+                others = stage.args if isinstance(stage, ast.Call) else []
+                code = self._lenient(function, peek(code), others)
+            else:
+                code = self._applied(function, stage, [code])
+        return code
+
+
+def _is_marked(node: ast.expr, mark: str) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == mark
+
+
+def check_size(tree: ast.expr) -> None:
+    """Refuse an expression of more than the allowed number of syntax nodes."""
+    if _size(tree) > MAX_NODES:
+        raise ExpressionSyntaxError(f"the expression is too long (limit: {MAX_NODES} syntax nodes)", 0)
+
+
+_HANDLERS: dict[type[ast.expr], Callable[[Compiler, Any], Code]] = {
+    ast.Name: Compiler._chain,
+    ast.Attribute: Compiler._chain,
+    ast.Subscript: Compiler._chain,
+    ast.BinOp: Compiler._binary,
+    ast.UnaryOp: Compiler._unary,
+    ast.BoolOp: Compiler._logic,
+    ast.Compare: Compiler._compare,
+    ast.IfExp: Compiler._choice,
+    ast.List: Compiler._list,
+    ast.Dict: Compiler._object,
+    ast.ListComp: Compiler._list_loop,
+    ast.GeneratorExp: Compiler._list_loop,
+    ast.DictComp: Compiler._object_loop,
+    ast.Call: Compiler._call,
+}

@@ -1,0 +1,24 @@
+"""The fixed table of functions an expression may call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from rune.core.expr.functions.dates import DATES
+from rune.core.expr.functions.encoding import ENCODING
+from rune.core.expr.functions.jsons import JSONS
+from rune.core.expr.functions.lists import LISTS
+from rune.core.expr.functions.numbers import NUMBERS
+from rune.core.expr.functions.table import Function
+from rune.core.expr.functions.text import TEXT
+
+FUNCTIONS: Mapping[str, Function] = MappingProxyType(
+    {
+        name: function
+        for table in (TEXT, LISTS, NUMBERS, JSONS, DATES, ENCODING)
+        for name, function in table.functions.items()
+    }
+)
+
+__all__ = ["FUNCTIONS", "Function"]

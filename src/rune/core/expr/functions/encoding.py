@@ -1,0 +1,91 @@
+"""Functions that encode, hash and identify."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import urllib.parse
+from typing import Any
+
+from rune.core.expr.budget import Run
+from rune.core.expr.errors import ExpressionError
+from rune.core.expr.functions.table import Table, text_of
+from rune.core.expr.values import spoken, to_text
+
+ENCODING = Table("encoding")
+
+
+@ENCODING.add("base64(text)", "The text's UTF-8 bytes in base64.", 'base64("hi")', '"aGk="')
+def base64_(run: Run, text: Any, /) -> str:
+    run.build(2 * len(text_of(text, "base64")))
+    return base64.b64encode(text.encode()).decode()
+
+
+@ENCODING.add(
+    "from_base64(text)", "The text whose UTF-8 bytes are given in base64.", 'from_base64("aGk=")', '"hi"'
+)
+def from_base64(run: Run, text: Any, /) -> str:
+    run.build(len(text_of(text, "from_base64")))
+    plain = text.strip().replace("-", "+").replace("_", "/").rstrip("=")
+    try:
+        return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise ExpressionError("from_base64() cannot read the text") from None
+
+
+@ENCODING.add(
+    "sha256(text)",
+    "The SHA-256 hash, in hexadecimal.",
+    'sha256("")',
+    '"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"',
+)
+def sha256(run: Run, text: Any, /) -> str:
+    run.scan(len(text_of(text, "sha256")))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@ENCODING.add(
+    "hmac_sha256(text, key)",
+    "The HMAC-SHA-256 of the text, in hexadecimal.",
+    'hmac_sha256("hi", "k")',
+    '"0dd35baeac3c0f943b1e4e3bea4fb5e7b5b3d8a1ab8b4c2dc9f7e1d1a8cb0a28"',
+)
+def hmac_sha256(run: Run, text: Any, key: Any, /) -> str:
+    run.scan(len(text_of(text, "hmac_sha256")) + len(text_of(key, "hmac_sha256")))
+    return hmac.new(key.encode(), text.encode(), "sha256").hexdigest()
+
+
+@ENCODING.add(
+    "url_encode(value)", "The value's text, safe in any part of a URL.", 'url_encode("a b&c")', '"a%20b%26c"'
+)
+def url_encode(run: Run, value: Any, /) -> str:
+    if type(value) in (list, dict):
+        raise ExpressionError(f"url_encode() takes text or a number, not {spoken(value)}")
+    text = to_text(value)
+    run.build(3 * len(text))
+    return urllib.parse.quote(text, safe="")
+
+
+@ENCODING.add(
+    "uuid()",
+    "A new identifier; the same again when the same attempt is repeated.",
+    "len(uuid())",
+    "36",
+    pure=False,
+)
+def uuid(run: Run, /) -> str:
+    try:
+        seed = run.scope["@seed"]
+    except KeyError:
+        raise ExpressionError("uuid() is not available here") from None
+    run.counter += 1
+    run.build(36)
+    name = f"{seed}/{run.salt}/{run.counter}"
+    digits = bytearray(hashlib.sha256(name.encode()).digest()[:16])
+    # Version 5 and the standard variant: an identifier made from a name by hashing.
+    digits[6] = digits[6] & 0x0F | 0x50
+    digits[8] = digits[8] & 0x3F | 0x80
+    text = digits.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

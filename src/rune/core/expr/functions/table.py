@@ -1,0 +1,104 @@
+"""How a function enters the table, and the checks its arguments share."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from rune.core.expr.errors import ExpressionError
+from rune.core.expr.values import is_number, spoken
+
+
+class Function(msgspec.Struct, frozen=True):
+    """One function of the language.
+
+    `call` takes the running evaluation and the arguments. `most` is None where any number of
+    arguments may follow; `keywords` are those that may be given by name, with their places. `example`
+    evaluates to the JSON in `result`.
+    """
+
+    name: str
+    signature: str
+    doc: str
+    example: str
+    call: Callable[..., Any]
+    group: str
+    result: str
+    least: int
+    most: int | None
+    keywords: dict[str, int]
+    pure: bool
+
+
+class Table:
+    """The functions of one group, collected by a decorator."""
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self.functions: dict[str, Function] = {}
+
+    def add(
+        self, signature: str, doc: str, example: str, result: str, *, pure: bool = True
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Register the decorated function under the name its signature begins with."""
+
+        def register(call: Callable[..., Any]) -> Callable[..., Any]:
+            name = signature.partition("(")[0]
+            parameters = list(inspect.signature(call).parameters.values())[1:]
+            positional = [p for p in parameters if p.kind is not p.VAR_POSITIONAL]
+            variadic = len(positional) < len(parameters)
+            self.functions[name] = Function(
+                name=name,
+                signature=signature,
+                doc=doc,
+                example=example,
+                call=call,
+                group=self.group,
+                result=result,
+                least=sum(1 for p in positional if p.default is p.empty),
+                most=None if variadic else len(positional),
+                keywords={p.name: at for at, p in enumerate(positional) if p.kind is p.POSITIONAL_OR_KEYWORD},
+                pure=pure,
+            )
+            return call
+
+        return register
+
+
+def text_of(value: Any, name: str) -> str:
+    """The argument, which must be text."""
+    if type(value) is str:
+        return value
+    raise ExpressionError(f"{name}() takes text, not {spoken(value)}")
+
+
+def list_of(value: Any, name: str) -> list[Any]:
+    """The argument, which must be a list."""
+    if type(value) is list:
+        return value
+    raise ExpressionError(f"{name}() takes a list, not {spoken(value)}")
+
+
+def object_of(value: Any, name: str) -> dict[str, Any]:
+    """The argument, which must be an object."""
+    if type(value) is dict:
+        return value
+    raise ExpressionError(f"{name}() takes an object, not {spoken(value)}")
+
+
+def number_of(value: Any, name: str) -> int | float:
+    """The argument, which must be a number."""
+    if is_number(value):
+        number: int | float = value
+        return number
+    raise ExpressionError(f"{name}() takes a number, not {spoken(value)}")
+
+
+def whole_of(value: Any, name: str) -> int:
+    """The argument, which must be a whole number."""
+    if type(value) is int:
+        return value
+    raise ExpressionError(f"{name}() takes a whole number, not {spoken(value)}")

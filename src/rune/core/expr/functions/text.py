@@ -1,0 +1,106 @@
+"""Functions on text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rune.core.expr import operators, patterns
+from rune.core.expr.budget import Run
+from rune.core.expr.errors import ExpressionError
+from rune.core.expr.functions.table import Table, list_of, text_of
+from rune.core.expr.values import to_text
+
+TEXT = Table("text")
+
+
+@TEXT.add("upper(text)", "The text in capital letters.", 'upper("ada")', '"ADA"')
+def upper(run: Run, text: Any, /) -> str:
+    run.build(len(text_of(text, "upper")))
+    capital = str(text.upper())
+    # Some letters become two or three.
+    run.build(len(capital) - len(text))
+    return capital
+
+
+@TEXT.add("lower(text)", "The text in small letters.", 'lower("ÄB")', '"äb"')
+def lower(run: Run, text: Any, /) -> str:
+    run.build(len(text_of(text, "lower")))
+    return str(text.lower())
+
+
+@TEXT.add("trim(text)", "The text without white space at its ends.", 'trim("  ada ")', '"ada"')
+def trim(run: Run, text: Any, /) -> str:
+    run.build(len(text_of(text, "trim")))
+    return str(text.strip())
+
+
+@TEXT.add(
+    "split(text, separator)",
+    "The parts between separators; without one, the words.",
+    'split("a,b", ",")',
+    '["a", "b"]',
+)
+def split(run: Run, text: Any, separator: Any = None, /) -> list[Any]:
+    run.build(len(text_of(text, "split")))
+    if separator is None:
+        return run.new_list(text.split())
+    if not text_of(separator, "split"):
+        raise ExpressionError("split() takes a separator that is not empty")
+    return run.new_list(text.split(separator))
+
+
+@TEXT.add(
+    "join(list, separator)",
+    "The elements as text, one behind the other.",
+    'join(["a", 1, true], "-")',
+    '"a-1-true"',
+)
+def join(run: Run, items: Any, separator: Any = "", /) -> str:
+    run.iterate(len(list_of(items, "join")))
+    run.build(len(text_of(separator, "join")) * len(items))
+    run.weigh(items)
+    return str(separator.join(map(to_text, items)))
+
+
+@TEXT.add(
+    "replace(text, old, new)",
+    "The text with every `old` replaced.",
+    'replace("a.b.c", ".", "/")',
+    '"a/b/c"',
+)
+def replace(run: Run, text: Any, old: Any, new: Any, /) -> str:
+    if not text_of(old, "replace"):
+        raise ExpressionError("replace() takes a text to replace that is not empty")
+    count = text_of(text, "replace").count(old)
+    run.build(len(text) + count * (len(text_of(new, "replace")) - len(old)))
+    return str(text.replace(old, new))
+
+
+@TEXT.add("starts_with(text, prefix)", "Whether the text begins so.", 'starts_with("abc", "ab")', "true")
+def starts_with(run: Run, text: Any, prefix: Any, /) -> bool:
+    return operators.starts_with(text, prefix)
+
+
+@TEXT.add("ends_with(text, suffix)", "Whether the text ends so.", 'ends_with("abc", "bc")', "true")
+def ends_with(run: Run, text: Any, suffix: Any, /) -> bool:
+    return operators.ends_with(text, suffix)
+
+
+@TEXT.add(
+    "matches(text, pattern)",
+    "Whether the regular expression (RE2) is found anywhere in the text.",
+    'matches("order-42", "^order-[0-9]+$")',
+    "true",
+)
+def matches(run: Run, text: Any, pattern: Any, /) -> bool:
+    return patterns.search(text_of(text, "matches"), text_of(pattern, "matches"), run)
+
+
+@TEXT.add(
+    "find_all(text, pattern)",
+    "Every match; where the pattern has groups, what they matched.",
+    'find_all("a1 b22", "[0-9]+")',
+    '["1", "22"]',
+)
+def find_all(run: Run, text: Any, pattern: Any, /) -> list[Any]:
+    return patterns.find_all(text_of(text, "find_all"), text_of(pattern, "find_all"), run)

@@ -1,0 +1,338 @@
+"""Turns an expression into Python that holds nothing but placeholders and safe operators.
+
+Python's parser never sees a word, a text or a number the author wrote: each becomes `t0`, `t1`, …
+So nothing Python does with its own keywords, literals or identifiers can matter here. What Python
+does not have is expressed by what this language has no other use for:
+
+    a ?? b          a | b                the precedence of `|` is the one wanted
+    a contains b    a is b
+    c ? a : b       c if T(a) else b     the compiler puts the operands in their places
+    x | f | g(y)    P(x, f, g(y))
+
+`T` and `P` cannot be forged, because the author's own names are placeholders.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Any
+
+import msgspec
+
+from rune.core.expr.budget import MAX_NESTING, MAX_TOKENS
+from rune.core.expr.errors import ExpressionSyntaxError
+from rune.core.expr.literals import read_number, read_text
+from rune.core.expr.names import (
+    Names,
+    id_ends,
+    is_word_start,
+    known_references,
+    refuse_dunder,
+    root_at,
+    unknown,
+    word_end,
+)
+
+_SPACE = frozenset(" \t\r\n")
+_DIGITS = frozenset("0123456789")
+_CONSTANTS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
+_WORDS = frozenset({"and", "or", "not", "in", "if", "else", "for", "contains"})
+_CLOSERS = {"(": ")", "[": "]", "{": "}"}
+_OPERATORS = {
+    "??": "|",
+    "&&": "and",
+    "||": "or",
+    "**": "**",
+    "//": "//",
+    "==": "==",
+    "!=": "!=",
+    "<=": "<=",
+    ">=": ">=",
+    "+": "+",
+    "-": "-",
+    "*": "*",
+    "/": "/",
+    "%": "%",
+    "<": "<",
+    ">": ">",
+    "!": "not",
+}
+_PREFIXES = frozenset({"not", "-", "+"})
+
+
+class Token(msgspec.Struct, frozen=True):
+    """What a placeholder stands for: a `word`, a `literal`, or a reference's root (`$` or `bare`)."""
+
+    kind: str
+    value: Any
+    offset: int
+
+
+class Lexed(msgspec.Struct, frozen=True):
+    """Python text, what its placeholders mean, and the way from its columns back to the source."""
+
+    code: str
+    tokens: list[Token]
+    columns: list[int]
+    offsets: list[int]
+
+    def offset(self, column: int) -> int:
+        """Where in the source the text at this column comes from."""
+        return self.offsets[bisect_right(self.columns, column) - 1]
+
+    def token(self, placeholder: str) -> Token:
+        """What a placeholder stands for; the marks `P` and `T` stand for nothing of the author's."""
+        return self.tokens[int(placeholder[1:])] if placeholder.startswith("t") else Token("mark", None, 0)
+
+
+class _Level:
+    """An open bracket, or an open `?`. `slot` is the piece where a pipe of this segment would begin."""
+
+    __slots__ = ("loop", "offset", "opener", "piped", "slot")
+
+    def __init__(self, opener: str, offset: int) -> None:
+        self.opener = opener
+        self.offset = offset
+        self.slot = 0
+        self.piped = False
+        self.loop = ""
+
+
+def lex(source: str, names: Names) -> Lexed:
+    """The placeholder form of an expression."""
+    return _Lexer(source, names).lex()
+
+
+class _Lexer:
+    def __init__(self, source: str, names: Names) -> None:
+        self.source = source
+        self.names = names
+        self.at = 0
+        self.pieces: list[str] = []
+        self.offsets: list[int] = []
+        self.tokens: list[Token] = []
+        self.levels = [_Level("", 0)]
+        self.prefixes = 0
+
+    def lex(self) -> Lexed:
+        source = self.source
+        self._emit("(", 0)
+        self._open_segment()
+        while self.at < len(source):
+            char = source[self.at]
+            if char in _SPACE:
+                self.at += 1
+                continue
+            self._one(char)
+            if len(self.pieces) > 2 * MAX_TOKENS:
+                problem = f"the expression is too long (limit: {MAX_TOKENS} tokens)"
+                raise ExpressionSyntaxError(problem, self.at)
+        top = self.levels[-1]
+        if top.opener:
+            missing = _CLOSERS.get(top.opener, ":")
+            raise ExpressionSyntaxError(f"{top.opener} is not closed", top.offset, f"a {missing} is missing")
+        self._close_segment()
+        self._emit(")", len(source))
+        columns, column = [], 0
+        for piece in self.pieces:
+            columns.append(column)
+            column += len(piece) + 1
+        return Lexed(" ".join(self.pieces), self.tokens, columns, self.offsets)
+
+    def _one(self, char: str) -> None:
+        """Read one token."""
+        source, at = self.source, self.at
+        if char == "$":
+            self._reference()
+        elif is_word_start(char):
+            self._word()
+        elif char in _DIGITS or (char == "." and self._begins_number()):
+            number, self.at = read_number(source, at)
+            self._placeholder("literal", number, at)
+        elif char in "\"'":
+            text, self.at = read_text(source, at)
+            self._placeholder("literal", text, at)
+        elif char in "([{":
+            self._open(char)
+        elif char in ")]}":
+            self._close(char)
+        elif source[at : at + 2] in _OPERATORS:
+            self._operator(source[at : at + 2])
+        elif char in ",:|?=.":
+            self._punctuation(char)
+        elif char in _OPERATORS:
+            self._operator(char)
+        else:
+            shown = char if char.isprintable() else f"U+{ord(char):04X}"
+            raise ExpressionSyntaxError(f"unexpected character {shown}", at)
+
+    def _emit(self, piece: str, offset: int) -> None:
+        self.pieces.append(piece)
+        self.offsets.append(offset)
+
+    def _placeholder(self, kind: str, value: Any, offset: int) -> None:
+        self.prefixes = 0
+        self._emit(f"t{len(self.tokens)}", offset)
+        self.tokens.append(Token(kind, value, offset))
+
+    def _begins_number(self) -> bool:
+        """Whether the dot here begins a number such as .5, and not a look-up in what stands before it."""
+        after_value = self.pieces[-1] in _CLOSERS.values() or self.pieces[-1].startswith("t")
+        return self.source[self.at + 1 : self.at + 2] in _DIGITS and not after_value
+
+    def _reference(self) -> None:
+        at = self.at
+        found = root_at(self.source, at, self.names)
+        if found is None:
+            ends = id_ends(self.source, at + 1)
+            shown = self.source[at : ends[0]] if ends else self.source[at : at + 2]
+            raise unknown(shown, at, known_references(self.names))
+        self.at = found[1]
+        self._placeholder("$", found[0], at)
+
+    def _word(self) -> None:
+        at, source = self.at, self.source
+        end = word_end(source, at)
+        word = source[at:end]
+        self.at = end
+        refuse_dunder(word, at)
+        if self.pieces[-1] == ".":
+            self._placeholder("word", word, at)
+        elif source[end : end + 1] in ('"', "'"):
+            self._prefixed_text(word)
+        elif word in _CONSTANTS:
+            self._placeholder("literal", _CONSTANTS[word], at)
+        elif word in _WORDS:
+            self._keyword(word)
+        else:
+            wide = self._wide_id(word)
+            if wide:
+                self.at = at + len(wide)
+                self._placeholder("bare", "$" + wide, at)
+            else:
+                self._placeholder("word", word, at)
+
+    def _prefixed_text(self, prefix: str) -> None:
+        start = self.at - len(prefix)
+        if prefix not in ("r", "R"):
+            problem = f"unexpected {prefix[:40]} before a text"
+            raise ExpressionSyntaxError(problem, start, 'only r"…" is known')
+        value, self.at = read_text(self.source, self.at, raw=True)
+        self._placeholder("literal", value, start)
+
+    def _wide_id(self, word: str) -> str:
+        """A node id with dashes that begins with this bare word, unless the word is a name by itself."""
+        if word in self.names.nodes or not self.source.startswith("-", self.at):
+            return ""
+        start = self.at - len(word)
+        for end in id_ends(self.source, start):
+            wide = self.source[start:end]
+            if wide in self.names.nodes:
+                return "" if word in _loop_words(self.source) else wide
+        return ""
+
+    def _keyword(self, word: str) -> None:
+        level, at = self.levels[-1], self.at - len(word)
+        if word == "contains":
+            if self.pieces[-1] == "not":
+                self.pieces[-1] = "is not"
+            else:
+                self._emit("is", at)
+        elif word == "for" and level.opener in _CLOSERS:
+            self._close_segment()
+            self._emit(word, at)
+            level.loop = "target"
+        elif (word == "in" and level.loop == "target") or (word == "if" and level.loop == "source"):
+            self._close_segment()
+            self._emit(word, at)
+            level.loop = "source"
+            self._open_segment()
+        elif word == "for":
+            raise ExpressionSyntaxError("a loop stands in brackets: [x for x in list]", at)
+        else:
+            self._operate(word, at)
+
+    def _operator(self, operator: str) -> None:
+        self._operate(_OPERATORS[operator], self.at)
+        self.at += len(operator)
+
+    def _operate(self, piece: str, offset: int) -> None:
+        """An operator; a long row of prefixes nests as deeply as brackets do."""
+        self.prefixes = self.prefixes + 1 if piece in _PREFIXES else 0
+        self._check_nesting(offset)
+        self._emit(piece, offset)
+
+    def _check_nesting(self, offset: int) -> None:
+        if len(self.levels) + self.prefixes > MAX_NESTING:
+            raise ExpressionSyntaxError(f"the expression is nested too deeply (limit: {MAX_NESTING})", offset)
+
+    def _open(self, opener: str) -> None:
+        self.levels.append(_Level(opener, self.at))
+        self._check_nesting(self.at)
+        self._emit("T(" if opener == "?" else opener, self.at)
+        self.at += 1
+        self.prefixes = 0
+        self._open_segment()
+
+    def _close(self, closer: str) -> None:
+        top = self.levels[-1]
+        if _CLOSERS.get(top.opener) != closer:
+            hint = f"the {top.opener} at character {top.offset + 1} is still open" if top.opener else ""
+            raise ExpressionSyntaxError(f"unexpected {closer}", self.at, hint)
+        self._close_segment()
+        self.levels.pop()
+        self._emit(closer, self.at)
+        self.at += 1
+
+    def _open_segment(self) -> None:
+        level = self.levels[-1]
+        level.slot = len(self.pieces)
+        level.piped = False
+        self._emit("", self.at)
+
+    def _close_segment(self) -> None:
+        level = self.levels[-1]
+        if level.piped:
+            if self.pieces[-1] == ",":
+                raise ExpressionSyntaxError("a function is missing behind |", self.at)
+            self._emit(")", self.at)
+            level.piped = False
+
+    def _punctuation(self, char: str) -> None:
+        level, at = self.levels[-1], self.at
+        self.prefixes = 0
+        if char == "?":
+            self._emit("if", at)
+            self._open(char)
+            return
+        self.at += 1
+        if char == ".":
+            self._emit(char, at)
+        elif char == "|":
+            self.pieces[level.slot] = "P("
+            level.piped = True
+            self._emit(",", at)
+        elif char == ":" and level.opener == "?":
+            self._close_segment()
+            self.levels.pop()
+            self._emit(") else", at)
+        elif (char == ":" and level.opener in ("", "(")) or (char == "=" and level.opener != "("):
+            hint = "use == to compare" if char == "=" else ""
+            raise ExpressionSyntaxError(f"unexpected {char}", at, hint)
+        else:
+            self._close_segment()
+            self._emit(char, at)
+            self._open_segment()
+
+
+def _loop_words(source: str) -> set[str]:
+    """Every word that stands between a `for` and its `in`."""
+    words = "".join(char if char == "_" or char.isalnum() else " " for char in source).split()
+    found: set[str] = set()
+    binding = False
+    for word in words:
+        if word in ("for", "in"):
+            binding = word == "for"
+        elif binding:
+            found.add(word)
+    return found

@@ -1,0 +1,228 @@
+"""Arithmetic, ordering and membership, and the table of operators that rules use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rune.core.expr.budget import MAX_INT, MAX_INT_BITS, SLOT_BYTES, Run
+from rune.core.expr.errors import BudgetError, ExpressionError
+from rune.core.expr.patterns import search
+from rune.core.expr.values import is_number, json_equal, spoken
+
+Operation = Callable[[Any, Any, Run], Any]
+
+
+class Missing:
+    """The value of `MISSING`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING = Missing()
+
+
+def checked(value: Any) -> Any:
+    """A number that JSON can hold and that is not absurdly large."""
+    if type(value) is int:
+        if not -MAX_INT <= value <= MAX_INT:
+            raise BudgetError(f"the number is too large (limit: {MAX_INT_BITS} bits)")
+    elif not math.isfinite(value):
+        raise ExpressionError("the result is not a finite number")
+    return value
+
+
+def _refuse(word: str, a: Any, b: Any) -> ExpressionError:
+    return ExpressionError(f"cannot {word} {spoken(a)} and {spoken(b)}")
+
+
+def add(a: Any, b: Any, run: Run) -> Any:
+    """Adds numbers, joins text with text and lists with lists."""
+    if is_number(a) and is_number(b):
+        return checked(a + b)
+    kind = type(a)
+    if kind is type(b):
+        if kind is str:
+            run.build(len(a) + len(b))
+            return a + b
+        if kind is list:
+            return run.new_list(a + b)
+    raise _refuse("add", a, b)
+
+
+def subtract(a: Any, b: Any, run: Run) -> Any:
+    if is_number(a) and is_number(b):
+        return checked(a - b)
+    raise _refuse("subtract", a, b)
+
+
+def multiply(a: Any, b: Any, run: Run) -> Any:
+    """Multiplies numbers, or repeats text or a list a whole number of times."""
+    if is_number(a) and is_number(b):
+        return checked(a * b)
+    if type(a) is int:
+        a, b = b, a
+    if type(b) is int and (type(a) is str or type(a) is list):
+        unit = 1 if type(a) is str else SLOT_BYTES
+        # Accounted for before it is made: the product may not fit in memory.
+        run.build(max(0, b) * len(a) * unit)
+        repeated: Any = a * max(0, b)
+        return run.new_list(repeated) if type(a) is list else repeated
+    raise _refuse("multiply", a, b)
+
+
+def divide(a: Any, b: Any, run: Run) -> Any:
+    _divisor(a, b)
+    return checked(a / b)
+
+
+def floor_divide(a: Any, b: Any, run: Run) -> Any:
+    _divisor(a, b)
+    return checked(a // b)
+
+
+def modulo(a: Any, b: Any, run: Run) -> Any:
+    _divisor(a, b)
+    return checked(a % b)
+
+
+def _divisor(a: Any, b: Any) -> None:
+    if not (is_number(a) and is_number(b)):
+        raise _refuse("divide", a, b)
+    if b == 0:
+        raise ExpressionError("division by zero")
+
+
+def power(a: Any, b: Any, run: Run) -> Any:
+    if not (is_number(a) and is_number(b)):
+        raise _refuse("raise", a, b)
+    if a == 0 and b < 0:
+        raise ExpressionError("division by zero")
+    if type(a) is int and type(b) is int:
+        # The least size of the result is known beforehand: computing it may take for ever.
+        if b > 0 and (a.bit_length() - 1) * b > MAX_INT_BITS:
+            raise BudgetError(f"the number is too large (limit: {MAX_INT_BITS} bits)")
+    elif a < 0 and type(b) is float and not b.is_integer():
+        raise ExpressionError("a negative number has no such power")
+    return checked(a**b)
+
+
+def negate(value: Any) -> Any:
+    if is_number(value):
+        return -value
+    raise ExpressionError(f"cannot negate {spoken(value)}")
+
+
+def affirm(value: Any) -> Any:
+    if is_number(value):
+        return value
+    raise ExpressionError(f"+ needs a number, not {spoken(value)}")
+
+
+def comparable(a: Any, b: Any) -> bool:
+    """Whether two values have an order: number with number, text with text."""
+    first, second = type(a), type(b)
+    if first is str:
+        return second is str
+    return (first is int or first is float) and (second is int or second is float)
+
+
+def less(a: Any, b: Any, run: Run | None = None) -> bool:
+    if comparable(a, b):
+        return bool(a < b)
+    raise _refuse("compare the order of", a, b)
+
+
+def at_most(a: Any, b: Any, run: Run | None = None) -> bool:
+    if comparable(a, b):
+        return bool(a <= b)
+    raise _refuse("compare the order of", a, b)
+
+
+def greater(a: Any, b: Any, run: Run | None = None) -> bool:
+    return less(b, a)
+
+
+def at_least(a: Any, b: Any, run: Run | None = None) -> bool:
+    return at_most(b, a)
+
+
+def not_equal(a: Any, b: Any, run: Run | None = None) -> bool:
+    return not json_equal(a, b, run)
+
+
+def contains(holder: Any, wanted: Any, run: Run | None = None) -> bool:
+    """Text in text, an element in a list, a key in an object."""
+    kind = type(holder)
+    if kind is list:
+        if run is not None:
+            run.iterate(len(holder))
+        return any(json_equal(each, wanted, run) for each in holder)
+    if type(wanted) is str and (kind is dict or kind is str):
+        if run is not None and kind is str:
+            run.scan(len(holder))
+        return wanted in holder
+    raise ExpressionError(f"cannot look for {spoken(wanted)} in {spoken(holder)}")
+
+
+def lacks(holder: Any, wanted: Any, run: Run | None = None) -> bool:
+    return not contains(holder, wanted, run)
+
+
+def within(wanted: Any, holder: Any, run: Run | None = None) -> bool:
+    return contains(holder, wanted, run)
+
+
+def not_within(wanted: Any, holder: Any, run: Run | None = None) -> bool:
+    return not contains(holder, wanted, run)
+
+
+def _text_pair(name: str, a: Any, b: Any) -> None:
+    if type(a) is not str or type(b) is not str:
+        raise ExpressionError(f"{name} takes text and text, not {spoken(a)} and {spoken(b)}")
+
+
+def starts_with(text: Any, prefix: Any) -> bool:
+    _text_pair("starts_with", text, prefix)
+    return bool(text.startswith(prefix))
+
+
+def ends_with(text: Any, suffix: Any) -> bool:
+    _text_pair("ends_with", text, suffix)
+    return bool(text.endswith(suffix))
+
+
+def matches(text: Any, pattern: Any) -> bool:
+    _text_pair("matches", text, pattern)
+    return search(text, pattern, None)
+
+
+def present(value: Any, wanted: Any = None) -> bool:
+    """Whether there is a value; `MISSING` stands for none. Compared with false it asks for absence."""
+    return (value is not MISSING) is (wanted is not False)
+
+
+OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "==": json_equal,
+    "!=": not_equal,
+    ">": greater,
+    ">=": at_least,
+    "<": less,
+    "<=": at_most,
+    "contains": contains,
+    "in": within,
+    "starts_with": starts_with,
+    "ends_with": ends_with,
+    "matches": matches,
+    "exists": present,
+    "eq": json_equal,
+    "neq": not_equal,
+    "gt": greater,
+    "gte": at_least,
+    "lt": less,
+    "lte": at_most,
+}

@@ -1,0 +1,220 @@
+"""JSON values whose texts may hold references and expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rune.core.expr.budget import MAX_BUILT_BYTES, MAX_JSON_DEPTH
+from rune.core.expr.errors import BudgetError, ExpressionError, ExpressionSyntaxError, ExpressionSyntaxErrors
+from rune.core.expr.expression import compile_source
+from rune.core.expr.names import Names, Reference, id_ends, known_references, path_at, root_at, unknown
+from rune.core.expr.paths import fetch
+from rune.core.expr.scan import expression_end
+from rune.core.expr.values import to_text
+
+Resolver = Callable[[Mapping[str, Any]], Any]
+
+
+class Template:
+    """A compiled template. `constant` is true where no scope could change what it resolves to."""
+
+    __slots__ = ("_resolver", "_value", "pure", "references")
+
+    def __init__(
+        self, value: Any, resolver: Resolver | None, references: list[Reference], pure: bool
+    ) -> None:
+        self.references: tuple[Reference, ...] = tuple(references)
+        self.pure = pure
+        self._value = value
+        self._resolver = resolver
+
+    @property
+    def constant(self) -> bool:
+        return self.pure and not self.references
+
+    def resolve(self, scope: Mapping[str, Any]) -> Any:
+        """The value with every text resolved, once: what comes out of a scope is never read as a template.
+
+        Values are shared with the scope and with later results, so they are not to be changed.
+        """
+        return self._value if self._resolver is None else self._resolver(scope)
+
+
+def compile_template(value: Any, names: Names) -> Template:
+    """Compile a JSON value; all of its errors are raised together."""
+    compiler = _TemplateCompiler(names)
+    resolved, resolver = compiler.compile(value, "", 0)
+    if compiler.errors:
+        raise ExpressionSyntaxErrors(compiler.errors)
+    return Template(resolved, resolver, compiler.references, compiler.pure)
+
+
+def is_dynamic(text: str, names: Names) -> bool:
+    """Whether a text is anything but literal text: it holds an expression or a reference, or is refused."""
+    if "$" not in text and "{{" not in text:
+        return False
+    compiler = _TemplateCompiler(names)
+    return compiler.compile(text, "", 0)[1] is not None or bool(compiler.errors)
+
+
+def _step(path: str, key: str) -> str:
+    """The path of a member, as in `headers.accept` or `headers["a.b"]`."""
+    if not key or any(char in key for char in ' .[]"'):
+        return f'{path}["{key}"]'
+    return f"{path}.{key}" if path else key
+
+
+class _TemplateCompiler:
+    """Compiles a value to a constant, or to a resolver where it depends on the scope."""
+
+    def __init__(self, names: Names) -> None:
+        self.errors: list[ExpressionSyntaxError] = []
+        self.references: list[Reference] = []
+        self.pure = True
+        self._names = names
+
+    def compile(self, value: Any, path: str, depth: int) -> tuple[Any, Resolver | None]:
+        kind = type(value)
+        if kind is str:
+            return self._text(value, path)
+        if kind is not list and kind is not dict:
+            return value, None
+        if depth == MAX_JSON_DEPTH:
+            problem = f"the value is nested too deeply (limit: {MAX_JSON_DEPTH})"
+            self.errors.append(ExpressionSyntaxError(problem, 0, path=path))
+            return value, None
+        if kind is list:
+            elements = [self.compile(each, f"{path}[{at}]", depth + 1) for at, each in enumerate(value)]
+            return _sequence(elements)
+        members = {key: self.compile(each, _step(path, key), depth + 1) for key, each in value.items()}
+        return _mapping(members)
+
+    def _text(self, text: str, path: str) -> tuple[Any, Resolver | None]:
+        if "$" not in text and "{{" not in text:
+            return text, None
+        try:
+            parts = self._parts(text, path)
+        except ExpressionSyntaxError as error:
+            self.errors.append(error.moved(0, path))
+            return text, None
+        if all(type(part) is str for part in parts):
+            return "".join(parts), None
+        return text, _located(parts[0] if len(parts) == 1 else _interpolation(parts), path)
+
+    def _parts(self, text: str, path: str) -> list[Any]:
+        """Literal pieces, and resolvers for what stands between them."""
+        parts: list[Any] = []
+        plain = at = 0
+        while at < len(text):
+            part, end = self._part(text, at, path)
+            if part is None:
+                at += 1
+                continue
+            if plain < at:
+                parts.append(text[plain:at])
+            parts.append(part)
+            plain = at = end
+        if plain == 0:
+            self._refuse_unknown(text)
+        if plain < len(text):
+            parts.append(text[plain:])
+        return parts
+
+    def _part(self, text: str, at: int, path: str) -> tuple[Any, int]:
+        """What begins at this place, and its end; None where it is literal."""
+        if text.startswith("$$", at):
+            return "$", at + 2
+        if text[at] == "$":
+            found = root_at(text, at, self._names)
+            if found is None:
+                return None, at
+            keys, end = path_at(text, found[1])
+            self.references.append(Reference(found[0], keys, False, at))
+            return _without_run(fetch(found[0], keys)), end
+        if text.startswith("{{", at):
+            end = expression_end(text, at + 2)
+            if end < 0:
+                raise ExpressionSyntaxError("{{ is not closed", at, "}} is missing")
+            return self._expression(text[at + 2 : end], at + 2, path), end + 2
+        return None, at
+
+    def _expression(self, source: str, start: int, path: str) -> Any:
+        try:
+            expression = compile_source(source, self._names, f"{path}:{start}")
+        except ExpressionSyntaxError as error:
+            self.errors.append(error.moved(start, path))
+            return ""
+        self.pure = self.pure and expression.pure
+        self.references.extend(
+            Reference(each.root, each.path, each.optional, each.offset + start)
+            for each in expression.references
+        )
+        return expression.evaluate
+
+    def _refuse_unknown(self, text: str) -> None:
+        """A text that is one reference, to nothing known, is more likely a mistake than text."""
+        ends = id_ends(text, 1) if text[:1] == "$" else []
+        if not ends or not (text[1] == "_" or text[1].isalpha()):
+            return
+        _, end = path_at(text, ends[0])
+        if end == len(text):
+            word = text[: ends[0]]
+            raise unknown(text if word == "$node" else word, 0, known_references(self._names))
+
+
+def _without_run(code: Any) -> Resolver:
+    def resolver(scope: Mapping[str, Any]) -> Any:
+        return code(scope, None)
+
+    return resolver
+
+
+def _located(resolver: Resolver, path: str) -> Resolver:
+    """Errors of a text inside a value begin with its path."""
+    if not path:
+        return resolver
+
+    def located(scope: Mapping[str, Any]) -> Any:
+        try:
+            return resolver(scope)
+        except ExpressionError as error:
+            raise error.within(path) from None
+
+    return located
+
+
+def _interpolation(parts: list[Any]) -> Resolver:
+    def resolver(scope: Mapping[str, Any]) -> str:
+        pieces: list[str] = []
+        size = 0
+        for part in parts:
+            value = part if type(part) is str else part(scope)
+            text: str = value if type(value) is str else to_text(value)
+            size += len(text)
+            if size > MAX_BUILT_BYTES:
+                raise BudgetError(f"the text is too long (limit: {MAX_BUILT_BYTES:,} bytes)")
+            pieces.append(text)
+        return "".join(pieces)
+
+    return resolver
+
+
+def _sequence(compiled: list[tuple[Any, Resolver | None]]) -> tuple[Any, Resolver | None]:
+    if all(resolver is None for _, resolver in compiled):
+        return [value for value, _ in compiled], None
+
+    def resolve(scope: Mapping[str, Any]) -> list[Any]:
+        return [value if resolver is None else resolver(scope) for value, resolver in compiled]
+
+    return None, resolve
+
+
+def _mapping(compiled: dict[str, tuple[Any, Resolver | None]]) -> tuple[Any, Resolver | None]:
+    if all(resolver is None for _, resolver in compiled.values()):
+        return {key: value for key, (value, _) in compiled.items()}, None
+
+    def resolve(scope: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: value if part is None else part(scope) for key, (value, part) in compiled.items()}
+
+    return None, resolve

@@ -1,0 +1,133 @@
+"""JSON values: their kinds, truth, equality, text, and looking things up in them.
+
+Values are told apart by `type(v) is …` and nothing else. An object that merely behaves like a JSON
+value has no kind, and no operation accepts it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from rune.core.expr.budget import Run
+from rune.core.expr.errors import ExpressionError, MissingError
+
+_KINDS = {
+    type(None): "null",
+    bool: "boolean",
+    int: "number",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
+_SPOKEN = {
+    "boolean": "a boolean",
+    "number": "a number",
+    "string": "text",
+    "array": "a list",
+    "object": "an object",
+}
+_MOST_LISTED = 10
+_LONGEST_LISTED = 40
+
+
+def kind_of(value: Any) -> str:
+    """The JSON name of a value's type."""
+    kind = _KINDS.get(type(value))
+    if kind is None:
+        raise ExpressionError("the value is not JSON")
+    return kind
+
+
+def spoken(value: Any) -> str:
+    """The kind of a value as messages name it."""
+    kind = kind_of(value)
+    return _SPOKEN.get(kind, kind)
+
+
+def truthy(value: Any) -> bool:
+    """False are null, false, 0, and empty text, lists and objects."""
+    return bool(value)
+
+
+def is_number(value: Any) -> bool:
+    """Booleans are not numbers."""
+    return type(value) is int or type(value) is float
+
+
+def json_equal(a: Any, b: Any, run: Run | None = None) -> bool:
+    """Equality as JSON has it: numbers across int and float, nothing else across kinds."""
+    kind = type(a)
+    if kind is list and type(b) is list:
+        if len(a) != len(b):
+            return False
+        if run is not None:
+            run.iterate(len(a))
+        return all(json_equal(x, y, run) for x, y in zip(a, b, strict=True))
+    if kind is dict and type(b) is dict:
+        if len(a) != len(b):
+            return False
+        if run is not None:
+            run.iterate(len(a))
+        return all(key in b and json_equal(each, b[key], run) for key, each in a.items())
+    if kind is type(b) or (is_number(a) and is_number(b)):
+        return bool(a == b)
+    return False
+
+
+def to_text(value: Any) -> str:
+    """How a value looks inside text: null as nothing, the rest but text as compact JSON."""
+    kind = type(value)
+    if kind is str:
+        return str(value)
+    if value is None:
+        return ""
+    if kind is bool:
+        return "true" if value else "false"
+    return to_json(value)
+
+
+def to_json(value: Any) -> str:
+    """Compact JSON."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError):
+        raise ExpressionError("the value cannot be written as JSON") from None
+
+
+def listed(names: Iterable[str]) -> str:
+    """A bounded list of names for a message."""
+    shown: list[str] = []
+    for name in names:
+        if len(shown) == _MOST_LISTED:
+            shown.append("…")
+            break
+        shown.append(name if len(name) <= _LONGEST_LISTED else name[:_LONGEST_LISTED] + "…")
+    return ", ".join(shown) if shown else "nothing"
+
+
+def describe(place: str, key: str | int) -> str:
+    """A place one step further on: `$a.b` and "c" give `$a.b.c`."""
+    if type(key) is int:
+        return f"{place}[{key}]"
+    text = str(key)
+    return f"{place}.{text}" if text.isidentifier() else f'{place}["{text[:80]}"]'
+
+
+def look_up(value: Any, key: Any, place: str) -> Any:
+    """One step into an object, a list or text. `place` names the value in messages."""
+    wanted = type(key)
+    if wanted is not str and wanted is not int:
+        raise ExpressionError(f"a key is text or a whole number, not {spoken(key)} (in {place})")
+    kind = type(value)
+    if kind is dict and wanted is str:
+        if key in value:
+            return value[key]
+        raise MissingError(f"{describe(place, key)} is missing; {place} has: {listed(value)}")
+    if (kind is list or kind is str) and wanted is int:
+        if -len(value) <= key < len(value):
+            return value[key]
+        raise MissingError(f"{describe(place, key)} is missing; {place} has {len(value)} elements")
+    raise MissingError(f"{describe(place, key)} is missing; {place} is {spoken(value)}")

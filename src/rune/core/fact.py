@@ -1,0 +1,110 @@
+"""Facts: the rows of the journal. Written once, first writer wins, everybody uses the stored one.
+
+Skips, arrivals and openings are not facts: they follow.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from rune.core.lineage import Path
+from rune.core.outcome import Error
+from rune.core.token import Arrived, Ref
+
+
+class Start(msgspec.Struct, frozen=True, tag="start"):
+    """The execution was accepted."""
+
+    at: int
+
+
+class Result(msgspec.Struct, frozen=True, tag="result", omit_defaults=True):
+    """A token is done. `payload` and `error` are what its out-edges pass on where they differ from its own output."""
+
+    node: int
+    path: Path
+    at: int
+    status: Literal["ok", "failed", "cancelled", "skipped"]
+    outlet: str | None = None
+    value: Any = None
+    failure: Error | None = None
+    items: int | None = None
+    payload: Ref | None = None
+    error: Ref | None = None
+    arrived: tuple[Arrived, ...] = ()
+    attempt: int = 1
+
+
+class Attempt(msgspec.Struct, frozen=True, tag="attempt"):
+    """One try failed and another follows."""
+
+    node: int
+    path: Path
+    at: int
+    attempt: int
+    failure: Error
+
+
+class Suspension(msgspec.Struct, frozen=True, tag="suspend"):
+    """A token waits until a time or a signal."""
+
+    node: int
+    path: Path
+    at: int
+    attempt: int = 1
+    due: int | None = None
+    signal: str | None = None
+
+
+class Choice(msgspec.Struct, frozen=True, tag="choice"):
+    """Which parties opened a join whose node has effects, or cancels its losers, before it runs."""
+
+    node: int
+    path: Path
+    at: int
+    arrived: tuple[Arrived, ...]
+    payload: Ref
+    error: Ref | None = None
+
+
+class Control(msgspec.Struct, frozen=True, tag="control"):
+    """The execution was paused or resumed; `number` counts them."""
+
+    at: int
+    number: int
+    paused: bool
+
+
+class End(msgspec.Struct, frozen=True, tag="end"):
+    """The one terminal row."""
+
+    at: int
+    status: Literal["completed", "failed", "halted", "cancelled"]
+    error: Error | None = None
+
+
+Fact = Start | Result | Attempt | Suspension | Choice | Control | End
+TokenFact = Result | Attempt | Suspension | Choice
+
+
+def fact_key(fact: Fact) -> tuple[Any, ...]:
+    """The write-once key of a fact inside its execution."""
+    match fact:
+        case Result(node=node, path=path):
+            return ("result", node, path)
+        case Attempt(node=node, path=path, attempt=attempt):
+            return ("attempt", node, path, attempt)
+        case Suspension(node=node, path=path, attempt=attempt):
+            return ("suspend", node, path, attempt)
+        case Choice(node=node, path=path):
+            return ("choice", node, path)
+        case Control(number=number):
+            return ("control", number)
+        case Start():
+            return ("start",)
+        case End():
+            return ("end",)
+
+

@@ -1,0 +1,63 @@
+"""A run in place: a token and the pure ones behind it, decided in memory and committed together.
+
+Nobody sees any of it before the commit. It stops at a node with effects, a suspension, a fan-out, a join whose parties are not
+all resolved inside the run, and at its bounds; what is left is sent.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from rune.core.barrier import Arrival, Barrier, opened_token, verdict
+from rune.core.effect import Arrive, Decision, Emit, Finish
+from rune.core.fact import Result
+from rune.core.plan import Plan
+from rune.core.token import Fate, Token
+
+MAX_RESULTS = 256
+
+
+class Run:
+    """The decisions of one run, in order. `next` answers the token to run now."""
+
+    def __init__(self, plan: Plan, first: Token, *, in_place: bool = True) -> None:
+        self.decisions: list[Decision] = []
+        self._plan = plan
+        self._ready: deque[Token] = deque([first])
+        self._in_place = in_place
+        self._barriers: dict[int, Barrier] = {}
+
+    def next(self) -> Token | None:
+        """The next token that may run in place, or None when the run is over."""
+        if not self._ready or len(self.decisions) >= MAX_RESULTS:
+            return None
+        return self._ready.popleft()
+
+    def add(self, decision: Decision) -> None:
+        """Take a decision into the run and see what can follow in place."""
+        self.decisions.append(decision)
+        if not self._in_place or type(decision.fact) is not Result:
+            return
+        for effect in decision.effects:
+            if type(effect) is Emit and self._plan.nodes[effect.node].pure:
+                self._ready.append(Token(effect.node, decision.path, effect.payload, effect.error))
+            elif type(effect) is Arrive:
+                self._arrive(effect, decision)
+            elif type(effect) is Finish:
+                self._ready.clear()
+                self._in_place = False
+
+    def _arrive(self, effect: Arrive, decision: Decision) -> None:
+        node = self._plan.nodes[self._plan.dst[effect.edge]]
+        barrier = self._barriers.setdefault(node.index, Barrier())
+        barrier.arrivals[effect.edge] = Arrival(effect.alive, effect.payload, effect.error, decision.at)
+        # Only where every party is known here is the answer the one that the state will give.
+        if len(barrier.arrivals) < len(node.in_edges) or node.opens != "all" or not node.pure or node.region:
+            return
+        if verdict(node.opens, len(node.in_edges), len(barrier.live()), len(barrier.arrivals)) is Fate.RUN:
+            self._ready.append(opened_token(self._plan, node, barrier, decision.path, Fate.RUN))
+
+    def left(self, emitted: list[Token]) -> list[Token]:
+        """Of what the commit emitted, the tokens that the run has not already decided."""
+        decided = {(each.node, each.path) for each in self.decisions}
+        return [token for token in emitted if token.key not in decided]

@@ -1,0 +1,20 @@
+"""Retry: whether a failed attempt is tried again, and when."""
+
+from __future__ import annotations
+
+from rune.core.definition import Retry
+from rune.core.outcome import Error
+from rune.ids import fraction
+
+
+def tries_again(retry: Retry, attempt: int, error: Error) -> bool:
+    """Whether the policy grants one more attempt for this error."""
+    return attempt < retry.max_attempts and (not retry.on or error.code in retry.on)
+
+
+def retry_due(retry: Retry, attempt: int, failed_at: int, token: str, earliest: int = 0) -> int:
+    """When the next attempt starts (epoch ms). Jitter is hashed from the token, so every reader computes the same time."""
+    delay = min(retry.initial_delay * retry.backoff ** (attempt - 1), retry.max_delay)
+    if retry.jitter:
+        delay *= 0.5 + fraction(token, attempt) / 2
+    return max(failed_at + round(delay * 1000), earliest)

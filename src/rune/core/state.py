@@ -1,0 +1,106 @@
+"""State: what follows from the facts of one execution. It can always be rebuilt by folding the journal."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rune.core.barrier import Barrier
+from rune.core.effect import Finish, Timer
+from rune.core.limits import LIMITS, Limits
+from rune.core.lineage import ROOT, Path, within
+from rune.core.outcome import Error
+from rune.core.plan import Plan
+from rune.core.token import Ref, Token
+
+
+class Live(msgspec.Struct):
+    """A token that is not done. A waiting one is owned by a timer or a signal, a parked one by the resume of a pause."""
+
+    token: Token
+    waiting: bool = False
+    parked: bool = False
+    due: int | None = None
+    signal: str | None = None
+
+
+class Fan(msgspec.Struct):
+    """A fan-out under way: a cursor, a window, and a mark per item and edge into the aggregator."""
+
+    count: int
+    payload: Ref
+    error: Ref | None
+    marks: bytearray
+    next: int = 0
+    ahead: set[int] = set()  # started before the cursor reached them; only a fold does that
+    in_flight: int = 0
+    active: int = 0  # items in flight that do more than wait
+    resolved: int = 0
+    first: int = 0
+    latest: int = 0
+    closed: bool = False
+    held: bool = False
+
+
+class Scope(msgspec.Struct):
+    """The root, or one item of a fan-out: its tokens, its joins, its fan-outs."""
+
+    path: Path
+    opened_at: int
+    count: int = 0  # live tokens, and one per item in flight
+    active: int = 0  # those of them that do more than wait
+    stirring: bool = False  # counted as active in the scope around
+    live: dict[int, Live] = {}
+    done: set[int] = set()
+    barriers: dict[int, Barrier] = {}
+    fans: dict[int, Fan] = {}
+
+
+class State(msgspec.Struct):
+    """One execution."""
+
+    scopes: dict[Path, Scope] = {}
+    limits: Limits = LIMITS
+    started_at: int = 0
+    active_items: int = 0
+    finish: Finish | None = None
+    ended: bool = False
+    paused_at: int | None = None
+    controls: int = 0
+    pauses: list[tuple[int, int]] = []
+    cancelled: set[tuple[int, Path]] = set()
+    failures: int = 0
+    first_failures: list[tuple[Path, int, Error]] = []
+    folding: bool = False
+
+    @property
+    def root(self) -> Scope:
+        return self.scopes[ROOT]
+
+
+def in_cancelled_region(plan: Plan, state: State, node: int, path: Path) -> bool:
+    """Whether a race that others won makes this token pointless."""
+    return any(
+        node in plan.nodes[join].region and within(path, around) for join, around in state.cancelled
+    )
+
+
+def paused_since(state: State, since: int) -> int:
+    """How many ms the execution was paused after a moment; timeouts of joins and of the execution move by it."""
+    return sum(max(0, end - max(begin, since)) for begin, end in state.pauses)
+
+
+def started(state: State, path: Path) -> bool:
+    """Whether the item of this scope was ever started: a scope that is gone has ended."""
+    outer = state.scopes.get(path[:-2])
+    if outer is None:
+        return bool(path[:-2]) and started(state, path[:-2])
+    fan = outer.fans.get(path[-2])
+    return fan is not None and (path[-1] < fan.next or path[-1] in fan.ahead)
+
+
+def own_timer(live: Live) -> Timer:
+    """The timer that owns a waiting token."""
+    token = live.token
+    if token.resumed:
+        return Timer("wait", token.node, token.path)
+    return Timer("retry", token.node, token.path, token.attempt)

@@ -1,0 +1,270 @@
+"""A transition: one atomic act on the state of an execution, and what it gives to the outside.
+
+Tokens, joins, windows and counts change together here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from rune.core.barrier import Arrival, Barrier, opened_token, verdict
+from rune.core.effect import (
+    DEAD,
+    Applied,
+    Arrive,
+    Effect,
+    Emit,
+    Finish,
+    Gather,
+    Skip,
+    Spread,
+    Timer,
+    Uncollected,
+)
+from rune.core.lineage import parent, within
+from rune.core.outcome import Error
+from rune.core.plan import NodePlan, Plan
+from rune.core.routing import enter
+from rune.core.state import Fan, Live, Scope, State, in_cancelled_region
+from rune.core.token import Fate, Ref, Token
+
+CHUNK = 256  # items started in one act; the rest is left to a dispatch token, so no act grows with N
+FIRST_FAILURES = 10
+
+
+class Transition:
+    """Carries effects out on a state and collects what follows."""
+
+    __slots__ = ("_at", "_plan", "_state", "applied")
+
+    def __init__(self, plan: Plan, state: State, at: int) -> None:
+        self.applied = Applied()
+        self._plan = plan
+        self._state = state
+        self._at = at
+
+
+    def perform(self, scope: Scope, effects: tuple[Effect, ...] | list[Effect]) -> None:
+        """Carry out what a decision asks for in its scope."""
+        for effect in effects:
+            kind = type(effect)
+            if kind is Emit:
+                self.emit(scope, Token(effect.node, scope.path, effect.payload, effect.error))
+            elif kind is Arrive:
+                self._arrive(scope, effect)
+            elif kind is Gather:
+                self._gather(scope, effect)
+            elif kind is Skip:
+                scope.done.add(effect.node)
+                self.applied.skipped.append((effect.node, scope.path))
+            elif kind is Spread:
+                self._spread(scope, effect)
+            elif kind is Uncollected:
+                self._uncollected(scope, effect)
+            else:
+                self.finish(effect)
+
+    def emit(self, scope: Scope, token: Token) -> None:
+        """Give a node its token. While the execution is paused it is parked instead of sent."""
+        paused = self._state.paused_at is not None
+        scope.live[token.node] = Live(token, parked=paused)
+        scope.count += 1
+        scope.active += 1
+        if not paused:
+            self.applied.emitted.append(token)
+
+    def finish(self, finish: Finish) -> None:
+        """The first reason to end is the one that counts; a timer makes sure that the end is written."""
+        if self._state.finish is None:
+            self._state.finish = finish
+            self.applied.finish = finish
+            self.applied.armed.append((Timer("finish"), self._at))
+
+    def _arrive(self, scope: Scope, effect: Arrive) -> None:
+        node = self._plan.nodes[self._plan.dst[effect.edge]]
+        if node.index in scope.done:
+            return
+        barrier = scope.barriers.get(node.index)
+        if barrier is None:
+            barrier = scope.barriers[node.index] = Barrier()
+        if effect.edge in barrier.arrivals:
+            return
+        barrier.arrivals[effect.edge] = Arrival(effect.alive, effect.payload, effect.error, self._at)
+        if barrier.opened:
+            return
+        arrived = len(barrier.arrivals)
+        fate = verdict(node.opens, len(node.in_edges), len(barrier.live()), arrived)
+        if fate is None:
+            self._wait_on(scope, node, arrived, len(node.in_edges), first=arrived == 1)
+            return
+        barrier.opened = True
+        if node.timeout is not None:
+            self.applied.disarmed.append(Timer("join", node.index, scope.path))
+        self.emit(scope, opened_token(self._plan, node, barrier, scope.path, fate))
+
+    def _wait_on(self, scope: Scope, node: NodePlan, arrived: int, expected: int, *, first: bool) -> None:
+        self.applied.waiting.append((node.index, scope.path, arrived, expected))
+        if first and node.timeout is not None and node.timeout_from != "scope":
+            self.applied.armed.append((Timer("join", node.index, scope.path), self._at + node.timeout))
+
+    def _gather(self, scope: Scope, effect: Gather) -> None:
+        around = self._state.scopes[parent(scope.path)]
+        split, item = scope.path[-2:]
+        fan = around.fans[split]
+        node = self._plan.nodes[self._plan.nodes[split].aggregator]
+        edges = len(node.in_edges)
+        place = item * edges + self._plan.gather_position[effect.edge]
+        if node.index in around.done or fan.marks[place]:
+            return
+        fan.marks[place] = effect.mark
+        fan.resolved += 1
+        fan.first = min(fan.first or self._at, self._at)
+        fan.latest = max(fan.latest, self._at)
+        if fan.resolved == len(fan.marks):
+            self._open_aggregator(around, node, fan)
+        else:
+            self._wait_on(around, node, fan.resolved // edges, fan.count, first=fan.resolved == 1)
+
+    def _open_aggregator(self, scope: Scope, node: NodePlan, fan: Fan) -> None:
+        if node.timeout is not None:
+            self.applied.disarmed.append(Timer("join", node.index, scope.path))
+        self.emit(scope, Token(node.index, scope.path, fan.payload, fan.error, items=fan.count))
+
+    def _uncollected(self, scope: Scope, effect: Uncollected) -> None:
+        state = self._state
+        state.failures += 1
+        state.first_failures.append((scope.path, effect.node, effect.failure))
+        state.first_failures.sort(key=lambda each: each[:2])
+        del state.first_failures[FIRST_FAILURES:]
+
+
+    def _spread(self, scope: Scope, effect: Spread) -> None:
+        node = self._plan.nodes[effect.node]
+        edges = len(self._plan.nodes[node.aggregator].in_edges) if node.aggregator >= 0 else 0
+        fan = Fan(effect.count, effect.payload, effect.error, bytearray(effect.count * edges))
+        scope.fans[effect.node] = fan
+        if effect.count == 0:
+            if node.aggregator >= 0:
+                self._open_aggregator(scope, self._plan.nodes[node.aggregator], fan)
+            return
+        if self._state.folding:
+            fan.held = True  # until the fold has placed every item that has facts
+            scope.count += 1
+        self.fill(scope, effect.node)
+
+    def fill(self, scope: Scope, split: int) -> None:
+        """Start as many items as the window takes, a chunk at a time."""
+        fan = scope.fans[split]
+        if fan.held:
+            return
+        node = self._plan.nodes[split]
+        if not fan.closed and in_cancelled_region(self._plan, self._state, split, scope.path):
+            self._abandon(scope, node, fan)
+        left = CHUNK
+        while left and self._has_room(node, fan):
+            item = fan.next
+            fan.next += 1
+            if item not in fan.ahead:
+                self.start_item(scope, split, item)
+                left -= 1
+        if not left and split not in scope.live and self._has_room(node, fan):
+            self.emit(scope, Token(split, scope.path, fate=Fate.DISPATCH))
+
+    def _has_room(self, node: NodePlan, fan: Fan) -> bool:
+        if fan.closed or fan.next >= fan.count:
+            return False
+        if node.window.size is not None:
+            open_slots = node.window.size - fan.in_flight
+        else:
+            open_slots = self._state.limits.window - fan.active
+        if self._state.active_items >= self._state.limits.items_in_flight:
+            return fan.active == 0 and open_slots > 0
+        return open_slots > 0
+
+    def start_item(self, scope: Scope, split: int, item: int) -> None:
+        """Open the scope of one item and let its tokens in."""
+        node = self._plan.nodes[split]
+        fan = scope.fans[split]
+        inner = Scope((*scope.path, split, item), self._at)
+        self._state.scopes[inner.path] = inner
+        scope.count += 1
+        fan.in_flight += 1
+        self.perform(inner, enter(self._plan, node.success, Ref("item", split, inner.path), fan.error))
+        self.arm_races(inner, node.races)
+        self.settle(inner, refill=False)
+
+    def _abandon(self, scope: Scope, node: NodePlan, fan: Fan) -> None:
+        """A cancelled region starts no further items; those never started count as dead at their aggregator."""
+        fan.closed = True
+        if node.aggregator < 0 or node.aggregator in scope.done:
+            return
+        edges = len(self._plan.nodes[node.aggregator].in_edges)
+        for item in range(fan.next, fan.count):
+            if item not in fan.ahead:
+                fan.marks[item * edges : (item + 1) * edges] = bytes([DEAD]) * edges
+                fan.resolved += edges
+        if fan.resolved == len(fan.marks):
+            self._open_aggregator(scope, self._plan.nodes[node.aggregator], fan)
+
+    def cancel_region(self, scope: Scope, node: NodePlan) -> None:
+        """A race is decided: what leads only to it is pointless. Waiting tokens are woken, so that they end now."""
+        self._state.cancelled.add((node.index, scope.path))
+        inside = [each for each in self._state.scopes.values() if within(each.path, scope.path)]
+        for inner in sorted(inside, key=lambda each: -len(each.path)):
+            for split in inner.fans:
+                self.fill(inner, split)
+            for live in inner.live.values():
+                if live.waiting and live.token.node in node.region:
+                    self.wake(inner, live)
+            self.settle(inner, refill=False)
+
+    def wake(self, scope: Scope, live: Live) -> None:
+        """A waiting token goes on; in a pause it is parked."""
+        live.waiting, live.due, live.signal = False, None, None
+        live.parked = self._state.paused_at is not None
+        scope.active += 1
+        if not live.parked:
+            self.applied.emitted.append(live.token)
+
+    def arm_races(self, scope: Scope, joins: tuple[int, ...]) -> None:
+        """The timeout of a race runs from the opening of its scope."""
+        for join in joins:
+            timeout = self._plan.nodes[join].timeout or 0
+            self.applied.armed.append((Timer("join", join, scope.path), self._at + timeout))
+
+
+    def settle(self, scope: Scope, *, refill: bool = True) -> None:
+        """Let the counts of a scope reach the scopes around it: items end, windows slide, the execution ends."""
+        while True:
+            stirs = scope.active > 0
+            if not scope.path:
+                if scope.count == 0 and not self._state.folding:
+                    self.finish(self._ending())
+                return
+            around = self._state.scopes[parent(scope.path)]
+            fan = around.fans[scope.path[-2]]
+            if stirs != scope.stirring:
+                change = 1 if stirs else -1
+                scope.stirring = stirs
+                fan.active += change
+                around.active += change
+                self._state.active_items += change
+            if scope.count == 0:
+                del self._state.scopes[scope.path]
+                fan.in_flight -= 1
+                around.count -= 1
+            if refill and fan.next < fan.count:
+                self.fill(around, scope.path[-2])
+            if not refill:
+                return
+            scope = around
+
+    def _ending(self) -> Finish:
+        state = self._state
+        if state.failures == 0:
+            return Finish("completed")
+        shown = [
+            {"node": self._plan.ids[node], "index": list(path[1::2]), "code": error.code, "message": error.message}
+            for path, node, error in state.first_failures
+        ]
+        message = f"{state.failures} failed without a list that shows them"
+        return Finish("failed", Error("ITEMS_FAILED", message, {"count": state.failures, "first": shown}, engine=True))
+

@@ -1,0 +1,16 @@
+"""Deterministic ids: the same token, timer or effect has the same name wherever it is computed."""
+
+from __future__ import annotations
+
+import hashlib
+
+
+def fraction(*parts: object) -> float:
+    """A number in [0, 1) that depends on nothing but the parts: jitter without randomness."""
+    digest = hashlib.blake2b("\x1f".join(map(str, parts)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
+
+
+def idempotency_key(root_execution: str, token_name: str) -> str:
+    """The key under which an outside effect is made once: no attempt and no resume in it."""
+    return f"{root_execution}:{token_name}"

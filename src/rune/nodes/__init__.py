@@ -1,0 +1,1 @@
+"""Node types: declarations and behaviours. They know nothing of the engine."""

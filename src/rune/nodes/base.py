@@ -1,0 +1,124 @@
+"""What a node is given and what it gives back. A node knows nothing of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from rune.core.expr import Expression, Template
+from rune.core.limits import LIMITS, Limits
+from rune.core.nodetype import NodeType
+from rune.core.outcome import Error, Failure, Outcome
+from rune.core.parameters import Element, Rules, evaluate
+from rune.errors import NodeFailure, RuneError
+
+P = TypeVar("P")
+Arrivals = Callable[[], list[tuple[str, Any]]]
+Entries = Callable[[], Iterable[tuple[bool, Any]]]
+
+
+class Call(Generic[P]):
+    """One run of a node.
+
+    `parameters` are resolved and typed. `scope` is what expressions see; `scope["$json"]` is the payload.
+    `elements` are the parameters that the node itself evaluates. `arrivals()` are the live payloads at a join
+    by predecessor id, in edge order; `entries()` whether each item failed and what it brought to an aggregator,
+    in index order. `resumed` is true when what the node waited for has come: `due` is then the time it waited
+    for, `signal` the payload of the signal. `key` names the effect of this run, the same in every attempt.
+    """
+
+    __slots__ = (
+        "arrivals",
+        "attempt",
+        "due",
+        "elements",
+        "entries",
+        "key",
+        "limits",
+        "node",
+        "now",
+        "parameters",
+        "resumed",
+        "scope",
+        "signal",
+        "timer_id",
+    )
+
+    def __init__(
+        self,
+        parameters: P,
+        scope: Mapping[str, Any],
+        *,
+        now: int,
+        node: str = "",
+        elements: Mapping[str, Element] | None = None,
+        arrivals: Arrivals = list,
+        entries: Entries = list,
+        attempt: int = 1,
+        key: str = "",
+        resumed: bool = False,
+        timer_id: str = "",
+        due: int | None = None,
+        signal: Any = None,
+        limits: Limits = LIMITS,
+    ) -> None:
+        self.parameters = parameters
+        self.scope = scope
+        self.now = now
+        self.node = node
+        self.elements = elements or {}
+        self.arrivals = arrivals
+        self.entries = entries
+        self.attempt = attempt
+        self.key = key
+        self.resumed = resumed
+        self.timer_id = timer_id
+        self.due = due
+        self.signal = signal
+        self.limits = limits
+
+    @property
+    def payload(self) -> Any:
+        """What entered the node."""
+        return self.scope["$json"]
+
+    def evaluate(self, name: str, scope: Mapping[str, Any] | None = None) -> Any:
+        """The value of a parameter that the node evaluates, in its own scope unless another is given."""
+        compiled = self.elements[name]
+        assert isinstance(compiled, Expression | Template)
+        return evaluate(name, compiled, self.scope if scope is None else scope)
+
+    def rules(self, name: str) -> Rules:
+        """A parameter that is a list of rules."""
+        compiled = self.elements[name]
+        assert isinstance(compiled, Rules)
+        return compiled
+
+
+ParameterModel = type[msgspec.Struct]
+Behaviour = Callable[[Call[Any]], Outcome | Awaitable[Outcome]]
+
+
+class NodeKind(msgspec.Struct, frozen=True):
+    """A node type that can run: its declaration, its parameter model, its behaviour.
+
+    `lax` takes numbers and booleans written as text. `builds` is false where an output holds nothing that was
+    not checked when it entered, so that it need not be looked at again.
+    """
+
+    type: NodeType
+    parameters: ParameterModel
+    run: Behaviour
+    lax: bool = False
+    builds: bool = True
+
+
+def failure_of(error: Exception) -> Failure:
+    """Any exception out of a node, as the outcome it means."""
+    if isinstance(error, NodeFailure):
+        return Failure(Error(error.code, error.message, error.details))
+    if isinstance(error, RuneError):
+        return Failure(Error(error.code, error.message))
+    return Failure(Error("NODE_ERROR", f"{type(error).__name__}: {error}"))

@@ -1,0 +1,1 @@
+"""Node types that route, fan out, join, wait and end."""

@@ -1,0 +1,37 @@
+"""`output`: what the execution answers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, UnsetType
+
+from rune.core.outcome import Outcome, Output
+from rune.nodes.base import Call
+from rune.nodes.declare import Model, declare
+
+
+class Parameters(Model, kw_only=True, frozen=True):
+    """The answer."""
+
+    value: Annotated[
+        Any | UnsetType, Meta(description="The execution's output. Default: the payload, `$json`.")
+    ] = UNSET
+
+
+TYPE = declare(
+    "output",
+    Parameters,
+    summary="Sets the execution's output.",
+    doc="Its value becomes the output of the execution. Two that can both run are refused; it cannot be in "
+    "a split.",
+    output="The value.",
+    sets_output=True,
+    reads_payload=lambda parameters: "value" not in parameters,
+)
+
+
+def run(call: Call[Parameters]) -> Outcome:
+    """The value, or else the payload."""
+    value = call.parameters.value
+    return Output(call.payload if value is UNSET else value)

@@ -1,0 +1,59 @@
+"""`split`: one path per item of a list."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from rune.core.nodetype import Window
+from rune.core.outcome import FanOut, Outcome
+from rune.errors import LimitExceeded
+from rune.nodes.base import Call
+from rune.nodes.declare import Model, declare
+
+
+class Parameters(Model, kw_only=True, frozen=True):
+    """What is fanned out, and how fast."""
+
+    input_array: Annotated[
+        list[Any], Meta(description="The list whose items run, each in a scope of its own.")
+    ]
+    max_in_flight: Annotated[
+        Annotated[int, Meta(ge=1, le=10_000)] | None,
+        Meta(
+            description="How many items may be under way at once, waiting ones included. Default: 1,000 "
+            "that do not "
+            "only wait."
+        ),
+    ] = None
+    batch_size: Annotated[int, Meta(ge=1, description="Items per scope; above 1, `$item` is a list.")] = 1
+
+
+TYPE = declare(
+    "split",
+    Parameters,
+    kinds={"max_in_flight": "literal", "batch_size": "literal"},
+    summary="Runs what follows once per item of a list.",
+    doc="Each item runs in its own scope, where `$item` and `$index` are the item and its place. An "
+    "`aggregator` "
+    "gathers the results.",
+    output="The fan-out; behind the aggregator its ordered list.",
+    errors={
+        "EXPRESSION_ERROR": "`input_array` cannot be evaluated",
+        "BAD_PARAMETER": "`input_array` is not a list",
+        "LIMIT_EXCEEDED": "the list has more items than allowed",
+    },
+    fans_out=True,
+    window=lambda parameters: Window(parameters.get("max_in_flight"), parameters.get("batch_size", 1)),
+)
+
+
+def run(call: Call[Parameters]) -> Outcome:
+    """The items, or chunks of them."""
+    items, size = call.parameters.input_array, call.parameters.batch_size
+    if size > 1:
+        items = [items[start : start + size] for start in range(0, len(items), size)]
+    if len(items) > call.limits.items:
+        raise LimitExceeded("items of a split", call.limits.items, len(items))
+    return FanOut(len(items), items)

@@ -1,0 +1,104 @@
+"""`switch`: the first rule that holds decides the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from rune.core.expr import MISSING
+from rune.core.outcome import Outcome, Output
+from rune.core.problem import Problem
+from rune.nodes.base import Call
+from rune.nodes.comparing import compare
+from rune.nodes.declare import Model, declare
+from rune.nodes.rules import Operator, conflicting
+
+
+class Rule(Model, kw_only=True, frozen=True):
+    """One case."""
+
+    value: Annotated[Any, Meta(description="Left side.")]
+    operator: Annotated[Operator, Meta(description="How the sides compare.")] = "=="
+    compare: Annotated[Any, Meta(description="Right side.")] = None
+
+
+class Parameters(Model, kw_only=True, frozen=True):
+    """The cases in order, and where each leads."""
+
+    rules: Annotated[list[Rule], Meta(min_length=1, description="The cases; the first that holds is taken.")]
+    routes: Annotated[
+        list[str | None] | None,
+        Meta(
+            description="Edge ids, one per rule and, last, the fallback; null leads nowhere. Or label the "
+            "edges "
+            "`case_0`, `case_1`, …, `fallback`."
+        ),
+    ] = None
+
+
+def _outlets(parameters: Mapping[str, Any]) -> tuple[str, ...]:
+    return (*(f"case_{index}" for index in range(len(parameters["rules"]))), "fallback")
+
+
+def _routes(parameters: Mapping[str, Any]) -> Mapping[str, str]:
+    named = zip(parameters.get("routes") or (), _outlets(parameters), strict=False)
+    return {edge: outlet for edge, outlet in named if edge is not None}
+
+
+def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
+    rules, routes = parameters["rules"], parameters.get("routes")
+    if isinstance(rules, str):
+        return [
+            conflicting(
+                "rules",
+                "the list of rules is an expression",
+                "write the rules; their sides may be expressions",
+            )
+        ]
+    if routes is None:
+        return []
+    found: list[Problem] = []
+    if len(routes) != len(rules) + 1:
+        message = f"{len(rules) + 1} routes needed, found {len(routes)}"
+        found.append(
+            conflicting("routes", message, "one edge id per rule and, last, the fallback; null leads nowhere")
+        )
+    named = [each for each in routes if each is not None]
+    twice = sorted({each for each in named if named.count(each) > 1})
+    if twice:
+        found.append(
+            conflicting("routes", f"edge `{twice[0]}` stands for two cases", "use one edge per case")
+        )
+    return found
+
+
+TYPE = declare(
+    "switch",
+    Parameters,
+    kinds={"rules": "expression", "routes": "literal"},
+    extra=_combined,
+    summary="Takes the way of the first rule that holds.",
+    doc="Compares by each rule in order and follows the edges of outlet `case_<n>`, or of `fallback` if "
+    "none holds. "
+    "The payload passes through.",
+    output="`{output_index, matched_rule}`.",
+    errors={"EXPRESSION_ERROR": "a side of a rule cannot be evaluated"},
+    passes_payload=lambda parameters: True,
+    outlets=_outlets,
+    routes=_routes,
+    ignore_outlet="fallback",
+)
+
+
+def run(call: Call[Parameters]) -> Outcome:
+    """The way of the first rule that holds; later ones are not evaluated."""
+    rules = call.rules("rules")
+    for index, rule in enumerate(call.parameters.rules):
+        found = compare(rules, index, rule.operator, ("value", "compare"), call.scope)
+        if found.holds:
+            left = None if found.left is MISSING else found.left
+            matched = {"value": left, "operator": rule.operator, "compare": found.right}
+            return Output({"output_index": index, "matched_rule": matched}, f"case_{index}")
+    return Output({"output_index": len(rules.fields), "matched_rule": None}, "fallback")

@@ -1,0 +1,102 @@
+"""`wait`: time, a date or a signal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from rune.core.outcome import Outcome, Output, Suspend
+from rune.core.problem import Problem
+from rune.errors import NodeFailure
+from rune.nodes.base import Call
+from rune.nodes.declare import Model, declare
+from rune.nodes.rules import Unit, missing
+
+
+class Parameters(Model, kw_only=True, frozen=True):
+    """What is waited for."""
+
+    resume: Annotated[
+        Literal["time_interval", "date_time", "signal"],
+        Meta(description="Go on after a while, at a date, or when a signal comes."),
+    ] = "time_interval"
+    amount: Annotated[float, Meta(ge=0, description="How many units; fractions count.")] = 1
+    unit: Annotated[Unit, Meta(description="Unit of `amount`.")] = "seconds"
+    date_time: Annotated[
+        str | None, Meta(description="ISO 8601 date to wait for; one that is past goes on at once.")
+    ] = None
+    name: Annotated[
+        Annotated[str, Meta(min_length=1)] | None,
+        Meta(description="Name of the signal. Default: the node's id."),
+    ] = None
+
+
+def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
+    if parameters.get("resume") == "date_time" and parameters.get("date_time") is None:
+        return [
+            missing(
+                "date_time", "`resume: date_time` needs `date_time`", "for example `2030-01-31T09:00:00Z`"
+            )
+        ]
+    return []
+
+
+def _passes(parameters: Mapping[str, Any]) -> bool:
+    return parameters.get("resume") != "signal"
+
+
+TYPE = declare(
+    "wait",
+    Parameters,
+    kinds={"resume": "literal"},
+    extra=_combined,
+    summary="Waits for a while, a date or a signal.",
+    doc="Holds nothing while it waits and survives restarts. After a time the payload passes through; a "
+    "signal brings "
+    "its own.",
+    output="`{resume_at, timer_id}`, or the payload of the signal.",
+    errors={
+        "EXPRESSION_ERROR": "a parameter cannot be evaluated",
+        "BAD_PARAMETER": "the date or amount is no such thing",
+        "LIMIT_EXCEEDED": "the wait is longer than a century",
+    },
+    suspends=True,
+    passes_payload=_passes,
+)
+
+
+_MS: Mapping[Unit, int] = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
+_CENTURY = 36_525 * 86_400_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def run(call: Call[Parameters]) -> Outcome:
+    """Wait; then, on the second run, say for what."""
+    parameters = call.parameters
+    if parameters.resume == "signal":
+        return Output(call.signal) if call.resumed else Suspend(signal=parameters.name or call.node)
+    if call.resumed:
+        return Output({"resume_at": call.now if call.due is None else call.due, "timer_id": call.timer_id})
+    due = _date(parameters) if parameters.resume == "date_time" else call.now + _interval(parameters)
+    if due - call.now > _CENTURY:
+        raise NodeFailure("the wait is longer than a century", code="LIMIT_EXCEEDED")
+    return Suspend(until=due)
+
+
+def _interval(parameters: Parameters) -> int:
+    # A century bounds the product before it is made: beyond it a float is no whole number of ms anyway.
+    return round(min(parameters.amount, 2 * _CENTURY) * _MS[parameters.unit])
+
+
+def _date(parameters: Parameters) -> int:
+    text = parameters.date_time or ""
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return (moment - _EPOCH) // timedelta(milliseconds=1)
+    except (ValueError, OverflowError):
+        message = f"parameters.date_time: `{text[:60]}` is no ISO 8601 date"
+        raise NodeFailure(message, code="BAD_PARAMETER") from None

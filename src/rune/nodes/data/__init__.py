@@ -1,0 +1,1 @@
+"""Node types that work on data."""

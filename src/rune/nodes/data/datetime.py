@@ -1,0 +1,154 @@
+"""`datetime`: dates, read, moved and written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from msgspec import UNSET, Meta, UnsetType
+
+from rune.core.expr import ExpressionError, to_text
+from rune.core.expr.functions.dateformat import format_with, parse_with
+from rune.core.outcome import Outcome, Output
+from rune.core.problem import Problem
+from rune.errors import NodeFailure
+from rune.nodes.base import Call
+from rune.nodes.declare import Model, declare
+from rune.nodes.rules import missing
+
+
+class Parameters(Model, kw_only=True, frozen=True):
+    """What is done to which date."""
+
+    operation: Annotated[
+        Literal["now", "add", "subtract", "format", "parse"], Meta(description="What to do.")
+    ] = "now"
+    date: Annotated[
+        str | int | float | UnsetType, Meta(description="ISO 8601 text, or seconds since 1970. Default: now.")
+    ] = UNSET
+    amount: Annotated[float | None, Meta(description="How many units to add or subtract.")] = None
+    unit: Annotated[
+        Literal["seconds", "minutes", "hours", "days", "weeks"], Meta(description="Unit of `amount`.")
+    ] = "days"
+    timezone: Annotated[str, Meta(min_length=1, description="IANA time zone of the result.")] = "UTC"
+    format: Annotated[
+        str | None,
+        Meta(description="strftime pattern: of `date` when parsing, of the result otherwise. Default: ISO."),
+    ] = None
+
+
+def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
+    operation = parameters.get("operation", "now")
+    if operation in {"add", "subtract"} and parameters.get("amount") is None:
+        return [
+            missing("amount", f"`{operation}` needs `amount`", "for example `amount: 2` with `unit: days`")
+        ]
+    if operation == "parse" and parameters.get("date") is None:
+        return [missing("date", "`parse` needs `date`", "give the text to read")]
+    return []
+
+
+TYPE = declare(
+    "datetime",
+    Parameters,
+    kinds={"operation": "literal"},
+    extra=_combined,
+    summary="Works with dates.",
+    doc="Reads, moves and writes dates in a time zone.",
+    output="`{result, iso, unix, timezone}`.",
+    errors={
+        "BAD_DATE": "`date` cannot be read, or the result leaves the years 1 to 9999",
+        "BAD_PARAMETER": "`amount` is missing",
+        "BAD_TIMEZONE": "no such time zone",
+        "BAD_FORMAT": "`format` does not fit",
+    },
+)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def run(call: Call[Parameters]) -> Outcome:
+    """The date that results, as text, in ISO 8601 and in seconds since 1970."""
+    parameters = call.parameters
+    zone = _zone(parameters.timezone)
+    try:
+        moment = _moved(_date(parameters, call.now), parameters).astimezone(zone)
+    except OverflowError:
+        raise NodeFailure("the date leaves the years 1 to 9999", code="BAD_DATE") from None
+    iso = _iso(moment)
+    # The pattern of `parse` is the one of `date`.
+    pattern = None if parameters.operation == "parse" else parameters.format
+    return Output(
+        {
+            "result": iso if pattern is None else _written(moment, pattern),
+            "iso": iso,
+            "unix": (moment - _EPOCH) // timedelta(seconds=1),
+            "timezone": parameters.timezone,
+        }
+    )
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        message = f"parameters.timezone: no time zone `{name[:60]}`, for example `Europe/Berlin`"
+        raise NodeFailure(message, code="BAD_TIMEZONE") from None
+
+
+def _date(parameters: Parameters, now: int) -> datetime:
+    """The date to work on. Only one that is not given is now; text without an offset is in UTC."""
+    date = parameters.date
+    if parameters.operation == "now" or isinstance(date, UnsetType):
+        return _EPOCH + timedelta(milliseconds=now)
+    if parameters.operation == "parse" and parameters.format is not None:
+        return _read(to_text(date), parameters.format)
+    try:
+        if not isinstance(date, str):
+            return _EPOCH + timedelta(seconds=date)
+        moment = datetime.fromisoformat(date.strip())
+    except (ValueError, OverflowError):
+        expected = "no ISO 8601 date" if isinstance(date, str) else "no date in seconds since 1970"
+        raise NodeFailure(f"parameters.date: `{str(date)[:60]}` is {expected}", code="BAD_DATE") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _read(text: str, pattern: str) -> datetime:
+    _written(_EPOCH, pattern)
+    try:
+        return parse_with(text, pattern)
+    except ExpressionError as error:
+        raise NodeFailure(f"parameters.date: {error.message}", code="BAD_DATE") from None
+
+
+def _moved(moment: datetime, parameters: Parameters) -> datetime:
+    if parameters.operation not in {"add", "subtract"}:
+        return moment
+    if parameters.amount is None:
+        raise NodeFailure("parameters.amount: a number expected, found null", code="BAD_PARAMETER")
+    span = timedelta(**{parameters.unit: parameters.amount})
+    return moment + span if parameters.operation == "add" else moment - span
+
+
+def _iso(moment: datetime) -> str:
+    # As many decimals as there are, and `Z` for UTC, as expressions write dates.
+    precision = "milliseconds" if moment.microsecond else "seconds"
+    if moment.microsecond % 1000:
+        precision = "microseconds"
+    text = moment.isoformat(timespec=precision)
+    return text.removesuffix("+00:00") + "Z" if moment.tzinfo == ZoneInfo("UTC") else text
+
+
+def _written(moment: datetime, pattern: str) -> str:
+    # Patterns of expressions know no zone but UTC, so the letters that name one are written out before.
+    parts = [
+        part.replace("%z", moment.strftime("%z")).replace("%Z", moment.tzname() or "")
+        for part in pattern.split("%%")
+    ]
+    try:
+        return format_with(moment, "%%".join(parts))
+    except ExpressionError as error:
+        raise NodeFailure(f"parameters.format: {error.message}", code="BAD_FORMAT") from None

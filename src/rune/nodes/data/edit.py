@@ -1,0 +1,120 @@
+"""`edit`: set fields of an object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from rune.core.outcome import Outcome, Output
+from rune.errors import NodeFailure
+from rune.nodes.base import Call
+from rune.nodes.conversion import converted
+from rune.nodes.declare import Model, declare
+from rune.nodes.elements import each_value
+from rune.nodes.fit import describe_value, told
+
+
+class Assignment(Model, kw_only=True, frozen=True):
+    """One field."""
+
+    name: Annotated[str, Meta(min_length=1, description="Where the value goes; dots nest.")]
+    value: Annotated[Any, Meta(description="The value.")] = None
+    type: Annotated[
+        Literal["string", "number", "boolean", "json", "array", "object"] | None,
+        Meta(description="Convert the value to this type. Default: as it is."),
+    ] = None
+
+
+class Parameters(Model, kw_only=True, frozen=True):
+    """What is set on what."""
+
+    assignments: Annotated[list[Assignment], Meta(description="The fields to set, in order.")] = (
+        msgspec.field(default_factory=list)
+    )
+    mode: Annotated[
+        Literal["assignments", "keep_only"],
+        Meta(description="Set fields on the payload, or make a new object of nothing but these."),
+    ] = "assignments"
+    from_: Annotated[
+        Any | UnsetType, Meta(description="The object or list to start from. Default: the payload, `$json`.")
+    ] = msgspec.field(name="from", default=UNSET)
+
+
+def _per_element(parameters: Mapping[str, Any]) -> bool:
+    return parameters.get("mode") != "keep_only"
+
+
+TYPE = declare(
+    "edit",
+    Parameters,
+    kinds={"assignments": "element", "mode": "literal"},
+    aliases=("set",),
+    summary="Sets fields.",
+    doc="Sets fields on the payload, or builds a new object. On a list, `assignments` works on each "
+    "element, which is "
+    "`$item` at place `$index`.",
+    output="The object, or the list of objects.",
+    errors={
+        "EXPRESSION_ERROR": "a value cannot be evaluated",
+        "NOT_AN_OBJECT": "fields can be set on objects only",
+        "CONVERSION_FAILED": "a value does not convert to its `type`",
+        "BAD_PARAMETER": "an assignment is no such thing",
+    },
+    binds_item=_per_element,
+    reads_payload=lambda parameters: _per_element(parameters) and "from" not in parameters,
+)
+
+
+def run(call: Call[Parameters]) -> Outcome:
+    """The object with its fields set, or each object of a list."""
+    parameters = call.parameters
+    given = "assignments" in call.elements
+    if parameters.mode == "keep_only":
+        return Output(_assigned({}, call.evaluate("assignments") if given else []))
+    source = call.payload if parameters.from_ is UNSET else parameters.from_
+    if type(source) is not list:
+        _check_object(source, "the payload" if parameters.from_ is UNSET else "`from`")
+        return Output(_assigned(source, call.evaluate("assignments") if given else []))
+    for index, each in enumerate(source):
+        _check_object(each, f"element {index}")
+    if not given:
+        return Output(source)
+    every = each_value(call, source, "assignments")
+    return Output([_assigned(each, values) for each, values in zip(source, every, strict=True)])
+
+
+def _assigned(source: dict[str, Any], values: Any) -> dict[str, Any]:
+    """A copy of the object with the fields set; what it shares with the source is never changed."""
+    try:
+        assignments = msgspec.convert(values, list[Assignment])
+    except msgspec.ValidationError as error:
+        raise NodeFailure(told(error, "parameters.assignments"), code="BAD_PARAMETER") from None
+    result = dict(source)
+    own = {id(result)}
+    for index, each in enumerate(assignments):
+        place = f"parameters.assignments[{index}]"
+        value = each.value if each.type is None else converted(each.value, each.type, place)
+        _place(result, each.name.split("."), value, own, place)
+    return result
+
+
+def _place(target: dict[str, Any], path: list[str], value: Any, own: set[int], place: str) -> None:
+    if "" in path:
+        raise NodeFailure(f"{place}.name: a part between the dots is empty", code="BAD_PARAMETER")
+    for at, key in enumerate(path[:-1]):
+        inner = target.get(key, {})
+        _check_object(inner, f"{place}.name: `{'.'.join(path[: at + 1])}`")
+        if id(inner) not in own:
+            inner = target[key] = dict(inner)
+            own.add(id(inner))
+        target = inner
+    target[path[-1]] = value
+
+
+def _check_object(value: Any, what: str) -> None:
+    if type(value) is not dict:
+        message = f"{what} is not an object but {describe_value(value)}"
+        raise NodeFailure(message, code="NOT_AN_OBJECT")

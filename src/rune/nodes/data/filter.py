@@ -1,0 +1,85 @@
+"""`filter`: the elements of a list that pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta
+
+from rune.core.expr import MISSING, MissingError, truthy
+from rune.core.outcome import Outcome, Output
+from rune.core.parameters import located
+from rune.core.problem import Problem
+from rune.nodes.base import Call
+from rune.nodes.comparing import apply, field_of
+from rune.nodes.declare import Model, declare
+from rune.nodes.elements import each_value, input_items, listing
+from rune.nodes.rules import Items, Operator, either
+
+
+class Rule(Model, kw_only=True, frozen=True):
+    """One condition on a field of the element."""
+
+    field: Annotated[str, Meta(min_length=1, description="The field, by dotted path.")]
+    operator: Annotated[Operator, Meta(description="How the field compares.")] = "=="
+    value: Annotated[Any, Meta(description="What it is compared with.")] = None
+
+
+class Parameters(Model, kw_only=True, frozen=True):
+    """What is kept."""
+
+    input_array: Items = UNSET
+    expression: Annotated[
+        str | bool | None, Meta(description="Kept is what this holds for; the element is `$item`.")
+    ] = None
+    rules: Annotated[
+        Annotated[list[Rule], Meta(min_length=1)] | None,
+        Meta(description="Conditions, instead of an expression."),
+    ] = None
+    match: Annotated[Literal["all", "any"], Meta(description="Whether all rules must hold, or one.")] = "all"
+
+
+def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
+    return either(parameters, "expression", "rules", required=True)
+
+
+TYPE = declare(
+    "filter",
+    Parameters,
+    kinds={"expression": "element", "match": "literal"},
+    extra=_combined,
+    summary="Keeps the elements that pass.",
+    doc="Keeps, in order, the elements of a list for which an expression or a set of rules holds.",
+    output="`{items, count, original_count}`.",
+    errors={
+        "EXPRESSION_ERROR": "the condition cannot be evaluated",
+        "BAD_PARAMETER": "`input_array` is not a list",
+    },
+    binds_item=lambda parameters: True,
+    reads_payload=lambda parameters: parameters.get("input_array") is None,
+)
+
+
+def run(call: Call[Parameters]) -> Outcome:
+    """The elements that pass, in order."""
+    items = input_items(call)
+    rules = call.parameters.rules
+    if rules is None:
+        passed = each_value(call, items, "expression")
+        kept = [item for item, verdict in zip(items, passed, strict=True) if truthy(verdict)]
+    else:
+        quantifier = all if call.parameters.match == "all" else any
+        kept = [item for item in items if quantifier(_holds(rule, at, item) for at, rule in enumerate(rules))]
+    return Output(listing(kept, items))
+
+
+def _holds(rule: Rule, at: int, item: Any) -> bool:
+    """Whether a rule holds for an element. A field that is missing is an error, except to `exists`."""
+    found: Any = MISSING
+    try:
+        found = field_of(item, rule.field)
+    except MissingError as error:
+        if rule.operator != "exists":
+            raise located(f"rules[{at}].field", error) from error
+    return apply(rule.operator, found, rule.value, f"rules[{at}]")

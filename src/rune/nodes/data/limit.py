@@ -1,0 +1,40 @@
+"""`limit`: the first elements of a list."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import UNSET, Meta
+
+from rune.core.outcome import Outcome, Output
+from rune.nodes.base import Call
+from rune.nodes.declare import Model, declare
+from rune.nodes.elements import input_items, listing
+from rune.nodes.rules import Items
+
+
+class Parameters(Model, kw_only=True, frozen=True):
+    """How many."""
+
+    input_array: Items = UNSET
+    count: Annotated[int, Meta(ge=0, description="How many elements are kept.")]
+
+
+TYPE = declare(
+    "limit",
+    Parameters,
+    summary="Keeps the first elements.",
+    doc="Keeps the first `count` elements of a list.",
+    output="`{items, count, original_count}`.",
+    errors={
+        "EXPRESSION_ERROR": "a parameter cannot be evaluated",
+        "BAD_PARAMETER": "`input_array` is not a list",
+    },
+    reads_payload=lambda parameters: parameters.get("input_array") is None,
+)
+
+
+def run(call: Call[Parameters]) -> Outcome:
+    """The first elements."""
+    items = input_items(call)
+    return Output(listing(items[: call.parameters.count], items))

@@ -1,0 +1,103 @@
+"""`sort`: a list in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta
+
+from rune.core.expr import ExpressionError, MissingError
+from rune.core.expr.operators import comparable
+from rune.core.expr.values import spoken
+from rune.core.outcome import Outcome, Output
+from rune.core.parameters import located
+from rune.core.problem import Problem
+from rune.nodes.base import Call
+from rune.nodes.comparing import field_of
+from rune.nodes.declare import Model, declare
+from rune.nodes.elements import each_value, input_items, listing
+from rune.nodes.rules import Items, either
+
+Direction = Literal["asc", "desc"]
+
+
+class Rule(Model, kw_only=True, frozen=True):
+    """One key."""
+
+    field: Annotated[str, Meta(min_length=1, description="The field, by dotted path.")]
+    direction: Annotated[Direction, Meta(description="Smallest or largest first.")] = "asc"
+
+
+class Parameters(Model, kw_only=True, frozen=True):
+    """The order."""
+
+    input_array: Items = UNSET
+    expression: Annotated[
+        str | None, Meta(description="The key of an element, which is `$item`. Default: the element itself.")
+    ] = None
+    rules: Annotated[
+        Annotated[list[Rule], Meta(min_length=1)] | None,
+        Meta(description="Keys in order of weight, instead of an expression."),
+    ] = None
+    direction: Annotated[Direction, Meta(description="Smallest or largest first, for `expression`.")] = "asc"
+
+
+def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
+    return either(parameters, "expression", "rules", required=False)
+
+
+TYPE = declare(
+    "sort",
+    Parameters,
+    kinds={"expression": "element", "direction": "literal"},
+    extra=_combined,
+    summary="Sorts a list.",
+    doc="Sorts by a key or by several fields. Elements with equal keys stay in their order; keys of mixed "
+    "types are an "
+    "error.",
+    output="`{items, count, original_count}`.",
+    errors={
+        "EXPRESSION_ERROR": "a key cannot be evaluated or compared",
+        "BAD_PARAMETER": "`input_array` is not a list",
+    },
+    binds_item=lambda parameters: True,
+    reads_payload=lambda parameters: parameters.get("input_array") is None,
+)
+
+
+def run(call: Call[Parameters]) -> Outcome:
+    """The elements in order."""
+    items = input_items(call)
+    order = list(range(len(items)))
+    # The heaviest key comes last: each pass keeps what the ones before it settled.
+    for keys, direction, place in reversed(_keys(call, items)):
+        _check_comparable(keys, place)
+        order.sort(key=keys.__getitem__, reverse=direction == "desc")
+    return Output(listing([items[at] for at in order], items))
+
+
+def _keys(call: Call[Parameters], items: list[Any]) -> list[tuple[list[Any], Direction, str]]:
+    """The keys of all elements, by weight, each with its direction and the parameter it comes from."""
+    parameters = call.parameters
+    if parameters.rules is not None:
+        return [
+            (_fields(items, rule.field, f"rules[{at}].field"), rule.direction, f"rules[{at}]")
+            for at, rule in enumerate(parameters.rules)
+        ]
+    keys = list(each_value(call, items, "expression")) if "expression" in call.elements else items
+    return [(keys, parameters.direction, "expression")]
+
+
+def _fields(items: list[Any], path: str, place: str) -> list[Any]:
+    try:
+        return [field_of(item, path) for item in items]
+    except MissingError as error:
+        raise located(place, error) from error
+
+
+def _check_comparable(keys: list[Any], place: str) -> None:
+    for each in keys:
+        if not comparable(keys[0], each):
+            message = f"cannot order {spoken(keys[0])} and {spoken(each)}"
+            raise located(place, ExpressionError(message))

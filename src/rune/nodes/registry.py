@@ -1,0 +1,171 @@
+"""The registry: every node type that can run, and how one is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from inspect import isawaitable
+from typing import Any, TypedDict, Unpack
+
+import msgspec
+
+from rune.core import codes
+from rune.core.limits import Limits
+from rune.core.nodetype import Catalogue, NodeType
+from rune.core.outcome import Failure, Outcome, Output
+from rune.core.parameters import Parameters
+from rune.errors import NodeFailure, RuneError
+from rune.nodes.base import Arrivals, Call, Entries, NodeKind, failure_of
+from rune.nodes.boundary import check_json
+from rune.nodes.catalogue import STANDARD, catalogue
+from rune.nodes.control import (
+    aggregator,
+    conditional,
+    fail,
+    input,
+    manual,
+    merge,
+    noop,
+    output,
+    schedule,
+    split,
+    switch,
+    wait,
+    webhook,
+)
+from rune.nodes.data import datetime, edit, filter, limit, log, sort
+from rune.nodes.fit import told
+
+STANDARD_KINDS: tuple[NodeKind, ...] = (
+    NodeKind(manual.TYPE, manual.Parameters, manual.run, builds=False),
+    NodeKind(input.TYPE, input.Parameters, input.run, builds=False),
+    NodeKind(webhook.TYPE, webhook.Parameters, webhook.run, builds=False),
+    NodeKind(schedule.TYPE, schedule.Parameters, schedule.run, builds=False),
+    NodeKind(conditional.TYPE, conditional.Parameters, conditional.run, builds=False),
+    NodeKind(switch.TYPE, switch.Parameters, switch.run),
+    NodeKind(split.TYPE, split.Parameters, split.run, builds=False),
+    NodeKind(aggregator.TYPE, aggregator.Parameters, aggregator.run),
+    NodeKind(merge.TYPE, merge.Parameters, merge.run),
+    NodeKind(wait.TYPE, wait.Parameters, wait.run, builds=False),
+    NodeKind(edit.TYPE, edit.Parameters, edit.run),
+    NodeKind(filter.TYPE, filter.Parameters, filter.run),
+    NodeKind(sort.TYPE, sort.Parameters, sort.run),
+    NodeKind(limit.TYPE, limit.Parameters, limit.run),
+    NodeKind(datetime.TYPE, datetime.Parameters, datetime.run, builds=False),
+    NodeKind(log.TYPE, log.Parameters, log.run),
+    NodeKind(noop.TYPE, noop.Parameters, noop.run, builds=False),
+    NodeKind(fail.TYPE, fail.Parameters, fail.run, builds=False),
+    NodeKind(output.TYPE, output.Parameters, output.run),
+)
+"""What is put together of payloads and expressions is looked at again: it nests deeper than its parts."""
+
+
+class UnknownNodeType(RuneError):
+    """A node type that nothing here can run."""
+
+    code = codes.UNKNOWN_TYPE
+
+
+class Registry:
+    """Node types by name and alias. `catalogue` has every declared type, also those that cannot run here."""
+
+    def __init__(self, kinds: Iterable[NodeKind], types: Iterable[NodeType] = ()) -> None:
+        known = {kind.type.name: kind for kind in kinds}
+        declared = [each for each in types if each.name not in known]
+        self.catalogue: Catalogue = catalogue([*declared, *(kind.type for kind in known.values())])
+        self._declared = tuple(declared)
+        self._kinds = known
+
+    def __iter__(self) -> Iterator[NodeKind]:
+        return iter(self._kinds.values())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.catalogue and self.catalogue[str(name)].name in self._kinds
+
+    def __getitem__(self, name: str) -> NodeKind:
+        if name not in self:
+            raise UnknownNodeType(f"no node type `{name}` can run here")
+        return self._kinds[self.catalogue[name].name]
+
+    def extended(self, kinds: Iterable[NodeKind]) -> Registry:
+        """A registry with these as well; a name that is taken is refused."""
+        added = tuple(kinds)
+        catalogue([*self._declared, *(kind.type for kind in (*self, *added))])
+        return Registry((*self, *added), self._declared)
+
+
+@cache
+def standard_registry() -> Registry:
+    """The node types that come with Rune."""
+    return Registry(STANDARD_KINDS, STANDARD)
+
+
+class Facts(TypedDict, total=False):
+    """What a run is told besides its parameters and scope; see `Call`."""
+
+    node: str
+    arrivals: Arrivals
+    entries: Entries
+    attempt: int
+    key: str
+    resumed: bool
+    timer_id: str
+    due: int | None
+    signal: Any
+    limits: Limits
+
+
+def run_node(
+    kind: NodeKind, compiled: Parameters, scope: Mapping[str, Any], *, now: int, **facts: Unpack[Facts]
+) -> Outcome:
+    """Resolve the parameters of a node that does not wait for I/O, and run it."""
+    prepared = prepare(kind, compiled, scope, now=now, **facts)
+    return prepared if isinstance(prepared, Failure) else execute(kind, prepared)
+
+
+def prepare(
+    kind: NodeKind, compiled: Parameters, scope: Mapping[str, Any], *, now: int, **facts: Unpack[Facts]
+) -> Call[Any] | Failure:
+    """The call of a node, parameters resolved and typed; or why there can be none."""
+    try:
+        values = typed(kind, compiled.resolve(scope))
+    except RuneError as error:
+        return failure_of(error)
+    return Call(values, scope, now=now, elements=compiled.elements, **facts)
+
+
+def typed(kind: NodeKind, values: Mapping[str, Any]) -> Any:
+    """Resolved values as the type's parameter model; a value that does not fit fails the node."""
+    try:
+        return msgspec.convert(values, kind.parameters, strict=not kind.lax)
+    except msgspec.ValidationError as error:
+        message = told(error, "parameters")
+    problems = kind.type.check(values, lambda text: False)
+    if problems:
+        message = f"parameters.{problems[0].path}: {problems[0].message}"
+    raise NodeFailure(message, code=codes.BAD_PARAMETER)
+
+
+def execute(kind: NodeKind, call: Call[Any]) -> Outcome:
+    """Run a node that does not wait for I/O. Every ending is an outcome."""
+    try:
+        outcome = kind.run(call)
+        assert not isawaitable(outcome), "a node that waits for I/O runs in execute_async"
+        return _checked(kind, outcome, call)
+    except Exception as error:
+        return failure_of(error)
+
+
+async def execute_async(kind: NodeKind, call: Call[Any]) -> Outcome:
+    """Run any node."""
+    try:
+        outcome = kind.run(call)
+        return _checked(kind, await outcome if isawaitable(outcome) else outcome, call)
+    except Exception as error:
+        return failure_of(error)
+
+
+def _checked(kind: NodeKind, outcome: Outcome, call: Call[Any]) -> Outcome:
+    if kind.builds and isinstance(outcome, Output):
+        check_json(outcome.value, call.limits)
+    return outcome

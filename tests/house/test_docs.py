@@ -1,0 +1,107 @@
+"""The documentation is true about itself: links lead somewhere, targets exist, decisions are complete."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import tomllib
+from collections.abc import Iterator
+
+import pytest
+
+from tests.house.tree import ROOT, TESTS, files, name
+
+PAGES = files(ROOT, ".md")
+ADRS = sorted((ROOT / "docs" / "adr").glob("*.md"))
+HEADINGS = ["Context", "Decision", "Consequence", "What would change our mind"]
+
+FENCE = re.compile(r"^(```|~~~).*?^\1\s*$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+MAKE = re.compile(r"(?:`|^|\$ )make ([a-z][a-z-]*)", re.MULTILINE)
+HAZARD = re.compile(r"^\| ([A-I]\d+) \|[^|]*\|.*\|([^|]*)\|$", re.MULTILINE)
+
+
+def anchors(page: pathlib.Path) -> set[str]:
+    """The anchors that GitHub gives to the headings of a page."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    found = set()
+    for title in re.findall(r"^#+ (.+)$", text, re.MULTILINE):
+        plain = re.sub(r"[^\w\- ]", "", title.strip().lower())
+        found.add(plain.replace(" ", "-"))
+    return found
+
+
+def broken_links(page: pathlib.Path) -> Iterator[str]:
+    text = re.sub(r"`[^`\n]*`", "", FENCE.sub("", page.read_text(encoding="utf-8")))
+    for target in LINK.findall(text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists():
+            yield f"{target}: no such file"
+        elif anchor and anchor not in anchors(file):
+            yield f"{target}: no such heading"
+
+
+def make_targets() -> set[str]:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    return set(re.findall(r"^([a-z][a-z-]*):", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page: pathlib.Path) -> None:
+    assert list(broken_links(page)) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_make_targets_exist(page: pathlib.Path) -> None:
+    assert set(MAKE.findall(page.read_text(encoding="utf-8"))) <= make_targets()
+
+
+def test_every_make_target_explains_itself() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+    assert set(re.findall(r"^([a-z][a-z-]*):.*## \S", text, re.MULTILINE)) == make_targets()
+
+
+@pytest.mark.parametrize("adr", ADRS, ids=name)
+def test_a_decision_has_its_four_parts(adr: pathlib.Path) -> None:
+    text = adr.read_text(encoding="utf-8")
+
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == HEADINGS
+    assert re.match(rf"# {int(adr.name[:4])}\. \S", text), "the title carries the number of the file"
+
+
+def test_decisions_are_numbered_without_gap_and_listed() -> None:
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+
+    assert [int(adr.name[:4]) for adr in ADRS] == list(range(len(ADRS)))
+    assert [adr.name for adr in ADRS if f"(adr/{adr.name})" not in index] == []
+
+
+def test_hazards_have_codes_without_gap() -> None:
+    codes = [code for code, _ in HAZARD.findall((ROOT / "docs" / "hazards.md").read_text(encoding="utf-8"))]
+    counts = {letter: sum(code[0] == letter for code in codes) for letter in "ABCDEFGHI"}
+
+    assert counts == {"A": 11, "B": 5, "C": 15, "D": 21, "E": 12, "F": 11, "G": 15, "H": 6, "I": 21}
+    assert codes == [
+        f"{letter}{number}" for letter, count in counts.items() for number in range(1, count + 1)
+    ]
+
+
+def test_hazard_tests_and_the_hazard_table_agree() -> None:
+    table = dict(HAZARD.findall((ROOT / "docs" / "hazards.md").read_text(encoding="utf-8")))
+    written = "\n".join(path.read_text(encoding="utf-8") for path in files(TESTS, ".py"))
+    tests = set(re.findall(r"def (test_\w+)", written))
+    hazard_tests = {test: test.split("_")[2].upper() for test in tests if re.match(r"test_h_[a-i]\d+_", test)}
+
+    named = {test for cell in table.values() for test in re.findall(r"test_\w+", cell)}
+    assert named <= tests, "the table names tests that do not exist"
+    assert set(hazard_tests.values()) <= table.keys(), "a test names a hazard that does not exist"
+
+
+def test_the_changelog_knows_the_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    assert f"## [{project['version']}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

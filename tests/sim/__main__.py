@@ -1,0 +1,61 @@
+"""Run many seeds: `python -m tests.sim --seeds 100000 --jobs 2`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+
+from tests.sim.run import run_seed
+
+
+def batch(seeds: range, stop: bool = False) -> tuple[Counter[str], list[tuple[int, str]]]:
+    """Run a range of seeds; answers how they ended, and the seeds that broke a promise. `stop`: at the first of them."""
+    ends: Counter[str] = Counter()
+    broken: list[tuple[int, str]] = []
+    for seed in seeds:
+        try:
+            ends[run_seed(seed)] += 1
+        except Exception:
+            broken.append((seed, traceback.format_exc(limit=-3)))
+            if stop:
+                break
+    return ends, broken
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1_000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--stop", action="store_true", help="stop at the first violation (one job)")
+    options = parser.parse_args()
+    began = time.perf_counter()
+    ends: Counter[str] = Counter()
+    broken: list[tuple[int, str]] = []
+    chunk = max(1, min(500, options.seeds // options.jobs))
+    last = options.first + options.seeds
+    ranges = [range(i, min(i + chunk, last)) for i in range(options.first, last, chunk)]
+    if options.stop:
+        ends, broken = batch(range(options.first, last), stop=True)
+        ranges = []
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for some_ends, some_broken in pool.map(batch, ranges):
+            ends += some_ends
+            broken += some_broken
+    took = time.perf_counter() - began
+    for seed, what in broken[:5]:
+        print(f"seed {seed}: {what}")
+    rate = options.seeds / took * 60 / options.jobs
+    print(f"simulator: {options.seeds:,} seeds run, {len(broken)} violations, ends {dict(ends)}")
+    print(f"simulator: {took:.1f} s, {rate:,.0f} executions a minute a core")
+    if broken:
+        print("broken seeds:", *(seed for seed, _ in broken[:20]))
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""`test.effect`: a node with an outside effect, which fails when told to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from rune.core.outcome import Error, Failure, Outcome, Output
+from rune.nodes.base import Call, NodeKind
+from rune.nodes.declare import Model, declare
+from rune.nodes.registry import Registry, standard_registry
+
+
+class Parameters(Model, kw_only=True, frozen=True):
+    key: str
+    fail_attempts: int = 0
+    fail_items: list[int] = msgspec.field(default_factory=list)
+    code: str = "EFFECT"
+
+
+TYPE = declare("test.effect", Parameters, effectful=lambda parameters: True)
+
+
+def run(call: Call[Parameters]) -> Outcome:
+    asked = call.parameters
+    index: Any = call.scope["$index"] if _inside(call) else None
+    if call.attempt <= asked.fail_attempts or index in asked.fail_items:
+        return Failure(Error(asked.code, "told to fail"))
+    return Output({"did": asked.key, "json": call.payload})
+
+
+def _inside(call: Call[Parameters]) -> bool:
+    try:
+        call.scope["$index"]
+    except KeyError:
+        return False
+    return True
+
+
+def sim_registry() -> Registry:
+    """Every node that comes with Rune, and this one."""
+    return standard_registry().extended([NodeKind(TYPE, Parameters, run)])

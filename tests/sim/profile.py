@@ -1,0 +1,43 @@
+"""What kind of trouble a seed gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+CALM = ("crash", "jump", "sweep_early", "crash_relay")
+LOSSY = (*CALM, "drop_queue")
+STATEFUL = (*CALM, "wipe", "save", "roll_back", "store_away", "journal_away")
+ACTS = (*CALM, "pause", "resume", "pause", "resume", "wipe")
+EVERYTHING = (*LOSSY, *STATEFUL, "pause", "resume")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Rates and kinds of faults of one world."""
+
+    kinds: tuple[str, ...]
+    faults: int
+    fault_rate: float
+    loss: float
+    duplicates: float
+    workers: int
+    pace: int
+    in_place: bool
+
+
+def random_profile(rng: Random) -> Profile:
+    """Some worlds are calm, most are not, a few are cancelled from outside."""
+    kinds = rng.choice((CALM, LOSSY, STATEFUL, ACTS, EVERYTHING, EVERYTHING))
+    if rng.random() < 0.05:
+        kinds = (*kinds, "cancel")
+    return Profile(
+        kinds=kinds,
+        faults=rng.choice((0, 3, 8, 15, 30)),
+        fault_rate=rng.choice((0.02, 0.1, 0.3)),
+        loss=rng.choice((0.0, 0.0, 0.15)),
+        duplicates=rng.choice((0.0, 0.2)),
+        workers=rng.choice((1, 2, 4, 8)),
+        pace=rng.choice((1, 5, 200, 3_000)),
+        in_place=rng.random() < 0.5,
+    )
