@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator, ValidationError, validators
 from jsonschema.exceptions import SchemaError
 from jsonschema.protocols import Validator
 from referencing import Registry
-from referencing.exceptions import NoSuchResource, Unresolvable
+from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
 from rune.core import codes
@@ -168,12 +168,8 @@ _Strict = validators.extend(
 )
 
 
-def _nothing(uri: str) -> Any:
-    raise NoSuchResource(ref=uri)
-
-
 def _validator(schema: dict[str, Any]) -> Validator:
-    registry: Any = Registry(retrieve=_nothing).with_resource("", DRAFT202012.create_resource(schema))
+    registry: Any = Registry().with_resource("", DRAFT202012.create_resource(schema))
     validator: Validator = _Strict(schema, registry=registry)
     return validator
 

@@ -129,7 +129,11 @@ class _Reader:
         if not isinstance(event, ScalarEvent):
             self._levels.append(_Level(value, path))
             if len(self._levels) > self._max_depth:
-                raise self._refuse(event, codes.TOO_DEEP, f"nested deeper than {self._max_depth} levels", "")
+                raise _Refusal(
+                    Problem(
+                        "", codes.TOO_DEEP, f"nested deeper than {self._max_depth} levels ({_line(event)})"
+                    )
+                )
 
     def _key(self, event: Event, level: _Level) -> None:
         if not isinstance(event, ScalarEvent):

@@ -13,6 +13,10 @@ class Outage(Exception):
     """A store is away. Nobody's fault, and nothing is counted."""
 
 
+class Ended(Exception):
+    """The terminal row is there: what came later is kept, marked late, and nothing follows from it."""
+
+
 class Journal:
     """Facts by key, in the order they were written."""
 
@@ -30,7 +34,10 @@ class Journal:
             stored = self.facts.get(fact_key(facts[0]))
             if stored is not None and stored is not facts[0]:
                 return [stored]
-        return [self._write(fact) for fact in facts]
+        stored = [self._write(fact) for fact in facts]
+        if any(fact in self.late for fact in stored):
+            raise Ended
+        return stored
 
     def _write(self, fact: Fact) -> Fact:
         key = fact_key(fact)

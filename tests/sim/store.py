@@ -9,7 +9,7 @@ from typing import Any
 from rune.core.apply import apply
 from rune.core.control import Verdict, control, end, touch
 from rune.core.effect import Applied, Decision, Timer
-from rune.core.fact import Control, End
+from rune.core.fact import Control, End, fact_key
 from rune.core.fold import fold
 from rune.core.plan import Plan
 from rune.core.state import State
@@ -80,6 +80,7 @@ class Store:
         self.folded_under = self.incarnation
         self.openings.clear()
         self.fired.clear()
+        self.applied_facts = set(self.journal.facts)
         self._keep(applied)
         return self.memory, applied.emitted
 
@@ -140,6 +141,8 @@ class Store:
                 applied = apply(self.plan, memory.state, decision)
                 assert applied.known, f"unknown after a fold: {decision}"
             self._keep(applied)
+            if decision.fact is not None:
+                self.applied_facts.add(fact_key(decision.fact))
             total.emitted += applied.emitted
             total.finish = total.finish or applied.finish
             if not keeps:
@@ -169,6 +172,7 @@ class Store:
     def control(self, fact: Control, now: int) -> list[Token]:
         memory, sent = self.ready(now)
         applied = control(self.plan, memory.state, fact)
+        self.applied_facts.add(fact_key(fact))
         for timer, due in applied.armed:
             memory.timers[timer] = due
         return sent + applied.emitted

@@ -61,13 +61,22 @@ def check_fold(world: World, rng: Random) -> None:
     memory = world.store.memory
     if memory is None or world.store.folded_under != world.store.incarnation or world.journal.end is not None:
         return
+    if world.journal.facts.keys() - world.store.applied_facts - {("start",)}:
+        return
     facts = list(world.journal.facts.values())
+    if any(isinstance(each, Result) and _closes_items(world.plan, each) for each in facts):
+        return  # items that a closed fan-out had started without a fact may never start again: both are right
     rng.shuffle(facts)
     folded, _ = fold(world.plan, facts, world.now)
     live = settled(world.plan, memory.state)
     here, there = picture(live, world.now), picture(settled(world.plan, folded), world.now)
     if here != there:
         raise Violation(f"state is not the fold of the journal:\n  state {here}\n  fold  {there}")
+
+
+def _closes_items(plan: Plan, fact: Result) -> bool:
+    node = plan.nodes[fact.node]
+    return (node.joins_items and fact.status == "failed") or bool(node.region)
 
 
 def settled(plan: Plan, state: State) -> State:

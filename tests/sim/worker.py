@@ -12,6 +12,7 @@ from rune.core.outcome import Cancelled
 from rune.core.routing import follow
 from rune.core.step import step, step_unrun
 from rune.core.token import Fate, Token
+from tests.sim.journal import Ended
 from tests.sim.store import Lease
 
 if TYPE_CHECKING:
@@ -25,7 +26,17 @@ class Worker:
         self.world = world
         self.number = number
         self.delivery = delivery
-        self.steps = self._handle()
+        self.steps = self._until_ended()
+
+    def _until_ended(self) -> Iterator[None]:
+        """Handle the delivery; whoever finds the terminal row closes the state and leaves."""
+        try:
+            yield from self._handle()
+        except Ended:
+            end = self.world.journal.end
+            assert end is not None
+            self.world.store.close(end, self.world.now)
+            self.world.ack(self.delivery)
 
     def _handle(self) -> Iterator[None]:
         world = self.world
@@ -40,7 +51,7 @@ class Worker:
         stored = world.journal.result(token.node, token.path) if again else None
         run = Run(world.plan, token, in_place=world.in_place)
         if stored is None:
-            if world.needs_choice(token) and verdict == "run":
+            if world.needs_choice(token) and verdict == "run" and token.fate is Fate.RUN:
                 token = yield from self._choose(token)
                 run = Run(world.plan, token, in_place=world.in_place)
             yield from self._run(run, token, lease, cancelled=verdict == "cancelled")

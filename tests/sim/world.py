@@ -14,7 +14,7 @@ from rune.core.plan import Plan
 from rune.core.state import State
 from rune.core.token import Token
 from rune.nodes.registry import Registry
-from tests.sim.journal import Journal, Outage
+from tests.sim.journal import Ended, Journal, Outage
 from tests.sim.nodes import Nodes
 from tests.sim.profile import Profile
 from tests.sim.store import Store
@@ -64,6 +64,8 @@ class World:
                 self._act()
             except Outage:
                 self._end_outages()
+            except Ended:
+                continue
         raise Violation("hung: the execution never ended")
 
     def _start(self) -> None:
@@ -166,6 +168,8 @@ class World:
         if self._sweep():
             return
         memory, _ = self.store.ready(self.now)
+        if self._due():
+            return
         ahead = [due for due in memory.timers.values() if due > self.now]
         ahead += [lease.until for lease in memory.leases.values() if lease.until > self.now]
         if not ahead:

@@ -75,29 +75,24 @@ def print_verdict(console: Console, name: str, verdict: Verdict) -> None:
 
     from rune.core.definition import content_hash  # noqa: PLC0415
 
-    shown = "stdin" if name == "-" else name
     for each in verdict.problems:
-        colour = "red" if each.severity == "error" else "yellow"
-        line = Text.assemble(
-            (f"{each.severity} ", f"bold {colour}"), (f"{each.path or 'document'}: ", "bold"), each.message
-        )
-        console.print(line)
+        style = "bold red" if each.severity == "error" else "bold yellow"
         console.print(
-            Text(f"        {each.hint}  [{each.code}]" if each.hint else f"        [{each.code}]", "dim")
+            Text.assemble(
+                (f"{each.severity} ", style), (f"{each.path or 'document'}: ", "bold"), each.message
+            )
         )
+        console.print(Text(f"        {f'{each.hint}  ' if each.hint else ''}[{each.code}]", "dim"))
     errors = sum(each.severity == "error" for each in verdict.problems)
     warnings = len(verdict.problems) - errors
     counts = [_count(errors, "problem")] if errors else []
     counts += [_count(warnings, "warning")] if warnings else []
-    if verdict.valid and verdict.definition is not None:
-        size = f"{_count(len(verdict.definition.nodes), 'node')}, "
-        f"{_count(len(verdict.definition.edges), 'edge')}"
-        digest = content_hash(verdict.definition)[:12]
-        console.print(
-            Text.assemble(
-                ("✓ ", "bold green"), (shown, "bold"), f" valid: {', '.join([size, *counts])}, {digest}"
-            )
-        )
+    shown = "stdin" if name == "-" else name
+    definition = verdict.definition
+    if verdict.valid and definition is not None:
+        counts = [_count(len(definition.nodes), "node"), _count(len(definition.edges), "edge"), *counts]
+        summed = f" valid: {', '.join(counts)}, {content_hash(definition)[:12]}"
+        console.print(Text.assemble(("✓ ", "bold green"), (shown, "bold"), summed))
     else:
         console.print(Text.assemble(("✗ ", "bold red"), (shown, "bold"), f" invalid: {', '.join(counts)}"))
 

@@ -39,3 +39,7 @@ def _root(
 def main() -> None:
     """Entry point of the `rune` script."""
     app()
+
+
+if __name__ == "__main__":
+    main()

@@ -93,9 +93,9 @@ class _Fold:
             facts = self._facts.get(token.key)
             if facts is None and (token.fate is not Fate.SKIP or self._plan.nodes[token.node].timeout is not None):
                 continue
-            at = min(each.at for each in facts) if facts else token.at
+            if token.key not in self._queued:
+                heappush(self._heap, (min(each.at for each in facts) if facts else token.at, token.path, token.node))
             self._queued[token.key] = token
-            heappush(self._heap, (at, token.path, token.node))
 
     def _replay(self) -> bool:
         """Place what is known: tokens with facts, then items with facts, then joins given up. Whether there was any."""
@@ -136,16 +136,14 @@ class _Fold:
         return False
 
     def _give_up_joins(self) -> bool:
-        """Results of joins that never opened: their timeout came first."""
-        placed = False
+        """The result of a join that never opened: its timeout came first."""
         for key in sorted(self._facts, key=lambda each: (each[1], each[0])):
-            fact = self._facts[key][-1]
-            applied = apply(self._plan, self.state, follow(self._plan, fact))
+            applied = apply(self._plan, self.state, follow(self._plan, self._facts[key][-1]))
             if applied.fresh:
                 del self._facts[key]
                 self._take(applied)
-                placed = True
-        return placed
+                return True
+        return False
 
     def _let_go(self, now: int) -> bool:
         """Nothing known is left to place: let one fan-out start what its window takes."""

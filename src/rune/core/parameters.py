@@ -20,7 +20,7 @@ from rune.core.nodetype import NodeType
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """A list of rules, each field compiled by itself: what is behind the rule that decides is not evaluated."""
+    """A list of rules, each field compiled by itself: none behind the rule that decides is evaluated."""
 
     name: str
     fields: tuple[dict[str, Template], ...]

@@ -214,7 +214,8 @@ class Transition:
             for live in inner.live.values():
                 if live.waiting and live.token.node in node.region:
                     self.wake(inner, live)
-            self.settle(inner, refill=False)
+            if inner is not scope:
+                self.settle(inner, refill=False)
 
     def wake(self, scope: Scope, live: Live) -> None:
         """A waiting token goes on; in a pause it is parked."""

@@ -24,9 +24,10 @@ class Call(Generic[P]):
 
     `parameters` are resolved and typed. `scope` is what expressions see; `scope["$json"]` is the payload.
     `elements` are the parameters that the node itself evaluates. `arrivals()` are the live payloads at a join
-    by predecessor id, in edge order; `entries()` whether each item failed and what it brought to an aggregator,
-    in index order. `resumed` is true when what the node waited for has come: `due` is then the time it waited
-    for, `signal` the payload of the signal. `key` names the effect of this run, the same in every attempt.
+    by predecessor id, in edge order; `entries()`, at an aggregator, whether each item failed and what it
+    brought, in index order. `resumed` is true when what the node waited for has come: `due` is then the time
+    it waited for, `signal` the payload of the signal. `key` names the effect of this run, the same in every
+    attempt.
     """
 
     __slots__ = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 from rune.core.jsontext import has_lone_surrogate
@@ -20,53 +19,50 @@ def check_json(value: Any, limits: Limits = LIMITS) -> None:
 
     Goes level by level, so that depth costs no stack; a value that holds itself ends at the depth limit.
     """
-    depth = 0
     # An element takes two bytes at least, which bounds the walk over a value that shares its parts.
     left = limits.output_bytes // 2
-    level = _containers((value,))
-    while level:
-        depth += 1
-        if depth > limits.json_depth:
-            raise LimitExceeded("nesting of the output", limits.json_depth)
+    level: list[Any] = [[value]]
+    for _ in range(limits.json_depth + 1):
         below: list[Any] = []
-        for each in level:
-            left -= len(each)
+        for container in level:
+            left -= len(container)
             if left < 0:
                 raise LimitExceeded("bytes of the output", limits.output_bytes)
-            if type(each) is dict:
-                _check_keys(each)
-                below += _containers(each.values())
-            else:
-                below += _containers(each)
+            values = container
+            if type(container) is dict:
+                _check_keys(container)
+                values = container.values()
+            for each in values:
+                kind = type(each)
+                if kind is dict or kind is list:
+                    below.append(each)
+                elif kind not in _PLAIN:
+                    _check_scalar(each, kind)
+        if not below:
+            return
         level = below
+    raise LimitExceeded("nesting of the output", limits.json_depth)
 
 
-def _containers(values: Iterable[Any]) -> list[Any]:
-    """The lists and objects among the values, the others having been checked."""
-    found: list[Any] = []
-    for each in values:
-        kind = type(each)
-        if kind is str:
-            if not each.isascii() and has_lone_surrogate(each):
-                raise _refused("text with half of a surrogate pair")
-        elif kind in _PLAIN:
-            continue
-        elif kind is float:
-            if not math.isfinite(each):
-                raise _refused(str(each))
-        elif kind is dict or kind is list:
-            found.append(each)
-        else:
-            raise _refused(f"a value of type {kind.__name__}")
-    return found
+def _check_scalar(value: Any, kind: type) -> None:
+    if kind is str:
+        if not value.isascii() and has_lone_surrogate(value):
+            raise _refused("text with half of a surrogate pair")
+    elif kind is not float:
+        raise _refused(f"a value of type {kind.__name__}")
+    elif not math.isfinite(value):
+        raise _refused(str(value))
 
 
 def _check_keys(value: dict[Any, Any]) -> None:
-    for key in value:
-        if type(key) is not str:
-            raise _refused(f"a key of type {type(key).__name__}")
-        if not key.isascii() and has_lone_surrogate(key):
-            raise _refused("a key with half of a surrogate pair")
+    try:
+        if "".join(value).isascii():
+            return
+    except TypeError:
+        kinds = sorted({type(key).__name__ for key in value if not isinstance(key, str)})
+        raise _refused(f"a key of type {kinds[0]}") from None
+    if any(has_lone_surrogate(key) for key in value):
+        raise _refused("a key with half of a surrogate pair")
 
 
 def _refused(what: str) -> NodeFailure:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from inspect import isawaitable
 from typing import Any, TypedDict, Unpack
 
 import msgspec
@@ -12,7 +11,7 @@ import msgspec
 from rune.core import codes
 from rune.core.limits import Limits
 from rune.core.nodetype import Catalogue, NodeType
-from rune.core.outcome import Failure, Outcome, Output
+from rune.core.outcome import Cancelled, Failure, FanOut, Outcome, Output, Suspend
 from rune.core.parameters import Parameters
 from rune.errors import NodeFailure, RuneError
 from rune.nodes.base import Arrivals, Call, Entries, NodeKind, failure_of
@@ -58,6 +57,9 @@ STANDARD_KINDS: tuple[NodeKind, ...] = (
     NodeKind(output.TYPE, output.Parameters, output.run),
 )
 """What is put together of payloads and expressions is looked at again: it nests deeper than its parts."""
+
+
+_ENDINGS = (Output, Failure, Suspend, FanOut, Cancelled)
 
 
 class UnknownNodeType(RuneError):
@@ -150,7 +152,7 @@ def execute(kind: NodeKind, call: Call[Any]) -> Outcome:
     """Run a node that does not wait for I/O. Every ending is an outcome."""
     try:
         outcome = kind.run(call)
-        assert not isawaitable(outcome), "a node that waits for I/O runs in execute_async"
+        assert isinstance(outcome, _ENDINGS), "a node that waits for I/O runs in execute_async"
         return _checked(kind, outcome, call)
     except Exception as error:
         return failure_of(error)
@@ -160,7 +162,7 @@ async def execute_async(kind: NodeKind, call: Call[Any]) -> Outcome:
     """Run any node."""
     try:
         outcome = kind.run(call)
-        return _checked(kind, await outcome if isawaitable(outcome) else outcome, call)
+        return _checked(kind, outcome if isinstance(outcome, _ENDINGS) else await outcome, call)
     except Exception as error:
         return failure_of(error)
 

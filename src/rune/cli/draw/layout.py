@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import msgspec
 
 from rune.cli.draw.picture import Picture
@@ -65,7 +67,7 @@ def _order(rows: list[list[Place]], ways: list[tuple[Place, ...]]) -> None:
     above: dict[int, list[Place]] = {}
     below: dict[int, list[Place]] = {}
     for way in ways:
-        for upper, lower in zip(way, way[1:], strict=False):
+        for upper, lower in pairwise(way):
             above.setdefault(id(lower), []).append(upper)
             below.setdefault(id(upper), []).append(lower)
     for row in rows:

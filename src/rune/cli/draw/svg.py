@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from xml.sax.saxutils import escape, quoteattr
 
 from rune.cli.draw.layout import HEIGHT, MARGIN, MOST_WIDTH, WIDTH_OF_CHARACTER, Layout, Place, lay_out
@@ -30,7 +31,8 @@ _STYLE = """
 """
 
 _MARKER = (
-    '<marker id="{name}" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">'
+    '<marker id="{name}" viewBox="0 0 10 10" refX="9" refY="5" orient="auto"'
+    ' markerWidth="7" markerHeight="7">'
     '<path d="M0 0L10 5L0 10z" fill="{colour}"/></marker>'
 )
 
@@ -50,7 +52,9 @@ def draw_svg(picture: Picture) -> str:
         "</defs>",
     ]
     drawn = list(zip(picture.links, layout.ways, strict=True))
-    parts += [_region(layout, body) for split, body in picture.bodies.items() if _clear(picture, layout, split)]
+    parts += [
+        _region(layout, body) for split, body in picture.bodies.items() if _clear(picture, layout, split)
+    ]
     parts += [_line(link, way) for link, way in drawn]
     parts += [_node(picture, layout, at) for at in range(len(picture.boxes))]
     parts += [_caption(link, way) for link, way in drawn if _words(link)]
@@ -85,7 +89,7 @@ def _line(link: Link, way: tuple[Place, ...]) -> str:
     points[0] = (points[0][0], points[0][1] + HEIGHT / 2)
     points[-1] = (points[-1][0], points[-1][1] - HEIGHT / 2)
     path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
-    for (x1, y1), (x2, y2) in zip(points, points[1:], strict=False):
+    for (x1, y1), (x2, y2) in pairwise(points):
         middle = (y1 + y2) / 2
         path += f"C{x1:.1f} {middle:.1f} {x2:.1f} {middle:.1f} {x2:.1f} {y2:.1f}"
     style, marker = ("link error", "bad") if link.is_error else ("link", "end")

@@ -57,9 +57,12 @@ def split(run: Run, text: Any, separator: Any = None, /) -> list[Any]:
 )
 def join(run: Run, items: Any, separator: Any = "", /) -> str:
     run.iterate(len(list_of(items, "join")))
+    before = run.left
     run.build(len(text_of(separator, "join")) * len(items))
     run.weigh(items)
-    return str(separator.join(map(to_text, items)))
+    text = str(separator.join(map(to_text, items)))
+    run.build(max(0, len(text) - (before - run.left)))
+    return text
 
 
 @TEXT.add(

@@ -1,0 +1,164 @@
+"""Node types from plain functions.
+
+    @node("acme.score")
+    async def score(ctx: NodeContext, customer_id: str, weight: float = 1.0) -> dict[str, Any]:
+        \"\"\"Scores a customer.\"\"\"
+
+The function stays what it was and can be called and tested as such; its node kind is `kind_of(score)`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, get_type_hints
+
+import msgspec
+
+from rune.core.outcome import Failure, FanOut, Outcome, Output, Suspend
+from rune.nodes.base import Call, NodeKind
+from rune.nodes.declare import Model, declare
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
+_KIND = "__rune_node__"
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class NodeContext(msgspec.Struct, frozen=True):
+    """What a function may know of its run. `key` names its effect: the same in every attempt, so that whoever
+    is called can tell a repetition."""
+
+    node: str
+    payload: Any
+    attempt: int
+    now: int
+    key: str
+
+
+def node(name: str, *, effectful: bool = True, **traits: Any) -> Callable[[F], F]:
+    """Make a function a node type. Its arguments are the parameters, its docstring the documentation.
+
+    With `effectful=False` the function promises to reach nothing outside and to give the same again. `traits`
+    are further fields of the node type, such as `aliases` or `errors`.
+    """
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"`{name}` is no name for a node type; for example `acme.score`")
+
+    def decorate(function: F) -> F:
+        setattr(function, _KIND, _kind(name, function, effectful, traits))
+        return function
+
+    return decorate
+
+
+def kind_of(function: Any) -> NodeKind | None:
+    """The node kind of a decorated function; None for anything else."""
+    found = getattr(function, _KIND, None) if callable(function) else None
+    return found if isinstance(found, NodeKind) else None
+
+
+def _kind(name: str, function: Callable[..., Any], effectful: bool, traits: Mapping[str, Any]) -> NodeKind:
+    arguments, wants_context = _arguments(name, function)
+    model = _model(name, function, arguments)
+    doc = inspect.getdoc(function) or ""
+    facts: dict[str, Any] = {
+        "summary": doc.partition("\n")[0],
+        "doc": doc,
+        "output": "What the function returns.",
+        "effectful": lambda parameters: effectful,
+        "reads_payload": lambda parameters: wants_context,
+        **traits,
+    }
+    lax = bool(facts.pop("lax", False))
+    declared = declare(name, model, lax=lax, **facts)
+    return NodeKind(declared, model, _behaviour(function, model, wants_context, effectful), lax)
+
+
+def _arguments(name: str, function: Callable[..., Any]) -> tuple[list[inspect.Parameter], bool]:
+    """The arguments that are parameters, and whether the first one is the context."""
+    hints = get_type_hints(function, include_extras=True)
+    found = [
+        each.replace(annotation=hints.get(each.name, Any))
+        for each in inspect.signature(function).parameters.values()
+    ]
+    wants_context = bool(found) and found[0].annotation is NodeContext
+    arguments = found[1:] if wants_context else found
+    for each in arguments:
+        if each.kind not in _NAMED:
+            raise TypeError(f"node `{name}`: argument `{each.name}` cannot be given by name")
+        if each.annotation is NodeContext:
+            raise TypeError(f"node `{name}`: the context is the first argument, not `{each.name}`")
+    return arguments, wants_context
+
+
+def _model(
+    name: str, function: Callable[..., Any], arguments: list[inspect.Parameter]
+) -> type[msgspec.Struct]:
+    fields: list[Any] = []
+    for each in arguments:
+        if each.default is inspect.Parameter.empty:
+            fields.append((each.name, each.annotation))
+        else:
+            fields.append((each.name, each.annotation, _default(each.default)))
+    try:
+        model = msgspec.defstruct(
+            "Parameters",
+            fields,
+            bases=(Model,),
+            module=function.__module__,
+            frozen=True,
+            kw_only=True,
+            forbid_unknown_fields=True,
+        )
+        msgspec.json.schema(model)
+    except TypeError as error:
+        raise TypeError(f"node `{name}`: {error}") from error
+    return model
+
+
+def _default(value: Any) -> Any:
+    if isinstance(value, list | dict | set):
+        return msgspec.field(default_factory=lambda: copy.deepcopy(value))
+    return value
+
+
+def _behaviour(
+    function: Callable[..., Any], model: type[msgspec.Struct], wants_context: bool, effectful: bool
+) -> Callable[[Call[Any]], Any]:
+    names = model.__struct_fields__
+
+    def invoke(call: Call[Any]) -> Any:
+        values = {name: getattr(call.parameters, name) for name in names}
+        if wants_context:
+            return function(_context(call), **values)
+        return function(**values)
+
+    async def run_async(call: Call[Any]) -> Outcome:
+        return _outcome(await invoke(call))
+
+    async def run_in_thread(call: Call[Any]) -> Outcome:
+        # A function that reaches outside without `await` would hold up everything else of its worker.
+        return _outcome(await asyncio.to_thread(invoke, call))
+
+    def run(call: Call[Any]) -> Outcome:
+        return _outcome(invoke(call))
+
+    if inspect.iscoroutinefunction(function):
+        return run_async
+    return run_in_thread if effectful else run
+
+
+def _context(call: Call[Any]) -> NodeContext:
+    return NodeContext(call.node, call.payload, call.attempt, call.now, call.key)
+
+
+def _outcome(result: Any) -> Outcome:
+    """What a function returned: an outcome, or a value; structs, dataclasses, tuples, dates become JSON."""
+    if isinstance(result, Output | Failure | Suspend | FanOut):
+        return result
+    return Output(msgspec.to_builtins(result))

@@ -1,0 +1,1 @@
+"""Node types: what each gives back for what it is given."""
