@@ -76,7 +76,7 @@ def test_h_g5_data_is_never_read_as_a_condition() -> None:
     assert output(outcome) == {"result": False}
 
 
-YES, NO = {"op1": 1}, {"op1": 1, "op2": 2}
+NO = {"op1": 1, "op2": 2}
 HOLDS = {"op1": 1, "op2": 1}
 
 

@@ -6,7 +6,8 @@ from tests.nodes.running import error, run
 
 
 def test_it_fails_with_its_code_and_message() -> None:
-    found = error(run("fail", {"code": "BOOM", "message": "no {{ $trigger.what }}"}, trigger={"what": "luck"}))
+    parameters = {"code": "BOOM", "message": "no {{ $trigger.what }}"}
+    found = error(run("fail", parameters, trigger={"what": "luck"}))
     assert (found.code, found.message, found.engine) == ("BOOM", "no luck", False)
 
 

@@ -12,5 +12,5 @@ from tests.nodes.running import output, run
     [("manual", {}), ("input", {}), ("webhook", {"path": "orders"}), ("schedule", {"cron": "0 9 * * 1"})],
 )
 @pytest.mark.parametrize("payload", [{"x": 1}, [1, 2], None, "text", 0])
-def test_a_trigger_passes_the_start_payload_on(type: str, parameters: dict[str, object], payload: object) -> None:
+def test_a_trigger_passes_its_payload_on(type: str, parameters: dict[str, object], payload: object) -> None:
     assert output(run(type, parameters, payload=payload)) == payload

@@ -138,9 +138,9 @@ def _objections(value: Any, doubled: list[tuple[dict[str, Any], str]], root: str
                     "keep one",
                 )
             for key in part:
-                if _LONE.search(key):
+                if has_lone_surrogate(key):
                     yield lone_surrogate(path)
-        elif isinstance(part, str) and _LONE.search(part):
+        elif isinstance(part, str) and has_lone_surrogate(part):
             yield lone_surrogate(path)
 
 

@@ -113,7 +113,7 @@ def bury(plan: Plan, effects: list[Effect], edges: Iterable[int], error: Ref | N
         if node.is_join or node.joins_items:
             causes = told.setdefault(node.index, {})
             causes[edge] = cause
-            if len(causes) < len(node.in_edges):
+            if len(causes) < len(node.in_edges) or (_may_be_given_up(node) and node.split not in skipped):
                 continue
             del told[node.index]
             cause = next((causes[each] for each in node.in_edges if causes[each]), None)
@@ -122,3 +122,8 @@ def bury(plan: Plan, effects: list[Effect], edges: Iterable[int], error: Ref | N
         queue.extend((each, cause) for each in node.out)
     for causes in told.values():
         effects += [Arrive(edge, False, None, cause) for edge, cause in causes.items()]
+
+
+def _may_be_given_up(node: NodePlan) -> bool:
+    """A race whose timeout runs before anything has arrived: only the state knows whether it still waits."""
+    return node.timeout is not None and node.timeout_from == "scope"

@@ -156,7 +156,7 @@ class Transition:
         if fan.held:
             return
         node = self._plan.nodes[split]
-        if not fan.closed and in_cancelled_region(self._plan, self._state, split, scope.path):
+        if not fan.closed and fan.next < fan.count and in_cancelled_region(self._plan, self._state, split, scope.path):
             self._abandon(scope, node, fan)
         left = CHUNK
         while left and self._has_room(node, fan):

@@ -19,7 +19,9 @@ from typing import Any, TypeVar, get_type_hints
 import msgspec
 
 from rune.core.outcome import Failure, FanOut, Outcome, Output, Suspend
+from rune.errors import NodeFailure
 from rune.nodes.base import Call, NodeKind
+from rune.nodes.boundary import NOT_JSON
 from rune.nodes.declare import Model, declare
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
@@ -161,4 +163,17 @@ def _outcome(result: Any) -> Outcome:
     """What a function returned: an outcome, or a value; structs, dataclasses, tuples, dates become JSON."""
     if isinstance(result, Output | Failure | Suspend | FanOut):
         return result
-    return Output(msgspec.to_builtins(result))
+    try:
+        return Output(_listed(msgspec.to_builtins(result)))
+    except (TypeError, RecursionError) as error:
+        raise NodeFailure(f"what the function returned is not JSON: {error}", code=NOT_JSON) from error
+
+
+def _listed(value: Any) -> Any:
+    """The value with lists for tuples, which the conversion before leaves alone."""
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return [_listed(each) for each in value]
+    if kind is dict:
+        return {key: _listed(each) for key, each in value.items()}
+    return value

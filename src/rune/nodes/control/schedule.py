@@ -20,7 +20,7 @@ class Parameters(Model, kw_only=True, frozen=True):
 
     cron: Annotated[str | None, Meta(description="Five cron fields: minute hour day month weekday.")] = None
     timezone: Annotated[str, Meta(description="IANA time zone in which `cron` is read.")] = "UTC"
-    amount: Annotated[int, Meta(ge=1, description="Every so many units.")] | None = None
+    amount: Annotated[Annotated[int, Meta(ge=1)] | None, Meta(description="Every so many units.")] = None
     unit: Annotated[Unit, Meta(description="Unit of `amount`.")] = "minutes"
     catch_up: Annotated[
         bool, Meta(description="Start once for each time missed while nothing was running.")

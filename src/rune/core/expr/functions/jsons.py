@@ -50,14 +50,10 @@ def parse_json(run: Run, text: Any, /) -> Any:
 def _too_deep(value: Any) -> bool:
     level = [value]
     for _ in range(MAX_JSON_DEPTH + 1):
-        level = [
-            child
-            for each in level
-            if type(each) in (list, dict)
-            for child in (each if type(each) is list else each.values())
-        ]
+        level = [each for each in level if type(each) is list or type(each) is dict]
         if not level:
             return False
+        level = [child for each in level for child in (each if type(each) is list else each.values())]
     return True
 
 

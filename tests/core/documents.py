@@ -1,0 +1,65 @@
+"""Short ways to write documents in tests."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rune.core.parse import Parsed, parse_document
+from rune.core.problem import Problem
+from rune.core.validate import Verdict, examine, validate
+from rune.nodes.catalogue import standard_catalogue
+
+Raw = dict[str, Any]
+
+
+def node(id: str, type: str = "noop", parameters: Raw | None = None, **more: Any) -> Raw:
+    found: Raw = {"id": id, "type": type, **more}
+    return found if parameters is None else found | {"parameters": parameters}
+
+
+def keep(id: str, value: Any, **more: Any) -> Raw:
+    """An `edit` node that makes one new object of `value`, and never binds `$item`."""
+    return node(id, "edit", {"mode": "keep_only", "assignments": [{"name": "k", "value": value}]}, **more)
+
+
+def edges(*pairs: str) -> list[Raw]:
+    """`a>b` is an edge; `a>b:true` one with a label; `a>b!` an error edge."""
+    found: list[Raw] = []
+    for pair in pairs:
+        ends, _, label = pair.partition(":")
+        src, _, dst = ends.rstrip("!").partition(">")
+        edge: Raw = {"src": src, "dst": dst}
+        if label:
+            edge["label"] = label
+        if ends.endswith("!"):
+            edge["is_error"] = True
+        found.append(edge)
+    return found
+
+
+def document(nodes: list[Raw], *pairs: str, **more: Any) -> Raw:
+    return {"id": "test", "nodes": nodes, "edges": edges(*pairs), **more}
+
+
+def parsed(raw: Any) -> Parsed:
+    return parse_document(json.dumps(raw))
+
+
+def verdict(raw: Raw) -> Verdict:
+    return examine(parsed(raw), standard_catalogue())
+
+
+def problems(raw: Raw) -> list[Problem]:
+    return validate(parsed(raw), standard_catalogue())
+
+
+def found(raw: Raw, *, warnings: bool = False) -> list[tuple[str, str]]:
+    """Path and code of each error, or of each warning."""
+    wanted = "warning" if warnings else "error"
+    return [(each.path, each.code) for each in problems(raw) if each.severity == wanted]
+
+
+def only(raw: Raw) -> Problem:
+    (problem,) = problems(raw)
+    return problem

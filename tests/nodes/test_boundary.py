@@ -1,0 +1,89 @@
+"""What leaves a node is JSON."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+import math
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rune.core.limits import LIMITS
+from rune.errors import LimitExceeded, NodeFailure
+from rune.nodes.boundary import check_json
+
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+SCALARS = st.none() | st.booleans() | st.integers() | FLOATS | st.text()
+JSON = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+
+
+def buried(value: Any) -> list[Any]:
+    return [value, [value], {"a": value}, {"a": [1, {"b": [value, 2]}]}]
+
+
+@given(JSON)
+def test_json_passes(value: Any) -> None:
+    check_json(value)
+    assert json.loads(msgspec.json.encode(value)) == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        math.nan,
+        math.inf,
+        -math.inf,
+        (1, 2),
+        {1, 2},
+        b"bytes",
+        object(),
+        decimal.Decimal(1),
+        datetime.date(2024, 1, 1),
+        {1: "a"},
+        {None: "a"},
+        {("a", "b"): 1},
+        "half \ud800",
+        {"\udfff": 1},
+    ],
+)
+def test_h_c5_what_is_not_json_does_not_leave(value: Any) -> None:
+    # Red if only the encoder is asked: it writes NaN as null.
+    for each in buried(value):
+        with pytest.raises(NodeFailure) as found:
+            check_json(each)
+        assert found.value.code == "NOT_JSON"
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def test_nesting_is_bounded() -> None:
+    check_json(nested(LIMITS.json_depth))
+    with pytest.raises(LimitExceeded):
+        check_json(nested(LIMITS.json_depth + 1))
+    with pytest.raises(LimitExceeded):
+        check_json(nested(100_000))
+
+
+def test_a_value_that_holds_itself_is_refused() -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+    with pytest.raises(LimitExceeded):
+        check_json(loop)
+
+
+def test_a_value_that_shares_its_parts_is_refused_before_it_is_written() -> None:
+    value: Any = "x"
+    for _ in range(60):
+        value = [value, value]
+    with pytest.raises(LimitExceeded):
+        check_json(value, msgspec.structs.replace(LIMITS, output_bytes=10_000))

@@ -1,0 +1,330 @@
+"""The node types that come with Rune: what they take, and what the rules may know of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from rune.core import codes
+from rune.core.nodetype import JoinRule, NodeType, Window
+from rune.nodes.catalogue import STANDARD, catalogue, standard_catalogue
+
+TYPES = pytest.mark.parametrize("kind", STANDARD, ids=lambda kind: kind.name)
+
+
+def check(name: str, parameters: dict[str, Any]) -> list[tuple[str, str]]:
+    """Problems of these parameters; text with braces is taken for dynamic."""
+    found = standard_catalogue()[name].check(parameters, lambda text: "{{" in text)
+    return [(each.path, each.code) for each in found]
+
+
+def test_every_type_of_the_language_is_there_under_every_name() -> None:
+    assert set(standard_catalogue()) == {
+        *("manual", "input", "webhook", "schedule", "http", "call_external_service", "smtp", "llm_service"),
+        *("conditional", "if", "switch", "split", "aggregator", "merge", "wait", "workflow", "edit", "set"),
+        *("filter", "sort", "limit", "datetime", "log", "noop", "fail", "output"),
+    }
+    assert standard_catalogue()["if"] is standard_catalogue()["conditional"]
+
+
+def test_a_name_is_not_given_twice() -> None:
+    with pytest.raises(ValueError, match="`a`"):
+        catalogue([NodeType(name="a"), NodeType(name="b", aliases=("a",))])
+
+
+@TYPES
+def test_a_type_is_documented(kind: NodeType) -> None:
+    assert kind.summary.endswith(".")
+    assert kind.doc
+    assert kind.output
+    assert all(code.isupper() and meaning for code, meaning in kind.errors.items())
+
+
+@TYPES
+def test_the_schema_stands_alone_and_describes_every_parameter(kind: NodeType) -> None:
+    Draft202012Validator.check_schema(dict(kind.schema))
+
+    assert "$ref" not in str(kind.schema)
+    assert kind.schema["additionalProperties"] is False
+    assert all(each.get("description") for each in kind.schema["properties"].values())
+
+
+@TYPES
+def test_special_kinds_are_given_to_parameters_that_exist(kind: NodeType) -> None:
+    assert set(kind.kinds) <= set(kind.schema["properties"])
+
+
+FITTING: dict[str, list[dict[str, Any]]] = {
+    "manual": [{}],
+    "input": [{}],
+    "webhook": [{}, {"path": "orders", "method": "PUT", "auth": "hmac"}],
+    "schedule": [
+        {"cron": "*/5 * * * *", "timezone": "Europe/Berlin"},
+        {"amount": 5, "unit": "hours", "overlap": "queue"},
+    ],
+    "http": [
+        {"url": "x"},
+        {
+            "url": "x",
+            "retry": "3",
+            "retry_delay": "1.5",
+            "timeout": "30",
+            "ignore_ssl": "true",
+            "max_bytes": "100",
+        },
+        {"url": "x", "query": {"a": [1, "b"], "c": None}, "headers": {"X": 3}, "raise_on_status": "4xx, 503"},
+        {
+            "url": "x",
+            "timeout": "{{ 1 }}",
+            "body": {"any": ["thing"]},
+            "follow_next": True,
+            "raise_on_status": 404,
+        },
+    ],
+    "smtp": [
+        {"to": "a@example.com"},
+        {
+            "from": "b@example.com",
+            "to": ["a@example.com"],
+            "attachments": [{"filename": "x", "content": "y"}],
+        },
+        {"to": "{{ x }}", "attachments": ["{{ x }}"], "html": True},
+    ],
+    "llm_service": [
+        {"model": "m", "prompt": "p"},
+        {"model": "m", "messages": [{"role": "user", "content": "x"}]},
+    ],
+    "conditional": [
+        {"expression": "1 > 0"},
+        {"expression": True},
+        {"expression": [{"op1": 1, "operator": "gt", "op2": 0}], "operator": "or"},
+    ],
+    "switch": [{"rules": [{"value": 1}]}, {"rules": [{"value": 1}], "routes": ["a", None]}],
+    "split": [{"input_array": [1]}, {"input_array": "{{ x }}", "max_in_flight": 3, "batch_size": 2}],
+    "aggregator": [{}, {"timeout": 0, "tolerate": 3}, {"tolerate": "25%"}],
+    "merge": [{}, {"wait_mode": {"at_least": 2}, "timeout": 1.5, "cancel_losers": True, "mode": "object"}],
+    "wait": [
+        {},
+        {"amount": 0.5},
+        {"resume": "date_time", "date_time": "{{ x }}"},
+        {"resume": "signal", "name": "go"},
+    ],
+    "workflow": [{"workflow": "child"}, {"workflow": "{{ x }}", "version": 2, "input": None, "wait": False}],
+    "edit": [
+        {},
+        {"assignments": [{"name": "a.b", "value": 1, "type": "number"}], "mode": "keep_only", "from": []},
+    ],
+    "filter": [
+        {"expression": "$item"},
+        {"rules": [{"field": "a", "operator": ">", "value": 0}], "match": "any"},
+    ],
+    "sort": [
+        {},
+        {"expression": "$item.a", "direction": "desc"},
+        {"rules": [{"field": "a", "direction": "desc"}]},
+    ],
+    "limit": [{"count": 0}, {"count": "{{ 1 }}", "input_array": "{{ x }}"}],
+    "datetime": [{}, {"operation": "add", "amount": 2, "unit": "days"}, {"operation": "parse", "date": 0}],
+    "log": [{}, {"message": {"any": 1}, "level": "error"}],
+    "noop": [{}, {"effectful": True}],
+    "fail": [{}, {"message": "{{ x }}", "code": "BOOM"}],
+    "output": [{}, {"value": None}],
+}
+
+
+@pytest.mark.parametrize(("name", "parameters"), [(name, each) for name in FITTING for each in FITTING[name]])
+def test_parameters_that_fit_are_accepted(name: str, parameters: dict[str, Any]) -> None:
+    assert check(name, parameters) == []
+
+
+def test_every_type_has_parameters_that_fit() -> None:
+    assert set(FITTING) == {kind.name for kind in STANDARD}
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "expected"),
+    [
+        ("noop", {"effectfull": True}, [("effectfull", codes.UNKNOWN_PARAMETER)]),
+        ("noop", {"effectful": "true"}, [("effectful", codes.BAD_PARAMETER)]),
+        ("split", {}, [("input_array", codes.MISSING_PARAMETER)]),
+        ("split", {"input_array": "abc"}, [("input_array", codes.BAD_PARAMETER)]),
+        ("split", {"input_array": [], "batch_size": 0}, [("batch_size", codes.BAD_PARAMETER)]),
+        ("split", {"input_array": [], "batch_size": "{{ 2 }}"}, [("batch_size", codes.BAD_PARAMETER)]),
+        ("merge", {"wait_mode": {"at_least": 0}}, [("wait_mode.at_least", codes.BAD_PARAMETER)]),
+        ("merge", {"wait_mode": {}}, [("wait_mode.at_least", codes.MISSING_PARAMETER)]),
+        ("merge", {"wait_mode": 5}, [("wait_mode", codes.BAD_PARAMETER)]),
+        ("aggregator", {"tolerate": "250%"}, [("tolerate", codes.BAD_PARAMETER)]),
+        (
+            "http",
+            {"url": "x", "headers": {"A": {}}, "method": "get"},
+            [("method", codes.BAD_PARAMETER), ("headers.A", codes.BAD_PARAMETER)],
+        ),
+        (
+            "http",
+            {"url": "x", "query": 5, "timeout": "soon"},
+            [("query", codes.BAD_PARAMETER), ("timeout", codes.BAD_PARAMETER)],
+        ),
+        ("http", {"url": "x", "retry": "{{ 3 }}"}, [("retry", codes.BAD_PARAMETER)]),
+        ("http", {"url": "x", "raise_on_status": "9xx"}, [("raise_on_status", codes.BAD_PARAMETER)]),
+        ("edit", {"assignments": "{{ x }}"}, [("assignments", codes.BAD_PARAMETER)]),
+        (
+            "edit",
+            {"assignments": [{"value": 1}, 5, {"name": "a", "typ": 1}]},
+            [
+                ("assignments[0].name", codes.MISSING_PARAMETER),
+                ("assignments[1]", codes.BAD_PARAMETER),
+                ("assignments[2].typ", codes.UNKNOWN_PARAMETER),
+            ],
+        ),
+        ("conditional", {"expression": []}, [("expression", codes.BAD_PARAMETER)]),
+        (
+            "conditional",
+            {"expression": [{"op1": 1, "operator": "="}]},
+            [("expression[0].operator", codes.BAD_PARAMETER)],
+        ),
+        (
+            "conditional",
+            {"expression": "x", "true_edge_id": "e", "false_edge_id": "e"},
+            [("false_edge_id", codes.BAD_PARAMETER)],
+        ),
+        ("switch", {"rules": "{{ x }}"}, [("rules", codes.BAD_PARAMETER)]),
+        ("switch", {"rules": [{"value": 1}], "routes": ["a"]}, [("routes", codes.BAD_PARAMETER)]),
+        ("switch", {"rules": [{"value": 1}], "routes": ["a", "a"]}, [("routes", codes.BAD_PARAMETER)]),
+        ("filter", {}, [("expression", codes.MISSING_PARAMETER)]),
+        ("filter", {"expression": "x", "rules": [{"field": "a"}]}, [("rules", codes.BAD_PARAMETER)]),
+        ("sort", {"expression": "x", "rules": [{"field": "a"}]}, [("rules", codes.BAD_PARAMETER)]),
+        ("llm_service", {"model": "m"}, [("prompt", codes.MISSING_PARAMETER)]),
+        ("wait", {"resume": "date_time"}, [("date_time", codes.MISSING_PARAMETER)]),
+        ("wait", {"unit": "fortnights"}, [("unit", codes.BAD_PARAMETER)]),
+        ("datetime", {"operation": "add"}, [("amount", codes.MISSING_PARAMETER)]),
+        ("datetime", {"operation": "parse"}, [("date", codes.MISSING_PARAMETER)]),
+        ("schedule", {}, [("cron", codes.MISSING_PARAMETER)]),
+        ("schedule", {"cron": "* * * * *", "amount": 1}, [("amount", codes.BAD_PARAMETER)]),
+        (
+            "schedule",
+            {"cron": "daily", "timezone": "Mars/Base"},
+            [("cron", codes.BAD_PARAMETER), ("timezone", codes.BAD_PARAMETER)],
+        ),
+    ],
+)
+def test_parameters_that_do_not_fit_are_all_named(
+    name: str, parameters: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    assert check(name, parameters) == expected
+
+
+@pytest.mark.parametrize("value", ["x" * 100, None, True, 1.5, [1], [], {}])
+def test_messages_name_what_was_found(value: Any) -> None:
+    (problem,) = standard_catalogue()["merge"].check({"mode": value}, lambda text: False)
+
+    assert "one of `append`" in problem.message
+    assert len(problem.message) < 200
+
+
+def test_a_template_where_none_is_resolved_is_told_so() -> None:
+    (problem,) = standard_catalogue()["merge"].check({"mode": "{{ x }}"}, lambda text: True)
+
+    assert "not resolved" in problem.hint
+
+
+def traits(name: str, parameters: dict[str, Any] | None = None) -> dict[str, Any]:
+    kind, given = standard_catalogue()[name], parameters or {}
+    return {
+        "effectful": kind.effectful(given),
+        "passes": kind.passes_payload(given),
+        "reads": kind.reads_payload(given),
+        "binds": kind.binds_item(given),
+    }
+
+
+def test_what_reaches_outside_is_effectful() -> None:
+    effectful = {kind.name for kind in STANDARD if kind.effectful({})}
+
+    assert effectful == {"http", "smtp", "llm_service", "workflow"}
+    assert traits("noop", {"effectful": True})["effectful"]
+
+
+def test_what_only_routes_or_delays_passes_the_payload_on() -> None:
+    assert {kind.name for kind in STANDARD if kind.passes_payload({})} == {
+        "conditional",
+        "switch",
+        "wait",
+        "log",
+        "noop",
+    }
+    assert not traits("wait", {"resume": "signal"})["passes"]
+
+
+def test_what_works_on_the_payload_without_being_told_reads_it() -> None:
+    reading = {kind.name for kind in STANDARD if kind.reads_payload({})}
+
+    assert reading == {"merge", "workflow", "edit", "filter", "sort", "limit", "noop", "output"}
+    assert not traits("edit", {"mode": "keep_only"})["reads"]
+    assert not traits("edit", {"from": "$x"})["reads"]
+    assert not traits("limit", {"input_array": "$x"})["reads"]
+    assert not traits("output", {"value": 1})["reads"]
+
+
+def test_who_binds_the_item() -> None:
+    assert {kind.name for kind in STANDARD if kind.binds_item({})} == {"edit", "filter", "sort"}
+    assert not traits("edit", {"mode": "keep_only"})["binds"]
+
+
+def test_what_suspends_fans_out_and_joins() -> None:
+    def named(trait: str) -> set[str]:
+        return {kind.name for kind in STANDARD if getattr(kind, trait)}
+
+    assert named("suspends") == {"wait", "workflow"}
+    assert named("fans_out") == {"split"}
+    assert named("joins_items") == {"aggregator"}
+    assert named("merges") == {"merge"}
+    assert named("sets_output") == {"output"}
+    assert named("trigger") == {"manual", "input", "webhook", "schedule"}
+    assert named("credentials") == {"webhook", "http", "smtp", "llm_service"}
+
+
+def test_how_a_join_opens() -> None:
+    merge, gather = standard_catalogue()["merge"], standard_catalogue()["aggregator"]
+
+    assert merge.join_rule({}) == JoinRule("all")
+    assert merge.join_rule({"wait_mode": "wait_for_any", "cancel_losers": True}) == JoinRule(
+        "any", None, True
+    )
+    assert merge.join_rule({"wait_mode": {"at_least": 2}, "timeout": 0}) == JoinRule(2, 0)
+    assert gather.join_rule({"timeout": 120}) == JoinRule("all", 120)
+    assert standard_catalogue()["edit"].join_rule({}) == JoinRule()
+
+
+def test_how_a_split_starts_its_items() -> None:
+    split = standard_catalogue()["split"]
+
+    assert split.window({"input_array": []}) == Window()
+    assert split.window({"input_array": [], "max_in_flight": 3, "batch_size": 2}) == Window(3, 2)
+
+
+def test_where_routers_lead() -> None:
+    condition, switch = standard_catalogue()["if"], standard_catalogue()["switch"]
+    rules = {"rules": [{"value": 1}, {"value": 2}]}
+
+    assert condition.outlets({}) == ("true", "false")
+    assert condition.routes({"true_edge_id": "a"}) == {"a": "true"}
+    assert condition.ignore_outlet == "false"
+    assert switch.outlets(rules) == ("case_0", "case_1", "fallback")
+    assert switch.routes(rules) == {}
+    assert switch.routes(rules | {"routes": ["a", None, "b"]}) == {"a": "case_0", "b": "fallback"}
+    assert switch.ignore_outlet == "fallback"
+
+
+def test_tries_of_a_request_become_a_retry_policy() -> None:
+    http = standard_catalogue()["http"]
+
+    assert http.retry({"url": "x"}) is None
+    assert http.retry({"retry": "2", "retry_delay": "5"}) == {
+        "max_attempts": 3,
+        "backoff": 1.0,
+        "jitter": False,
+        "initial_delay": 5.0,
+    }
+    assert http.retry({"retry": 0}) == {"max_attempts": 1, "backoff": 1.0, "jitter": False}

@@ -1,0 +1,77 @@
+"""Node types that others bring."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+
+import pytest
+
+from rune.nodes import discovery
+from rune.nodes.discovery import BadNodeModule, full_registry, load_module
+
+GOOD = """
+from rune.nodes.custom import node
+
+@node("acme.add", effectful=False)
+def add(a: int, b: int = 1) -> int:
+    return a + b
+
+again = add
+"""
+TAKEN = GOOD.replace("acme.add", "edit")
+
+
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = {"acme_good": GOOD, "acme_taken": TAKEN, "acme_empty": "", "acme_broken": "1 / 0"}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+        monkeypatch.delitem(__import__("sys").modules, name, raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+def listed(monkeypatch: pytest.MonkeyPatch, *values: str) -> None:
+    points = EntryPoints(EntryPoint("acme", value, discovery.GROUP) for value in values)
+    monkeypatch.setattr(discovery, "entry_points", lambda group: points.select(group=group))
+
+
+@pytest.mark.usefixtures("modules")
+def test_a_module_gives_each_of_its_node_types_once() -> None:
+    assert [each.type.name for each in load_module("acme_good")] == ["acme.add"]
+
+
+@pytest.mark.usefixtures("modules")
+@pytest.mark.parametrize("name", ["acme_empty", "acme_broken", "acme_absent"])
+def test_a_module_that_cannot_be_used_is_named(name: str) -> None:
+    with pytest.raises(BadNodeModule, match=name):
+        load_module(name)
+
+
+@pytest.mark.usefixtures("modules")
+@pytest.mark.parametrize("value", ["acme_good", "acme_good:add"])
+def test_installed_node_types_are_found(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed(monkeypatch, value)
+    assert "acme.add" in full_registry()
+    assert "edit" in full_registry()
+
+
+@pytest.mark.usefixtures("modules")
+def test_the_same_type_found_twice_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed(monkeypatch, "acme_good")
+    assert "acme.add" in full_registry(["acme_good"])
+
+
+@pytest.mark.usefixtures("modules")
+@pytest.mark.parametrize("value", ["acme_broken", "acme_good:nope", "acme_empty"])
+def test_an_entry_point_that_cannot_be_used_is_named(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed(monkeypatch, value)
+    with pytest.raises(BadNodeModule, match=value):
+        full_registry()
+
+
+@pytest.mark.usefixtures("modules")
+def test_a_name_that_is_taken_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed(monkeypatch)
+    with pytest.raises(BadNodeModule, match="edit"):
+        full_registry(["acme_taken"])
