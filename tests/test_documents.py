@@ -237,6 +237,10 @@ def test_a_payload_that_does_not_fit_is_refused_where_it_differs(payload: str, p
     assert [(each.path, each.code) for each in problems] == [(path, codes.INPUT_MISMATCH) for path in paths]
 
 
+def test_a_schema_that_can_be_used_is_no_problem() -> None:
+    assert check_document(parsed(document([node("a")], inputs=SCHEMA)), standard_catalogue()).problems == ()
+
+
 def test_a_payload_must_be_sound_json_before_anything_else() -> None:
     definition = definition_of(document([node("a")], inputs=SCHEMA))
 

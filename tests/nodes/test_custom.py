@@ -14,7 +14,7 @@ from rune.core.expr import Names
 from rune.core.outcome import Failure, Outcome, Output, Suspend
 from rune.core.parameters import compile_parameters
 from rune.errors import NodeFailure
-from rune.nodes.base import NodeKind
+from rune.nodes.base import RunnableType
 from rune.nodes.custom import NodeContext, kind_of, node
 from rune.nodes.registry import execute_async, prepare, standard_registry
 from tests.nodes.running import error, output
@@ -49,7 +49,7 @@ def point(
     return Point(x * scale)
 
 
-def known(function: Any) -> NodeKind:
+def known(function: Any) -> RunnableType:
     found = kind_of(function)
     assert found is not None
     return found

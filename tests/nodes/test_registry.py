@@ -13,7 +13,7 @@ from rune.core.expr import Names
 from rune.core.outcome import Failure, Outcome, Output
 from rune.core.parameters import compile_parameters
 from rune.errors import NodeFailure
-from rune.nodes.base import Behaviour, Call, NodeKind
+from rune.nodes.base import Behaviour, Call, RunnableType
 from rune.nodes.catalogue import STANDARD, standard_catalogue
 from rune.nodes.declare import Model, declare
 from rune.nodes.registry import Registry, UnknownNodeType, execute, execute_async, run_node, standard_registry
@@ -27,11 +27,11 @@ class Parameters(Model, kw_only=True, frozen=True):
     options: dict[str, int] | None = None
 
 
-def kind(behaviour: Behaviour, *, lax: bool = False, builds: bool = True, name: str = "made-up") -> NodeKind:
-    return NodeKind(declare(name, Parameters, lax=lax), Parameters, behaviour, lax, builds)
+def kind(behaviour: Behaviour, *, lax: bool = False, builds: bool = True, name: str = "made-up") -> RunnableType:
+    return RunnableType(declare(name, Parameters, lax=lax), Parameters, behaviour, lax, builds)
 
 
-def outcome_of(made: NodeKind, parameters: dict[str, Any] | None = None, trigger: Any = None) -> Outcome:
+def outcome_of(made: RunnableType, parameters: dict[str, Any] | None = None, trigger: Any = None) -> Outcome:
     compiled = compile_parameters(made.type, parameters or {}, Names(frozenset(), {}))
     return run_node(made, compiled, {"$trigger": trigger, "$json": None}, now=0)
 
@@ -150,7 +150,6 @@ def test_what_was_checked_when_it_entered_is_not_looked_at_again() -> None:
 
 def test_nodes_that_wait_for_io_run_too() -> None:
     async def behaviour(call: Call[Any]) -> Outcome:
-        await asyncio.sleep(0)
         return Output({"at": math.nan} if call.attempt > 1 else {"at": 1})
 
     made = kind(behaviour)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rune.core.outcome import Output
+from rune.nodes.registry import standard_registry
 from tests.nodes.running import error, run
 
 RULES = [
@@ -63,3 +64,18 @@ def test_a_rule_that_cannot_be_evaluated_fails_and_says_where() -> None:
     found = error(run("switch", {"rules": rules}, trigger={}))
     assert found.code == "EXPRESSION_ERROR"
     assert found.message.startswith("parameters.rules[1].value: $trigger.absent")
+
+
+@pytest.mark.parametrize(
+    ("type", "parameters", "path"),
+    [
+        ("switch", {"rules": [{"value": 1, "operator": "$trigger.op"}]}, "rules[0].operator"),
+        ("switch", {"rules": "$trigger.rules"}, "rules"),
+        ("conditional", {"expression": [{"op1": 1, "operator": "$trigger"}]}, "expression[0].operator"),
+    ],
+)
+def test_sides_may_be_computed_but_not_the_rules_themselves(
+    type: str, parameters: dict[str, Any], path: str
+) -> None:
+    found = standard_registry()[type].type.check(parameters, lambda text: "$" in text)
+    assert [each.path for each in found] == [path]

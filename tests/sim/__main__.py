@@ -13,7 +13,7 @@ from tests.sim.run import run_seed
 
 
 def batch(seeds: range, stop: bool = False) -> tuple[Counter[str], list[tuple[int, str]]]:
-    """Run a range of seeds; answers how they ended, and the seeds that broke a promise. `stop`: at the first of them."""
+    """Run a range of seeds, to the first that breaks a promise if `stop`. How they ended, and what broke."""
     ends: Counter[str] = Counter()
     broken: list[tuple[int, str]] = []
     for seed in seeds:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from rune.core.outcome import Error, Failure, Outcome, Output
-from rune.nodes.base import Call, NodeKind
+from rune.nodes.base import Call, RunnableType
 from rune.nodes.declare import Model, declare
 from rune.nodes.registry import Registry, standard_registry
 
@@ -40,4 +40,4 @@ def _inside(call: Call[Parameters]) -> bool:
 
 def sim_registry() -> Registry:
     """Every node that comes with Rune, and this one."""
-    return standard_registry().extended([NodeKind(TYPE, Parameters, run)])
+    return standard_registry().extended([RunnableType(TYPE, Parameters, run)])

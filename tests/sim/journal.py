@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rune.core.fact import End, Fact, Result, fact_key
+from rune.core.fact import Control, End, Fact, Result, fact_key
 from rune.core.lineage import Path
 
 
 class Outage(Exception):
     """A store is away. Nobody's fault, and nothing is counted."""
+
+
+class Violation(Exception):
+    """A promise was broken."""
 
 
 class Ended(Exception):
@@ -27,13 +31,13 @@ class Journal:
         self.away = False
 
     def record(self, facts: Sequence[Fact], *, head: bool = True) -> list[Fact]:
-        """Write a run of facts. With `head` all of it hangs on its first fact: if that is lost, none is written."""
+        """Write a run of facts. With `head` all hangs on the first: if that is lost, none is written."""
         if self.away:
             raise Outage
         if facts and head:
-            stored = self.facts.get(fact_key(facts[0]))
-            if stored is not None and stored is not facts[0]:
-                return [stored]
+            first = self.facts.get(fact_key(facts[0]))
+            if first is not None and first is not facts[0]:
+                return [first]
         stored = [self._write(fact) for fact in facts]
         if any(fact in self.late for fact in stored):
             raise Ended
@@ -54,6 +58,11 @@ class Journal:
     def result(self, node: int, path: Path) -> Result | None:
         fact = self.facts.get(("result", node, path))
         return fact if isinstance(fact, Result) else None
+
+    @property
+    def paused(self) -> bool:
+        controls = [fact for fact in self.facts.values() if isinstance(fact, Control)]
+        return bool(controls) and controls[-1].paused
 
     @property
     def end(self) -> End | None:

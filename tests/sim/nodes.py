@@ -57,7 +57,7 @@ class Nodes:
         return self._effect(name, token, lease, outcome)
 
     def _effect(self, name: str, token: Token, lease: Lease | None, outcome: Outcome) -> Outcome:
-        """An effect happened in the world. Each physical call has a number, so that a lost one is recognised."""
+        """An effect happened in the world. Each physical call has a number, by which a lost one is known."""
         self.calls.append(name)
         if lease is not None and lease.until <= self._world.now and self._world.rng.random() < 0.5:
             return Failure(Error("LOST", "the holder was cut off"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-CALM = ("crash", "jump", "sweep_early", "crash_relay")
+CALM = ("crash", "jump", "zombie", "zombie", "sweep_early", "crash_relay")
 LOSSY = (*CALM, "drop_queue")
 STATEFUL = (*CALM, "wipe", "save", "roll_back", "store_away", "journal_away")
 ACTS = (*CALM, "pause", "resume", "pause", "resume", "wipe")

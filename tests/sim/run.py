@@ -12,9 +12,10 @@ from rune.nodes.registry import Registry
 from tests.oracle.document import to_document
 from tests.oracle.generate import random_model
 from tests.sim.effect import sim_registry
+from tests.sim.journal import Violation
 from tests.sim.profile import random_profile
 from tests.sim.verdict import check_counts, check_end, check_fold, check_once
-from tests.sim.world import Violation, World
+from tests.sim.world import World
 
 PROBE = 0.03
 

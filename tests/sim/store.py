@@ -1,4 +1,4 @@
-"""The state store of the simulated world: state, leases and timers, which may be lost, rolled back or away."""
+"""The state store of the simulated world: state, leases and timers; it may be lost, rolled back or away."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rune.core.plan import Plan
 from rune.core.state import State
 from rune.core.token import Token
 from rune.core.wake import wake
-from tests.sim.journal import Journal, Outage
+from tests.sim.journal import Journal, Outage, Violation
 
 LEASE = 9_000
 Key = tuple[int, tuple[int, ...]]
@@ -67,7 +67,7 @@ class Store:
             self.snapshot = copy.deepcopy(self.memory)
 
     def ready(self, now: int) -> tuple[Memory, list[Token]]:
-        """The memory, folded anew if what is there belongs to another incarnation; and what a fold has to send."""
+        """The memory, folded anew if it belongs to another incarnation; and what a fold has to send."""
         if self.away:
             raise Outage
         if self.memory is not None and self.folded_under == self.incarnation:
@@ -99,8 +99,10 @@ class Store:
             if token.attempt == 1 and not token.resumed:
                 self.openings[token.key] = self.openings.get(token.key, 0) + 1
 
-    def claim(self, token: Token, owner: int, now: int, *, leases: bool) -> tuple[Verdict | str, Token, Lease | None, bool]:
-        """Verdict, the token as the state has it, a lease where one is due, and whether it was claimed before."""
+    def claim(
+        self, token: Token, owner: int, now: int, *, leases: bool
+    ) -> tuple[Verdict | str, Token, Lease | None, bool]:
+        """Verdict, the token as the state has it, a lease where one is due, whether it was claimed before."""
         memory, _ = self.ready(now)
         verdict = touch(self.plan, memory.state, token)
         if verdict == "unknown":
@@ -108,6 +110,8 @@ class Store:
             verdict = touch(self.plan, memory.state, token)
         if verdict not in ("run", "cancelled"):
             return verdict, token, None, False
+        if self.journal.paused:
+            raise Violation(f"{token} was let through while the execution is paused")
         scope = memory.state.scopes[token.path]
         live = scope.live.get(token.node)
         again = memory.claims.get(token.key, 0) > 0
@@ -152,7 +156,7 @@ class Store:
         return total
 
     def fire(self, timer: Timer, now: int) -> Applied:
-        """Move a due timer on. What has no token of its own yet stays armed until its consequence is applied."""
+        """Move a due timer on. What has no token of its own yet stays armed until what follows is applied."""
         memory, _ = self.ready(now)
         if timer.kind in ("wait", "retry"):
             memory.timers.pop(timer, None)

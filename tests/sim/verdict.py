@@ -11,7 +11,7 @@ from rune.core.fact import Attempt, Choice, End, Result
 from rune.core.fold import fold
 from rune.core.lineage import Path
 from rune.core.plan import Plan
-from rune.core.state import Scope, State
+from rune.core.state import Live, Scope, State
 from rune.core.step import step_unrun
 from rune.core.token import Fate
 from rune.core.values import failure_value
@@ -19,8 +19,9 @@ from tests.oracle.choices import Choices, Expected
 from tests.oracle.compare import differences
 from tests.oracle.evaluate import check_choices, evaluate
 from tests.oracle.model import Model
+from tests.sim.journal import Violation
 from tests.sim.store import Store
-from tests.sim.world import Violation, World
+from tests.sim.world import World
 
 OracleKey = tuple[str, tuple[tuple[str, int], ...]]
 
@@ -37,7 +38,8 @@ def check_counts(state: State) -> None:
         expected = len(scope.live) + items.get(path, 0)
         active = sum(not live.waiting for live in scope.live.values()) + busy.get(path, 0)
         if scope.count != expected or scope.active != active:
-            raise Violation(f"counts of {path}: {scope.count} of {expected}, active {scope.active} of {active}")
+            counted = f"{scope.count} of {expected}, active {scope.active} of {active}"
+            raise Violation(f"counts of {path}: {counted}")
         if path and scope.count == 0:
             raise Violation(f"scope {path} has ended and is still there")
 
@@ -106,7 +108,7 @@ def picture(state: State, now: int) -> Any:
 
 def _scope_picture(scope: Scope, now: int) -> Any:
     live = {
-        node: (each.token.attempt, each.token.resumed, each.token.fate, each.waiting and (each.due or now + 1) > now)
+        node: (each.token.attempt, each.token.resumed, each.token.fate, _is_asleep(each, now))
         for node, each in scope.live.items()
     }
     waiting = {
@@ -116,6 +118,10 @@ def _scope_picture(scope: Scope, now: int) -> Any:
     }
     fans = {split: (fan.count, bytes(fan.marks), fan.closed) for split, fan in scope.fans.items()}
     return (scope.count, sorted(scope.done), live, waiting, fans)
+
+
+def _is_asleep(live: Live, now: int) -> bool:
+    return live.waiting and (live.due is None or live.due > now)
 
 
 def check_end(world: World, model: Model, start: Any) -> Expected:
@@ -156,22 +162,21 @@ def _choices(
     world: World, results: dict[tuple[int, Path], Result], skipped: list[tuple[int, Path]], model: Model
 ) -> Choices:
     plan = world.plan
+    edges = plan.definition.edges
     opened, timed_out, cancelled = {}, set(), set()
     for (node, path), fact in results.items():
         key = _key(plan, node, path)
         if plan.nodes[node].is_join and plan.nodes[node].opens != "all" and fact.status != "skipped":
-            opened[key] = tuple(plan.definition.edges[each.edge].id for each in fact.arrived)
+            opened[key] = tuple(edges[each.edge].id for each in fact.arrived)
         if fact.failure is not None and fact.failure.code == "TIMEOUT":
             timed_out.add(key)
             opened.pop(key, None)
         if fact.status == "cancelled":
             cancelled.add(key)
             opened.pop(key, None)
-    for fact in world.journal.facts.values():
-        if isinstance(fact, Choice) and (fact.node, fact.path) not in results:
-            opened[_key(plan, fact.node, fact.path)] = tuple(
-                plan.definition.edges[each.edge].id for each in fact.arrived
-            )
+    for row in world.journal.facts.values():
+        if isinstance(row, Choice) and (row.node, row.path) not in results:
+            opened[_key(plan, row.node, row.path)] = tuple(edges[each.edge].id for each in row.arrived)
     return Choices(opened, frozenset(timed_out), frozenset(cancelled), _unstarted(plan, results, skipped))
 
 
@@ -248,9 +253,8 @@ def _check_calls(world: World) -> None:
     seen: set[int] = set()
     for fact in world.journal.facts.values():
         if isinstance(fact, Result):
-            own = fact.value.get("call") if isinstance(fact.value, dict) else None
-            if own is not None:
-                stored.add(own)
+            if not world.plan.nodes[fact.node].pure and isinstance(fact.value, dict):
+                stored.add(fact.value["call"])
             _calls(fact.value, seen)
         elif isinstance(fact, Attempt) and fact.failure.code == "LOST":
             raise Violation("a stale holder's failure was journaled")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 from rune.core.effect import Decision
-from rune.core.fact import Attempt, Choice, End, Fact, Result
+from rune.core.fact import Attempt, Choice, End, Result, TokenFact
 from rune.core.inplace import Run
 from rune.core.outcome import Cancelled
 from rune.core.routing import follow
@@ -49,11 +49,11 @@ class Worker:
             return
         yield
         stored = world.journal.result(token.node, token.path) if again else None
-        run = Run(world.plan, token, in_place=world.in_place)
+        run = Run(world.plan, token, in_place=world.in_place, bound=world.bound())
         if stored is None:
             if world.needs_choice(token) and verdict == "run" and token.fate is Fate.RUN:
                 token = yield from self._choose(token)
-                run = Run(world.plan, token, in_place=world.in_place)
+                run = Run(world.plan, token, in_place=world.in_place, bound=world.bound())
             yield from self._run(run, token, lease, cancelled=verdict == "cancelled")
             yield
             if self._is_stale(run, token, lease):
@@ -61,15 +61,23 @@ class Worker:
                 return
         yield from self._commit(run, stored)
 
-    def _choose(self, token: Token) -> Iterator[None]:
+    def _choose(self, token: Token) -> Generator[None, None, Token]:
         """Say which parties opened a race before anything follows from it."""
         world = self.world
         fact = Choice(token.node, token.path, world.now, token.arrived, token.payload, token.error)
         (chosen,) = world.journal.record([fact])
+        assert isinstance(chosen, Choice)
         yield
         world.store.apply([follow(world.plan, chosen)], world.now, keeps=True)
         return Token(
-            token.node, token.path, chosen.payload, chosen.error, chosen.arrived, token.fate, token.attempt, token.resumed
+            token.node,
+            token.path,
+            chosen.payload,
+            chosen.error,
+            chosen.arrived,
+            token.fate,
+            token.attempt,
+            token.resumed,
         )
 
     def _run(self, run: Run, first: Token, lease: Lease | None, *, cancelled: bool) -> Iterator[None]:
@@ -109,13 +117,15 @@ class Worker:
 
     def _journal(self, run: Run) -> list[Decision]:
         """If the first fact was somebody else's, the whole run is dropped and the stored fact used."""
-        facts: list[Fact] = [each.fact for each in run.decisions if each.fact is not None]
+        facts = [each.fact for each in run.decisions if each.fact is not None]
         if not facts:
             return run.decisions
         stored = self.world.journal.record(facts)
-        if stored[0] is facts[0]:
+        first = stored[0]
+        if first is facts[0]:
             return run.decisions
-        return [follow(self.world.plan, stored[0])]
+        assert isinstance(first, TokenFact)
+        return [follow(self.world.plan, first)]
 
 
 def relay(world: World) -> Iterator[None]:

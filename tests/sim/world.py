@@ -1,4 +1,4 @@
-"""The simulated world: stores, schedule and faults. It knows no rule: what happens next is asked of `rune.core`."""
+"""The simulated world: stores, schedule and faults. It knows no rule: what happens next `rune.core` says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rune.core.plan import Plan
 from rune.core.state import State
 from rune.core.token import Token
 from rune.nodes.registry import Registry
-from tests.sim.journal import Ended, Journal, Outage
+from tests.sim.journal import Ended, Journal, Outage, Violation
 from tests.sim.nodes import Nodes
 from tests.sim.profile import Profile
 from tests.sim.store import Store
@@ -22,10 +22,6 @@ from tests.sim.worker import Worker, relay
 
 START_TIME = 1_700_000_000_000
 MAX_ACTS = 30_000
-
-
-class Violation(Exception):
-    """A promise was broken."""
 
 
 @dataclass(eq=False)
@@ -223,6 +219,11 @@ class World:
     def _jump(self) -> None:
         self.now += self.rng.randrange(20_000)
 
+    def _zombie(self) -> None:
+        """Whoever works now is taken for dead and replaced, and goes on all the same."""
+        self._jump()
+        self._sweep_early()
+
     def _drop_queue(self) -> None:
         self.queue.clear()
 
@@ -252,12 +253,16 @@ class World:
         if not self.journal.away:
             self.journal.record([End(self.now, "cancelled")])
 
+    def bound(self) -> int:
+        """How far a run in place goes: workers differ, and are interrupted."""
+        return self.rng.choice((1, 2, 256))
+
     def needs_choice(self, token: Token) -> bool:
         """Whether who opened the token's join must be a fact before it runs."""
         return self.plan.nodes[token.node].needs_choice
 
     def check_started(self, token: Token, results: Lookup) -> None:
-        """No node starts before the commit of what it depends on, and none after the terminal mark was seen."""
+        """No node starts before the commit of what it depends on."""
         for ref in (token.payload, *(each.payload for each in token.arrived)):
             if ref.kind == "result" and results(ref.node, ref.path) is None:
                 raise Violation(f"{token} started before the commit of {ref}")

@@ -1,7 +1,7 @@
 """Apply: what follows from a decision, in one atomic act on the state.
 
-A twin of a decision changes nothing. A decision about a token that the state has never heard of changes nothing either and
-says so: the state is behind the journal and must be folded.
+A twin of a decision changes nothing. A decision about a token that the state has never heard of changes
+nothing either and says so: the state is behind the journal and must be folded.
 """
 
 from __future__ import annotations
@@ -47,14 +47,13 @@ def apply(plan: Plan, state: State, decision: Decision) -> Applied:
     fact = decision.fact
     if decision.node in scope.done and (live is None or fact is not None):
         return _unchanged(act)
-    kind = type(fact)
-    if fact is None or kind is Result:
-        changed = _complete(plan, act, scope, live, decision)
+    if fact is None or type(fact) is Result:
+        changed = _complete(plan, act, scope, live, decision, fact)
     elif live is None:
         return _unchanged(act, known=False)
-    elif kind is Attempt:
+    elif type(fact) is Attempt:
         changed = _try_again(plan, act, scope, live, fact)
-    elif kind is Suspension:
+    elif type(fact) is Suspension:
         changed = _suspend(act, scope, live, fact)
     else:
         changed = _choose(plan, state, act, scope, live, fact)
@@ -70,11 +69,13 @@ def _unchanged(act: Transition, *, known: bool = True) -> Applied:
     return act.applied
 
 
-def _complete(plan: Plan, act: Transition, scope: Scope, live: Live | None, decision: Decision) -> bool:
+def _complete(
+    plan: Plan, act: Transition, scope: Scope, live: Live | None, decision: Decision, fact: Result | None
+) -> bool:
     node = plan.nodes[decision.node]
     if live is None:
         # Only a join can be given up before it has a token; anything else is news to this state.
-        if not _gives_up(node, scope, decision):
+        if not _gives_up(node, scope, fact):
             return False
         act.applied.disarmed.append(Timer("join", node.index, scope.path))
     else:
@@ -84,11 +85,11 @@ def _complete(plan: Plan, act: Transition, scope: Scope, live: Live | None, deci
         return True
     scope.done.add(decision.node)
     scope.barriers.pop(decision.node, None)
-    if decision.fact is None or decision.fact.status == "skipped":
+    if fact is None or fact.status == "skipped":
         act.applied.skipped.append((decision.node, decision.path))
     if node.joins_items:
         _release(scope, node)
-    if node.region and decision.fact is not None and decision.fact.status == "ok":
+    if node.region and fact is not None and fact.status == "ok":
         act.cancel_region(scope, node)
     act.perform(scope, decision.effects)
     return True
@@ -103,8 +104,8 @@ def _remove(act: Transition, scope: Scope, live: Live) -> None:
         scope.active -= 1
 
 
-def _gives_up(node: NodePlan, scope: Scope, decision: Decision) -> bool:
-    if type(decision.fact) is not Result or decision.fact.status != "failed" or node.timeout is None:
+def _gives_up(node: NodePlan, scope: Scope, fact: Result | None) -> bool:
+    if fact is None or fact.status != "failed" or node.timeout is None:
         return False
     return node.index in scope.barriers or node.split_of in scope.fans or node.timeout_from == "scope"
 
@@ -120,7 +121,8 @@ def _try_again(plan: Plan, act: Transition, scope: Scope, live: Live, fact: Atte
     if live.token.attempt != fact.attempt:
         return False
     live.token = replace(live.token, attempt=fact.attempt + 1, resumed=False)
-    earliest = fact.failure.details.get("retry_at", 0)
+    asked = fact.failure.details.get("retry_at")
+    earliest = asked if type(asked) is int else 0
     name = token_name(fact.node, fact.path, plan.ids)
     due = retry_due(plan.nodes[fact.node].retry, fact.attempt, fact.at, name, earliest)
     _sleep(act, scope, live, due, None)
@@ -149,4 +151,3 @@ def _choose(plan: Plan, state: State, act: Transition, scope: Scope, live: Live,
     if node.region and (node.index, scope.path) not in state.cancelled:
         act.cancel_region(scope, node)
     return True
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -28,16 +28,22 @@ def names_of(definition: Definition) -> Names:
     return Names(frozenset(node.id for node in definition.nodes), titles)
 
 
-def compile_definition(definition: Definition, catalogue: Catalogue) -> Plan:
-    """Everything that can be decided before an execution starts, decided."""
+def compile_definition(
+    definition: Definition, catalogue: Catalogue, compiled: Sequence[Parameters] = ()
+) -> Plan:
+    """Everything that can be decided before an execution starts, decided. `compiled`: parameters that
+    validation has compiled already."""
     types = [catalogue[node.type] for node in definition.nodes]
     graph = build_graph([node.id for node in definition.nodes], definition.edges)
     scopes, _ = find_scopes(graph, types, definition.edges, Places.of(definition.nodes, definition.edges))
     traits = find_traits(definition, graph, scopes, types)
     names = names_of(definition)
+    parameters = compiled or [
+        compile_parameters(types[i], each.parameters, names) for i, each in enumerate(definition.nodes)
+    ]
     nodes = tuple(
-        _node_plan(i, definition, graph, scopes, traits, types[i], compile_parameters(types[i], node.parameters, names))
-        for i, node in enumerate(definition.nodes)
+        _node_plan(i, definition, graph, scopes, traits, types[i], parameters[i])
+        for i in range(len(definition.nodes))
     )
     root = [each for each in nodes if each.depth == 0]
     return Plan(
@@ -119,11 +125,13 @@ def _outlets(
     definition: Definition, node: Node, type: NodeType, out: Edges, success: Edges
 ) -> Mapping[str | None, Split]:
     routes = type.routes(node.parameters)
+    edges = definition.edges
+    outlets = type.outlets(node.parameters)
     table: dict[str | None, Split] = {}
-    for outlet in type.outlets(node.parameters):
-        alive = tuple(
-            edge for edge in success if routes.get(definition.edges[edge].id, definition.edges[edge].label) == outlet
-        )
+    if not outlets and not type.fans_out:
+        table[None] = (success, tuple(edge for edge in out if edge not in success))
+    for outlet in outlets:
+        alive = tuple(edge for edge in success if routes.get(edges[edge].id, edges[edge].label) == outlet)
         table[outlet] = (alive, tuple(edge for edge in out if edge not in alive))
     return table
 

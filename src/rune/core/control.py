@@ -15,13 +15,15 @@ Verdict = Literal["run", "done", "void", "parked", "cancelled", "unknown"]
 
 
 def touch(plan: Plan, state: State, token: Token) -> Verdict:
-    """What is to become of a token that somebody is about to run. In a pause it is parked, to be sent by the resume."""
+    """What is to become of a token that somebody is about to run. A pause parks it, the resume sends it."""
     if state.ended or state.finish is not None:
         return "void"
     scope = state.scopes.get(token.path)
     if scope is None:
         return "done" if started(state, token.path) else "unknown"
     live = scope.live.get(token.node)
+    if token.fate is Fate.EXPIRE and state.paused_at is not None:
+        return "done"  # the resume arms its timer again
     if token.fate is Fate.EXPIRE:
         return "done" if token.node in scope.done or live is not None else "run"
     if live is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, final
 
 import msgspec
 
@@ -12,6 +12,7 @@ from rune.core.outcome import Error
 from rune.core.token import Ref, Token
 
 
+@final
 class Emit(msgspec.Struct, frozen=True):
     """A node gets its token."""
 
@@ -20,6 +21,7 @@ class Emit(msgspec.Struct, frozen=True):
     error: Ref | None
 
 
+@final
 class Arrive(msgspec.Struct, frozen=True):
     """An edge into a join is resolved: alive with a payload, or dead, perhaps because of an error."""
 
@@ -29,6 +31,7 @@ class Arrive(msgspec.Struct, frozen=True):
     error: Ref | None
 
 
+@final
 class Gather(msgspec.Struct, frozen=True):
     """An edge out of this item into its aggregator is resolved."""
 
@@ -36,12 +39,14 @@ class Gather(msgspec.Struct, frozen=True):
     mark: int
 
 
+@final
 class Skip(msgspec.Struct, frozen=True):
     """A node will never run in this scope; nothing but history needs to know."""
 
     node: int
 
 
+@final
 class Spread(msgspec.Struct, frozen=True):
     """A split became this many items."""
 
@@ -51,6 +56,7 @@ class Spread(msgspec.Struct, frozen=True):
     error: Ref | None
 
 
+@final
 class Uncollected(msgspec.Struct, frozen=True):
     """An item failed where no list will show it."""
 
@@ -58,6 +64,7 @@ class Uncollected(msgspec.Struct, frozen=True):
     failure: Error
 
 
+@final
 class Finish(msgspec.Struct, frozen=True):
     """The execution is to end like this."""
 
@@ -79,7 +86,10 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Timer(msgspec.Struct, frozen=True):
-    """A deterministic appointment: `wait`, `retry` and `join` belong to a token, `finish` and `deadline` to the execution."""
+    """A deterministic appointment.
+
+    `wait`, `retry` and `join` belong to a token, `finish` and `deadline` to the execution.
+    """
 
     kind: Literal["wait", "retry", "join", "finish", "deadline"]
     node: int = -1
@@ -88,14 +98,18 @@ class Timer(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct):
-    """What followed from a decision: tokens to send, timers to set (due in epoch ms) or to drop, and the end if it came."""
+    """What followed from a decision: tokens to send, timers to set (due in epoch ms) or to drop, and the end
+    if it came.
+
+    `waiting` are joins that got an arrival and stay closed: node, path, how many arrived, of how many.
+    """
 
     emitted: list[Token] = []
     armed: list[tuple[Timer, int]] = []
     disarmed: list[Timer] = []
     finish: Finish | None = None
     skipped: list[tuple[int, Path]] = []
-    waiting: list[tuple[int, Path, int, int]] = []  # joins that got an arrival and stay closed: node, path, k, of n
+    waiting: list[tuple[int, Path, int, int]] = []
     known: bool = True  # False: the state had no such token; fold and try again
     fresh: bool = True  # False: a twin; nothing changed
 

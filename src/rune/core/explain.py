@@ -43,7 +43,8 @@ def _token(plan: Plan, scope: Scope, live: Live) -> Waiting:
     elif live.signal is not None:
         reason = f"waits for signal `{live.signal}`"
     elif live.waiting:
-        reason = "waits for its time" if token.resumed else f"waits to be tried again (attempt {token.attempt})"
+        again = f"waits to be tried again (attempt {token.attempt})"
+        reason = "waits for its time" if token.resumed else again
     elif token.fate is Fate.DISPATCH:
         reason = "has more items to start"
     else:

@@ -5,7 +5,7 @@ Skips, arrivals and openings are not facts: they follow.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, final
 
 import msgspec
 
@@ -20,8 +20,9 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
     at: int
 
 
+@final
 class Result(msgspec.Struct, frozen=True, tag="result", omit_defaults=True):
-    """A token is done. `payload` and `error` are what its out-edges pass on where they differ from its own output."""
+    """A token is done. `payload` and `error` are what its out-edges pass on if not its own output."""
 
     node: int
     path: Path
@@ -37,6 +38,7 @@ class Result(msgspec.Struct, frozen=True, tag="result", omit_defaults=True):
     attempt: int = 1
 
 
+@final
 class Attempt(msgspec.Struct, frozen=True, tag="attempt"):
     """One try failed and another follows."""
 
@@ -47,6 +49,7 @@ class Attempt(msgspec.Struct, frozen=True, tag="attempt"):
     failure: Error
 
 
+@final
 class Suspension(msgspec.Struct, frozen=True, tag="suspend"):
     """A token waits until a time or a signal."""
 
@@ -58,6 +61,7 @@ class Suspension(msgspec.Struct, frozen=True, tag="suspend"):
     signal: str | None = None
 
 
+@final
 class Choice(msgspec.Struct, frozen=True, tag="choice"):
     """Which parties opened a join whose node has effects, or cancels its losers, before it runs."""
 
@@ -106,5 +110,3 @@ def fact_key(fact: Fact) -> tuple[Any, ...]:
             return ("start",)
         case End():
             return ("end",)
-
-

@@ -1,7 +1,8 @@
 """The fold: the state that follows from the facts, whatever order they are read in.
 
-Tokens are replayed as the rules emit them, the oldest fact first within what is open, so a race without a row goes the way its
-arrivals were journaled. Items that have facts are started first; the windows are filled when everything known is in place.
+Tokens are replayed as the rules emit them, the oldest fact first within what is open, so a race without a row
+goes the way its arrivals were journaled. Items that have facts are started first; the windows are filled when
+everything known is in place.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class _Fold:
         self._facts: dict[Key, list[TokenFact]] = {}
         self._items: dict[Key, dict[int, int]] = {}  # by fan-out: item -> its earliest fact
         self._spread: list[Key] = []  # fan-outs whose items are being placed
-        self._held: list[tuple[Path, int]] = []  # fan-outs that start nothing until everything known is placed
+        self._held: list[
+            tuple[Path, int]
+        ] = []  # fan-outs that start nothing until all that is known is placed
         self._heap: list[tuple[int, Path, int]] = []
         self._queued: dict[Key, Token] = {}
         self._skipped: list[Key] = []
@@ -91,14 +94,16 @@ class _Fold:
         self._skipped += applied.skipped
         for token in applied.emitted:
             facts = self._facts.get(token.key)
-            if facts is None and (token.fate is not Fate.SKIP or self._plan.nodes[token.node].timeout is not None):
+            follows = token.fate is Fate.SKIP and self._plan.nodes[token.node].timeout is None
+            if facts is None and not follows:
                 continue
             if token.key not in self._queued:
-                heappush(self._heap, (min(each.at for each in facts) if facts else token.at, token.path, token.node))
+                at = min(each.at for each in facts) if facts else token.at
+                heappush(self._heap, (at, token.path, token.node))
             self._queued[token.key] = token
 
     def _replay(self) -> bool:
-        """Place what is known: tokens with facts, then items with facts, then joins given up. Whether there was any."""
+        """Place what is known: tokens with facts, then items with facts, then joins given up. False: none."""
         if self._heap:
             _, path, node = heappop(self._heap)
             self._replay_token(self._queued.pop((node, path)))
@@ -119,7 +124,7 @@ class _Fold:
                 self._spread.append(token.key)
 
     def _start_known_item(self) -> bool:
-        """One item at a time, replayed to its end before the next: a fold holds no more items than were in flight."""
+        """One item at a time, replayed to its end before the next: no more are open than were in flight."""
         while self._spread:
             split, path = self._spread[-1]
             items = self._items[(split, path)]
@@ -168,7 +173,7 @@ class _Fold:
 
 
 def _precedence(fact: TokenFact) -> tuple[int, int, int]:
-    """A choice comes before what it leads to; then attempt by attempt, each first suspended, then failed; a result last."""
+    """A choice first; then attempt by attempt, each suspended before it failed; a result last."""
     if isinstance(fact, Choice):
         return (0, 0, 0)
     if isinstance(fact, Result):

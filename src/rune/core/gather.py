@@ -15,7 +15,7 @@ from rune.core.token import Ref
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """The payloads that reached the aggregator by predecessor, in edge order, or the error that kept one from it."""
+    """The payloads that reached the aggregator, by predecessor in edge order, or an error instead."""
 
     payloads: tuple[tuple[int, Ref], ...]
     error: Ref | None

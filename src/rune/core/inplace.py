@@ -1,7 +1,7 @@
 """A run in place: a token and the pure ones behind it, decided in memory and committed together.
 
-Nobody sees any of it before the commit. It stops at a node with effects, a suspension, a fan-out, a join whose parties are not
-all resolved inside the run, and at its bounds; what is left is sent.
+Nobody sees any of it before the commit. It stops at a node with effects, a suspension, a fan-out, a join
+whose parties are not all resolved inside the run, and at its bounds; what is left is sent.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ MAX_RESULTS = 256
 class Run:
     """The decisions of one run, in order. `next` answers the token to run now."""
 
-    def __init__(self, plan: Plan, first: Token, *, in_place: bool = True) -> None:
+    def __init__(self, plan: Plan, first: Token, *, in_place: bool = True, bound: int = MAX_RESULTS) -> None:
         self.decisions: list[Decision] = []
         self._plan = plan
         self._ready: deque[Token] = deque([first])
         self._in_place = in_place
+        self._bound = bound
         self._barriers: dict[int, Barrier] = {}
 
     def next(self) -> Token | None:
         """The next token that may run in place, or None when the run is over."""
-        if not self._ready or len(self.decisions) >= MAX_RESULTS:
+        if not self._ready or len(self.decisions) >= self._bound:
             return None
         return self._ready.popleft()
 

@@ -1,7 +1,7 @@
 """Lineage: which item of which split a token is inside of.
 
-A path is a flat tuple of split and item index, outermost first: `(3, 5, 7, 2)` is item 2 of split 7 inside item 5 of
-split 3. Flat integers hash fast and sort item 10 behind item 2.
+A path is a flat tuple of split and item index, outermost first: `(3, 5, 7, 2)` is item 2 of split 7 inside
+item 5 of split 3. Flat integers hash fast and sort item 10 behind item 2.
 """
 
 from __future__ import annotations

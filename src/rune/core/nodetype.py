@@ -49,7 +49,7 @@ class NodeType(msgspec.Struct, frozen=True, kw_only=True):
     joins_items: bool = False
     merges: bool = False  # the node combines its arrivals itself; they are not folded into `$json`
     passes_payload: Callable[[Mapping[str, Any]], bool] = lambda parameters: False
-    reads_payload: Callable[[Mapping[str, Any]], bool] = lambda parameters: False  # without `$json` being written
+    reads_payload: Callable[[Mapping[str, Any]], bool] = lambda parameters: False  # unasked, as by `$json`
     suspends: bool = False  # a join behind it has no default timeout
     sets_output: bool = False
     credentials: bool = False

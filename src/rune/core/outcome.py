@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, final
 
 import msgspec
 
 
+@final
 class Error(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What went wrong. `engine` marks what the engine itself detected: such an end is `failed`, not `halted`."""
+    """What went wrong. `engine`: the engine itself detected it, so an end by it is `failed`, not `halted`."""
 
     code: str
     message: str
@@ -16,6 +17,7 @@ class Error(msgspec.Struct, frozen=True, omit_defaults=True):
     engine: bool = False
 
 
+@final
 class Output(msgspec.Struct, frozen=True):
     """The node succeeded. `outlet` is the one taken, where the type has outlets."""
 
@@ -23,12 +25,14 @@ class Output(msgspec.Struct, frozen=True):
     outlet: str | None = None
 
 
+@final
 class Failure(msgspec.Struct, frozen=True):
     """The attempt failed; retry and error policy decide what that means."""
 
     error: Error
 
 
+@final
 class Suspend(msgspec.Struct, frozen=True):
     """The node waits, until a time (epoch ms), a signal, or whichever comes first."""
 
@@ -36,6 +40,7 @@ class Suspend(msgspec.Struct, frozen=True):
     signal: str | None = None
 
 
+@final
 class FanOut(msgspec.Struct, frozen=True):
     """The node ends as `count` items; `value` names where their pages are."""
 
@@ -43,6 +48,7 @@ class FanOut(msgspec.Struct, frozen=True):
     value: Any = None
 
 
+@final
 class Cancelled(msgspec.Struct, frozen=True):
     """The token lies in a cancelled region; given by the runtime, never by a node."""
 

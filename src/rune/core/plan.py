@@ -31,7 +31,7 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     out: Edges
     in_edges: Edges
     normal: Split  # a success without outlets
-    by_outlet: Mapping[str | None, Split]
+    by_outlet: Mapping[str | None, Split]  # by what an output may say; None where the type has no outlets
     rescue: Split  # policy `branch`
     ignored: str | None  # the outlet that policy `ignore` takes
     error_edges: Edges
@@ -74,7 +74,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[NodePlan, ...]
     src: Edges
     dst: Edges
-    gather_position: Mapping[int, int]  # edge into an aggregator -> its place among that aggregator's in-edges
+    gather_position: Mapping[int, int]  # edge into an aggregator -> its place among its in-edges
     entries: tuple[int, ...]
     triggers: frozenset[int]
     leaves: tuple[int, ...]  # root nodes without out-edges

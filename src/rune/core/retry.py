@@ -6,6 +6,8 @@ from rune.core.definition import Retry
 from rune.core.outcome import Error
 from rune.ids import fraction
 
+LONGEST = 36_525 * 86_400_000  # ms: nobody who asks for more than a century is believed
+
 
 def tries_again(retry: Retry, attempt: int, error: Error) -> bool:
     """Whether the policy grants one more attempt for this error."""
@@ -13,8 +15,16 @@ def tries_again(retry: Retry, attempt: int, error: Error) -> bool:
 
 
 def retry_due(retry: Retry, attempt: int, failed_at: int, token: str, earliest: int = 0) -> int:
-    """When the next attempt starts (epoch ms). Jitter is hashed from the token, so every reader computes the same time."""
-    delay = min(retry.initial_delay * retry.backoff ** (attempt - 1), retry.max_delay)
+    """When the next attempt starts (epoch ms). Jitter is hashed from the token: the same for every reader."""
+    delay = _delay(retry, attempt)
     if retry.jitter:
         delay *= 0.5 + fraction(token, attempt) / 2
-    return max(failed_at + round(delay * 1000), earliest)
+    due = failed_at + round(delay * 1000)
+    return max(due, min(earliest, due + LONGEST))
+
+
+def _delay(retry: Retry, attempt: int) -> float:
+    try:
+        return min(retry.initial_delay * float(retry.backoff) ** (attempt - 1), retry.max_delay)
+    except OverflowError:
+        return retry.max_delay if retry.initial_delay else 0.0

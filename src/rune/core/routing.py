@@ -1,18 +1,30 @@
 """Routing: which edges a result makes alive, and how far a dead edge reaches.
 
-Every edge of a scope is resolved exactly once. Dead edges are followed breadth first; a join all of whose edges die in one
-decision is skipped in it, any other join is told.
+Every edge of a scope is resolved exactly once. Dead edges are followed breadth first; a join all of whose
+edges die in one decision is skipped in it, any other join is told.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Literal
 
 import msgspec
 
-from rune.core.effect import ALIVE, DEAD, FAILED, Arrive, Decision, Effect, Emit, Finish, Gather, Skip, Spread, Uncollected
+from rune.core.effect import (
+    ALIVE,
+    DEAD,
+    FAILED,
+    Arrive,
+    Decision,
+    Effect,
+    Emit,
+    Finish,
+    Gather,
+    Skip,
+    Spread,
+    Uncollected,
+)
 from rune.core.fact import Result, TokenFact
 from rune.core.lineage import Path
 from rune.core.plan import Edges, NodePlan, Plan
@@ -55,8 +67,9 @@ def follow(plan: Plan, fact: TokenFact) -> Decision:
     effects: list[Effect] = []
     if fact.status == "failed":
         if node.policy == "halt":
-            status: Literal["failed", "halted"] = "failed" if fact.failure and fact.failure.engine else "halted"
-            return Decision(fact.node, fact.path, fact.at, fact, (Finish(status, fact.failure),))
+            detected = fact.failure is not None and fact.failure.engine
+            finish = Finish("failed" if detected else "halted", fact.failure)
+            return Decision(fact.node, fact.path, fact.at, fact, (finish,))
         if node.policy == "ignore" and node.fans_out:
             return _spread(plan, node, fact, 0)
         if node.policy == "collect" and not node.listed and fact.failure:

@@ -14,7 +14,7 @@ from rune.core.token import Ref, Token
 
 
 class Live(msgspec.Struct):
-    """A token that is not done. A waiting one is owned by a timer or a signal, a parked one by the resume of a pause."""
+    """A token that is not done. A waiting one is owned by a timer or a signal, a parked one by a resume."""
 
     token: Token
     waiting: bool = False
@@ -79,13 +79,11 @@ class State(msgspec.Struct):
 
 def in_cancelled_region(plan: Plan, state: State, node: int, path: Path) -> bool:
     """Whether a race that others won makes this token pointless."""
-    return any(
-        node in plan.nodes[join].region and within(path, around) for join, around in state.cancelled
-    )
+    return any(node in plan.nodes[join].region and within(path, around) for join, around in state.cancelled)
 
 
 def paused_since(state: State, since: int) -> int:
-    """How many ms the execution was paused after a moment; timeouts of joins and of the execution move by it."""
+    """How many ms the execution was paused after a moment; its timeouts and those of joins move by it."""
     return sum(max(0, end - max(begin, since)) for begin, end in state.pauses)
 
 

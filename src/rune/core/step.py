@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Literal
 
 from rune.core.effect import Decision
 from rune.core.fact import Attempt, Result, Suspension, TokenFact
-from rune.core.outcome import Cancelled, Error, Failure, FanOut, Outcome, Output, Suspend
+from rune.core.limits import LIMITS, Limits
+from rune.core.mistake import mistake
+from rune.core.outcome import Error, Failure, FanOut, Outcome, Output, Suspend
 from rune.core.plan import NodePlan, Plan
 from rune.core.retry import tries_again
 from rune.core.routing import follow, skip
@@ -16,13 +18,13 @@ UNREACHABLE = Error("UNREACHABLE", "too few of the paths into this node can stil
 EXPIRED = Error("TIMEOUT", "the paths into this node did not all arrive in time", engine=True)
 
 
-def step(plan: Plan, token: Token, outcome: Outcome, now: int) -> Decision:
+def step(plan: Plan, token: Token, outcome: Outcome, now: int, limits: Limits = LIMITS) -> Decision:
     """Turn the outcome of a token into the decision that the commit will make true."""
-    return follow(plan, settle(plan, token, outcome, now))
+    return follow(plan, settle(plan, token, outcome, now, limits))
 
 
 def step_unrun(plan: Plan, token: Token, now: int) -> Decision:
-    """Decide a token that never reaches its node: skipped, unreachable, expired, or a dispatch of more items."""
+    """Decide a token that never reaches its node: skipped, unreachable, expired, or more items to start."""
     match token.fate:
         case Fate.DISPATCH:
             return Decision(token.node, token.path, now, None)
@@ -35,38 +37,43 @@ def step_unrun(plan: Plan, token: Token, now: int) -> Decision:
 
 
 def _skipped(plan: Plan, token: Token, now: int) -> Decision:
-    """A join with a timeout may be given up elsewhere at this very moment: then only a row can say which came first."""
+    """A join with a timeout may be given up elsewhere at this moment: only a row can say which came first."""
     node = plan.nodes[token.node]
     if node.timeout is None:
         return skip(plan, token.node, token.path, token.error, token.at)
     return follow(plan, Result(token.node, token.path, now, "skipped", error=token.error))
 
 
-def settle(plan: Plan, token: Token, outcome: Outcome, now: int) -> TokenFact:
-    """The fact that an outcome proposes to the journal."""
+def settle(plan: Plan, token: Token, outcome: Outcome, now: int, limits: Limits = LIMITS) -> TokenFact:
+    """The fact that an outcome proposes to the journal. An outcome that the node cannot have is a failure."""
     node = plan.nodes[token.node]
-    match outcome:
-        case Output(value, outlet):
-            return _result(node, token, now, "ok", value=value, outlet=outlet)
-        case FanOut(count, value):
-            return _result(node, token, now, "ok", value=value, items=count)
-        case Suspend(until, signal):
-            return Suspension(token.node, token.path, now, token.attempt, until, signal)
-        case Failure(error):
-            if tries_again(node.retry, token.attempt, error):
-                return Attempt(token.node, token.path, now, token.attempt, error)
-            return _result(node, token, now, "failed", failure=error)
-        case Cancelled():
-            return _result(node, token, now, "cancelled")
-        case _:
-            assert_never(outcome)
+    if type(outcome) is Output:
+        outlet = outcome.outlet
+        if (outlet is None or type(outlet) is str) and outlet in node.by_outlet:
+            return _result(node, token, now, "ok", value=outcome.value, outlet=outlet)
+    problem = mistake(node, token, outcome, limits)
+    if problem is not None:
+        return _failed(node, token, now, problem)
+    if type(outcome) is FanOut:
+        return _result(node, token, now, "ok", value=outcome.value, items=outcome.count)
+    if type(outcome) is Suspend:
+        return Suspension(token.node, token.path, now, token.attempt, outcome.until, outcome.signal)
+    if type(outcome) is Failure:
+        return _failed(node, token, now, outcome.error)
+    return _result(node, token, now, "cancelled")
+
+
+def _failed(node: NodePlan, token: Token, now: int, error: Error) -> TokenFact:
+    if tries_again(node.retry, token.attempt, error):
+        return Attempt(token.node, token.path, now, token.attempt, error)
+    return _result(node, token, now, "failed", failure=error)
 
 
 def _result(
     node: NodePlan,
     token: Token,
     now: int,
-    status: str,
+    status: Literal["ok", "failed", "cancelled"],
     *,
     value: object = None,
     outlet: str | None = None,
@@ -78,7 +85,7 @@ def _result(
         token.node,
         token.path,
         now,
-        status,  # type: ignore[arg-type]
+        status,
         outlet,
         value,
         failure,
@@ -88,4 +95,3 @@ def _result(
         token.arrived,
         token.attempt,
     )
-

@@ -14,8 +14,8 @@ from rune.core.lineage import ROOT, Path, path_text
 class Ref(msgspec.Struct, frozen=True, array_like=True):
     """Where a value lives. A value is never carried, only named.
 
-    `start`: the start payload. `result`: what a node put out. `item`: an item of a fan-out (`path` ends with its
-    frame). `entered`: the payloads that met at a join, an object by predecessor id, listed in that join's result.
+    `start`: the start payload. `result`: what a node put out. `item`: an item of a fan-out (`path` ends with
+    its frame). `entered`: the payloads that met at a join, by predecessor id, listed in that join's result.
     """
 
     kind: Literal["start", "result", "item", "entered"]

@@ -27,7 +27,8 @@ class Traits(msgspec.Struct, frozen=True):
 
 def find_traits(definition: Definition, graph: Graph, scopes: Scopes, types: Sequence[NodeType]) -> Traits:
     """Compute the traits of every node."""
-    rules = tuple(_rule(node.join, type, node.parameters) for node, type in zip(definition.nodes, types, strict=True))
+    nodes = zip(definition.nodes, types, strict=True)
+    rules = tuple(_rule(node.join, type, node.parameters) for node, type in nodes)
     is_join = tuple(
         (len(graph.in_edges[i]) > 1 or (type.merges and bool(graph.in_edges[i]))) and not type.joins_items
         for i, type in enumerate(types)
@@ -70,15 +71,11 @@ def _sleeps_upstream(graph: Graph, scopes: Scopes, types: Sequence[NodeType]) ->
     """Whether a node that may sleep lies upstream of each node, in its own scope or one nested in it."""
     sleeps = [False] * len(types)
     for i in graph.order:
-        sources = [graph.src[edge] for edge in graph.in_edges[i] if _same_or_inner(scopes, graph.src[edge], i)]
+        sources = [each for each in graph.predecessors(i) if scopes.depth[each] >= scopes.depth[i]]
         if i in scopes.split_of:
             sources.append(scopes.split_of[i])
         sleeps[i] = any(sleeps[source] or types[source].suspends for source in sources)
     return sleeps
-
-
-def _same_or_inner(scopes: Scopes, source: int, target: int) -> bool:
-    return scopes.depth[source] >= scopes.depth[target]
 
 
 def _listed(graph: Graph, scopes: Scopes) -> tuple[bool, ...]:
@@ -96,11 +93,13 @@ def _listed(graph: Graph, scopes: Scopes) -> tuple[bool, ...]:
     return tuple(listed)
 
 
-def _raced(graph: Graph, scopes: Scopes, rules: Sequence[JoinRule], is_join: Sequence[bool]) -> tuple[bool, ...]:
-    """Whether a race lies on some way to a node. What happened inside items is hidden behind their aggregator."""
+def _raced(
+    graph: Graph, scopes: Scopes, rules: Sequence[JoinRule], is_join: Sequence[bool]
+) -> tuple[bool, ...]:
+    """Whether a race lies on some way to a node. What happened inside items ends at their aggregator."""
     raced = [False] * len(rules)
     for i in graph.order:
-        sources = [scopes.split_of[i]] if i in scopes.split_of else [graph.src[edge] for edge in graph.in_edges[i]]
+        sources = [scopes.split_of[i]] if i in scopes.split_of else graph.predecessors(i)
         raced[i] = (is_join[i] and rules[i].opens != "all") or any(raced[source] for source in sources)
     return tuple(raced)
 
@@ -109,10 +108,10 @@ def _region(graph: Graph, scopes: Scopes, join: int) -> frozenset[int]:
     """Nodes of the join's scope and deeper, all of whose paths end at it."""
     region: set[int] = {join}
     for i in reversed(graph.order):
-        out = graph.out_edges[i]
-        if out and i != join and _encloses(scopes, scopes.split[join], i):
-            if all(graph.dst[edge] in region for edge in out):
-                region.add(i)
+        targets = graph.successors(i)
+        leads_there = bool(targets) and all(each in region for each in targets)
+        if leads_there and i != join and _encloses(scopes, scopes.split[join], i):
+            region.add(i)
     return frozenset(region - {join})
 
 
@@ -125,10 +124,9 @@ def _encloses(scopes: Scopes, split: int | None, node: int) -> bool:
 
 def _bodies(scopes: Scopes) -> dict[int, tuple[int, ...]]:
     bodies: dict[int, list[int]] = {}
-    for node, split in enumerate(scopes.split):
-        while split is not None:
+    for node in range(len(scopes.split)):
+        for split in scopes.enclosing(node):
             bodies.setdefault(split, []).append(node)
-            split = scopes.split[split]
     return {split: tuple(nodes) for split, nodes in bodies.items()}
 
 

@@ -19,7 +19,7 @@ from rune.core.effect import (
     Timer,
     Uncollected,
 )
-from rune.core.lineage import parent, within
+from rune.core.lineage import indices, parent, within
 from rune.core.outcome import Error
 from rune.core.plan import NodePlan, Plan
 from rune.core.routing import enter
@@ -41,23 +41,21 @@ class Transition:
         self._state = state
         self._at = at
 
-
     def perform(self, scope: Scope, effects: tuple[Effect, ...] | list[Effect]) -> None:
         """Carry out what a decision asks for in its scope."""
         for effect in effects:
-            kind = type(effect)
-            if kind is Emit:
+            if type(effect) is Emit:
                 self.emit(scope, Token(effect.node, scope.path, effect.payload, effect.error))
-            elif kind is Arrive:
+            elif type(effect) is Arrive:
                 self._arrive(scope, effect)
-            elif kind is Gather:
+            elif type(effect) is Gather:
                 self._gather(scope, effect)
-            elif kind is Skip:
+            elif type(effect) is Skip:
                 scope.done.add(effect.node)
                 self.applied.skipped.append((effect.node, scope.path))
-            elif kind is Spread:
+            elif type(effect) is Spread:
                 self._spread(scope, effect)
-            elif kind is Uncollected:
+            elif type(effect) is Uncollected:
                 self._uncollected(scope, effect)
             else:
                 self.finish(effect)
@@ -135,7 +133,6 @@ class Transition:
         state.first_failures.sort(key=lambda each: each[:2])
         del state.first_failures[FIRST_FAILURES:]
 
-
     def _spread(self, scope: Scope, effect: Spread) -> None:
         node = self._plan.nodes[effect.node]
         edges = len(self._plan.nodes[node.aggregator].in_edges) if node.aggregator >= 0 else 0
@@ -156,7 +153,8 @@ class Transition:
         if fan.held:
             return
         node = self._plan.nodes[split]
-        if not fan.closed and fan.next < fan.count and in_cancelled_region(self._plan, self._state, split, scope.path):
+        more = not fan.closed and fan.next < fan.count
+        if more and in_cancelled_region(self._plan, self._state, split, scope.path):
             self._abandon(scope, node, fan)
         left = CHUNK
         while left and self._has_room(node, fan):
@@ -192,7 +190,7 @@ class Transition:
         self.settle(inner, refill=False)
 
     def _abandon(self, scope: Scope, node: NodePlan, fan: Fan) -> None:
-        """A cancelled region starts no further items; those never started count as dead at their aggregator."""
+        """A cancelled region starts no further items; what never started counts as dead at its aggregator."""
         fan.closed = True
         if node.aggregator < 0 or node.aggregator in scope.done:
             return
@@ -205,7 +203,7 @@ class Transition:
             self._open_aggregator(scope, self._plan.nodes[node.aggregator], fan)
 
     def cancel_region(self, scope: Scope, node: NodePlan) -> None:
-        """A race is decided: what leads only to it is pointless. Waiting tokens are woken, so that they end now."""
+        """A race is decided: what leads only to it is pointless. Waiting tokens are woken, to end now."""
         self._state.cancelled.add((node.index, scope.path))
         inside = [each for each in self._state.scopes.values() if within(each.path, scope.path)]
         for inner in sorted(inside, key=lambda each: -len(each.path)):
@@ -231,9 +229,8 @@ class Transition:
             timeout = self._plan.nodes[join].timeout or 0
             self.applied.armed.append((Timer("join", join, scope.path), self._at + timeout))
 
-
     def settle(self, scope: Scope, *, refill: bool = True) -> None:
-        """Let the counts of a scope reach the scopes around it: items end, windows slide, the execution ends."""
+        """Let the counts of a scope reach those around it: items end, windows slide, the execution ends."""
         while True:
             stirs = scope.active > 0
             if not scope.path:
@@ -262,10 +259,11 @@ class Transition:
         state = self._state
         if state.failures == 0:
             return Finish("completed")
+        ids = self._plan.ids
         shown = [
-            {"node": self._plan.ids[node], "index": list(path[1::2]), "code": error.code, "message": error.message}
+            {"node": ids[node], "index": list(indices(path)), "code": error.code, "message": error.message}
             for path, node, error in state.first_failures
         ]
         message = f"{state.failures} failed without a list that shows them"
-        return Finish("failed", Error("ITEMS_FAILED", message, {"count": state.failures, "first": shown}, engine=True))
-
+        details = {"count": state.failures, "first": shown}
+        return Finish("failed", Error("ITEMS_FAILED", message, details, engine=True))

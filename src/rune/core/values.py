@@ -12,7 +12,7 @@ from rune.core.context import Lookup, reference, visible
 from rune.core.fact import Result
 from rune.core.gather import item_entry
 from rune.core.plan import Plan
-from rune.core.token import Ref, Token
+from rune.core.token import Arrived, Ref, Token
 
 Decode = Callable[[Any], Any]
 
@@ -28,7 +28,9 @@ def failure_value(result: Result) -> dict[str, Any]:
 class Values:
     """The values of one execution."""
 
-    def __init__(self, plan: Plan, start: Any, results: Lookup, execution: dict[str, Any], decode: Decode) -> None:
+    def __init__(
+        self, plan: Plan, start: Any, results: Lookup, execution: dict[str, Any], decode: Decode
+    ) -> None:
         self._plan = plan
         self._start = start
         self._results = results
@@ -42,12 +44,12 @@ class Values:
         if ref.kind == "item":
             return self._items(ref)
         if token is not None and ref == Ref("entered", token.node, token.path):
-            return {self._plan.ids[self._plan.src[each.edge]]: self.value(each.payload) for each in token.arrived}
+            return dict(self._met(token.arrived))
         result = self._results(ref.node, ref.path)
         if result is None or result.status not in ("ok", "failed"):
             raise KeyError(ref)
         if ref.kind == "entered":
-            return {self._plan.ids[self._plan.src[each.edge]]: self.value(each.payload) for each in result.arrived}
+            return dict(self._met(result.arrived))
         return self._decode(result.value) if result.status == "ok" else failure_value(result)
 
     def _items(self, ref: Ref) -> Any:
@@ -58,7 +60,11 @@ class Values:
 
     def arrivals(self, token: Token) -> list[tuple[str, Any]]:
         """The live payloads at a join by predecessor id, in edge order."""
-        return [(self._plan.ids[self._plan.src[each.edge]], self.value(each.payload)) for each in token.arrived]
+        return list(self._met(token.arrived))
+
+    def _met(self, arrived: tuple[Arrived, ...]) -> Iterator[tuple[str, Any]]:
+        for each in arrived:
+            yield self._plan.ids[self._plan.src[each.edge]], self.value(each.payload)
 
     def entries(self, token: Token) -> Iterator[tuple[bool, Any]]:
         """What each item brought to an aggregator: whether it failed, and its value."""
@@ -80,7 +86,9 @@ class Values:
 class Sight(dict[str, Any]):
     """The roots of one token's expressions, each loaded when it is first touched."""
 
-    def __init__(self, values: Values, plan: Plan, token: Token, results: Lookup, now: float, seed: str) -> None:
+    def __init__(
+        self, values: Values, plan: Plan, token: Token, results: Lookup, now: float, seed: str
+    ) -> None:
         super().__init__()
         self._values = values
         self._plan = plan

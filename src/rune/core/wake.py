@@ -89,7 +89,8 @@ def timers_of(plan: Plan, state: State) -> list[tuple[Timer, int]]:
     if state.finish is not None:
         found.append((Timer("finish"), 0))
     if plan.timeout is not None and state.paused_at is None:
-        found.append((Timer("deadline"), state.started_at + plan.timeout + paused_since(state, state.started_at)))
+        due = state.started_at + plan.timeout + paused_since(state, state.started_at)
+        found.append((Timer("deadline"), due))
     for scope in state.scopes.values():
         for live in scope.live.values():
             if live.waiting and live.due is not None:

@@ -102,7 +102,7 @@ ParameterModel = type[msgspec.Struct]
 Behaviour = Callable[[Call[Any]], Outcome | Awaitable[Outcome]]
 
 
-class NodeKind(msgspec.Struct, frozen=True):
+class RunnableType(msgspec.Struct, frozen=True):
     """A node type that can run: its declaration, its parameter model, its behaviour.
 
     `lax` takes numbers and booleans written as text. `builds` is false where an output holds nothing that was

@@ -34,23 +34,28 @@ def check_json(value: Any, limits: Limits = LIMITS) -> None:
                 values = container.values()
             for each in values:
                 kind = type(each)
-                if kind is dict or kind is list:
+                if kind is str:
+                    if not each.isascii():
+                        _check_text(each)
+                elif kind is dict or kind is list:
                     below.append(each)
                 elif kind not in _PLAIN:
-                    _check_scalar(each, kind)
+                    _check_number(each, kind)
         if not below:
             return
         level = below
     raise LimitExceeded("nesting of the output", limits.json_depth)
 
 
-def _check_scalar(value: Any, kind: type) -> None:
-    if kind is str:
-        if not value.isascii() and has_lone_surrogate(value):
-            raise _refused("text with half of a surrogate pair")
-    elif kind is not float:
+def _check_text(value: str) -> None:
+    if has_lone_surrogate(value):
+        raise _refused("text with half of a surrogate pair")
+
+
+def _check_number(value: Any, kind: type) -> None:
+    if kind is not float:
         raise _refused(f"a value of type {kind.__name__}")
-    elif not math.isfinite(value):
+    if not math.isfinite(value):
         raise _refused(str(value))
 
 

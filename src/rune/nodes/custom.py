@@ -20,7 +20,7 @@ import msgspec
 
 from rune.core.outcome import Failure, FanOut, Outcome, Output, Suspend
 from rune.errors import NodeFailure
-from rune.nodes.base import Call, NodeKind
+from rune.nodes.base import Call, RunnableType
 from rune.nodes.boundary import NOT_JSON
 from rune.nodes.declare import Model, declare
 
@@ -58,13 +58,13 @@ def node(name: str, *, effectful: bool = True, **traits: Any) -> Callable[[F], F
     return decorate
 
 
-def kind_of(function: Any) -> NodeKind | None:
+def kind_of(function: Any) -> RunnableType | None:
     """The node kind of a decorated function; None for anything else."""
     found = getattr(function, _KIND, None) if callable(function) else None
-    return found if isinstance(found, NodeKind) else None
+    return found if isinstance(found, RunnableType) else None
 
 
-def _kind(name: str, function: Callable[..., Any], effectful: bool, traits: Mapping[str, Any]) -> NodeKind:
+def _kind(name: str, function: Callable[..., Any], effectful: bool, traits: Mapping[str, Any]) -> RunnableType:
     arguments, wants_context = _arguments(name, function)
     model = _model(name, function, arguments)
     doc = inspect.getdoc(function) or ""
@@ -78,7 +78,7 @@ def _kind(name: str, function: Callable[..., Any], effectful: bool, traits: Mapp
     }
     lax = bool(facts.pop("lax", False))
     declared = declare(name, model, lax=lax, **facts)
-    return NodeKind(declared, model, _behaviour(function, model, wants_context, effectful), lax)
+    return RunnableType(declared, model, _behaviour(function, model, wants_context, effectful), lax)
 
 
 def _arguments(name: str, function: Callable[..., Any]) -> tuple[list[inspect.Parameter], bool]:

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from rune.errors import RuneError
-from rune.nodes.base import NodeKind
+from rune.nodes.base import RunnableType
 from rune.nodes.custom import kind_of
 from rune.nodes.registry import Registry, standard_registry
 
@@ -22,7 +22,7 @@ class BadNodeModule(RuneError):
     code = "BAD_NODE_MODULE"
 
 
-def load_module(name: str) -> tuple[NodeKind, ...]:
+def load_module(name: str) -> tuple[RunnableType, ...]:
     """Import a module and give the node types in it."""
     try:
         module = importlib.import_module(name)
@@ -31,7 +31,7 @@ def load_module(name: str) -> tuple[NodeKind, ...]:
     return _kinds_in(module, f"module `{name}`")
 
 
-def installed() -> tuple[NodeKind, ...]:
+def installed() -> tuple[RunnableType, ...]:
     """The node types of every distribution that lists some in the entry-point group `rune.nodes`."""
     return tuple(kind for each in entry_points(group=GROUP) for kind in _load(each))
 
@@ -46,7 +46,7 @@ def full_registry(modules: Iterable[str] = ()) -> Registry:
         raise BadNodeModule(str(error)) from error
 
 
-def _load(point: EntryPoint) -> tuple[NodeKind, ...]:
+def _load(point: EntryPoint) -> tuple[RunnableType, ...]:
     place = f"entry point `{point.name} = {point.value}`"
     try:
         target: Any = point.load()
@@ -55,7 +55,7 @@ def _load(point: EntryPoint) -> tuple[NodeKind, ...]:
     return _kinds_in(target, place)
 
 
-def _kinds_in(target: Any, place: str) -> tuple[NodeKind, ...]:
+def _kinds_in(target: Any, place: str) -> tuple[RunnableType, ...]:
     """The kinds of a module, or of one decorated function."""
     candidates = vars(target).values() if isinstance(target, ModuleType) else (target,)
     found = {id(kind): kind for each in candidates if (kind := kind_of(each)) is not None}

@@ -14,7 +14,7 @@ from rune.core.nodetype import Catalogue, NodeType
 from rune.core.outcome import Cancelled, Failure, FanOut, Outcome, Output, Suspend
 from rune.core.parameters import Parameters
 from rune.errors import NodeFailure, RuneError
-from rune.nodes.base import Arrivals, Call, Entries, NodeKind, failure_of
+from rune.nodes.base import Arrivals, Call, Entries, RunnableType, failure_of
 from rune.nodes.boundary import check_json
 from rune.nodes.catalogue import STANDARD, catalogue
 from rune.nodes.control import (
@@ -35,26 +35,26 @@ from rune.nodes.control import (
 from rune.nodes.data import datetime, edit, filter, limit, log, sort
 from rune.nodes.fit import told
 
-STANDARD_KINDS: tuple[NodeKind, ...] = (
-    NodeKind(manual.TYPE, manual.Parameters, manual.run, builds=False),
-    NodeKind(input.TYPE, input.Parameters, input.run, builds=False),
-    NodeKind(webhook.TYPE, webhook.Parameters, webhook.run, builds=False),
-    NodeKind(schedule.TYPE, schedule.Parameters, schedule.run, builds=False),
-    NodeKind(conditional.TYPE, conditional.Parameters, conditional.run, builds=False),
-    NodeKind(switch.TYPE, switch.Parameters, switch.run),
-    NodeKind(split.TYPE, split.Parameters, split.run, builds=False),
-    NodeKind(aggregator.TYPE, aggregator.Parameters, aggregator.run),
-    NodeKind(merge.TYPE, merge.Parameters, merge.run),
-    NodeKind(wait.TYPE, wait.Parameters, wait.run, builds=False),
-    NodeKind(edit.TYPE, edit.Parameters, edit.run),
-    NodeKind(filter.TYPE, filter.Parameters, filter.run),
-    NodeKind(sort.TYPE, sort.Parameters, sort.run),
-    NodeKind(limit.TYPE, limit.Parameters, limit.run),
-    NodeKind(datetime.TYPE, datetime.Parameters, datetime.run, builds=False),
-    NodeKind(log.TYPE, log.Parameters, log.run),
-    NodeKind(noop.TYPE, noop.Parameters, noop.run, builds=False),
-    NodeKind(fail.TYPE, fail.Parameters, fail.run, builds=False),
-    NodeKind(output.TYPE, output.Parameters, output.run),
+STANDARD_KINDS: tuple[RunnableType, ...] = (
+    RunnableType(manual.TYPE, manual.Parameters, manual.run, builds=False),
+    RunnableType(input.TYPE, input.Parameters, input.run, builds=False),
+    RunnableType(webhook.TYPE, webhook.Parameters, webhook.run, builds=False),
+    RunnableType(schedule.TYPE, schedule.Parameters, schedule.run, builds=False),
+    RunnableType(conditional.TYPE, conditional.Parameters, conditional.run, builds=False),
+    RunnableType(switch.TYPE, switch.Parameters, switch.run),
+    RunnableType(split.TYPE, split.Parameters, split.run, builds=False),
+    RunnableType(aggregator.TYPE, aggregator.Parameters, aggregator.run),
+    RunnableType(merge.TYPE, merge.Parameters, merge.run),
+    RunnableType(wait.TYPE, wait.Parameters, wait.run, builds=False),
+    RunnableType(edit.TYPE, edit.Parameters, edit.run),
+    RunnableType(filter.TYPE, filter.Parameters, filter.run),
+    RunnableType(sort.TYPE, sort.Parameters, sort.run),
+    RunnableType(limit.TYPE, limit.Parameters, limit.run),
+    RunnableType(datetime.TYPE, datetime.Parameters, datetime.run, builds=False),
+    RunnableType(log.TYPE, log.Parameters, log.run),
+    RunnableType(noop.TYPE, noop.Parameters, noop.run, builds=False),
+    RunnableType(fail.TYPE, fail.Parameters, fail.run, builds=False),
+    RunnableType(output.TYPE, output.Parameters, output.run),
 )
 """What is put together of payloads and expressions is looked at again: it nests deeper than its parts."""
 
@@ -71,25 +71,25 @@ class UnknownNodeType(RuneError):
 class Registry:
     """Node types by name and alias. `catalogue` has every declared type, also those that cannot run here."""
 
-    def __init__(self, kinds: Iterable[NodeKind], types: Iterable[NodeType] = ()) -> None:
+    def __init__(self, kinds: Iterable[RunnableType], types: Iterable[NodeType] = ()) -> None:
         known = {kind.type.name: kind for kind in kinds}
         declared = [each for each in types if each.name not in known]
         self.catalogue: Catalogue = catalogue([*declared, *(kind.type for kind in known.values())])
         self._declared = tuple(declared)
         self._kinds = known
 
-    def __iter__(self) -> Iterator[NodeKind]:
+    def __iter__(self) -> Iterator[RunnableType]:
         return iter(self._kinds.values())
 
     def __contains__(self, name: object) -> bool:
         return name in self.catalogue and self.catalogue[str(name)].name in self._kinds
 
-    def __getitem__(self, name: str) -> NodeKind:
+    def __getitem__(self, name: str) -> RunnableType:
         if name not in self:
             raise UnknownNodeType(f"no node type `{name}` can run here")
         return self._kinds[self.catalogue[name].name]
 
-    def extended(self, kinds: Iterable[NodeKind]) -> Registry:
+    def extended(self, kinds: Iterable[RunnableType]) -> Registry:
         """A registry with these as well; a name that is taken is refused."""
         added = tuple(kinds)
         catalogue([*self._declared, *(kind.type for kind in (*self, *added))])
@@ -118,7 +118,7 @@ class Facts(TypedDict, total=False):
 
 
 def run_node(
-    kind: NodeKind, compiled: Parameters, scope: Mapping[str, Any], *, now: int, **facts: Unpack[Facts]
+    kind: RunnableType, compiled: Parameters, scope: Mapping[str, Any], *, now: int, **facts: Unpack[Facts]
 ) -> Outcome:
     """Resolve the parameters of a node that does not wait for I/O, and run it."""
     prepared = prepare(kind, compiled, scope, now=now, **facts)
@@ -126,7 +126,7 @@ def run_node(
 
 
 def prepare(
-    kind: NodeKind, compiled: Parameters, scope: Mapping[str, Any], *, now: int, **facts: Unpack[Facts]
+    kind: RunnableType, compiled: Parameters, scope: Mapping[str, Any], *, now: int, **facts: Unpack[Facts]
 ) -> Call[Any] | Failure:
     """The call of a node, parameters resolved and typed; or why there can be none."""
     try:
@@ -136,7 +136,7 @@ def prepare(
     return Call(values, scope, now=now, elements=compiled.elements, **facts)
 
 
-def typed(kind: NodeKind, values: Mapping[str, Any]) -> Any:
+def typed(kind: RunnableType, values: Mapping[str, Any]) -> Any:
     """Resolved values as the type's parameter model; a value that does not fit fails the node."""
     try:
         return msgspec.convert(values, kind.parameters, strict=not kind.lax)
@@ -148,7 +148,7 @@ def typed(kind: NodeKind, values: Mapping[str, Any]) -> Any:
     raise NodeFailure(message, code=codes.BAD_PARAMETER)
 
 
-def execute(kind: NodeKind, call: Call[Any]) -> Outcome:
+def execute(kind: RunnableType, call: Call[Any]) -> Outcome:
     """Run a node that does not wait for I/O. Every ending is an outcome."""
     try:
         outcome = kind.run(call)
@@ -158,7 +158,7 @@ def execute(kind: NodeKind, call: Call[Any]) -> Outcome:
         return failure_of(error)
 
 
-async def execute_async(kind: NodeKind, call: Call[Any]) -> Outcome:
+async def execute_async(kind: RunnableType, call: Call[Any]) -> Outcome:
     """Run any node."""
     try:
         outcome = kind.run(call)
@@ -167,7 +167,7 @@ async def execute_async(kind: NodeKind, call: Call[Any]) -> Outcome:
         return failure_of(error)
 
 
-def _checked(kind: NodeKind, outcome: Outcome, call: Call[Any]) -> Outcome:
+def _checked(kind: RunnableType, outcome: Outcome, call: Call[Any]) -> Outcome:
     if kind.builds and isinstance(outcome, Output):
         check_json(outcome.value, call.limits)
     return outcome

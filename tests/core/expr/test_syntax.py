@@ -89,7 +89,17 @@ def test_loop(source: str, wanted: Any) -> None:
 
 
 def test_words_of_the_language_are_plain_keys_behind_a_dot() -> None:
-    words = {"in": 1, "if": 2, "for": 3, "null": 4, "contains": 5, "class": 6, "not": 7, "items": 8, "größe": 9}
+    words = {
+        "in": 1,
+        "if": 2,
+        "for": 3,
+        "null": 4,
+        "contains": 5,
+        "class": 6,
+        "not": 7,
+        "items": 8,
+        "größe": 9,
+    }
     for word, wanted in words.items():
         assert trigger(f"$trigger.{word}", words) == wanted
 

@@ -95,6 +95,8 @@ def to_json(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError):
         raise ExpressionError("the value cannot be written as JSON") from None
+    except RecursionError:
+        raise ExpressionError("the value is nested too deeply to be written as JSON") from None
 
 
 def listed(names: Iterable[str]) -> str:

@@ -1,0 +1,1 @@
+"""Ports: the few verbs the runtime asks of the world, none of which names a technology."""

@@ -1,0 +1,18 @@
+"""Blobs: values too large to be carried. A key begins with its execution; a blob is written before the row that names it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Blob(Protocol):
+    """Bytes by key."""
+
+    async def put(self, key: str, data: bytes) -> None:
+        """Keep bytes; durable before a later journal record returns."""
+
+    async def get(self, key: str) -> bytes | None:
+        """The bytes, or None."""
+
+    async def delete(self, execution: str) -> int:
+        """Drop every blob of an execution; answers how many."""

@@ -1,0 +1,81 @@
+"""The state coordinates: tokens, joins, leases and timers of running executions. It can be lost: it is a fold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from rune.core.control import Verdict
+from rune.core.effect import Decision, Finish, Timer
+from rune.core.explain import Waiting
+from rune.core.fact import Control, End
+from rune.core.lineage import Path
+from rune.core.token import Token
+
+Fence = tuple[int, int]
+"""Incarnation of the store, and a number that only grows."""
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What became of the wish to run a token. `token` is the token as the state has it."""
+
+    verdict: Verdict | str
+    token: Token
+    now: int
+    fence: Fence | None = None
+    again: bool = False  # it was claimed before: the journal may already know how it ended
+    due: int | None = None  # of a wait that is over
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """What followed from decisions: tokens to send, the end if it came."""
+
+    emitted: tuple[Token, ...] = ()
+    finish: Finish | None = None
+    now: int = 0
+
+
+class Due(msgspec.Struct, frozen=True):
+    """A timer whose time has come, already moved on: its tokens are for the queue."""
+
+    execution: str
+    timer: Timer
+    emitted: tuple[Token, ...]
+    finish: Finish | None
+    now: int
+
+
+class State(Protocol):
+    """One verb per act, each atomic."""
+
+    async def begin(self, execution: str) -> Applied:
+        """Open an accepted execution."""
+
+    async def claim(self, execution: str, token: Token, owner: str, *, leased: bool) -> Claim:
+        """Ask to run a token. `leased`: nobody else may while the lease holds."""
+
+    async def renew(self, execution: str, node: int, path: Path, fence: Fence) -> bool:
+        """Prove and prolong a lease."""
+
+    async def apply(self, execution: str, decisions: Sequence[Decision]) -> Applied:
+        """Make decisions true that the journal has."""
+
+    async def control(self, execution: str, fact: Control) -> Applied:
+        """Pause or resume."""
+
+    async def end(self, execution: str, fact: End) -> None:
+        """The terminal mark; what was kept of the execution is dropped."""
+
+    async def due(self, limit: int) -> list[Due]:
+        """Move due timers on."""
+
+    async def next_due(self) -> int | None:
+        """When the next timer is due (epoch ms)."""
+
+    async def unheld(self, limit: int) -> list[tuple[str, Token]]:
+        """Tokens that nobody holds and no queue may have: what the sweeper sends again."""
+
+    async def explain(self, execution: str) -> list[Waiting]:
+        """Why an execution is where it is."""
