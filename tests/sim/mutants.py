@@ -145,7 +145,7 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
         ),
     ),
     "error edge on success": (
-        Patch(CORE + "compile.py", "        normal=(success, errors),\n", "        normal=(out, ()),\n"),
+        Patch(CORE + "compile.py", "    normal = (success, errors)\n", "    normal = (out, ())\n"),
     ),
     "marks count arrivals, not items": (
         Patch(

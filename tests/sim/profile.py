@@ -9,6 +9,7 @@ CALM = ("crash", "jump", "zombie", "zombie", "sweep_early", "crash_relay")
 LOSSY = (*CALM, "drop_queue")
 STATEFUL = (*CALM, "wipe", "save", "roll_back", "store_away", "journal_away")
 ACTS = (*CALM, "pause", "resume", "pause", "resume", "wipe")
+ZOMBIES = ("zombie",)
 EVERYTHING = (*LOSSY, *STATEFUL, "pause", "resume")
 
 
@@ -28,16 +29,17 @@ class Profile:
 
 def random_profile(rng: Random) -> Profile:
     """Some worlds are calm, most are not, a few are cancelled from outside."""
-    kinds = rng.choice((CALM, LOSSY, STATEFUL, ACTS, EVERYTHING, EVERYTHING))
+    kinds = rng.choice((CALM, LOSSY, STATEFUL, ACTS, ZOMBIES, EVERYTHING, EVERYTHING))
     if rng.random() < 0.05:
         kinds = (*kinds, "cancel")
+    haunted = kinds is ZOMBIES
     return Profile(
         kinds=kinds,
-        faults=rng.choice((0, 3, 8, 15, 30)),
-        fault_rate=rng.choice((0.02, 0.1, 0.3)),
+        faults=40 if haunted else rng.choice((0, 3, 8, 15, 30)),
+        fault_rate=0.3 if haunted else rng.choice((0.02, 0.1, 0.3)),
         loss=rng.choice((0.0, 0.0, 0.15)),
         duplicates=rng.choice((0.0, 0.2)),
-        workers=rng.choice((1, 2, 4, 8)),
+        workers=8 if haunted else rng.choice((1, 2, 4, 8)),
         pace=rng.choice((1, 5, 200, 3_000)),
-        in_place=rng.random() < 0.5,
+        in_place=haunted or rng.random() < 0.5,
     )

@@ -91,6 +91,10 @@ class Worker:
                 if not world.plan.nodes[token.node].pure:
                     yield
                 outcome = world.nodes.run(token, lease, run.decisions)
+                if not world.plan.nodes[token.node].pure:
+                    yield from (
+                        None for _ in range(world.rng.randrange(6))
+                    )  # the effect is made, nobody knows yet
                 decision = step(world.plan, token, outcome, world.now)
             run.add(decision)
 

@@ -146,8 +146,12 @@ def _sleep(act: Transition, scope: Scope, live: Live, due: int | None, signal: s
 
 
 def _choose(plan: Plan, state: State, act: Transition, scope: Scope, live: Live, fact: Choice) -> bool:
-    live.token = replace(live.token, arrived=fact.arrived, payload=fact.payload, error=fact.error)
+    chosen = replace(live.token, arrived=fact.arrived, payload=fact.payload, error=fact.error)
     node = plan.nodes[fact.node]
-    if node.region and (node.index, scope.path) not in state.cancelled:
+    cancels = bool(node.region) and (node.index, scope.path) not in state.cancelled
+    if chosen == live.token and not cancels:
+        return False
+    live.token = chosen
+    if cancels:
         act.cancel_region(scope, node)
     return True

@@ -79,6 +79,7 @@ def _node_plan(
     out, in_edges = graph.out_edges[i], graph.in_edges[i]
     errors = tuple(edge for edge in out if definition.edges[edge].is_error)
     success = tuple(edge for edge in out if edge not in errors)
+    normal = (success, errors)
     rule = traits.rules[i]
     split = scopes.split[i]
     pure = parameters.pure and not type.effectful(node.parameters)
@@ -91,8 +92,8 @@ def _node_plan(
         pure=pure,
         out=out,
         in_edges=in_edges,
-        normal=(success, errors),
-        by_outlet=_outlets(definition, node, type, out, success),
+        normal=normal,
+        by_outlet=_outlets(definition, node, type, out, normal),
         rescue=_rescue(definition, node, out),
         ignored=type.ignore_outlet,
         error_edges=errors,
@@ -122,16 +123,14 @@ def _node_plan(
 
 
 def _outlets(
-    definition: Definition, node: Node, type: NodeType, out: Edges, success: Edges
+    definition: Definition, node: Node, type: NodeType, out: Edges, normal: Split
 ) -> Mapping[str | None, Split]:
     routes = type.routes(node.parameters)
     edges = definition.edges
     outlets = type.outlets(node.parameters)
-    table: dict[str | None, Split] = {}
-    if not outlets and not type.fans_out:
-        table[None] = (success, tuple(edge for edge in out if edge not in success))
+    table: dict[str | None, Split] = {} if outlets or type.fans_out else {None: normal}
     for outlet in outlets:
-        alive = tuple(edge for edge in success if routes.get(edges[edge].id, edges[edge].label) == outlet)
+        alive = tuple(edge for edge in normal[0] if routes.get(edges[edge].id, edges[edge].label) == outlet)
         table[outlet] = (alive, tuple(edge for edge in out if edge not in alive))
     return table
 

@@ -143,7 +143,8 @@ class _Fold:
     def _give_up_joins(self) -> bool:
         """The result of a join that never opened: its timeout came first."""
         for key in sorted(self._facts, key=lambda each: (each[1], each[0])):
-            applied = apply(self._plan, self.state, follow(self._plan, self._facts[key][-1]))
+            last = max(self._facts[key], key=_precedence)
+            applied = apply(self._plan, self.state, follow(self._plan, last))
             if applied.fresh:
                 del self._facts[key]
                 self._take(applied)

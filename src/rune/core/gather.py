@@ -27,15 +27,17 @@ def item_entry(plan: Plan, aggregator: NodePlan, path: Path, item: int, results:
     payloads: dict[int, Ref] = {}
     error: Ref | None = None
     for edge in aggregator.in_edges:
-        payload, cause = _edge(plan, edge, scope, results)
+        payload, cause = _edge(plan, edge, scope, results, set())
         if payload is not None:
             payloads[plan.src[edge]] = payload
         error = error or cause
     return Entry(tuple(payloads.items()), error)
 
 
-def _edge(plan: Plan, edge: int, scope: Path, results: Lookup) -> tuple[Ref | None, Ref | None]:
-    """The payload of a live edge, or the error that a dead one carries."""
+def _edge(
+    plan: Plan, edge: int, scope: Path, results: Lookup, skipped: set[int]
+) -> tuple[Ref | None, Ref | None]:
+    """The payload of a live edge, or the error that a dead one carries. `skipped` are known to carry none."""
     node = plan.nodes[plan.src[edge]]
     if node.index == scope[-2]:
         return Ref("item", node.index, scope), None
@@ -43,8 +45,9 @@ def _edge(plan: Plan, edge: int, scope: Path, results: Lookup) -> tuple[Ref | No
     if result is not None:
         found = routes(node, result)
         return (found.payload, None) if edge in found.alive else (None, found.cause)
-    for each in node.in_edges:
-        cause = _edge(plan, each, scope, results)[1]
+    for each in node.in_edges if node.index not in skipped else ():
+        cause = _edge(plan, each, scope, results, skipped)[1]
         if cause is not None:
             return None, cause
+    skipped.add(node.index)
     return None, None

@@ -1,4 +1,4 @@
-"""Mistakes: outcomes that a node cannot have. They end its attempt like any failure, with a code of their own."""
+"""Mistakes: outcomes that a node cannot have. They end its attempt as any failure does, with a code."""
 
 from __future__ import annotations
 
@@ -33,16 +33,18 @@ def _of_output(node: NodePlan, outcome: Output) -> str:
     if node.fans_out:
         return "ended with an output, where only items can follow"
     known = ", ".join(f"`{each}`" for each in node.by_outlet if each is not None)
-    return f"left by outlet {outcome.outlet!r:.100}; it has {known or 'none'}"
+    return f"left by outlet {_shown(outcome.outlet)}; it has {known or 'none'}"
 
 
 def _of_items(node: NodePlan, outcome: FanOut, limits: Limits) -> Error | None:
     if not node.fans_out:
         return _bad(node, "ended as items, but is no node that fans out")
     if type(outcome.count) is not int or outcome.count < 0:
-        return _bad(node, f"ended as {outcome.count!r:.100} items")
+        return _bad(node, f"ended as items, {_shown(outcome.count)} of them")
     if outcome.count > limits.items:
-        message = f"`{node.id}` ended as {outcome.count:,} items: at most {limits.items:,} allowed"
+        message = (
+            f"`{node.id}` ended as items, {_shown(outcome.count)} of them: at most {limits.items:,} allowed"
+        )
         return Error(LIMIT_EXCEEDED, message, {"limit": "items", "allowed": limits.items})
     return None
 
@@ -53,18 +55,27 @@ def _of_suspension(token: Token, outcome: Suspend) -> str | None:
     if outcome.until is None and outcome.signal is None:
         return "waits for nothing"
     if outcome.until is not None and (type(outcome.until) is not int or abs(outcome.until) > FAR):
-        return f"waits until {outcome.until!r:.100}, which is no time in ms"
+        return f"waits until {_shown(outcome.until)}, which is no time in ms"
     if outcome.signal is not None and type(outcome.signal) is not str:
-        return f"waits for signal {outcome.signal!r:.100}, which is no name"
+        return f"waits for signal {_shown(outcome.signal)}, which is no name"
     return None
 
 
 def _of_failure(outcome: Failure) -> str | None:
     error = outcome.error
     if type(error) is not Error:
-        return f"failed with {error!r:.100}, which is no error"
+        return f"failed with {_shown(error)}, which is no error"
     if type(error.code) is not str or not error.code:
-        return f"failed with code {error.code!r:.100}, which is no code"
+        return f"failed with code {_shown(error.code)}, which is no code"
     if type(error.message) is not str or type(error.details) is not dict:
-        return f"failed with code `{error.code:.100}` and an error that is not whole"
+        return f"failed with code {_shown(error.code)} and an error that is not whole"
     return None
+
+
+def _shown(value: object) -> str:
+    """A value in a message. Never fails: not for ten thousand digits, nor half a character."""
+    if isinstance(value, str):
+        return f"`{value[:100].encode('utf-8', 'backslashreplace').decode()}`"
+    if type(value) is int and abs(value) <= FAR:
+        return f"{value:,}"
+    return f"a value of type {type(value).__name__}"

@@ -7,7 +7,6 @@ from typing import Any, final
 import msgspec
 
 
-@final
 class Error(msgspec.Struct, frozen=True, omit_defaults=True):
     """What went wrong. `engine`: the engine itself detected it, so an end by it is `failed`, not `halted`."""
 

@@ -21,7 +21,7 @@ NODE_MOVES: dict[NodeStatus, frozenset[NodeStatus]] = {
 EXECUTION_MOVES: dict[ExecutionStatus, frozenset[ExecutionStatus]] = {
     "accepted": frozenset({"running", "paused", "completed", "failed", "halted", "cancelled"}),
     "running": frozenset({"paused", "completed", "failed", "halted", "cancelled"}),
-    "paused": frozenset({"running", "failed", "halted", "cancelled"}),
+    "paused": frozenset({"running", "completed", "failed", "halted", "cancelled"}),
     "completed": frozenset(),
     "failed": frozenset(),
     "halted": frozenset(),

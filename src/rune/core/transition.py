@@ -157,12 +157,12 @@ class Transition:
         if more and in_cancelled_region(self._plan, self._state, split, scope.path):
             self._abandon(scope, node, fan)
         left = CHUNK
+        _pass_started(fan)
         while left and self._has_room(node, fan):
-            item = fan.next
             fan.next += 1
-            if item not in fan.ahead:
-                self.start_item(scope, split, item)
-                left -= 1
+            self.start_item(scope, split, fan.next - 1)
+            _pass_started(fan)
+            left -= 1
         if not left and split not in scope.live and self._has_room(node, fan):
             self.emit(scope, Token(split, scope.path, fate=Fate.DISPATCH))
 
@@ -267,3 +267,10 @@ class Transition:
         message = f"{state.failures} failed without a list that shows them"
         details = {"count": state.failures, "first": shown}
         return Finish("failed", Error("ITEMS_FAILED", message, details, engine=True))
+
+
+def _pass_started(fan: Fan) -> None:
+    """Move the cursor over what was started ahead of it; of what lies behind it nothing is kept."""
+    while fan.next in fan.ahead:
+        fan.ahead.remove(fan.next)
+        fan.next += 1

@@ -146,6 +146,12 @@ def test_steps_grow_with_the_data() -> None:
     assert evaluate("99999 in $trigger and len(unique($trigger)) == 100000", scope) is True
 
 
+def test_a_list_of_literals_to_look_in_is_made_once() -> None:
+    rows = [{"kind": "tea"}] * 100_000
+    assert trigger("sum(1 for x in $trigger if x.kind not in ['tea', 'cup', -1, null])", rows) == 0
+    assert trigger("$trigger[0].kind in ['tea', $trigger[1].kind]", rows) is True
+
+
 def test_a_default_does_not_hide_a_limit() -> None:
     with pytest.raises(BudgetError):
         evaluate("'a' * 10 ** 9 ?? 1")

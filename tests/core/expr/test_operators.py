@@ -164,6 +164,11 @@ def test_equality_is_that_of_json(left: str, right: str, wanted: bool) -> None:
     assert evaluate(f"[x == {right} for x in [{left}]]") == [wanted]
 
 
+def test_data_compares_as_what_is_built_does() -> None:
+    assert trigger("$trigger[0] == $trigger[1]", [{"a": [1]}, {"a": [1.0]}]) is True
+    assert trigger("$trigger[0] == $trigger[1]", [{"a": [1]}, {"b": [1]}]) is False
+
+
 def test_constants_compare_as_any_value_does() -> None:
     assert trigger("$trigger == 1", 1.0) is True
     assert trigger("$trigger == 1", True) is False

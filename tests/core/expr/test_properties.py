@@ -41,9 +41,12 @@ JSON = st.recursive(
 )
 WORDS = [
     *FUNCTIONS, *OPERATORS,
-    "+", "-", "*", "/", "//", "%", "**", "(", ")", "[", "]", "{", "}", ",", ":", ".", "?", "??", "|", "||", "&&", "!", "=",
-    "and", "or", "not", "if", "else", "for", "true", "false", "null", "x", "y", "k", "0", "1", "2.5", "'x'", "'", "r'x'",
-    "$trigger", "$a", "$b.x", "$trigger.x", "$trigger.y[0]", "fetch", "my-node", "$node.a", "$item", "{{", "}}", "$", "$$",
+    "+", "-", "*", "/", "//", "%", "**", "(", ")", "[", "]", "{", "}", ",", ":", ".", "?", "??", "|", "||",
+    "&&", "!", "=",
+    "and", "or", "not", "if", "else", "for", "true", "false", "null", "x", "y", "k", "0", "1", "2.5",
+    "'x'", "'", "r'x'",
+    "$trigger", "$a", "$b.x", "$trigger.x", "$trigger.y[0]", "fetch", "my-node", "$node.a", "$item", "{{",
+    "}}", "$", "$$",
 ]  # fmt: skip
 SOURCES = st.text(max_size=40) | st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join)
 

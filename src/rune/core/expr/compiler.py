@@ -217,9 +217,17 @@ class Compiler:
             constant = self._constant(node.comparators[0])
             if constant is not None and isinstance(node.ops[0], ast.Eq):
                 return codes.equality(left, constant[0])
-            return codes.comparison(left, _COMPARISONS[type(node.ops[0])], self.compile(node.comparators[0]))
         pairs = zip(node.ops, node.comparators, strict=True)
-        return codes.comparisons(left, [(_COMPARISONS[type(op)], self.compile(each)) for op, each in pairs])
+        rest = [(_COMPARISONS[type(op)], self._compared(op, each)) for op, each in pairs]
+        return codes.comparison(left, *rest[0]) if len(rest) == 1 else codes.comparisons(left, rest)
+
+    def _compared(self, op: ast.cmpop, node: ast.expr) -> Code:
+        """The right side of a comparison. A list of literals behind `in` is made only once."""
+        if isinstance(op, ast.In | ast.NotIn) and isinstance(node, ast.List):
+            literals = [self._constant(each) for each in node.elts]
+            if None not in literals:
+                return codes.constant([each[0] for each in literals if each])
+        return self.compile(node)
 
     def _choice(self, node: ast.IfExp) -> Code:
         """Both forms: `a if c else b`, and `c ? a : b`, which arrives as `c if T(a) else b`."""

@@ -11,7 +11,7 @@ from rune.core.expr.budget import MAX_PATTERN_CHARS, PATTERN_CACHE_SIZE, PATTERN
 from rune.core.expr.errors import BudgetError, ExpressionError
 
 # A match costs about as much as this many plain steps.
-_MATCH_STEPS = 20
+_MATCH_STEPS = 8
 
 
 def _options() -> Any:

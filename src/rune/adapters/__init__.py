@@ -1,0 +1,1 @@
+"""Adapters: the ports on real stores. Only `compose` imports them."""

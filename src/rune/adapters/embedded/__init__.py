@@ -1,0 +1,1 @@
+"""The embedded backend: one process, one SQLite file, nothing beside it."""

@@ -1,0 +1,214 @@
+"""The journal in SQLite. The primary key of the fact table is the write-once rule."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Sequence
+
+import msgspec
+
+from rune.adapters.embedded.database import Database
+from rune.core.fact import End, Fact, Result
+from rune.core.lineage import Path
+from rune.ports.journal import FORMAT, Accepted, Ended, KeyConflict, NewerFormat, Stored
+from rune.wire.codec import KINDS, decode_fact, encode_fact, encode_path, fact_columns
+
+_ACCEPTED = msgspec.msgpack.Decoder(Accepted)
+_END = msgspec.msgpack.Decoder(End)
+_PACK = msgspec.msgpack.Encoder()
+_RESULT = KINDS[Result]
+
+_INSERT = "INSERT INTO fact (execution, kind, node, path, number, seq, late, body) VALUES "
+_ROW = "(?, ?, ?, ?, ?, ?, ?, ?)"
+# One step of SQLite per statement, and Python's lock changes hands once per step: many rows a statement keep the loop
+# and the writer out of each other's way.
+_WIDTHS = (32, 8, 1)
+_STATEMENTS = {width: _INSERT + ", ".join([_ROW] * width) for width in _WIDTHS}
+
+Row = tuple[int, int, int, bytes, int, int, int, bytes]
+
+
+class EmbeddedJournal:
+    """Facts by execution. The owner of the file is its only writer, so numbers are given out in memory."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        reader = database.reader
+        (self._next_execution,) = reader.execute("SELECT coalesce(max(n), 0) + 1 FROM execution").fetchone()
+        (self._next_seq,) = reader.execute("SELECT coalesce(max(seq), 0) + 1 FROM fact").fetchone()
+        self._numbers: dict[str, int] = {}
+        self._ended: dict[str, End] = {}
+
+    async def save_definition(self, hash: str, canonical: bytes) -> None:
+        await self._database.submit(
+            lambda db: db.execute("INSERT OR IGNORE INTO definition VALUES (?, ?)", (hash, canonical))
+        )
+
+    async def definition(self, hash: str) -> bytes | None:
+        row = self._database.reader.execute("SELECT canonical FROM definition WHERE hash = ?", (hash,)).fetchone()
+        return row[0] if row else None
+
+    async def accept(self, execution: Accepted) -> Accepted:
+        number = self._next_execution
+        self._next_execution += 1
+        self._numbers[execution.id] = number
+        row = (number, execution.id, execution.workflow, execution.hash, execution.at, execution.at, _PACK.encode(execution))
+        known: Accepted | None = await self._database.submit(lambda db: _accept(db, execution, row))
+        if known is None:
+            return execution
+        self._numbers.pop(execution.id, None)
+        return known
+
+    async def accepted(self, execution: str) -> Accepted | None:
+        row = self._database.reader.execute(
+            "SELECT n, accepted, end FROM execution WHERE id = ?", (execution,)
+        ).fetchone()
+        if row is None:
+            return None
+        self._numbers[execution] = row[0]
+        if row[2] is not None:
+            self._ended[execution] = _END.decode(row[2])
+        found = _ACCEPTED.decode(row[1])
+        if found.format > FORMAT:
+            raise NewerFormat(f"{execution} was written in format {found.format}, this Rune knows up to {FORMAT}")
+        return found
+
+    async def record(self, execution: str, facts: Sequence[Fact]) -> Sequence[Fact]:
+        number = self._number(execution)
+        ended = self._ended.get(execution)
+        last = facts[-1]
+        if ended is None and type(last) is End:
+            self._ended[execution] = last
+        seq = self._next_seq
+        self._next_seq += len(facts)
+        late = int(ended is not None)
+        rows: list[Row] = []
+        for fact in facts:
+            kind, node, path, index = fact_columns(fact)
+            rows.append((number, kind, node, path, index, seq, late, encode_fact(fact)))
+            seq += 1
+        try:
+            await self._database.submit(_Rows(rows, last if type(last) is End and not late else None))
+        except sqlite3.IntegrityError:
+            return await self._stored(execution, number, facts)
+        if ended is not None:
+            raise Ended(ended)
+        return facts
+
+    async def _stored(self, execution: str, number: int, facts: Sequence[Fact]) -> Sequence[Fact]:
+        """The head was written before: what is stored counts. If it was a later one, the rest is written without it."""
+        kind, node, path, index = fact_columns(facts[0])
+        row = self._database.reader.execute(
+            "SELECT body FROM fact WHERE execution = ? AND kind = ? AND node = ? AND path = ? AND number = ?",
+            (number, kind, node, path, index),
+        ).fetchone()
+        if row is None:
+            return await self.record(execution, facts[:1])
+        return [decode_fact(row[0])]
+
+    async def facts(self, execution: str, after: int = 0) -> list[Stored]:
+        rows = self._database.reader.execute(
+            "SELECT seq, body, late FROM fact WHERE execution = ? AND seq > ? ORDER BY seq",
+            (self._number(execution), after),
+        )
+        return [Stored(seq, decode_fact(body), bool(late)) for seq, body, late in rows]
+
+    async def results(self, execution: str, keys: Sequence[tuple[int, Path]]) -> list[Result | None]:
+        number = self._number(execution)
+        found: list[Result | None] = []
+        for node, path in keys:
+            row = self._database.reader.execute(
+                "SELECT body FROM fact WHERE execution = ? AND kind = ? AND node = ? AND path = ? AND number = 0",
+                (number, _RESULT, node, encode_path(path)),
+            ).fetchone()
+            fact = decode_fact(row[0]) if row else None
+            found.append(fact if isinstance(fact, Result) else None)
+        return found
+
+    async def claimed(self, execution: str, node: int, path: Path, fence: tuple[int, int], at: int) -> None:
+        row = (self._number(execution), node, encode_path(path), fence[0] << 32 | fence[1], at)
+        self._database.post(lambda db: db.execute("INSERT OR IGNORE INTO claim VALUES (?, ?, ?, ?, ?)", row))
+
+    async def end(self, execution: str) -> End | None:
+        if execution not in self._ended:
+            await self.accepted(execution)
+        return self._ended.get(execution)
+
+    def sleep_until(self, execution: str, when: int) -> None:
+        """Note when a sleeping execution needs attention again."""
+        row = (when, self._number(execution))
+        self._database.post(
+            lambda db: db.execute("UPDATE execution SET wake_at = ? WHERE n = ? AND wake_at IS NOT NULL", row)
+        )
+
+    def waking(self, cursor: tuple[int, int], until: int, limit: int) -> list[tuple[int, int, str]]:
+        """Executions that need attention behind a cursor and up to a time: when, number, id."""
+        return self._database.reader.execute(
+            "SELECT wake_at, n, id FROM execution WHERE wake_at IS NOT NULL AND (wake_at, n) > (?, ?) AND wake_at <= ?"
+            " ORDER BY wake_at, n LIMIT ?",
+            (*cursor, until, limit),
+        ).fetchall()
+
+    def next_waking(self, cursor: tuple[int, int]) -> int | None:
+        """When the next sleeping execution is due."""
+        row = self._database.reader.execute(
+            "SELECT wake_at FROM execution WHERE wake_at IS NOT NULL AND (wake_at, n) > (?, ?) ORDER BY wake_at, n LIMIT 1",
+            cursor,
+        ).fetchone()
+        return row[0] if row else None
+
+    def forget(self, execution: str) -> None:
+        """Drop what memory holds of an execution."""
+        self._numbers.pop(execution, None)
+        self._ended.pop(execution, None)
+
+    def _number(self, execution: str) -> int:
+        number = self._numbers.get(execution)
+        if number is None:
+            row = self._database.reader.execute("SELECT n FROM execution WHERE id = ?", (execution,)).fetchone()
+            if row is None:
+                raise KeyError(execution)
+            number = self._numbers[execution] = row[0]
+        return number
+
+    async def close(self) -> None:
+        self._database.close()
+
+
+class _Rows:
+    """Insert facts, and with the terminal one mark the execution."""
+
+    __slots__ = ("_end", "_rows")
+
+    def __init__(self, rows: list[Row], end: End | None) -> None:
+        self._rows = rows
+        self._end = end
+
+    def __call__(self, db: sqlite3.Connection) -> None:
+        rows, start = self._rows, 0
+        for width in _WIDTHS:
+            while len(rows) - start >= width:
+                db.execute(_STATEMENTS[width], [each for row in rows[start : start + width] for each in row])
+                start += width
+        if self._end is not None:
+            db.execute(
+                "UPDATE execution SET status = ?, ended_at = ?, end = ?, wake_at = NULL WHERE n = ?",
+                (self._end.status, self._end.at, _PACK.encode(self._end), rows[0][0]),
+            )
+
+
+def _accept(db: sqlite3.Connection, execution: Accepted, row: tuple[object, ...]) -> Accepted | None:
+    if execution.key is not None:
+        digest = hashlib.sha256(execution.hash.encode() + b"\0" + execution.input).digest()
+        known = db.execute("SELECT execution, digest FROM client_key WHERE key = ?", (execution.key,)).fetchone()
+        if known is not None:
+            if known[1] != digest:
+                raise KeyConflict(f"key `{execution.key}` was used before with another payload or workflow")
+            stored = db.execute("SELECT accepted FROM execution WHERE id = ?", (known[0],)).fetchone()
+            return _ACCEPTED.decode(stored[0])
+        db.execute("INSERT INTO client_key VALUES (?, ?, ?, ?)", (execution.key, execution.id, digest, execution.at))
+    db.execute(
+        "INSERT INTO execution (n, id, workflow, hash, at, wake_at, accepted) VALUES (?, ?, ?, ?, ?, ?, ?)", row
+    )
+    return None

@@ -1,0 +1,23 @@
+"""Migrations: the schema, version by version, each step in one transaction with its mark."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from importlib.resources import files
+
+from rune.ports.journal import NewerFormat
+
+STEPS: tuple[Callable[[], str], ...] = (lambda: files(__package__).joinpath("schema.sql").read_text(),)
+"""Step i brings a file from version i to version i + 1."""
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring a file to the version of this program. A file of a newer program is left alone."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > len(STEPS):
+        raise NewerFormat(f"the file has schema version {version}, this Rune knows up to {len(STEPS)}")
+    for number in range(version, len(STEPS)):
+        connection.executescript(
+            f"BEGIN IMMEDIATE;\n{STEPS[number]()}\nPRAGMA user_version = {number + 1};\nCOMMIT;"
+        )

@@ -1,0 +1,294 @@
+"""The state in memory. It is a fold of the journal, so nothing of it is written: a restart, or an execution that slept, is
+folded when it is touched. Executions whose tokens all wait cost a row, not memory."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from heapq import heappop, heappush
+
+import msgspec
+
+from rune.adapters.embedded.journal import EmbeddedJournal
+from rune.core import effect
+from rune.core.apply import apply, begin
+from rune.core.control import control, end, touch
+from rune.core.effect import Decision, Timer
+from rune.core.explain import Waiting, explain
+from rune.core.fact import Control, End, Start
+from rune.core.fold import fold
+from rune.core.lineage import Path
+from rune.core.plan import Plan
+from rune.core.state import State
+from rune.core.token import Token
+from rune.core.wake import wake
+from rune.ports.clock import Clock
+from rune.ports.journal import Accepted
+from rune.ports.state import Applied, Claim, Due, Fence
+
+LEASE = 9_000
+NAP = 2_000  # ms: shorter waits stay in memory
+MAX_LOADED = 4_000
+FAR = 2**62
+
+Plans = Callable[[str], Awaitable[Plan]]
+
+
+class Lease(msgspec.Struct):
+    """Who may run a token, until when."""
+
+    owner: str
+    fence: Fence
+    until: int
+
+
+class Running(msgspec.Struct):
+    """One execution in memory."""
+
+    accepted: Accepted
+    plan: Plan
+    state: State
+    offset: int = 0  # of an execution with its own clock
+    timers: dict[Timer, int] = {}
+    leases: dict[tuple[int, Path], Lease] = {}
+    claimed: set[tuple[int, Path]] = set()
+    waited: dict[tuple[int, Path], int] = {}
+
+
+class EmbeddedState:
+    """Tokens, joins, leases and timers of the executions that are awake."""
+
+    def __init__(self, journal: EmbeddedJournal, plans: Plans, clock: Clock, *, incarnation: int = 1) -> None:
+        self._journal = journal
+        self._plans = plans
+        self._clock = clock
+        self._incarnation = incarnation
+        self._numbers = 0
+        self._running: OrderedDict[str, Running] = OrderedDict()
+        self._heap: list[tuple[int, int, str, Timer]] = []
+        self._pushed = 0
+        self._cursor = (-1, 0)
+        self._backlog = True  # the file may hold executions that are due and not loaded
+
+    @property
+    def loaded(self) -> int:
+        """How many executions are in memory."""
+        return len(self._running)
+
+    async def begin(self, execution: str) -> Applied:
+        running, applied = await self._load(execution)
+        return applied if applied is not None else Applied(now=self._now(running))
+
+    def admit(self, accepted: Accepted, plan: Plan) -> Applied:
+        """Open an execution that was accepted this moment, without reading it back."""
+        running = Running(accepted, plan, State())
+        self._running[accepted.id] = running
+        return self._keep(running, begin(plan, running.state, accepted.at))
+
+    def has_room(self) -> bool:
+        """Whether one more execution may be opened right away."""
+        return len(self._running) < MAX_LOADED
+
+    async def _load(self, execution: str) -> tuple[Running, Applied | None]:
+        running = self._running.get(execution)
+        if running is not None:
+            return running, None
+        accepted = await self._journal.accepted(execution)
+        if accepted is None:
+            raise KeyError(execution)
+        stored = [each for each in await self._journal.facts(execution) if not each.late]
+        plan = await self._plans(accepted.hash)
+        running = self._running.get(execution)
+        if running is not None:
+            return running, None
+        running = Running(accepted, plan, State())
+        facts = [Start(accepted.at), *(each.fact for each in stored)]
+        if accepted.fake_time:
+            latest = max((getattr(fact, "at", 0) for fact in facts), default=0)
+            running.offset = max(0, latest - self._clock.now())
+        running.state, applied = fold(plan, facts, self._now(running))
+        self._running[execution] = running
+        return running, self._keep(running, applied)
+
+    def _now(self, running: Running) -> int:
+        return self._clock.now() + running.offset
+
+    async def claim(self, execution: str, token: Token, owner: str, *, leased: bool) -> Claim:
+        running = self._running.get(execution) or (await self._load(execution))[0]
+        now = self._now(running)
+        verdict = touch(running.plan, running.state, token)
+        if verdict not in ("run", "cancelled"):
+            return Claim(verdict, token, now)
+        live = running.state.scopes[token.path].live.get(token.node)
+        mine = live.token if live is not None else token
+        again = token.key in running.claimed
+        due = running.waited.pop(token.key, None) if mine.resumed else None
+        if not leased and not again:
+            running.claimed.add(token.key)
+            return Claim(verdict, mine, now, due=due)
+        held = running.leases.get(token.key)
+        if held is not None and held.until > now:
+            return Claim("held", mine, now)
+        self._numbers += 1
+        fence = (self._incarnation, self._numbers)
+        running.claimed.add(token.key)
+        running.leases[token.key] = Lease(owner, fence, now + LEASE)
+        return Claim(verdict, mine, now, fence, again, due)
+
+    async def renew(self, execution: str, node: int, path: Path, fence: Fence) -> bool:
+        running = self._running.get(execution)
+        held = running.leases.get((node, path)) if running is not None else None
+        if running is None or held is None or held.fence != fence or held.until <= self._now(running):
+            return False
+        held.until = self._now(running) + LEASE
+        return True
+
+    async def apply(self, execution: str, decisions: Sequence[Decision]) -> Applied:
+        running, loaded = await self._load(execution)
+        if loaded is not None:
+            return loaded  # the fold has placed the facts of these decisions already
+        total = effect.Applied()
+        for decision in decisions:
+            applied = apply(running.plan, running.state, decision)
+            if not applied.known:
+                del self._running[execution]
+                _, refolded = await self._load(execution)
+                assert refolded is not None
+                return refolded
+            total.emitted += applied.emitted
+            total.armed += applied.armed
+            total.disarmed += applied.disarmed
+            total.finish = total.finish or applied.finish
+            key = (decision.node, decision.path)
+            if type(decision.fact).__name__ != "Choice":
+                running.claimed.discard(key)
+                running.leases.pop(key, None)
+        return self._keep(running, total)
+
+    def _keep(self, running: Running, applied: effect.Applied) -> Applied:
+        """Arm what is to be armed; let an execution with its own clock jump; put one that only waits to sleep."""
+        for timer in applied.disarmed:
+            running.timers.pop(timer, None)
+        for timer, due in applied.armed:
+            self._arm(running, timer, due)
+        result = Applied(tuple(applied.emitted), applied.finish, self._now(running))
+        root = running.state.scopes.get(())
+        if root is not None and root.active == 0 and not result.emitted and running.state.finish is None:
+            self._rest(running)
+        return result
+
+    def _arm(self, running: Running, timer: Timer, due: int) -> None:
+        running.timers[timer] = due
+        self._pushed += 1
+        heappush(self._heap, (due - running.offset, self._pushed, running.accepted.id, timer))
+        if self._heap[0][1] == self._pushed:
+            self._clock.wake()
+
+    def _rest(self, running: Running) -> None:
+        """Nothing of this execution can run before its next timer."""
+        nearest = min(running.timers.values(), default=None)
+        if nearest is None:
+            self._evict(running, FAR)
+        elif running.accepted.fake_time:
+            jump = nearest - self._now(running)
+            if jump > 0:
+                running.offset += jump
+                for timer, due in running.timers.items():
+                    self._arm_again(running, timer, due)
+            self._clock.wake()
+        elif nearest - self._now(running) > NAP:
+            self._evict(running, nearest)
+
+    def _arm_again(self, running: Running, timer: Timer, due: int) -> None:
+        self._pushed += 1
+        heappush(self._heap, (due - running.offset, self._pushed, running.accepted.id, timer))
+
+    def _evict(self, running: Running, when: int) -> None:
+        self._running.pop(running.accepted.id, None)
+        self._journal.sleep_until(running.accepted.id, when)
+        self._journal.forget(running.accepted.id)
+
+    async def control(self, execution: str, fact: Control) -> Applied:
+        running, _ = await self._load(execution)
+        return self._keep(running, control(running.plan, running.state, fact))
+
+    async def end(self, execution: str, fact: End) -> None:
+        running = self._running.pop(execution, None)
+        if running is not None:
+            end(running.state, fact)
+        self._journal.forget(execution)
+
+    async def due(self, limit: int) -> list[Due]:
+        found = await self._wake_sleepers(limit)
+        now = self._clock.now()
+        while self._heap and self._heap[0][0] <= now and len(found) < limit:
+            _, _, execution, timer = heappop(self._heap)
+            running = self._running.get(execution)
+            if running is None or timer not in running.timers:
+                continue
+            if running.timers[timer] > self._now(running):
+                continue  # armed again for later: that entry is in the heap as well
+            found.append(self._fire(running, timer))
+        return found
+
+    def _fire(self, running: Running, timer: Timer) -> Due:
+        """Move a timer on. What has no token of its own yet stays armed until its consequence is applied."""
+        now = self._now(running)
+        due = running.timers.pop(timer)
+        applied = wake(running.plan, running.state, timer, now)
+        if timer.kind == "wait":
+            running.waited[(timer.node, timer.path)] = due
+        for token in applied.emitted:
+            running.claimed.discard(token.key)
+        if timer.kind in ("join", "finish", "deadline") and (applied.emitted or applied.finish):
+            self._arm(running, timer, now + LEASE)
+        kept = self._keep(running, applied)
+        return Due(running.accepted.id, timer, kept.emitted, kept.finish, now)
+
+    async def _wake_sleepers(self, limit: int) -> list[Due]:
+        """Load executions whose time has come, as far as memory allows."""
+        found: list[Due] = []
+        room = min(limit, MAX_LOADED - len(self._running))
+        if room <= 0:
+            return found
+        rows = self._journal.waking(self._cursor, self._clock.now(), room)
+        self._backlog = len(rows) == room
+        for when, number, execution in rows:
+            self._cursor = (when, number)
+            if execution not in self._running:
+                _, applied = await self._load(execution)
+                if applied is not None:
+                    found.append(Due(execution, Timer("wait"), applied.emitted, applied.finish, applied.now))
+        return found
+
+    async def next_due(self) -> int | None:
+        while self._heap and self._stale(self._heap[0]):
+            heappop(self._heap)
+        moments = [self._heap[0][0]] if self._heap else []
+        asleep = self._journal.next_waking(self._cursor) if len(self._running) < MAX_LOADED else None
+        if asleep is not None:
+            moments.append(asleep)
+        return min(moments, default=None)
+
+    def _stale(self, entry: tuple[int, int, str, Timer]) -> bool:
+        due, _, execution, timer = entry
+        running = self._running.get(execution)
+        return running is None or running.timers.get(timer, -1) - running.offset != due
+
+    async def unheld(self, limit: int) -> list[tuple[str, Token]]:
+        found: list[tuple[str, Token]] = []
+        for execution, running in self._running.items():
+            now = self._now(running)
+            for scope in running.state.scopes.values():
+                for live in scope.live.values():
+                    held = running.leases.get(live.token.key)
+                    free = held is not None and held.until <= now
+                    if free and not live.waiting and not live.parked:
+                        found.append((execution, live.token))
+                        if len(found) >= limit:
+                            return found
+        return found
+
+    async def explain(self, execution: str) -> list[Waiting]:
+        running, _ = await self._load(execution)
+        return explain(running.plan, running.state)

@@ -1,0 +1,1 @@
+"""Wire: how facts and values are written down."""

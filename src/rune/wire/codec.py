@@ -1,0 +1,92 @@
+"""The codec of facts and values. A value is JSON bytes and stays so until an expression touches it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from rune.core.fact import Attempt, Choice, Control, End, Fact, Result, Start, Suspension
+from rune.core.lineage import Path
+from rune.core.token import Ref
+
+KINDS: dict[type, int] = {Start: 0, Result: 1, Attempt: 2, Suspension: 3, Choice: 4, Control: 5, End: 6}
+
+
+class Inline(msgspec.Struct, frozen=True, tag="v"):
+    """A small value, as JSON bytes."""
+
+    data: bytes
+
+
+class Large(msgspec.Struct, frozen=True, tag="b"):
+    """A value kept as a blob."""
+
+    key: str
+    size: int
+
+
+class Paged(msgspec.Struct, frozen=True, tag="p"):
+    """The items of a fan-out, kept as pages of whole items: `starts[i]` is the first item of page i."""
+
+    key: str
+    count: int
+    starts: tuple[int, ...]
+
+
+class Same(msgspec.Struct, frozen=True, tag="s"):
+    """A value that lives elsewhere: what a node passed through is not written twice."""
+
+    ref: Ref
+
+
+Kept = Inline | Large | Paged | Same
+
+_FACT_ENCODER = msgspec.msgpack.Encoder()
+_FACT_DECODER = msgspec.msgpack.Decoder(Fact)
+_JSON_ENCODER = msgspec.json.Encoder()
+_JSON_DECODER = msgspec.json.Decoder()
+
+
+def encode_fact(fact: Fact) -> bytes:
+    """The bytes of a fact."""
+    return _FACT_ENCODER.encode(fact)
+
+
+def decode_fact(data: bytes) -> Fact:
+    """A fact from its bytes; what a result holds is typed again."""
+    fact = _FACT_DECODER.decode(data)
+    if type(fact) is Result and fact.value is not None:
+        return msgspec.structs.replace(fact, value=msgspec.convert(fact.value, Kept))
+    return fact
+
+
+def encode_value(value: Any) -> bytes:
+    """JSON bytes of a value."""
+    return _JSON_ENCODER.encode(value)
+
+
+def decode_value(data: bytes) -> Any:
+    """A value from JSON bytes."""
+    return _JSON_DECODER.decode(data)
+
+
+def fact_columns(fact: Fact) -> tuple[int, int, bytes, int]:
+    """Kind, node, path and number: the write-once key of a fact within its execution."""
+    kind = KINDS[type(fact)]
+    if isinstance(fact, Start | End):
+        return kind, -1, b"", 0
+    if isinstance(fact, Control):
+        return kind, -1, b"", fact.number
+    number = fact.attempt if isinstance(fact, Attempt | Suspension) else 0
+    return kind, fact.node, encode_path(fact.path), number
+
+
+def encode_path(path: Path) -> bytes:
+    """Bytes of a path that sort as the path does: item 10 behind item 2."""
+    return b"".join(each.to_bytes(4, "big") for each in path)
+
+
+def decode_path(data: bytes) -> Path:
+    """A path from its bytes."""
+    return tuple(int.from_bytes(data[i : i + 4], "big") for i in range(0, len(data), 4))
