@@ -77,7 +77,7 @@ def choose(**fields: Any) -> Raw:
 
 
 def switch(rules: int = 2, **fields: Any) -> Raw:
-    rule = {"value": 1, "operator": "equals", "compare": 2}
+    rule = {"value": 1, "operator": "eq", "compare": 2}
     return node("switch", {"rules": [rule] * rules}, **fields)
 
 

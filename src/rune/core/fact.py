@@ -36,6 +36,7 @@ class Result(msgspec.Struct, frozen=True, tag="result", omit_defaults=True):
     error: Ref | None = None
     arrived: tuple[Arrived, ...] = ()
     attempt: int = 1
+    began: int = 0
 
 
 @final

@@ -192,7 +192,7 @@ class Transition:
     def _abandon(self, scope: Scope, node: NodePlan, fan: Fan) -> None:
         """A cancelled region starts no further items; what never started counts as dead at its aggregator."""
         fan.closed = True
-        if node.aggregator < 0 or node.aggregator in scope.done:
+        if node.aggregator < 0:
             return
         edges = len(self._plan.nodes[node.aggregator].in_edges)
         for item in range(fan.next, fan.count):

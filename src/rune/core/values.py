@@ -50,13 +50,21 @@ class Values:
             raise KeyError(ref)
         if ref.kind == "entered":
             return dict(self._met(result.arrived))
-        return self._decode(result.value) if result.status == "ok" else failure_value(result)
+        return self.output(result) if result.status == "ok" else failure_value(result)
 
     def _items(self, ref: Ref) -> Any:
         result = self._results(ref.node, ref.path[:-2])
         if result is None:
             raise KeyError(ref)
-        return self._decode(result.value)[ref.path[-1]]
+        return self.item(result, ref.path[-1])
+
+    def output(self, result: Result) -> Any:
+        """What a node put out."""
+        return self._decode(result.value)
+
+    def item(self, result: Result, index: int) -> Any:
+        """One item of a fan-out."""
+        return self._decode(result.value)[index]
 
     def arrivals(self, token: Token) -> list[tuple[str, Any]]:
         """The live payloads at a join by predecessor id, in edge order."""

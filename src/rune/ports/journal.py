@@ -25,6 +25,12 @@ class Ended(RuneError):
         self.end = end
 
 
+class StoreAway(RuneError):
+    """A store cannot be reached or written now. Nobody's fault: what was not acknowledged did not happen."""
+
+    code = "STORE_AWAY"
+
+
 class KeyConflict(RuneError):
     """A client key was used before with another payload or workflow."""
 

@@ -15,15 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from rune.adapters.embedded.migrations import migrate
-from rune.errors import RuneError
+from rune.ports.journal import StoreAway
 
 Work = Callable[[sqlite3.Connection], Any]
-
-
-class StoreUnavailable(RuneError):
-    """The file cannot be written or read now. Nothing is lost: what was not acknowledged did not happen."""
-
-    code = "STORE_UNAVAILABLE"
 
 
 class Write:
@@ -65,7 +59,7 @@ class Database:
                 connection.execute(f"PRAGMA synchronous = {'NORMAL' if self._relaxed else 'FULL'}")
                 connection.execute("PRAGMA wal_autocheckpoint = 4000")
         except sqlite3.Error as error:
-            raise StoreUnavailable(f"cannot open {self.path}: {error}") from error
+            raise StoreAway(f"cannot open {self.path}: {error}") from error
         return connection
 
     def start(self) -> None:
@@ -124,7 +118,7 @@ class Database:
         except sqlite3.Error as error:
             self._roll_back()
             for write in group:
-                write.error = StoreUnavailable(f"{self.path}: {error}")
+                write.error = StoreAway(f"{self.path}: {error}")
 
     def _write_one(self, write: Write) -> None:
         self._writer.execute("SAVEPOINT one")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -10,7 +11,9 @@ import msgspec
 from rune.core.expr.errors import ExpressionSyntaxError
 from rune.core.expr.literals import read_text
 
-_ID_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+_ID = re.compile(r"[A-Za-z0-9_-]+")
+# `re` takes the same characters for those of a word as `is_word` does.
+_WORD = re.compile(r"\w+")
 _DIGITS = frozenset("0123456789")
 _MOST_SUGGESTED = 8
 
@@ -33,7 +36,7 @@ class Names(msgspec.Struct, frozen=True):
     titles: Mapping[str, str]
 
 
-class Reference(msgspec.Struct, frozen=True):
+class Reference(msgspec.Struct, frozen=True, gc=False):
     """One use of a context value: its root and the longest path known without running anything."""
 
     root: str
@@ -52,10 +55,8 @@ def is_word(char: str) -> bool:
 
 def word_end(text: str, start: int) -> int:
     """Where the word that begins at `start` ends."""
-    end = start
-    while end < len(text) and is_word(text[end]):
-        end += 1
-    return end
+    found = _WORD.match(text, start)
+    return found.end() if found else start
 
 
 def refuse_dunder(word: str, offset: int) -> None:
@@ -70,10 +71,15 @@ def refuse_dunder(word: str, offset: int) -> None:
 
 def id_ends(text: str, start: int) -> list[int]:
     """Where an id beginning at `start` could end, longest first: never in the middle of a word."""
-    end = start
-    while end < len(text) and text[end] in _ID_CHARS:
-        end += 1
-    return [at for at in range(end, start, -1) if at == len(text) or not is_word(text[at])]
+    found = _ID.match(text, start)
+    if found is None:
+        return []
+    end = found.end()
+    ends = [end] if end == len(text) or not is_word(text[end]) else []
+    # Inside an id only a dash ends a word.
+    while (end := text.rfind("-", start + 1, end)) > 0:
+        ends.append(end)
+    return ends
 
 
 def root_at(text: str, start: int, names: Names) -> tuple[str, int] | None:
@@ -116,8 +122,8 @@ def path_at(text: str, start: int) -> tuple[tuple[str | int, ...], int]:
     """The static path that begins at `start` in plain text, and its end."""
     path: list[str | int] = []
     at = start
-    while at < len(text):
-        if text[at] == "." and at + 1 < len(text) and is_word_start(text[at + 1]):
+    while text.startswith((".", "["), at):
+        if text[at] == "." and is_word_start(text[at + 1 : at + 2]):
             end = word_end(text, at + 1)
             refuse_dunder(text[at + 1 : end], at + 1)
             path.append(text[at + 1 : end])

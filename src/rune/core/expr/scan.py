@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
+_MARK = re.compile(r"""["'{}]""")
+_QUOTED = {
+    '"': re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL),
+    "'": re.compile(r"'[^'\\]*(?:\\.[^'\\]*)*'", re.DOTALL),
+}
+
 
 def expression_end(text: str, start: int) -> int:
     """Where the `}}` stands that closes an expression beginning at `start`; -1 if it is not closed.
@@ -9,23 +17,19 @@ def expression_end(text: str, start: int) -> int:
     Braces of objects and whatever stands in quotes do not close it.
     """
     depth = 0
-    at = start
-    while at < len(text):
-        char = text[at]
-        if char in "\"'":
-            at = _quote_end(text, at)
-        elif char == "{":
+    mark = _MARK.search(text, start)
+    while mark:
+        char, at = mark[0], mark.start()
+        if char == "{":
             depth += 1
         elif char == "}":
             if depth == 0 and text.startswith("}}", at):
                 return at
             depth -= 1
-        at += 1
+        else:
+            quoted = _QUOTED[char].match(text, at)
+            if quoted is None:
+                return -1
+            at = quoted.end() - 1
+        mark = _MARK.search(text, at + 1)
     return -1
-
-
-def _quote_end(text: str, start: int) -> int:
-    at = start + 1
-    while at < len(text) and text[at] != text[start]:
-        at += 2 if text[at] == "\\" else 1
-    return at

@@ -29,6 +29,7 @@ _SPOKEN = {
     "array": "a list",
     "object": "an object",
 }
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _MOST_LISTED = 10
 _LONGEST_LISTED = 40
 
@@ -84,6 +85,8 @@ def to_text(value: Any) -> str:
         return str(value)
     if value is None:
         return ""
+    if kind is int:
+        return int.__repr__(value)
     if kind is bool:
         return "true" if value else "false"
     return to_json(value)
@@ -92,7 +95,7 @@ def to_text(value: Any) -> str:
 def to_json(value: Any) -> str:
     """Compact JSON."""
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return _ENCODER.encode(value)
     except (TypeError, ValueError):
         raise ExpressionError("the value cannot be written as JSON") from None
     except RecursionError:

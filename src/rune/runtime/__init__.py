@@ -1,0 +1,1 @@
+"""The runtime: does what the core decides."""

@@ -1,0 +1,225 @@
+"""One attempt: the walk of a token from delivery to acknowledgement, in one direction.
+
+    receive → claim → load → resolve → run → decide → journal → state → queue → ack
+
+The comments say what a crash leaves behind at that place, and who picks it up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec.structs import replace
+
+from rune.core.effect import Decision, Finish
+from rune.core.fact import Attempt as TryAgain
+from rune.core.fact import Choice, End, Fact, Result
+from rune.core.inplace import Run
+from rune.core.outcome import Cancelled, Error, Failure, FanOut, Outcome, Output
+from rune.core.plan import NodePlan
+from rune.core.routing import follow
+from rune.core.step import step, step_unrun
+from rune.core.token import Fate, Token, token_name
+from rune.errors import RuneError
+from rune.ids import idempotency_key
+from rune.nodes.registry import Registry, execute, execute_async, prepare
+from rune.ports.journal import Ended, Journal
+from rune.ports.queue import Delivery, Queue
+from rune.ports.state import Applied, Claim, State
+from rune.runtime import failpoint
+from rune.runtime.book import Book, NotLoaded, Page
+from rune.runtime.books import Books
+from rune.runtime.completions import Completions
+from rune.wire.codec import Same
+
+TIMED_OUT = Error("TIMEOUT", "the node took longer than its timeout", engine=True)
+
+
+class Attempt:
+    """Handles deliveries. It holds no state of its own: everything it knows it has asked for."""
+
+    def __init__(
+        self,
+        owner: str,
+        journal: Journal,
+        state: State,
+        queue: Queue,
+        books: Books,
+        registry: Registry,
+        completions: Completions,
+        *,
+        in_place: bool = True,
+    ) -> None:
+        self._owner = owner
+        self._journal = journal
+        self._state = state
+        self._queue = queue
+        self._books = books
+        self._registry = registry
+        self._completions = completions
+        self._in_place = in_place
+
+    async def handle(self, delivery: Delivery) -> None:
+        """Take a hint to its end."""
+        failpoint.hit("received")
+        execution, token = delivery.execution, delivery.token
+        book = await self._books.book(execution)
+        node = book.plan.nodes[token.node]
+        leased = token.fate is Fate.RUN and not node.pure
+        claim = await self._state.claim(execution, token, self._owner, leased=leased)
+        if claim.verdict in ("run", "cancelled"):
+            if claim.fence is not None:
+                await self._journal.claimed(execution, token.node, token.path, claim.fence, claim.now)
+            failpoint.hit("claimed")  # crash here: the lease runs out and the token is sent again
+            try:
+                await self._run_and_commit(book, node, claim)
+            except Ended as ended:
+                await self._state.end(execution, ended.end)
+        await self._queue.ack(delivery)  # crash here: it is delivered again, and the claim answers that it is done
+
+    async def _run_and_commit(self, book: Book, node: NodePlan, claim: Claim) -> None:
+        token = claim.token
+        if claim.again:
+            (stored,) = await self._journal.results(book.accepted.id, [token.key])
+            if stored is not None:
+                await self._follow(book, Run(book.plan, token), [follow(book.plan, stored)])
+                return
+        if node.needs_choice and token.fate is Fate.RUN and claim.verdict == "run":
+            token = await self._choose(book, token, claim.now)
+        run = Run(book.plan, token, in_place=self._in_place)
+        page = book.page()
+        while (each := run.next()) is not None:
+            decision = await self._decide(book, page, each, claim, first=each is token)
+            run.add(decision)
+            if type(decision.fact) is Result:
+                page.own[(each.node, each.path)] = decision.fact
+        failpoint.hit("ran")  # crash here: an effect was made and nobody knows; the only window in which it can repeat
+        if await self._is_stale(book, run, claim):
+            return
+        decisions = await self._record(book, run)
+        failpoint.hit("journaled")  # crash here: the row is found and applied, nothing runs again
+        await self._follow(book, run, decisions)
+
+    async def _choose(self, book: Book, token: Token, now: int) -> Token:
+        """Who opened a race is a fact before anything with an effect follows from it."""
+        mine = Choice(token.node, token.path, now, token.arrived, token.payload, token.error)
+        (fact,) = await self._journal.record(book.accepted.id, [mine])
+        failpoint.hit("chosen")
+        assert isinstance(fact, Choice)
+        applied = await self._state.apply(book.accepted.id, [follow(book.plan, fact)])
+        await self._queue.send(book.accepted.id, applied.emitted, book.accepted.priority)
+        return replace(token, arrived=fact.arrived, payload=fact.payload, error=fact.error)
+
+    async def _decide(self, book: Book, page: Page, token: Token, claim: Claim, *, first: bool) -> Decision:
+        plan = book.plan
+        if first and claim.verdict == "cancelled":
+            return step(plan, token, Cancelled(), claim.now)
+        if token.fate is not Fate.RUN:
+            return step_unrun(plan, token, claim.now)
+        outcome = await self._execute(book, page, token, claim)
+        now = self._books.now(claim.now)
+        try:
+            return step(plan, token, await self._kept(book, page, token, outcome), now)
+        except RuneError as error:
+            return step(plan, token, Failure(Error(error.code, error.message)), now)
+
+    async def _execute(self, book: Book, page: Page, token: Token, claim: Claim) -> Outcome:
+        """Resolve and run; a value that is not in memory is fetched and the resolving begins anew."""
+        while True:
+            try:
+                return await self._once(book, page, token, claim)
+            except NotLoaded as missing:
+                await book.fetch(missing.what, page)
+
+    async def _once(self, book: Book, page: Page, token: Token, claim: Claim) -> Outcome:
+        node = book.plan.nodes[token.node]
+        kind = self._registry[node.node.type]
+        name = token_name(token.node, token.path, book.plan.ids)
+        scope = page.scope(token, claim.now / 1000, name)
+        call = prepare(
+            kind,
+            node.parameters,
+            scope,
+            now=claim.now,
+            node=node.id,
+            arrivals=lambda: page.arrivals(token),
+            entries=lambda: page.entries(token),
+            attempt=token.attempt,
+            key=idempotency_key(book.accepted.id, name),
+            resumed=token.resumed,
+            timer_id=f"wait:{name}",
+            due=claim.due if claim.due is not None else claim.now,
+        )
+        if isinstance(call, Failure):
+            return call
+        if node.pure:
+            return execute(kind, call)
+        if node.type.reads_payload(node.node.parameters):
+            _ = call.payload  # an effect is not made twice because its payload was not at hand
+        try:
+            async with asyncio.timeout(node.node.timeout):
+                return await execute_async(kind, call)
+        except TimeoutError:
+            return Failure(TIMED_OUT)
+
+    async def _kept(self, book: Book, page: Page, token: Token, outcome: Outcome) -> Outcome:
+        """The outcome with its value written down: what is large lies in the blob store before a row names it."""
+        if type(outcome) is Output:
+            kept = await book.written(token.node, token.path, outcome.value, token.payload, page.entered())
+            if type(kept) is not Same:
+                page.values[(token.node, token.path)] = outcome.value
+            return Output(kept, outcome.outlet)
+        if type(outcome) is FanOut and outcome.value is not None:
+            paged = await book.spread(token.node, token.path, outcome.value)
+            return FanOut(outcome.count, paged)
+        return outcome
+
+    async def _is_stale(self, book: Book, run: Run, claim: Claim) -> bool:
+        """A failure is journaled only by a holder that proves its fence; a stale one drops it."""
+        fact = run.decisions[0].fact
+        failed = type(fact) is TryAgain or (type(fact) is Result and fact.status == "failed")
+        if not failed or claim.fence is None:
+            return False
+        token = claim.token
+        return not await self._state.renew(book.accepted.id, token.node, token.path, claim.fence)
+
+    async def _record(self, book: Book, run: Run) -> list[Decision]:
+        """If the first fact was somebody else's, the whole run is dropped and the stored fact used."""
+        facts: list[Fact] = [each.fact for each in run.decisions if each.fact is not None]
+        if not facts:
+            return run.decisions
+        stored = await self._journal.record(book.accepted.id, facts)
+        if stored[0] is not facts[0]:
+            fact = stored[0]
+            assert not isinstance(fact, End)
+            return [follow(book.plan, fact)]  # type: ignore[arg-type]
+        for fact in facts:
+            if type(fact) is Result:
+                book.keep(fact)
+        return run.decisions
+
+    async def _follow(self, book: Book, run: Run, decisions: list[Decision]) -> None:
+        """State, then queue, then the end if it came."""
+        execution = book.accepted.id
+        applied: Applied = await self._state.apply(execution, decisions)
+        failpoint.hit("applied")  # crash here: what was emitted is in the state; the sweeper sends it
+        left = run.left(list(applied.emitted))
+        if left:
+            await self._queue.send(execution, left, book.accepted.priority)
+        failpoint.hit("sent")
+        if applied.finish is not None:
+            await self.finish(execution, applied.finish, applied.now)
+
+    async def finish(self, execution: str, finish: Finish, now: int) -> None:
+        """Write the terminal row; whoever comes second finds it."""
+        failpoint.hit("ending")  # crash here: the finish timer, armed by the act that brought the count to zero, fires
+        end = End(now, finish.status, finish.error)
+        try:
+            (stored,) = await self._journal.record(execution, [end])
+        except Ended as ended:
+            stored = ended.end
+        failpoint.hit("ended")
+        assert isinstance(stored, End)
+        await self._state.end(execution, stored)
+        self._books.close(execution)
+        self._completions.announce(execution, stored)

@@ -1,0 +1,34 @@
+"""The backend: one adapter per port, picked by configuration."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from rune.core.plan import Plan
+from rune.ports.blob import Blob
+from rune.ports.clock import Clock
+from rune.ports.journal import Accepted, Journal
+from rune.ports.queue import Queue
+from rune.ports.state import Applied, State
+
+
+class Admission(Protocol):
+    """A state that can open an execution without reading it back."""
+
+    def admit(self, accepted: Accepted, plan: Plan) -> Applied:
+        """Open it."""
+
+    def has_room(self) -> bool:
+        """Whether it may be opened right away."""
+
+
+class Backend(msgspec.Struct, frozen=True):
+    """What the runtime stands on."""
+
+    journal: Journal
+    state: State
+    queue: Queue
+    blob: Blob
+    clock: Clock

@@ -1,0 +1,214 @@
+"""The book of one execution: where its values are read from and how they are written.
+
+Nothing is decoded before an expression touches it, nothing is fetched before it is needed, and nothing is written twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rune.core.fact import Result
+from rune.core.limits import LIMITS, Limits
+from rune.core.lineage import Path
+from rune.core.plan import Plan
+from rune.core.token import Ref, Token, token_name
+from rune.core.values import Sight, Values
+from rune.errors import LimitExceeded
+from rune.ports.blob import Blob
+from rune.ports.journal import Accepted, Journal
+from rune.runtime.cache import Cache
+from rune.wire.codec import Inline, Kept, Large, Paged, Same, decode_value, encode_value
+
+Key = tuple[int, Path]
+ABSENT = object()
+
+
+class NotLoaded(BaseException):
+    """A value is needed that is not in memory. Not an Exception: no node and no expression may swallow it."""
+
+    def __init__(self, what: Key | str) -> None:
+        super().__init__(what)
+        self.what = what
+
+
+class Book:
+    """Plan, start payload and values of an execution."""
+
+    def __init__(self, accepted: Accepted, plan: Plan, journal: Journal, blob: Blob, cache: Cache) -> None:
+        self.accepted = accepted
+        self.plan = plan
+        self._journal = journal
+        self._blob = blob
+        self._cache = cache
+        self._start: Any = ABSENT
+
+    @property
+    def start(self) -> Any:
+        """The start payload."""
+        if self._start is ABSENT:
+            self._start = decode_value(self.accepted.input)
+        return self._start
+
+    def page(self) -> Page:
+        """The values as one attempt reads them."""
+        return Page(self)
+
+    def keep(self, result: Result) -> None:
+        """A result that is durable now: the next node will want it."""
+        value = result.value
+        size = len(value.data) if type(value) is Inline else 64
+        self._cache.put((self.accepted.id, result.node, result.path), result, size)
+
+    def keep_decoded(self, result: Result, value: Any, size: int) -> None:
+        """What a result stands for, as an object. Nobody changes it."""
+        self._cache.put((self.accepted.id, result.node, result.path, "value"), value, size * 4)
+
+    def known(self, node: int, path: Path) -> Result | None:
+        found: Result | None = self._cache.get((self.accepted.id, node, path))
+        return found
+
+    def decoded(self, node: int, path: Path) -> Any:
+        return self._cache.get((self.accepted.id, node, path, "value"))
+
+    def bytes_of(self, key: str) -> bytes | None:
+        found: bytes | None = self._cache.get(key)
+        return found
+
+    def page_of(self, key: str) -> list[Any] | None:
+        found: list[Any] | None = self._cache.get((key, "page"))
+        return found
+
+    def keep_page(self, key: str, items: list[Any], size: int) -> None:
+        self._cache.put((key, "page"), items, size * 4)
+
+    async def fetch(self, what: Key | str, page: Page) -> None:
+        """Bring what a page lacked."""
+        if isinstance(what, str):
+            data = await self._blob.get(what)
+            if data is None:
+                raise KeyError(what)
+            page.blobs[what] = data
+            return
+        (result,) = await self._journal.results(self.accepted.id, [what])
+        if result is None:
+            page.absent.add(what)
+        else:
+            page.fetched[what] = result
+            self.keep(result)
+
+    async def written(self, node: int, path: Path, value: Any, payload: Ref, entered: Any, limits: Limits = LIMITS) -> Kept:
+        """How an output is kept: in its row, as a blob, or, where it is what entered the node, as a pointer to that."""
+        if value is entered and value is not None:
+            return Same(payload)
+        data = encode_value(value)
+        if len(data) <= limits.inline_bytes:
+            return Inline(data)
+        if len(data) > limits.output_bytes:
+            raise LimitExceeded("output bytes", limits.output_bytes, len(data))
+        key = f"{self.accepted.id}/{token_name(node, path, self.plan.ids)}"
+        await self._blob.put(key, data)
+        return Large(key, len(data))
+
+    async def spread(self, node: int, path: Path, items: list[Any], limits: Limits = LIMITS) -> Paged:
+        """The items of a fan-out, in pages bounded by count and bytes."""
+        key = f"{self.accepted.id}/{token_name(node, path, self.plan.ids)}/items"
+        starts: list[int] = []
+        page: list[bytes] = []
+        size = 0
+        first = 0
+        for index, item in enumerate(items):
+            data = encode_value(item)
+            if page and (len(page) >= limits.page_items or size + len(data) > limits.page_bytes):
+                starts.append(first)
+                await self._blob.put(f"{key}/{len(starts) - 1}", b"[" + b",".join(page) + b"]")
+                page, size, first = [], 0, index
+            page.append(data)
+            size += len(data)
+        if page:
+            starts.append(first)
+            await self._blob.put(f"{key}/{len(starts) - 1}", b"[" + b",".join(page) + b"]")
+        return Paged(key, len(items), tuple(starts))
+
+
+class Page(Values):
+    """What one attempt reads. A value that is not in memory stops the attempt until it was fetched."""
+
+    def __init__(self, book: Book) -> None:
+        super().__init__(book.plan, ABSENT, self.result, {}, decode_value)
+        self._book = book
+        self.own: dict[Key, Result] = {}
+        self.values: dict[Key, Any] = {}
+        self.fetched: dict[Key, Result] = {}
+        self.absent: set[Key] = set()
+        self.blobs: dict[str, bytes] = {}
+        self._sight: Sight
+        self.execution = {"id": book.accepted.id, "workflow_id": book.accepted.workflow}
+
+    def scope(self, token: Token, now: float, seed: str) -> Sight:
+        self._sight = super().scope(token, now, seed)
+        return self._sight
+
+    def entered(self) -> Any:
+        """The payload of the node that ran last, if it looked at it."""
+        return self._sight.get("$json", ABSENT)
+
+    def result(self, node: int, path: Path) -> Result | None:
+        """The result of a token: of this run, from the cache, or fetched."""
+        key = (node, path)
+        found = self.own.get(key) or self.fetched.get(key) or self._book.known(node, path)
+        if found is not None or key in self.absent:
+            return found
+        raise NotLoaded(key)
+
+    def value(self, ref: Ref, token: Token | None = None) -> Any:
+        return self._book.start if ref.kind == "start" else super().value(ref, token)
+
+    def output(self, result: Result) -> Any:
+        key = (result.node, result.path)
+        if key in self.values:
+            return self.values[key]
+        kept = result.value
+        if type(kept) is Same:
+            return self.value(kept.ref)
+        found = self._book.decoded(*key)
+        if found is None:
+            data = kept.data if type(kept) is Inline else self._bytes(kept)
+            found = decode_value(data)
+            self._book.keep_decoded(result, found, len(data))
+        self.values[key] = found
+        return found
+
+    def _bytes(self, kept: Kept) -> bytes:
+        if type(kept) is Paged:
+            parts = [self._blob(f"{kept.key}/{index}")[1:-1] for index in range(len(kept.starts))]
+            return b"[" + b",".join(parts) + b"]"
+        assert type(kept) is Large
+        return self._blob(kept.key)
+
+    def _blob(self, key: str) -> bytes:
+        data = self.blobs.get(key)
+        if data is None:
+            raise NotLoaded(key)
+        return data
+
+    def item(self, result: Result, index: int) -> Any:
+        kept = result.value
+        assert type(kept) is Paged
+        number = _page_number(kept.starts, index)
+        key = f"{kept.key}/{number}"
+        items = self._book.page_of(key)
+        if items is None:
+            data = self._blob(key)
+            items = decode_value(data)
+            self._book.keep_page(key, items, len(data))
+        return items[index - kept.starts[number]]
+
+
+def _page_number(starts: tuple[int, ...], index: int) -> int:
+    low, high = 0, len(starts) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if starts[middle] <= index else (low, middle - 1)
+    return low
+
+

@@ -1,0 +1,29 @@
+"""The system's clock."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+
+class SystemClock:
+    """Epoch milliseconds, and a sleep that can be ended."""
+
+    def __init__(self) -> None:
+        self._wakeup = asyncio.Event()
+
+    def now(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    async def sleep_until(self, when: int | None) -> None:
+        if not self._wakeup.is_set():
+            delay = None if when is None else max(0.0, (when - self.now()) / 1000)
+            try:
+                async with asyncio.timeout(delay):
+                    await self._wakeup.wait()
+            except TimeoutError:
+                pass
+        self._wakeup.clear()
+
+    def wake(self) -> None:
+        self._wakeup.set()

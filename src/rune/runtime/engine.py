@@ -1,0 +1,86 @@
+"""The engine: launcher, worker, scheduler and their common parts in one process, over whatever backend it is given."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from rune.core.fact import End
+from rune.core.plan import Plan
+from rune.nodes.registry import Registry
+from rune.ports.journal import Accepted
+from rune.runtime.attempt import Attempt
+from rune.runtime.backend import Admission, Backend
+from rune.runtime.books import Books
+from rune.runtime.completions import Completions
+from rune.runtime.launcher import Launcher
+from rune.runtime.planbook import Planbook
+from rune.runtime.scheduler import Scheduler
+from rune.runtime.worker import Worker
+
+SLOTS = 256
+GRACE = 30.0
+
+
+class Engine:
+    """One process that accepts, runs and ends executions."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        plans: Planbook,
+        registry: Registry,
+        *,
+        in_place: bool = True,
+        slots: int = SLOTS,
+        admission: Admission | None = None,
+    ) -> None:
+        self.backend = backend
+        self.plans = plans
+        self.registry = registry
+        self.completions = Completions()
+        books = Books(backend.journal, backend.blob, plans, backend.clock)
+        attempt = Attempt(
+            f"{os.getpid()}",
+            backend.journal,
+            backend.state,
+            backend.queue,
+            books,
+            registry,
+            self.completions,
+            in_place=in_place,
+        )
+        self._worker = Worker(attempt, backend.queue, slots)
+        self._scheduler = Scheduler(backend.state, backend.queue, attempt, backend.clock)
+        self.launcher = Launcher(
+            backend.journal, backend.state, backend.queue, plans, books, attempt, backend.clock, admission
+        )
+
+    @asynccontextmanager
+    async def running(self, *, grace: float = GRACE) -> AsyncIterator[Engine]:
+        """Work while the block runs; then take nothing more, finish what runs, and stop."""
+        services = [asyncio.create_task(self._worker.run()), asyncio.create_task(self._scheduler.run())]
+        try:
+            yield self
+        finally:
+            await self._worker.drain(grace)
+            for service in services:
+                service.cancel()
+            for service in services:
+                with suppress(asyncio.CancelledError):
+                    await service
+
+    async def start(self, plan: Plan, input: bytes, **options: object) -> tuple[Accepted, asyncio.Future[End]]:
+        """Start an execution and expect its end."""
+        accepted = await self.launcher.start(plan, input, **options)  # type: ignore[arg-type]
+        return accepted, await self.expect(accepted.id)
+
+    async def expect(self, execution: str) -> asyncio.Future[End]:
+        """The end of an execution, now or later."""
+        future = self.completions.expect(execution)
+        end = await self.backend.journal.end(execution)
+        if end is not None:
+            self.completions.announce(execution, end)
+        return future

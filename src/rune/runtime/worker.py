@@ -1,0 +1,78 @@
+"""The worker: slots that take a delivery each and see it through."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from rune.core.effect import Finish
+from rune.core.outcome import Error
+from rune.errors import RuneError
+from rune.ports.journal import StoreAway
+from rune.ports.queue import Delivery, Queue
+from rune.runtime.attempt import Attempt
+from rune.runtime.failures import Failures
+
+log = logging.getLogger("rune.worker")
+
+AWAY_PAUSE = 0.5
+
+
+class Worker:
+    """Runs attempts. An outage is nobody's fault; an exception is its message's."""
+
+    def __init__(self, attempt: Attempt, queue: Queue, slots: int) -> None:
+        self._attempt = attempt
+        self._queue = queue
+        self._slots = slots
+        self._failures = Failures()
+        self._idle = asyncio.Event()
+        self._busy = 0
+        self._stopping = False
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._slots):
+                group.create_task(self._slot())
+
+    async def _slot(self) -> None:
+        while not self._stopping:
+            delivery = await self._queue.receive()
+            self._busy += 1
+            try:
+                await self._attempt.handle(delivery)
+                self._failures.forget(delivery)
+            except StoreAway as away:
+                log.warning("the store is away, holding work: %s", away.message)
+                await self._queue.give_back(delivery, AWAY_PAUSE)
+            except Exception as error:
+                await self._failed(delivery, error)
+            finally:
+                self._busy -= 1
+                if self._busy == 0:
+                    self._idle.set()
+
+    async def _failed(self, delivery: Delivery, error: Exception) -> None:
+        """The engine itself failed on one message: again after a while, and in the end the execution fails, never hangs."""
+        delay = self._failures.delay(delivery)
+        name = f"{delivery.execution} {delivery.token.node}@{delivery.token.path}"
+        if delay is not None:
+            log.error("engine error on %s, again in %s s", name, delay, exc_info=error)
+            await self._queue.give_back(delivery, delay)
+            return
+        log.error("engine error on %s, given up", name, exc_info=error)
+        code = error.code if isinstance(error, RuneError) else type(error).__name__
+        failure = Error("DEAD_LETTERED", f"the engine could not handle {name}: {code}: {error}", engine=True)
+        await self._attempt.finish(delivery.execution, Finish("failed", failure), delivery.token.at)
+
+    async def drain(self, grace: float) -> None:
+        """Take nothing more; let what runs finish within the grace period."""
+        self._stopping = True
+        self._idle.clear()
+        if self._busy:
+            try:
+                async with asyncio.timeout(grace):
+                    await self._idle.wait()
+            except TimeoutError:
+                log.warning("%d nodes still run after %s s and are left to their leases", self._busy, grace)
