@@ -23,3 +23,12 @@ def check(path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Observed:
     return Observed(
         exit_code=code if isinstance(code, int) else int(code is not None), stdout=out, stderr=err
     )
+
+
+def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Observed:
+    """What `rune run` prints, and how it exits."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as left:
+        app(["run", *arguments])
+    printed = capsys.readouterr()
+    return Observed(int(left.value.code or 0), printed.out, printed.err)

@@ -9,6 +9,7 @@ import typer
 import rune
 from rune.cli.check import check
 from rune.cli.graph import graph
+from rune.cli.run import run
 
 app = typer.Typer(
     name="rune",
@@ -19,6 +20,7 @@ app = typer.Typer(
 )
 app.command()(check)
 app.command()(graph)
+app.command()(run)
 
 
 def _version(wanted: bool) -> None:

@@ -6,20 +6,24 @@ import sys
 from pathlib import Path
 
 from rune.core.limits import LIMITS
+from rune.core.parse import Parsed
 from rune.core.validate import Verdict
 from rune.documents import check_document, load_document
 from rune.nodes.catalogue import standard_catalogue
 
 
 def examine_file(name: str) -> Verdict:
-    """Read and check one document; a file without a suffix, and standard input, may be JSON or YAML."""
+    """Read and check one document."""
+    return check_document(read_document(name), standard_catalogue())
+
+
+def read_document(name: str) -> Parsed:
+    """Read one document; a file without a suffix, and standard input, may be JSON or YAML."""
     if name == "-":
         data = sys.stdin.buffer.read(LIMITS.definition_bytes + 1)
-        parsed = load_document(data, _guessed(data))
-    else:
-        path = Path(name)
-        parsed = load_document(path, path.suffix.lstrip(".") or "json")
-    return check_document(parsed, standard_catalogue())
+        return load_document(data, _guessed(data))
+    path = Path(name)
+    return load_document(path, path.suffix.lstrip(".") or "json")
 
 
 def _guessed(data: bytes) -> str:

@@ -27,6 +27,8 @@ MAX_JSON_DEPTH = 100
 MAX_PATTERN_CHARS = 1000
 PATTERN_MEMORY_BYTES = 4 * 1024 * 1024
 PATTERN_CACHE_SIZE = 256
+SHAPE_CACHE_SIZE = 256
+MAX_SHAPE_CHARS = 200
 
 # What one place in a list or object counts for; text counts its characters.
 SLOT_BYTES = 4

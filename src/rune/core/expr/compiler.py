@@ -12,7 +12,7 @@ from rune.core.expr.errors import ExpressionSyntaxError
 from rune.core.expr.functions import FUNCTIONS, Function
 from rune.core.expr.lexer import Lexed, Token
 from rune.core.expr.names import Names, Reference, known_references, unknown
-from rune.core.expr.paths import Code, cut, fetch, follow, index, peek
+from rune.core.expr.paths import Code, Path, cut, fetch, follow, glance, index, peek
 from rune.core.expr.values import describe, is_number, json_equal
 
 _ARITHMETIC: dict[type[ast.operator], operators.Operation] = {
@@ -63,6 +63,7 @@ class Compiler:
         self._variables: dict[str, int] = {}
         self._forgiving = 0
         self._nesting = 0
+        self._fetched: tuple[Code, str, Path] | None = None
 
     def compile(self, node: ast.expr) -> Code:
         """The closure for a piece of syntax."""
@@ -86,9 +87,13 @@ class Compiler:
     def _forgive(self, node: ast.expr) -> Code:
         """Compile what may be missing without harm."""
         self._forgiving += 1
-        code = peek(self.compile(node))
+        code = self._peek(self.compile(node))
         self._forgiving -= 1
         return code
+
+    def _peek(self, code: Code) -> Code:
+        fetched = self._fetched
+        return glance(*fetched) if fetched is not None and fetched[0] is code else peek(code)
 
     def _constant(self, node: ast.expr | None) -> tuple[Any] | None:
         """The value of a literal, in a tuple."""
@@ -143,7 +148,10 @@ class Compiler:
                 return self._followed(codes.variable(self._variables[token.value]), path, token.value)
             root, bare = self._root(token)
             self.references.append(Reference(root, path, self._forgiving > 0, token.offset))
-            return fetch(root, path, bare=bare), root
+            code = fetch(root, path, bare=bare)
+            if not bare or path[:1] != ("output",):
+                self._fetched = (code, root, path)
+            return code, root
         return self._followed(self.compile(node), path, "the value")
 
     def _followed(self, code: Code, path: tuple[str | int, ...], place: str) -> tuple[Code, str]:
@@ -358,7 +366,7 @@ class Compiler:
                 self._forgiving -= 1
                 self._check_arguments(function, stage, 1)
                 others = stage.args if isinstance(stage, ast.Call) else []
-                code = self._lenient(function, peek(code), others)
+                code = self._lenient(function, self._peek(code), others)
             else:
                 code = self._applied(function, stage, [code])
         return code
@@ -368,9 +376,9 @@ def _is_marked(node: ast.expr, mark: str) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == mark
 
 
-def check_size(tree: ast.expr) -> None:
-    """Refuse an expression of more than the allowed number of syntax nodes."""
-    if _size(tree) > MAX_NODES:
+def check_size(tree: ast.expr, pieces: int) -> None:
+    """Refuse an expression of more than the allowed number of syntax nodes, which has more pieces yet."""
+    if pieces > MAX_NODES and _size(tree) > MAX_NODES:
         raise ExpressionSyntaxError(f"the expression is too long (limit: {MAX_NODES} syntax nodes)", 0)
 
 

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
-from rune.core.expr.budget import MAX_NESTING, MAX_SOURCE_BYTES, Run
+from rune.core.expr.budget import MAX_NESTING, MAX_SHAPE_CHARS, MAX_SOURCE_BYTES, SHAPE_CACHE_SIZE, Run
 from rune.core.expr.compiler import Compiler, check_size
 from rune.core.expr.errors import ExpressionError, ExpressionSyntaxError
 from rune.core.expr.lexer import Lexed, lex
-from rune.core.expr.names import Names, Reference
-from rune.core.expr.paths import Code
+from rune.core.expr.names import ROOTS, Names, Reference
+from rune.core.expr.paths import Code, fetch
 from rune.core.expr.scan import expression_end
+
+
+# A reference and nothing else, the commonest expression of all. `$node` needs the names of nodes, and a
+# name with two underscores needs an error, so both take the long way.
+_PLAIN = re.compile(
+    r"[ \t\r\n]*+\$(?!node\b)([A-Za-z0-9_-]++)((?:\.(?!__)[A-Za-z_][A-Za-z0-9_]*+){0,16})[ \t\r\n]*+"
+)
 
 
 class Expression:
@@ -20,14 +29,24 @@ class Expression:
 
     __slots__ = ("_accounted", "_code", "_salt", "_slots", "pure", "references", "source")
 
-    def __init__(self, source: str, code: Code, compiler: Compiler, salt: str) -> None:
+    def __init__(self, source: str, code: Code, references: tuple[Reference, ...]) -> None:
         self.source = source
-        self.references: tuple[Reference, ...] = tuple(compiler.references)
-        self.pure = compiler.pure
+        self.references = references
+        self.pure = True
         self._code = code
-        self._accounted = compiler.accounted
-        self._slots = compiler.slots
-        self._salt = salt
+        self._accounted = False
+        self._slots = 0
+        self._salt = ""
+
+    @classmethod
+    def of(cls, source: str, code: Code, compiler: Compiler, salt: str) -> Expression:
+        """The expression that a compiler has made code of."""
+        made = cls(source, code, tuple(compiler.references))
+        made.pure = compiler.pure
+        made._accounted = compiler.accounted
+        made._slots = compiler.slots
+        made._salt = salt
+        return made
 
     def evaluate(self, scope: Mapping[str, Any]) -> Any:
         """The value in a scope, whose keys are roots such as `$fetch`, and `@now` and `@seed`."""
@@ -44,13 +63,16 @@ class Expression:
             raise ExpressionError(f"a value is nested too deeply (limit: about {MAX_NESTING * 4})") from None
 
 
-def compile_expression(source: str, names: Names) -> Expression:
-    """Compile an expression. One that is written inside `{{ }}` is the same without them."""
+def compile_expression(source: str, names: Names, base: str = "") -> Expression:
+    """Compile an expression. One that is written inside `{{ }}` is the same without them.
+
+    The base, such as the name of a parameter, keeps its identifiers apart from those of other expressions.
+    """
     start, end = len(source) - len(source.lstrip()), len(source.rstrip())
     if source.startswith("{{", start) and expression_end(source, start + 2) == end - 2:
         # Blanked out instead of cut off, so that offsets stay true.
         source = " " * (start + 2) + source[start + 2 : end - 2]
-    return compile_source(source, names)
+    return compile_source(source, names, base)
 
 
 def compile_source(source: str, names: Names, salt: str = "") -> Expression:
@@ -59,16 +81,31 @@ def compile_source(source: str, names: Names, salt: str = "") -> Expression:
         raise ExpressionSyntaxError("the expression is empty", 0)
     if len(source.encode("utf-8", "surrogatepass")) > MAX_SOURCE_BYTES:
         raise ExpressionSyntaxError(f"the expression is too long (limit: {MAX_SOURCE_BYTES:,} bytes)", 0)
+    plain = _PLAIN.fullmatch(source)
+    if plain is not None:
+        word = plain[1]
+        root = ROOTS.get(word) or ("$" + word if word in names.nodes else None)
+        if root is not None:
+            path = tuple(plain[2].split(".")[1:])
+            reference = Reference(root, path, False, plain.start(1) - 1)
+            return Expression(source, fetch(root, path), (reference,))
     lexed = lex(source, names)
     tree = _parse(source, lexed)
-    check_size(tree)
+    check_size(tree, len(lexed.pieces))
     compiler = Compiler(lexed, names)
-    return Expression(source, compiler.compile(tree), compiler, salt)
+    return Expression.of(source, compiler.compile(tree), compiler, salt)
+
+
+@lru_cache(maxsize=SHAPE_CACHE_SIZE)
+def _shape(code: str) -> ast.expr:
+    """The tree of code that holds nothing of the author's: many expressions share few shapes."""
+    return ast.parse(code, mode="eval").body
 
 
 def _parse(source: str, lexed: Lexed) -> ast.expr:
     try:
-        return ast.parse(lexed.code, mode="eval").body
+        parse = _shape if len(lexed.code) <= MAX_SHAPE_CHARS else _shape.__wrapped__
+        return parse(lexed.code)
     except SyntaxError as error:
         offset = lexed.offset(max(0, (error.offset or 1) - 1))
     except (RecursionError, MemoryError):

@@ -15,6 +15,8 @@ does not have is expressed by what this language has no other use for:
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -58,9 +60,10 @@ _OPERATORS = {
     "!": "not",
 }
 _PREFIXES = frozenset({"not", "-", "+"})
+_PUNCTUATION = frozenset(",:|?=")
 
 
-class Token(msgspec.Struct, frozen=True):
+class Token(msgspec.Struct, frozen=True, gc=False):
     """What a placeholder stands for: a `word`, a `literal`, or a reference's root (`$` or `bare`)."""
 
     kind: str
@@ -73,12 +76,13 @@ class Lexed(msgspec.Struct, frozen=True):
 
     code: str
     tokens: list[Token]
-    columns: list[int]
+    pieces: list[str]
     offsets: list[int]
 
     def offset(self, column: int) -> int:
         """Where in the source the text at this column comes from."""
-        return self.offsets[bisect_right(self.columns, column) - 1]
+        columns = list(accumulate((len(piece) + 1 for piece in self.pieces), initial=0))
+        return self.offsets[bisect_right(columns, column, hi=len(self.offsets)) - 1]
 
     def token(self, placeholder: str) -> Token:
         """What a placeholder stands for; the marks `P` and `T` stand for nothing of the author's."""
@@ -123,7 +127,13 @@ class _Lexer:
             if char in _SPACE:
                 self.at += 1
                 continue
-            self._one(char)
+            reader = _READERS.get(char)
+            if reader is not None:
+                reader(self)
+            elif is_word_start(char):
+                self._word()
+            else:
+                raise self._unexpected(char)
             if len(self.pieces) > 2 * MAX_TOKENS:
                 problem = f"the expression is too long (limit: {MAX_TOKENS} tokens)"
                 raise ExpressionSyntaxError(problem, self.at)
@@ -133,38 +143,40 @@ class _Lexer:
             raise ExpressionSyntaxError(f"{top.opener} is not closed", top.offset, f"a {missing} is missing")
         self._close_segment()
         self._emit(")", len(source))
-        columns, column = [], 0
-        for piece in self.pieces:
-            columns.append(column)
-            column += len(piece) + 1
-        return Lexed(" ".join(self.pieces), self.tokens, columns, self.offsets)
+        return Lexed(" ".join(self.pieces), self.tokens, self.pieces, self.offsets)
 
-    def _one(self, char: str) -> None:
-        """Read one token."""
-        source, at = self.source, self.at
-        if char == "$":
-            self._reference()
-        elif is_word_start(char):
-            self._word()
-        elif char in _DIGITS or (char == "." and self._begins_number()):
-            number, self.at = read_number(source, at)
-            self._placeholder("literal", number, at)
-        elif char in "\"'":
-            text, self.at = read_text(source, at)
-            self._placeholder("literal", text, at)
-        elif char in "([{":
-            self._open(char)
-        elif char in ")]}":
-            self._close(char)
-        elif source[at : at + 2] in _OPERATORS:
-            self._operator(source[at : at + 2])
-        elif char in ",:|?=.":
+    def _unexpected(self, char: str) -> ExpressionSyntaxError:
+        shown = char if char.isprintable() else f"U+{ord(char):04X}"
+        return ExpressionSyntaxError(f"unexpected character {shown}", self.at)
+
+    def _number(self) -> None:
+        at = self.at
+        number, self.at = read_number(self.source, at)
+        self._placeholder("literal", number, at)
+
+    def _quoted(self) -> None:
+        at = self.at
+        text, self.at = read_text(self.source, at)
+        self._placeholder("literal", text, at)
+
+    def _dot(self) -> None:
+        if self._begins_number():
+            self._number()
+        else:
+            self._punctuation(".")
+
+    def _sign(self) -> None:
+        """An operator or punctuation, whichever is longer."""
+        at = self.at
+        char, pair = self.source[at], self.source[at : at + 2]
+        if pair in _OPERATORS:
+            self._operator(pair)
+        elif char in _PUNCTUATION:
             self._punctuation(char)
         elif char in _OPERATORS:
             self._operator(char)
         else:
-            shown = char if char.isprintable() else f"U+{ord(char):04X}"
-            raise ExpressionSyntaxError(f"unexpected character {shown}", at)
+            raise self._unexpected(char)
 
     def _emit(self, piece: str, offset: int) -> None:
         self.pieces.append(piece)
@@ -172,7 +184,8 @@ class _Lexer:
 
     def _placeholder(self, kind: str, value: Any, offset: int) -> None:
         self.prefixes = 0
-        self._emit(f"t{len(self.tokens)}", offset)
+        self.pieces.append(f"t{len(self.tokens)}")
+        self.offsets.append(offset)
         self.tokens.append(Token(kind, value, offset))
 
     def _begins_number(self) -> bool:
@@ -266,6 +279,13 @@ class _Lexer:
         if len(self.levels) + self.prefixes > MAX_NESTING:
             raise ExpressionSyntaxError(f"the expression is nested too deeply (limit: {MAX_NESTING})", offset)
 
+    def _bracket(self) -> None:
+        char = self.source[self.at]
+        if char in _CLOSERS:
+            self._open(char)
+        else:
+            self._close(char)
+
     def _open(self, opener: str) -> None:
         self.levels.append(_Level(opener, self.at))
         self._check_nesting(self.at)
@@ -336,3 +356,15 @@ def _loop_words(source: str) -> set[str]:
         elif binding:
             found.add(word)
     return found
+
+
+# How a token is read, by its first character. Beyond these only letters of other scripts begin one.
+_READERS: dict[str, Callable[[_Lexer], None]] = {
+    **dict.fromkeys("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_", _Lexer._word),
+    **dict.fromkeys("0123456789", _Lexer._number),
+    **dict.fromkeys("([{)]}", _Lexer._bracket),
+    **dict.fromkeys(",:|?=+-*/%<>!&", _Lexer._sign),
+    **dict.fromkeys("\"'", _Lexer._quoted),
+    ".": _Lexer._dot,
+    "$": _Lexer._reference,
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from rune.core.expr.errors import ExpressionError, MissingError
 from rune.core.expr.operators import MISSING
@@ -13,6 +13,12 @@ from rune.core.expr.values import describe, listed, look_up, spoken
 # Straight-line code is run without an evaluation.
 Code = Callable[[Mapping[str, Any], Any], Any]
 Path = tuple[str | int, ...]
+
+
+class LookUp(Protocol):
+    """The code of a look-up below a root. It never needs an evaluation."""
+
+    def __call__(self, scope: Mapping[str, Any], run: Any = None, /) -> Any: ...
 
 
 def absent(scope: Mapping[str, Any], root: str) -> MissingError:
@@ -42,14 +48,14 @@ def _aliased(value: Any, path: Path) -> Path:
     return path if has_key or path[:1] != ("output",) else path[1:]
 
 
-def fetch(root: str, path: Path, *, bare: bool = False) -> Code:
+def fetch(root: str, path: Path, *, bare: bool = False) -> LookUp:
     """The value at a constant path below a root of the scope."""
     if not path:
         return _fetch_root(root)
     if bare and path[0] == "output":
         return _fetch_aliased(root, path)
 
-    def code(scope: Mapping[str, Any], run: Any) -> Any:
+    def code(scope: Mapping[str, Any], run: Any = None, /) -> Any:
         try:
             found = value = scope[root]
         except KeyError:
@@ -64,8 +70,8 @@ def fetch(root: str, path: Path, *, bare: bool = False) -> Code:
     return code
 
 
-def _fetch_root(root: str) -> Code:
-    def code(scope: Mapping[str, Any], run: Any) -> Any:
+def _fetch_root(root: str) -> LookUp:
+    def code(scope: Mapping[str, Any], run: Any = None, /) -> Any:
         try:
             return scope[root]
         except KeyError:
@@ -74,11 +80,11 @@ def _fetch_root(root: str) -> Code:
     return code
 
 
-def _fetch_aliased(root: str, path: Path) -> Code:
+def _fetch_aliased(root: str, path: Path) -> LookUp:
     fetch_root = _fetch_root(root)
 
-    def code(scope: Mapping[str, Any], run: Any) -> Any:
-        value = fetch_root(scope, run)
+    def code(scope: Mapping[str, Any], run: Any = None, /) -> Any:
+        value = fetch_root(scope)
         return walk(value, _aliased(value, path), root)
 
     return code
@@ -94,6 +100,26 @@ def peek(code: Code) -> Code:
             return MISSING
 
     return forgiving
+
+
+def glance(code: Code, root: str, path: Path) -> Code:
+    """What `peek` makes of a `fetch`, without the price of an error where a value is often missing."""
+    forgiving = peek(code)
+
+    def quick(scope: Mapping[str, Any], run: Any) -> Any:
+        try:
+            value = scope[root]
+        except (KeyError, MissingError):
+            return MISSING
+        for key in path:
+            if type(value) is not dict:
+                return forgiving(scope, run)
+            if key not in value:
+                return MISSING
+            value = value[key]
+        return value
+
+    return quick
 
 
 def follow(base: Code, path: Path, place: str) -> Code:

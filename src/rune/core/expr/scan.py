@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 _MARK = re.compile(r"""["'{}]""")
+# Possessive, so that a long text which is not closed costs no memory.
 _QUOTED = {
-    '"': re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL),
-    "'": re.compile(r"'[^'\\]*(?:\\.[^'\\]*)*'", re.DOTALL),
+    '"': re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL),
+    "'": re.compile(r"'[^'\\]*+(?:\\.[^'\\]*+)*+'", re.DOTALL),
 }
 
 

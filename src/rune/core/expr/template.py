@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,6 +15,9 @@ from rune.core.expr.scan import expression_end
 from rune.core.expr.values import to_text
 
 Resolver = Callable[[Mapping[str, Any]], Any]
+
+_MARK = re.compile(r"\$|\{\{")
+_ODD = frozenset(' .[]"')
 
 
 class Template:
@@ -41,9 +45,12 @@ class Template:
         return self._value if self._resolver is None else self._resolver(scope)
 
 
-def compile_template(value: Any, names: Names) -> Template:
-    """Compile a JSON value; all of its errors are raised together."""
-    compiler = _TemplateCompiler(names)
+def compile_template(value: Any, names: Names, base: str = "") -> Template:
+    """Compile a JSON value; all of its errors are raised together.
+
+    The base, such as the name of a parameter, keeps its identifiers apart from those of other templates.
+    """
+    compiler = _TemplateCompiler(names, base)
     resolved, resolver = compiler.compile(value, "", 0)
     if compiler.errors:
         raise ExpressionSyntaxErrors(compiler.errors)
@@ -52,15 +59,23 @@ def compile_template(value: Any, names: Names) -> Template:
 
 def is_dynamic(text: str, names: Names) -> bool:
     """Whether a text is anything but literal text: it holds an expression or a reference, or is refused."""
-    if "$" not in text and "{{" not in text:
+    if _is_literal(text):
         return False
     compiler = _TemplateCompiler(names)
     return compiler.compile(text, "", 0)[1] is not None or bool(compiler.errors)
 
 
+def _is_literal(value: Any) -> bool:
+    """Whether a value can be seen to be constant at first sight."""
+    kind = type(value)
+    if kind is str:
+        return "$" not in value and "{{" not in value
+    return kind is not list and kind is not dict
+
+
 def _step(path: str, key: str) -> str:
     """The path of a member, as in `headers.accept` or `headers["a.b"]`."""
-    if not key or any(char in key for char in ' .[]"'):
+    if not key or not _ODD.isdisjoint(key):
         return f'{path}["{key}"]'
     return f"{path}.{key}" if path else key
 
@@ -68,18 +83,20 @@ def _step(path: str, key: str) -> str:
 class _TemplateCompiler:
     """Compiles a value to a constant, or to a resolver where it depends on the scope."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, base: str = "") -> None:
         self.errors: list[ExpressionSyntaxError] = []
         self.references: list[Reference] = []
         self.pure = True
         self._names = names
+        # Quoted, because what is quoted has an end: no two bases and paths give the same salt.
+        self._base = repr(base) if base else ""
 
     def compile(self, value: Any, path: str, depth: int) -> tuple[Any, Resolver | None]:
+        if _is_literal(value):
+            return value, None
         kind = type(value)
         if kind is str:
             return self._text(value, path)
-        if kind is not list and kind is not dict:
-            return value, None
         if depth == MAX_JSON_DEPTH:
             problem = f"the value is nested too deeply (limit: {MAX_JSON_DEPTH})"
             self.errors.append(ExpressionSyntaxError(problem, 0, path=path))
@@ -87,26 +104,30 @@ class _TemplateCompiler:
         if kind is list:
             elements = [self.compile(each, f"{path}[{at}]", depth + 1) for at, each in enumerate(value)]
             return _sequence(elements)
-        members = {key: self.compile(each, _step(path, key), depth + 1) for key, each in value.items()}
+        # Most members are literals, and a path is only needed for what is not.
+        members = {
+            key: (each, None) if _is_literal(each) else self.compile(each, _step(path, key), depth + 1)
+            for key, each in value.items()
+        }
         return _mapping(members)
 
     def _text(self, text: str, path: str) -> tuple[Any, Resolver | None]:
-        if "$" not in text and "{{" not in text:
-            return text, None
         try:
             parts = self._parts(text, path)
         except ExpressionSyntaxError as error:
             self.errors.append(error.moved(0, path))
             return text, None
-        if all(type(part) is str for part in parts):
-            return "".join(parts), None
-        return text, _located(parts[0] if len(parts) == 1 else _interpolation(parts), path)
+        for part in parts:
+            if type(part) is not str:
+                return text, _located(parts[0] if len(parts) == 1 else _interpolation(parts), path)
+        return "".join(parts), None
 
     def _parts(self, text: str, path: str) -> list[Any]:
         """Literal pieces, and resolvers for what stands between them."""
         parts: list[Any] = []
         plain = at = 0
-        while at < len(text):
+        while mark := _MARK.search(text, at):
+            at = mark.start()
             part, end = self._part(text, at, path)
             if part is None:
                 at += 1
@@ -122,34 +143,30 @@ class _TemplateCompiler:
         return parts
 
     def _part(self, text: str, at: int, path: str) -> tuple[Any, int]:
-        """What begins at this place, and its end; None where it is literal."""
-        if text.startswith("$$", at):
-            return "$", at + 2
-        if text[at] == "$":
-            found = root_at(text, at, self._names)
-            if found is None:
-                return None, at
-            keys, end = path_at(text, found[1])
-            self.references.append(Reference(found[0], keys, False, at))
-            return _without_run(fetch(found[0], keys)), end
-        if text.startswith("{{", at):
+        """What the mark at this place begins, and its end; None where it is literal."""
+        if text[at] == "{":
             end = expression_end(text, at + 2)
             if end < 0:
                 raise ExpressionSyntaxError("{{ is not closed", at, "}} is missing")
             return self._expression(text[at + 2 : end], at + 2, path), end + 2
-        return None, at
+        if text.startswith("$$", at):
+            return "$", at + 2
+        found = root_at(text, at, self._names)
+        if found is None:
+            return None, at
+        keys, end = path_at(text, found[1])
+        self.references.append(Reference(found[0], keys, False, at))
+        return fetch(found[0], keys), end
 
     def _expression(self, source: str, start: int, path: str) -> Any:
         try:
-            expression = compile_source(source, self._names, f"{path}:{start}")
+            expression = compile_source(source, self._names, f"{self._base}{path}:{start}")
         except ExpressionSyntaxError as error:
             self.errors.append(error.moved(start, path))
             return ""
         self.pure = self.pure and expression.pure
-        self.references.extend(
-            Reference(each.root, each.path, each.optional, each.offset + start)
-            for each in expression.references
-        )
+        for each in expression.references:
+            self.references.append(Reference(each.root, each.path, each.optional, each.offset + start))
         return expression.evaluate
 
     def _refuse_unknown(self, text: str) -> None:
@@ -161,13 +178,6 @@ class _TemplateCompiler:
         if end == len(text):
             word = text[: ends[0]]
             raise unknown(text if word == "$node" else word, 0, known_references(self._names))
-
-
-def _without_run(code: Any) -> Resolver:
-    def resolver(scope: Mapping[str, Any]) -> Any:
-        return code(scope, None)
-
-    return resolver
 
 
 def _located(resolver: Resolver, path: str) -> Resolver:

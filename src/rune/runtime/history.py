@@ -1,0 +1,235 @@
+"""History: what became of every node of an execution, read from its journal.
+
+Node runs and events follow from the facts in commit order, so they are computed, not stored: the same numbers every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from rune.core.fact import Attempt, Choice, Control, End, Result, Start, Suspension
+from rune.core.fold import fold
+from rune.core.lineage import Path
+from rune.core.outcome import Error
+from rune.core.plan import Plan
+from rune.core.token import Ref
+from rune.ports.blob import Blob
+from rune.ports.journal import Accepted, Journal, Stored
+from rune.ports.store import Event, Frame, NodeRun
+from rune.runtime.book import Book, NotLoaded, Page
+from rune.runtime.cache import Cache
+
+T = TypeVar("T")
+CACHE_BYTES = 32 * 1024 * 1024
+STATUS = {"ok": "success"}
+
+
+class History:
+    """The past of one execution."""
+
+    def __init__(self, accepted: Accepted, plan: Plan, journal: Journal, blob: Blob, stored: list[Stored]) -> None:
+        self.accepted = accepted
+        self.plan = plan
+        self._stored = stored
+        self._book = Book(accepted, plan, journal, blob, Cache(CACHE_BYTES))
+        self._page = self._book.page()
+        self._results = {
+            (each.fact.node, each.fact.path): each.fact
+            for each in stored
+            if isinstance(each.fact, Result) and not each.late
+        }
+        self._page.fetched.update(self._results)
+
+    @property
+    def end(self) -> End | None:
+        """The terminal row, if it is there."""
+        return next((each.fact for each in self._stored if isinstance(each.fact, End)), None)
+
+    async def node_runs(self) -> list[NodeRun]:
+        """Every node that ended, in the order it did; then those that were skipped."""
+        found = [
+            NodeRun(
+                node_id=self.plan.ids[node],
+                lineage=(),
+                status="success",
+                attempts=1,
+                output=self.accepted.input,
+                started_at=self.accepted.at,
+            )
+            for node in sorted(self.plan.triggers)
+        ]
+        for result in self._results.values():
+            if result.status != "skipped":
+                found.append(await self._node_run(result))
+        for node, path in self.skipped():
+            found.append(NodeRun(node_id=self.plan.ids[node], lineage=self.lineage(path), status="skipped"))
+        return found
+
+    async def _node_run(self, result: Result) -> NodeRun:
+        output: bytes | None = None
+        if result.status == "ok" and result.items is None:
+            output = msgspec.json.encode(await self._read(lambda page: page.output(result)))
+        return NodeRun(
+            node_id=self.plan.ids[result.node],
+            lineage=self.lineage(result.path),
+            status=STATUS.get(result.status, result.status),
+            attempts=result.attempt,
+            output=output,
+            error=result.failure,
+            started_at=result.began or result.at,
+            duration_ms=max(0, result.at - (result.began or result.at)),
+        )
+
+    def skipped(self) -> list[tuple[int, Path]]:
+        """What followed from the facts without leaving one."""
+        facts = [each.fact for each in self._stored if not each.late and not isinstance(each.fact, End)]
+        _, applied = fold(self.plan, [Start(self.accepted.at), *facts], self.accepted.at)
+        return sorted(set(applied.skipped), key=lambda each: (each[1], each[0]))
+
+    def lineage(self, path: Path) -> tuple[Frame, ...]:
+        """The frames of a path, outermost first."""
+        frames: list[Frame] = []
+        for cut in range(0, len(path), 2):
+            split, item = path[cut], path[cut + 1]
+            fan = self._results.get((split, path[:cut]))
+            index = "_".join(f"{self.plan.ids[path[i]]}_{path[i + 1]}" for i in range(0, cut + 1, 2))
+            frames.append(
+                Frame(self.plan.ids[split], f"{self.accepted.id}_{index}", item, (fan.items or 0) if fan else 0)
+            )
+        return tuple(frames)
+
+    async def context(self) -> dict[str, Any]:
+        """The outputs of the root scope."""
+        found: dict[str, Any] = {"$trigger": self._book.start}
+        for node in sorted(self.plan.triggers):
+            found[f"${self.plan.ids[node]}"] = self._book.start
+        for (node, path), result in self._results.items():
+            if not path and result.status in ("ok", "failed") and result.items is None:
+                found[f"${self.plan.ids[node]}"] = await self._value(node, path)
+        return found
+
+    async def output(self) -> Any:
+        """The value of the output node that ran, or the outputs of the leaves."""
+        end = self.end
+        if end is None or end.status != "completed":
+            return None
+        if self.plan.outputs:
+            ran = [node for node in self.plan.outputs if self._has_value(node)]
+            return await self._value(ran[0], ()) if ran else None
+        return {
+            self.plan.ids[node]: await self._value(node, ()) for node in self.plan.leaves if self._has_value(node)
+        }
+
+    def _has_value(self, node: int) -> bool:
+        result = self._results.get((node, ()))
+        return node in self.plan.triggers or (result is not None and result.status in ("ok", "failed"))
+
+    async def _value(self, node: int, path: Path) -> Any:
+        if node in self.plan.triggers:
+            return self._book.start
+        return await self._read(lambda page: page.value(Ref("result", node, path)))
+
+    async def _read(self, ask: Callable[[Page], T]) -> T:
+        while True:
+            try:
+                return ask(self._page)
+            except NotLoaded as missing:
+                await self._book.fetch(missing.what, self._page)
+
+    def events(self, after: int = 0) -> list[Event]:
+        """What happened, in commit order, numbered from 1 without gaps."""
+        started = Event(number=1, at=self.accepted.at, kind="execution.accepted")
+        rows = (self._event(number, each) for number, each in enumerate(self._stored, start=2))
+        return [each for each in (started, *rows) if each.number > after]
+
+    def _event(self, number: int, stored: Stored) -> Event:
+        fact = stored.fact
+        if isinstance(fact, Start | Control | End):
+            return Event(number=number, at=fact.at, kind=_execution_event(fact), details=_details(fact, stored.late))
+        return Event(
+            number=number,
+            at=fact.at,
+            kind=_node_event(fact),
+            node_id=self.plan.ids[fact.node],
+            lineage=self.lineage(fact.path),
+            details=_details(fact, stored.late),
+        )
+
+    async def document(self) -> dict[str, Any]:
+        """The whole of it, as `rune run --json` prints it."""
+        end = self.end
+        return {
+            "execution_id": self.accepted.id,
+            "workflow_id": self.accepted.workflow,
+            "status": end.status if end else "running",
+            "error": error_document(end.error if end else None),
+            "output": await self.output(),
+            "context": await self.context(),
+            "nodes": [node_document(each) for each in await self.node_runs()],
+            "started_at": iso(self.accepted.at),
+            "completed_at": iso(end.at) if end else None,
+            "total_duration_ms": end.at - self.accepted.at if end else None,
+        }
+
+
+async def read_history(journal: Journal, blob: Blob, accepted: Accepted, plan: Plan) -> History:
+    """The history of an execution as far as it has come."""
+    return History(accepted, plan, journal, blob, await journal.facts(accepted.id))
+
+
+def _execution_event(fact: Start | Control | End) -> str:
+    if isinstance(fact, End):
+        return f"execution.{fact.status}"
+    if isinstance(fact, Control):
+        return "execution.paused" if fact.paused else "execution.resumed"
+    return "execution.accepted"
+
+
+def _node_event(fact: Result | Attempt | Suspension | Choice) -> str:
+    if isinstance(fact, Result):
+        return f"node.{STATUS.get(fact.status, fact.status)}"
+    return {Attempt: "node.retrying", Suspension: "node.waiting", Choice: "node.opened"}[type(fact)]
+
+
+def _details(fact: Any, late: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {"late": True} if late else {}
+    failure = getattr(fact, "failure", None) or getattr(fact, "error", None)
+    if isinstance(failure, Error):
+        found["error"] = error_document(failure)
+    if isinstance(fact, Attempt | Result):
+        found["attempt"] = fact.attempt
+    if isinstance(fact, Suspension):
+        found["resume_at"] = fact.due
+        if fact.signal is not None:
+            found["signal"] = fact.signal
+    return found
+
+
+def iso(at: int | None) -> str | None:
+    """Epoch ms as ISO 8601 text."""
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def error_document(error: Error | None) -> dict[str, Any] | None:
+    """An error as documents show it."""
+    return None if error is None else {"code": error.code, "message": error.message, "details": error.details}
+
+
+def node_document(run: NodeRun) -> dict[str, Any]:
+    """A node run as documents show it."""
+    return {
+        "node_id": run.node_id,
+        "lineage": [msgspec.to_builtins(frame) for frame in run.lineage],
+        "status": run.status,
+        "attempts": run.attempts,
+        "output": None if run.output is None else msgspec.json.decode(run.output),
+        "error": error_document(run.error),
+        "started_at": iso(run.started_at),
+        "duration_ms": run.duration_ms,
+    }
