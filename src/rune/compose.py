@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
+from rune.adapters.embedded.blob import EmbeddedBlob
+from rune.adapters.embedded.inspection import Inspection, inspect, lock_owner
+from rune.adapters.embedded.journal import EmbeddedJournal
 from rune.adapters.embedded.lock import Lock
 from rune.adapters.embedded.open import Embedded
+from rune.adapters.embedded.readonly import EmbeddedIndex, ReadOnly
 from rune.nodes.discovery import full_registry
+from rune.nodes.registry import Registry
+from rune.ports.clock import Clock
 from rune.runtime.backend import Backend
 from rune.runtime.clock import SystemClock
 from rune.runtime.engine import Engine
 from rune.runtime.failpoint import arm_from_environment
+from rune.runtime.observed import Observer, observed
 from rune.runtime.planbook import Planbook
+from rune.runtime.reader import Reader
 from rune.settings import Settings
 
 
 @asynccontextmanager
-async def running_engine(settings: Settings) -> AsyncIterator[Engine]:
-    """An engine that owns its file while the block runs."""
+async def running_engine(
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    registry: Registry | None = None,
+    observer: Observer | None = None,
+) -> AsyncIterator[Engine]:
+    """An engine that owns its file while the block runs. Tests bring a clock and node types of their own."""
     arm_from_environment()
-    registry = full_registry(settings.nodes)
-    clock = SystemClock()
+    registry = registry or full_registry(settings.nodes)
+    clock = clock or SystemClock()
     with Lock(settings.database):
         embedded = Embedded(settings.database, clock, relaxed=settings.durability == "relaxed")
         embedded.database.start()
         try:
             plans = Planbook(embedded.journal, registry.catalogue)
             state = embedded.state(plans.plan)
-            backend = Backend(embedded.journal, state, embedded.queue, embedded.blob, clock)
+            seen = observed(state, observer) if observer is not None else state
+            backend = Backend(embedded.journal, seen, embedded.queue, embedded.blob, clock)
             engine = Engine(
                 backend, plans, registry, in_place=settings.in_place, slots=settings.slots, admission=state
             )
@@ -36,3 +51,25 @@ async def running_engine(settings: Settings) -> AsyncIterator[Engine]:
                 yield engine
         finally:
             await embedded.journal.close()
+
+
+@contextmanager
+def reader(settings: Settings) -> Iterator[Reader]:
+    """A look into the file, whoever owns it. Nothing is written and nobody waits."""
+    database = ReadOnly(settings.database)
+    try:
+        journal = EmbeddedJournal(database)
+        plans = Planbook(journal, full_registry(settings.nodes).catalogue)
+        yield Reader(EmbeddedIndex(database), journal, EmbeddedBlob(database), plans, database.change)
+    finally:
+        database.close()
+
+
+def inspection(settings: Settings) -> Inspection:
+    """What can be found out about the backend without taking part."""
+    return inspect(settings.database)
+
+
+def owner(settings: Settings) -> tuple[bool, int | None]:
+    """Whether some process runs executions on this file, and which."""
+    return lock_owner(settings.database)

@@ -12,10 +12,20 @@ from tests.conformance.verdict import Observed
 
 def check(path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Observed:
     """What `rune check FILE --json` says of a document."""
+    return command(["check", str(path), "--json"], capsys)
+
+
+def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Observed:
+    """What `rune run` prints, and how it exits."""
+    return command(["run", *arguments], capsys)
+
+
+def command(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Observed:
+    """What a command prints, and how it exits."""
     from rune.cli.main import main
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["rune", "check", str(path), "--json"])
+        patch.setattr(sys, "argv", ["rune", *arguments])
         with pytest.raises(SystemExit) as ended:
             sys.exit(main())
     code = ended.value.code
@@ -23,12 +33,3 @@ def check(path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Observed:
     return Observed(
         exit_code=code if isinstance(code, int) else int(code is not None), stdout=out, stderr=err
     )
-
-
-def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Observed:
-    """What `rune run` prints, and how it exits."""
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as left:
-        app(["run", *arguments])
-    printed = capsys.readouterr()
-    return Observed(int(left.value.code or 0), printed.out, printed.err)

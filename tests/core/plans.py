@@ -4,8 +4,9 @@
     life.ok("a"); life.ok("b")
     assert life.queue == {"m@/"}
 
-An edge is `->`, `-label->`, or `-!->` where it is an error edge; its id is `a-b`. Nodes that are not described
-are of type `step`: pure, without traits. `act` is the same with an effect. A node called `start` is the trigger.
+An edge is `->`, `-label->`, or `-!->` where it is an error edge; its id is `a-b`. Nodes that are not
+described are of type `step`: pure, without traits. `act` is the same with an effect. A node called `start` is
+the trigger.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ def edge_names(plan: Plan, edges: tuple[int, ...] | list[int]) -> list[str]:
 class Life:
     """One execution led by hand. Tokens are named as in `x@/s:0`; `@/` may be left out.
 
-    What ends by the rules alone is decided at once. Every decision is applied twice: the twin changes nothing.
+    What ends by the rules alone is decided at once. Every fact is applied twice: its twin changes nothing.
     """
 
     def __init__(self, plan: Plan, *, limits: Limits = LIMITS, begins: bool = True) -> None:

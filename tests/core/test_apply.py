@@ -7,14 +7,16 @@ import copy
 import pytest
 
 from rune.core.apply import apply, begin
+from rune.core.barrier import Arrival
 from rune.core.control import end
-from rune.core.effect import Decision, Finish, Timer
+from rune.core.effect import Arrive, Decision, Finish, Timer
 from rune.core.fact import Attempt, Choice, End, Result, Suspension
 from rune.core.outcome import Cancelled, Error, FanOut, Output
 from rune.core.routing import follow
 from rune.core.state import State, own_timer, started
 from rune.core.step import step, step_unrun
 from rune.core.token import START, Arrived, Ref
+from rune.core.transition import Transition
 from tests.core.plans import NOW, Life, choose, edge, gather, merge, node, plan, race, split
 
 
@@ -117,7 +119,9 @@ def test_an_item_that_was_never_started_is_unknown_and_one_that_has_ended_is_kno
 
 
 def test_an_item_inside_an_item_that_has_ended_was_started() -> None:
-    life = Life(plan("start -> s -> t -> x -> h -> g, start -> z", s=split(), t=split(), h=gather(), g=gather()))
+    life = Life(
+        plan("start -> s -> t -> x -> h -> g, start -> z", s=split(), t=split(), h=gather(), g=gather())
+    )
     life.fan("s", 1)
     life.fan("t@/s:0", 1)
     path = life.token("x@/s:0/t:0").path
@@ -175,7 +179,9 @@ def test_a_failed_attempt_of_a_token_that_was_asleep_stays_asleep() -> None:
     token = life.token("x")
     life.sleep("x", NOW + 500)
 
-    late = apply(life.plan, life.state, follow(life.plan, Attempt(1, (), NOW, token.attempt, Error("E", "no"))))
+    late = apply(
+        life.plan, life.state, follow(life.plan, Attempt(1, (), NOW, token.attempt, Error("E", "no")))
+    )
 
     assert late.armed == [(Timer("retry", 1, (), 2), NOW + 1000)]
     assert (life.scope().count, life.scope().active) == (1, 0)
@@ -261,9 +267,7 @@ CANCELS = "start -> a -> m, start -> s -> x -> g -> m, m -> z"
 
 
 def test_a_cancelled_region_starts_no_further_items() -> None:
-    life = Life(
-        plan(CANCELS, m=race({"cancel_losers": True}), s=split({"max_in_flight": 2}), g=gather())
-    )
+    life = Life(plan(CANCELS, m=race({"cancel_losers": True}), s=split({"max_in_flight": 2}), g=gather()))
     life.fan("s", 9)
     assert life.queue == {"a@/", "x@/s:0", "x@/s:1"}
 
@@ -282,9 +286,7 @@ def test_a_cancelled_region_starts_no_further_items() -> None:
 
 def test_a_cancelled_fan_out_whose_items_all_wait_is_woken_item_by_item() -> None:
     life = Life(
-        plan(
-            CANCELS, m=race({"cancel_losers": True}), s=split(), x=node("wait", {"amount": 9}), g=gather()
-        )
+        plan(CANCELS, m=race({"cancel_losers": True}), s=split(), x=node("wait", {"amount": 9}), g=gather())
     )
     life.fan("s", 2)
     life.sleep("x@/s:0", NOW + 9000)
@@ -307,6 +309,51 @@ def test_a_cancelled_fan_out_without_items_in_flight_ends_at_once() -> None:
     life.apply(step(life.plan, token, Cancelled(), NOW))
 
     assert life.queue == {"g@/", "z@/"}
+
+
+def test_a_cancelled_fan_out_that_nothing_is_left_of_opens_its_aggregator() -> None:
+    chains = "start -> a -> m, start -> s -> g -> m, m -> z"
+    life = Life(plan(chains, m=race({"cancel_losers": True}), s=split(), g=gather()))
+    life.auto = False
+    life.fan("s", 300)
+    assert life.queue == {"a@/", "s@/"}
+
+    life.ok("a", "m")
+
+    assert life.token("g").items == 300
+    life.decide("s")
+    life.cancel("g")
+    life.ok("z")
+    assert life.finish == Finish("completed")
+
+
+def test_a_cancelled_fan_out_spares_the_items_that_a_fold_started_ahead() -> None:
+    chains = "start -> a -> m, start -> s -> x -> y -> g -> m, m -> z"
+    life = Life(plan(chains, m=race({"cancel_losers": True}), s=split({"max_in_flight": 1}), g=gather()))
+    life.fan("s", 4)
+    s, x = life.plan.index["s"], life.plan.index["x"]
+    life.state, applied = life.fold([*life.facts, Result(x, (s, 2), NOW, "ok")])
+    life.tokens = {}
+    life.take(applied)
+    assert life.queue == {"a@/", "y@/s:2"}
+
+    life.ok("a", "m")
+    assert list(life.scope().fans[s].marks) == [2, 2, 0, 2]
+    life.cancel("y@/s:2")
+
+    assert life.queue == {"g@/", "z@/"}
+
+
+def test_the_first_arrival_of_a_party_is_the_one_that_counts() -> None:
+    life = Life(plan("start -> a -> m, start -> b -> m", m=merge()))
+    act = Transition(life.plan, life.state, NOW)
+    party = edge(life.plan, "a-m")
+
+    act.perform(life.scope(), [Arrive(party, True, START, None), Arrive(party, False, None, None)])
+
+    (barrier,) = life.scope().barriers.values()
+    assert list(barrier.arrivals.values()) == [Arrival(True, START, None, NOW)]
+    assert act.applied.waiting == [(life.plan.index["m"], (), 1, 2)]
 
 
 def test_a_cancelled_split_without_an_aggregator_just_stops() -> None:

@@ -63,7 +63,9 @@ def test_all_opens_once_with_every_payload_in_edge_order(order: tuple[str, ...])
 
     token = life.token("m")
     assert edge_names(life.plan, [each.edge for each in token.arrived]) == ["a-m", "b-m", "c-m"]
-    assert [each.payload for each in token.arrived] == [Ref("result", life.plan.index[each]) for each in "abc"]
+    assert [each.payload for each in token.arrived] == [
+        Ref("result", life.plan.index[each]) for each in "abc"
+    ]
     assert life.waiting == [("m@/", 1, 3), ("m@/", 2, 3)]
 
 

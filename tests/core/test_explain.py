@@ -17,9 +17,9 @@ def told(life: Life, name: str) -> Waiting:
 
 
 def test_a_token_under_way() -> None:
-    assert explain(*(lambda life: (life.plan, life.state))(Life(plan("start -> a")))) == [
-        Waiting("a", "/", "is queued or running")
-    ]
+    life = Life(plan("start -> a"))
+
+    assert explain(life.plan, life.state) == [Waiting("a", "/", "is queued or running")]
 
 
 def test_a_wait_says_when() -> None:
@@ -114,7 +114,9 @@ def test_an_opened_join_is_a_token() -> None:
     life = Life(plan("start -> a -> m, start -> b -> m", m=race()))
     life.ok("a")
 
-    assert [each.reason for each in explain(life.plan, life.state) if each.node == "m"] == ["is queued or running"]
+    assert [each.reason for each in explain(life.plan, life.state) if each.node == "m"] == [
+        "is queued or running"
+    ]
 
 
 def test_an_aggregator_says_how_far_it_is() -> None:
@@ -136,11 +138,23 @@ def test_a_fan_out_without_an_aggregator_is_only_its_items() -> None:
     life = Life(plan("start -> s -> x", s=split()))
     life.fan("s", 2)
 
-    assert [(each.node, each.lineage) for each in explain(life.plan, life.state)] == [("x", "/s:0"), ("x", "/s:1")]
+    assert [(each.node, each.lineage) for each in explain(life.plan, life.state)] == [
+        ("x", "/s:0"),
+        ("x", "/s:1"),
+    ]
 
 
 def test_inner_joins_name_their_item() -> None:
-    life = Life(plan("start -> s -> t -> x -> m, t -> y -> m, m -> h -> g", s=split(), t=split(), m=merge(), h=gather(), g=gather()))
+    life = Life(
+        plan(
+            "start -> s -> t -> x -> m, t -> y -> m, m -> h -> g",
+            s=split(),
+            t=split(),
+            m=merge(),
+            h=gather(),
+            g=gather(),
+        )
+    )
     life.fan("s", 1)
     life.fan("t@/s:0", 11)
     life.ok("x@/s:0/t:10")

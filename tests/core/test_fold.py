@@ -43,7 +43,9 @@ def test_an_empty_journal_is_the_start() -> None:
 
 
 def test_a_fold_sends_what_is_open_and_arms_what_waits() -> None:
-    life = Life(plan("start -> a -> m, start -> b -> m, start -> w", m=merge(), w=node("wait", {"amount": 9})))
+    life = Life(
+        plan("start -> a -> m, start -> b -> m, start -> w", m=merge(), w=node("wait", {"amount": 9}))
+    )
     life.ok("a")
     life.sleep("w", NOW + 9_000)
 
@@ -55,7 +57,11 @@ def test_a_fold_sends_what_is_open_and_arms_what_waits() -> None:
 
 
 def test_skips_follow_without_facts() -> None:
-    life = Life(plan("start -> i -true-> a -> j, i -false-> b -> j, start -> k -true-> a2 -> j", i=choose(), k=choose()))
+    life = Life(
+        plan(
+            "start -> i -true-> a -> j, i -false-> b -> j, start -> k -true-> a2 -> j", i=choose(), k=choose()
+        )
+    )
     life.ok("i", outlet="true")
     life.ok("k", outlet="true")
 
@@ -151,7 +157,11 @@ def test_the_cursor_passes_what_was_started_ahead_of_it() -> None:
     state, _ = life.fold([*life.facts, *known])
     assert (state.root.fans[1].next, state.root.fans[1].ahead) == (0, {2, 4})
 
-    ended: list[Fact] = [Result(y, (1, 2), NOW, "ok"), Result(x, (1, 0), NOW, "ok"), Result(y, (1, 0), NOW, "ok")]
+    ended: list[Fact] = [
+        Result(y, (1, 2), NOW, "ok"),
+        Result(x, (1, 0), NOW, "ok"),
+        Result(y, (1, 0), NOW, "ok"),
+    ]
     state, applied = life.fold([*life.facts, *known, *ended])
 
     assert (state.root.fans[1].next, state.root.fans[1].ahead) == (3, {4})
@@ -291,14 +301,18 @@ def journal(seed: int) -> tuple[Plan, list[Fact], int]:
     rng = Random(f"fold-{seed}")
     world = World(p, registry(), start, random_profile(rng), rng)
     world.run()
-    facts = list(world.journal.facts.values())
-    rows = [each for each in facts if not isinstance(each, End)]
+    rows: list[Fact] = [each for each in world.journal.facts.values() if not isinstance(each, End)]
     return p, rows[: rng.randint(1, len(rows))], world.now
 
 
 def placed(p: Plan, state: State) -> Any:
     """A picture without what an open race or the filling of a window may differ in."""
-    return picture(settled(p, state), 0)[0].keys(), state.failures, state.first_failures, sorted(state.cancelled)
+    return (
+        picture(settled(p, state), 0)[0].keys(),
+        state.failures,
+        state.first_failures,
+        sorted(state.cancelled),
+    )
 
 
 @settings(max_examples=80, deadline=None)

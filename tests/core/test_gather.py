@@ -84,7 +84,9 @@ def test_a_join_that_still_runs_absorbs_the_error() -> None:
 
 def test_what_ignore_and_branch_handled_is_no_error() -> None:
     handled = {"x": node(error="ignore"), "y": node(error="branch")}
-    life = Life(plan("start -> s -> x -> g, s -> y -> q -> g, y -!-> e -> g", s=split(), g=gather(), **handled))
+    life = Life(
+        plan("start -> s -> x -> g, s -> y -> q -> g, y -!-> e -> g", s=split(), g=gather(), **handled)
+    )
     life.fan("s", 1)
     life.fail("x@/s:0", "y@/s:0")
     life.ok("e@/s:0")

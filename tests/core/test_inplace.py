@@ -13,9 +13,16 @@ from rune.core.token import Token
 from tests.core.plans import NOW, Life, choose, merge, most, node, plan, race, split
 
 
-def go(life: Life, first: str, outcomes: dict[str, Outcome] | None = None, **options: bool | int) -> tuple[list[str], list[str]]:
+def go(
+    life: Life,
+    first: str,
+    outcomes: dict[str, Outcome] | None = None,
+    *,
+    in_place: bool = True,
+    bound: int = MAX_RESULTS,
+) -> tuple[list[str], list[str]]:
     """Run in place from a token; answers what ran, and what is left to send after the commit."""
-    run = Run(life.plan, life.token(first), **options)  # type: ignore[arg-type]
+    run = Run(life.plan, life.token(first), in_place=in_place, bound=bound)
     ran: list[str] = []
     while (token := run.next()) is not None:
         name = life.plan.ids[token.node]
@@ -84,7 +91,13 @@ def test_races_effects_and_cancelling_joins_are_left_to_the_state(kind: dict[str
 
 
 def test_a_join_all_of_whose_parties_died_inside_is_no_run() -> None:
-    life = Life(plan("start -> a -> i -true-> x, i -false-> b -> m, a -> k -true-> y, k -false-> c -> m", i=choose(), k=choose()))
+    life = Life(
+        plan(
+            "start -> a -> i -true-> x, i -false-> b -> m, a -> k -true-> y, k -false-> c -> m",
+            i=choose(),
+            k=choose(),
+        )
+    )
 
     ran, left = go(life, "a", {"i": Output({}, "true"), "k": Output({}, "true")})
 

@@ -20,7 +20,9 @@ def skipped(plan: Plan, decision: Decision) -> list[str]:
 
 def told(plan: Plan, decision: Decision) -> list[tuple[str, bool]]:
     return [
-        (edge_names(plan, [each.edge])[0], each.alive) for each in decision.effects if isinstance(each, Arrive)
+        (edge_names(plan, [each.edge])[0], each.alive)
+        for each in decision.effects
+        if isinstance(each, Arrive)
     ]
 
 
@@ -34,7 +36,9 @@ def test_an_untaken_branch_is_skipped_to_its_end_breadth_first() -> None:
 
 
 def test_a_join_all_of_whose_edges_die_in_one_decision_is_skipped_in_it() -> None:
-    p = plan("start -> if -true-> a, if -false-> x -> m, if -false-> y -> m, m -> n", **{"if": choose()}, m=merge())
+    p = plan(
+        "start -> if -true-> a, if -false-> x -> m, if -false-> y -> m, m -> n", **{"if": choose()}, m=merge()
+    )
     life = Life(p)
 
     decision = step(p, life.token("if"), Output({}, "true"), NOW)
@@ -81,7 +85,11 @@ def test_a_race_that_may_be_given_up_is_always_told() -> None:
 
 @pytest.mark.parametrize(
     ("outlet", "runs", "dead"),
-    [("case_0", {"a@/"}, {"b@/", "c@/"}), ("case_1", {"b@/"}, {"a@/", "c@/"}), ("fallback", {"c@/"}, {"a@/", "b@/"})],
+    [
+        ("case_0", {"a@/"}, {"b@/", "c@/"}),
+        ("case_1", {"b@/"}, {"a@/", "c@/"}),
+        ("fallback", {"c@/"}, {"a@/", "b@/"}),
+    ],
 )
 def test_a_switch_takes_the_edges_of_one_outlet(outlet: str, runs: set[str], dead: set[str]) -> None:
     life = Life(plan("start -> s -case_0-> a, s -case_1-> b, s -fallback-> c", s=switch()))
@@ -198,7 +206,9 @@ def test_a_failure_travels_along_dead_edges_until_a_join_runs() -> None:
 
     cause = Ref("result", life.plan.index["x"], life.token("x@/s:0").path)
     assert [each.mark for each in decision.effects if isinstance(each, Gather)] == [3]
-    assert [(each.alive, each.error) for each in decision.effects if isinstance(each, Arrive)] == [(False, cause)]
+    assert [(each.alive, each.error) for each in decision.effects if isinstance(each, Arrive)] == [
+        (False, cause)
+    ]
 
 
 def test_a_join_skipped_at_once_passes_on_its_first_error_in_edge_order() -> None:
@@ -236,7 +246,9 @@ def test_only_a_result_routes(fact: TokenFact) -> None:
 
 
 def test_an_empty_list_skips_the_body_and_runs_the_aggregator() -> None:
-    life = Life(plan("start -> s -> x -> t -> y -> h -> g -> z", s=split(), t=split(), h=gather(), g=gather()))
+    life = Life(
+        plan("start -> s -> x -> t -> y -> h -> g -> z", s=split(), t=split(), h=gather(), g=gather())
+    )
 
     life.fan("s", 0)
 
@@ -251,5 +263,6 @@ def test_the_plan_knows_the_edges_of_each_outlet() -> None:
     p = plan("start -> if -true-> a, if -false-> b, if -true-> c", **{"if": choose()})
 
     assert {
-        outlet: (edge_names(p, alive), edge_names(p, dead)) for outlet, (alive, dead) in at(p, "if").by_outlet.items()
+        outlet: (edge_names(p, alive), edge_names(p, dead))
+        for outlet, (alive, dead) in at(p, "if").by_outlet.items()
     } == {"true": (["if-a", "if-c"], ["if-b"]), "false": (["if-b"], ["if-a", "if-c"])}

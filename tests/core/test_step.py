@@ -85,7 +85,11 @@ def test_a_cancelled_token_ends_as_cancelled() -> None:
         ("x", Output(1, "true"), "`x` left by outlet `true`; it has none"),
         ("i", Output(1), "`i` left by outlet a value of type NoneType; it has `true`, `false`"),
         ("i", Output(1, "maybe"), "`i` left by outlet `maybe`; it has `true`, `false`"),
-        ("i", Output(1, untyped(["true"])), "`i` left by outlet a value of type list; it has `true`, `false`"),
+        (
+            "i",
+            Output(1, untyped(["true"])),
+            "`i` left by outlet a value of type list; it has `true`, `false`",
+        ),
         ("i", Output(1, "\ud800"), "`i` left by outlet `\\ud800`; it has `true`, `false`"),
         ("s", Output([1]), "`s` ended with an output, where only items can follow"),
         ("x", FanOut(2), "`x` ended as items, but is no node that fans out"),
@@ -102,7 +106,11 @@ def test_a_cancelled_token_ends_as_cancelled() -> None:
         ("x", Failure(Error("", "no")), "`x` failed with code ``, which is no code"),
         ("x", Failure(Error(untyped(404), "no")), "`x` failed with code 404, which is no code"),
         ("x", Failure(Error("E", untyped(None))), "`x` failed with code `E` and an error that is not whole"),
-        ("x", Failure(Error("E", "", untyped([]))), "`x` failed with code `E` and an error that is not whole"),
+        (
+            "x",
+            Failure(Error("E", "", untyped([]))),
+            "`x` failed with code `E` and an error that is not whole",
+        ),
     ],
 )
 def test_an_outcome_that_the_node_cannot_have_fails_it(name: str, outcome: Outcome, says: str) -> None:
@@ -148,9 +156,16 @@ def test_a_mistake_follows_the_error_policy() -> None:
 
 
 odd = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.lists(st.integers(), max_size=2)
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=5),
+    st.lists(st.integers(), max_size=2),
 )
-errors = st.builds(Error, st.one_of(odd, st.text()), odd, st.one_of(odd, st.dictionaries(st.text(), odd)), odd)
+errors = st.builds(
+    Error, st.one_of(odd, st.text()), odd, st.one_of(odd, st.dictionaries(st.text(), odd)), odd
+)
 outcomes: st.SearchStrategy[Any] = st.one_of(
     st.builds(Output, odd, st.one_of(odd, st.sampled_from(["true", "false", "case_0"]))),
     st.builds(Failure, st.one_of(errors, odd)),
@@ -163,7 +178,9 @@ outcomes: st.SearchStrategy[Any] = st.one_of(
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(EVERY.ids[1:]), outcomes, st.booleans(), st.integers(1, 3))
 @example("s", FanOut(10**6), False, 1)
-def test_whatever_a_node_gives_a_decision_follows(name: str, outcome: Any, resumed: bool, attempt: int) -> None:
+def test_whatever_a_node_gives_a_decision_follows(
+    name: str, outcome: Any, resumed: bool, attempt: int
+) -> None:
     path = (EVERY.index["s"], 0) if name == "y" else ()
     token = Token(EVERY.index[name], path, resumed=resumed, attempt=attempt)
 
@@ -190,9 +207,7 @@ def test_whatever_nodes_give_the_rules_go_on(given_outcomes: list[Any]) -> None:
         tokens += applied.emitted
 
 
-@pytest.mark.parametrize(
-    ("fate", "code"), [(Fate.UNREACHABLE, "UNREACHABLE"), (Fate.EXPIRE, "TIMEOUT")]
-)
+@pytest.mark.parametrize(("fate", "code"), [(Fate.UNREACHABLE, "UNREACHABLE"), (Fate.EXPIRE, "TIMEOUT")])
 def test_joins_that_cannot_run_fail_with_a_code(fate: Fate, code: str) -> None:
     decision = step_unrun(EVERY, Token(EVERY.index["m"], fate=fate), NOW)
 

@@ -6,7 +6,7 @@ import pytest
 
 from rune.core.fact import Result
 from rune.core.token import START, Ref, Token
-from rune.core.values import failure_value
+from rune.core.values import Values, failure_value
 from tests.core.plans import NOW, Life, choose, gather, merge, node, plan, race, split, switch
 
 BROKEN = {"code": "BROKEN", "message": "x failed", "details": {"why": 7}}
@@ -103,7 +103,9 @@ def test_several_payloads_meet_as_an_object() -> None:
 
 
 def test_what_met_at_a_join_that_only_passes_it_on_is_found_behind_it() -> None:
-    life = Life(plan("start -> a -> j, start -> b -> j, j -> z -> y", j=node("noop"), z=node("log", {"message": "x"})))
+    life = Life(
+        plan("start -> a -> j, start -> b -> j, j -> z -> y", j=node("noop"), z=node("log", {"message": "x"}))
+    )
     life.ok("a", value=1)
     life.ok("b", value=2)
     life.ok("j", value={"own": 1})
@@ -211,9 +213,12 @@ def test_values_are_decoded_when_they_are_touched_and_only_then() -> None:
     life = Life(plan("start -> a -> b"))
     life.ok("a", value="[1]")
     decoded: list[str] = []
-    values = life.values()
-    values._decode = lambda value: decoded.append(value) or value
 
+    def decode(value: str) -> str:
+        decoded.append(value)
+        return value
+
+    values = Values(life.plan, None, life.lookup, {}, decode)
     sight = values.scope(life.token("b"), 0.0, "seed")
     assert decoded == []
     assert sight["$json"] == sight["$json"] == "[1]"

@@ -88,7 +88,9 @@ def test_what_sleeps_inside_the_items_counts_and_what_slept_before_the_item_does
 
 
 def test_a_given_timeout_holds_whatever_sleeps() -> None:
-    p = plan("start -> w -> m, start -> b -> m", w=node("wait", {"amount": 1}), m=merge(parameters={"timeout": 9}))
+    p = plan(
+        "start -> w -> m, start -> b -> m", w=node("wait", {"amount": 1}), m=merge(parameters={"timeout": 9})
+    )
 
     assert at(p, "m").timeout == 9_000
 
@@ -203,8 +205,12 @@ def test_an_early_timer_is_set_again_for_its_time(kind: str) -> None:
     assert applied.emitted == []
 
 
-@pytest.mark.parametrize(("chains", "kinds"), [(JOIN, {"m": merge()}), (FAN, {"s": split(), "m": node(), "g": gather()})])
-def test_a_join_that_nothing_has_reached_waits_for_nothing(chains: str, kinds: dict[str, dict[str, object]]) -> None:
+@pytest.mark.parametrize(
+    ("chains", "kinds"), [(JOIN, {"m": merge()}), (FAN, {"s": split(), "m": node(), "g": gather()})]
+)
+def test_a_join_that_nothing_has_reached_waits_for_nothing(
+    chains: str, kinds: dict[str, dict[str, object]]
+) -> None:
     life = Life(plan(chains, **{key: value for key, value in kinds.items() if f"> {key}" in chains}))
     join = at(life.plan, "g" if "s" in kinds else "m")
     if "s" in kinds:
@@ -342,7 +348,8 @@ def test_a_deadline_that_comes_after_a_halt_changes_nothing() -> None:
 def test_every_timer_that_a_state_needs() -> None:
     life = Life(
         plan(
-            "start -> a -> m, start -> b -> m, start -> w, start -> r, start -> s -> x -> q, s -> y -> q, q -> g",
+            """start -> a -> m, start -> b -> m, start -> w, start -> r,
+            start -> s -> x -> q, s -> y -> q, q -> g""",
             settings={"timeout": 60},
             m=race({"timeout": 9}),
             w=node("wait", {"amount": 5}),

@@ -1,4 +1,4 @@
-"""How a fan-out starts its items: never more than the window takes, never all in one act, none left behind."""
+"""How a fan-out starts its items: never more than the window takes, never all in one act."""
 
 from __future__ import annotations
 
@@ -154,7 +154,9 @@ def test_nested_items_share_the_cap_and_each_fan_out_keeps_one() -> None:
 
 def test_nobody_is_stuck_behind_the_cap_when_all_items_of_a_fan_out_wait() -> None:
     wait = node("wait", {"amount": 1})
-    life = Life(plan(FAN, s=split({"max_in_flight": 3}), x=wait, g=gather()), limits=Limits(items_in_flight=1))
+    life = Life(
+        plan(FAN, s=split({"max_in_flight": 3}), x=wait, g=gather()), limits=Limits(items_in_flight=1)
+    )
     life.fan("s", 4)
     assert items(life) == [0]
 
@@ -318,7 +320,14 @@ def test_a_failed_inner_split_shows_up_in_the_outer_list() -> None:
 
 
 def test_marks_tell_alive_dead_and_failed() -> None:
-    life = Life(plan("start -> s -> i -true-> x -> g, i -false-> y, i -true-> z -> g", s=split(), i=choose(), g=gather()))
+    life = Life(
+        plan(
+            "start -> s -> i -true-> x -> g, i -false-> y, i -true-> z -> g",
+            s=split(),
+            i=choose(),
+            g=gather(),
+        )
+    )
     life.fan("s", 3)
 
     life.ok("i@/s:0", outlet="false")

@@ -1,51 +1,27 @@
-"""How an execution looks in a terminal."""
+"""`rune show`: one execution, ended or not."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
-from rich.console import Console
-from rich.json import JSON
-from rich.table import Table
-
-COLOURS = {
-    "success": "green",
-    "completed": "green",
-    "failed": "red",
-    "halted": "red",
-    "skipped": "bright_black",
-    "cancelled": "yellow",
-    "running": "cyan",
-}
-MOST_ROWS = 40
+import typer
 
 
-def show_document(document: dict[str, Any]) -> None:
-    """The nodes of an execution, its end, and its output."""
-    console = Console()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("node", "item", "status", "attempts", "ms", "error"):
-        table.add_column(column)
-    nodes = document["nodes"]
-    for node in nodes[:MOST_ROWS]:
-        colour = COLOURS.get(node["status"], "white")
-        item = "/".join(str(frame["item_index"]) for frame in node["lineage"])
-        error = node["error"]["code"] + ": " + node["error"]["message"] if node["error"] else ""
-        table.add_row(
-            node["node_id"],
-            item,
-            f"[{colour}]{node['status']}[/]",
-            str(node["attempts"] or ""),
-            str(node["duration_ms"]),
-            error,
-        )
-    console.print(table)
-    if len(nodes) > MOST_ROWS:
-        console.print(f"… and {len(nodes) - MOST_ROWS:,} more node runs", style="bright_black")
-    colour = COLOURS.get(document["status"], "white")
-    took = document["total_duration_ms"]
-    console.print(f"\n[{colour}]{document['status']}[/] {document['execution_id']} in {took} ms")
-    if document["error"]:
-        console.print(f"[red]{document['error']['code']}[/]: {document['error']['message']}", markup=True)
-    if document["output"] is not None:
-        console.print(JSON.from_data(document["output"]))
+def show(
+    execution: Annotated[str, typer.Argument(metavar="ID", help="An execution; the beginning of its id is enough.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the document that `rune run --json` prints.")] = False,
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", min=0, help="Show so many node runs; default: 40, with --json all.")
+    ] = None,
+) -> None:
+    """Show what became of every node of an execution.
+
+    Example: rune show x019a --nodes 100
+    """
+    from rune.cli.reading import read  # noqa: PLC0415 - help must be quick
+
+    raise typer.Exit(read(execution, lambda reader, found: _show(reader, found, as_json, nodes), as_json=as_json))
+
+
+async def _show(reader, found, as_json, nodes):  # type: ignore[no-untyped-def]
+    raise NotImplementedError

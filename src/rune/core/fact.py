@@ -109,5 +109,5 @@ def fact_key(fact: Fact) -> tuple[Any, ...]:
             return ("control", number)
         case Start():
             return ("start",)
-        case End():
+        case _:
             return ("end",)

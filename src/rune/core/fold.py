@@ -97,9 +97,8 @@ class _Fold:
             follows = token.fate is Fate.SKIP and self._plan.nodes[token.node].timeout is None
             if facts is None and not follows:
                 continue
-            if token.key not in self._queued:
-                at = min(each.at for each in facts) if facts else token.at
-                heappush(self._heap, (at, token.path, token.node))
+            at = min(each.at for each in facts) if facts else token.at
+            heappush(self._heap, (at, token.path, token.node))
             self._queued[token.key] = token
 
     def _replay(self) -> bool:

@@ -61,4 +61,4 @@ class Run:
     def left(self, emitted: list[Token]) -> list[Token]:
         """Of what the commit emitted, the tokens that the run has not already decided."""
         decided = {(each.node, each.path) for each in self.decisions}
-        return [token for token in emitted if token.key not in decided]
+        return [token for token in emitted if token.fate is not Fate.RUN or token.key not in decided]

@@ -41,7 +41,7 @@ class Rules(msgspec.Struct, frozen=True):
 Element = Expression | Template | Rules
 
 
-class Parameters(msgspec.Struct, frozen=True):
+class Parameters(msgspec.Struct, frozen=True, gc=False):
     """The parameters of one node: fixed values, those resolved before the run, those the node evaluates."""
 
     fixed: dict[str, Any]
@@ -91,10 +91,13 @@ def compile_parameter(type: NodeType, name: str, value: Any, names: Names) -> El
     if kind == "literal":
         return None
     if kind != "template" and isinstance(value, str):
-        return compile_expression(expression_source(value), names)
-    whole = compile_template(value, names)
+        return compile_expression(expression_source(value), names, name)
+    whole = compile_template(value, names, name)
     if kind == "expression" and isinstance(value, list) and all(isinstance(each, dict) for each in value):
-        fields = tuple({key: compile_template(each[key], names) for key in each} for each in value)
+        fields = tuple(
+            {key: compile_template(each[key], names, f"{name}[{at}].{key}") for key in each}
+            for at, each in enumerate(value)
+        )
         return Rules(name, fields, whole.references, whole.pure)
     return whole
 
@@ -119,8 +122,17 @@ def compile_parameters(type: NodeType, parameters: Mapping[str, Any], names: Nam
         elif isinstance(compiled, Rules) or (kind == "expression" and isinstance(compiled, Expression)):
             fixed[name] = value
             elements[name] = compiled
-        elif isinstance(compiled, Template) and compiled.constant:
-            fixed[name] = compiled.resolve({})
-        else:
+        elif not _fix(name, compiled, fixed):
             dynamic.append((name, compiled))
     return Parameters(fixed, tuple(dynamic), elements, tuple(references), pure)
+
+
+def _fix(name: str, compiled: Expression | Template, fixed: dict[str, Any]) -> bool:
+    """Resolve a constant now. One that cannot be, as `{{ 1 / 0 }}`, fails its node each time it runs."""
+    if not isinstance(compiled, Template) or not compiled.constant:
+        return False
+    try:
+        fixed[name] = compiled.resolve({})
+    except ExpressionError:
+        return False
+    return True

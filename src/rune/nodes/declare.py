@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, cached_property
 from typing import Any
 
 import msgspec
@@ -16,6 +17,29 @@ Extra = Callable[[Mapping[str, Any]], list[Problem]]
 """What no single parameter shows: combinations. Called only with parameters that fit one by one."""
 
 Check = Callable[[Mapping[str, Any], Dynamic], tuple[Problem, ...]]
+
+
+class Schema(Mapping[str, Any]):
+    """The JSON Schema of a parameter model, made when somebody looks at it: starting an engine looks at none."""
+
+    def __init__(self, parameters: type[msgspec.Struct]) -> None:
+        self._parameters = parameters
+
+    @cached_property
+    def _made(self) -> dict[str, Any]:
+        return parameter_schema(self._parameters)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._made[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def __repr__(self) -> str:
+        return repr(self._made)
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,7 +60,7 @@ def declare(
     kinds = kinds or {}
     return NodeType(
         name=name,
-        schema=parameter_schema(parameters),
+        schema=Schema(parameters),
         kinds=kinds,
         check=_checker(parameters, kinds, lax, extra),
         **traits,
@@ -65,16 +89,20 @@ def _inline(part: Any, definitions: Mapping[str, Any]) -> Any:
 def _checker(
     parameters: type[msgspec.Struct], kinds: Mapping[str, ParameterKind], lax: bool, extra: Extra | None
 ) -> Check:
-    struct = inspect.type_info(parameters)
-    assert isinstance(struct, inspect.StructType)
     strict = not lax
+
+    @cache
+    def struct() -> inspect.StructType:
+        found = inspect.type_info(parameters)
+        assert isinstance(found, inspect.StructType)
+        return found
 
     def check(values: Mapping[str, Any], dynamic: Dynamic) -> tuple[Problem, ...]:
         try:
             msgspec.convert(values, parameters, strict=strict)
         except msgspec.ValidationError:
             fit = Fit(dynamic, strict=strict)
-            fit.parameters(values, struct, kinds)
+            fit.parameters(values, struct(), kinds)
             if fit.problems:
                 return tuple(fit.problems)
         return tuple(extra(values)) if extra else ()

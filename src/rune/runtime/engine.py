@@ -58,6 +58,11 @@ class Engine:
             backend.journal, backend.state, backend.queue, plans, books, attempt, backend.clock, admission
         )
 
+    @property
+    def busy(self) -> int:
+        """How many deliveries are in somebody's hands."""
+        return self._worker.busy
+
     @asynccontextmanager
     async def running(self, *, grace: float = GRACE) -> AsyncIterator[Engine]:
         """Work while the block runs; then take nothing more, finish what runs, and stop."""

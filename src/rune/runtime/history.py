@@ -43,6 +43,7 @@ class History:
             if isinstance(each.fact, Result) and not each.late
         }
         self._page.fetched.update(self._results)
+        self._followed = 1 + len(stored)
 
     @property
     def end(self) -> End | None:
@@ -142,9 +143,21 @@ class History:
 
     def events(self, after: int = 0) -> list[Event]:
         """What happened, in commit order, numbered from 1 without gaps."""
-        started = Event(number=1, at=self.accepted.at, kind="execution.accepted")
         rows = (self._event(number, each) for number, each in enumerate(self._stored, start=2))
-        return [each for each in (started, *rows) if each.number > after]
+        return [each for each in (self.beginning, *rows) if each.number > after]
+
+    @property
+    def beginning(self) -> Event:
+        """The first event of all."""
+        return Event(number=1, at=self.accepted.at, kind="execution.accepted")
+
+    def follow(self, stored: Stored) -> Event:
+        """The event of the next fact. Of those followed only fan-outs are kept, so a long watch stays small."""
+        fact = stored.fact
+        if isinstance(fact, Result) and fact.items is not None:
+            self._results[(fact.node, fact.path)] = fact
+        self._followed += 1
+        return self._event(self._followed, stored)
 
     def _event(self, number: int, stored: Stored) -> Event:
         fact = stored.fact

@@ -30,6 +30,11 @@ class Worker:
         self._busy = 0
         self._stopping = False
 
+    @property
+    def busy(self) -> int:
+        """How many deliveries are in its hands."""
+        return self._busy
+
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as group:

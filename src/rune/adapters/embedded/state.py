@@ -20,7 +20,7 @@ from rune.core.fold import fold
 from rune.core.lineage import Path
 from rune.core.plan import Plan
 from rune.core.state import State
-from rune.core.token import Token
+from rune.core.token import Fate, Token
 from rune.core.wake import wake
 from rune.ports.clock import Clock
 from rune.ports.journal import Accepted
@@ -173,8 +173,10 @@ class EmbeddedState:
             self._arm(running, timer, due)
         result = Applied(tuple(applied.emitted), applied.finish, self._now(running))
         root = running.state.scopes.get(())
-        if root is not None and root.active == 0 and not result.emitted and running.state.finish is None:
-            self._rest(running)
+        if root is not None and root.active == 0 and running.state.finish is None:
+            # A join about to be given up has no token that counts as active yet.
+            if not any(token.fate is Fate.EXPIRE for token in applied.emitted):
+                self._rest(running)
         return result
 
     def _arm(self, running: Running, timer: Timer, due: int) -> None:

@@ -46,6 +46,15 @@ def arithmetic(first: Code, rest: list[tuple[Operation, Code]]) -> Code:
     return row
 
 
+def arithmetic_with(first: Code, operation: Operation, second: Any) -> Code:
+    """One operation with a constant on its right."""
+
+    def code(scope: Scope, run: Any) -> Any:
+        return operation(first(scope, run), second, run)
+
+    return code
+
+
 def unary(operation: Callable[[Any], Any], operand: Code) -> Code:
     def code(scope: Scope, run: Any) -> Any:
         return operation(operand(scope, run))

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from rune.core.expr import codes, loops, operators
-from rune.core.expr.budget import MAX_NESTING, MAX_NODES
+from rune.core.expr.budget import MAX_NESTING
 from rune.core.expr.errors import ExpressionSyntaxError
 from rune.core.expr.functions import FUNCTIONS, Function
 from rune.core.expr.lexer import Lexed, Token
 from rune.core.expr.names import Names, Reference, known_references, unknown
 from rune.core.expr.paths import Code, Path, cut, fetch, follow, glance, index, peek
+from rune.core.expr.tree import is_marked, size
 from rune.core.expr.values import describe, is_number, json_equal
 
 _ARITHMETIC: dict[type[ast.operator], operators.Operation] = {
@@ -44,10 +45,7 @@ _REFUSED = {
 }
 _TOO_DEEP = f"the expression is nested too deeply (limit: {MAX_NESTING})"
 _NONE = codes.constant(None)
-
-
-def _size(*nodes: ast.AST) -> int:
-    return sum(isinstance(each, ast.expr) for node in nodes for each in ast.walk(node))
+_LINKS = (ast.Attribute, ast.Subscript)
 
 
 class Compiler:
@@ -107,18 +105,23 @@ class Compiler:
 
     def _chain(self, node: ast.expr) -> Code:
         """A name with whatever look-ups follow it."""
+        if isinstance(node, ast.Name):
+            return self._base(node, ())[0]
         links: list[ast.Attribute | ast.Subscript] = []
         base = node
-        while isinstance(base, ast.Attribute | ast.Subscript):
+        while isinstance(base, _LINKS):
             links.append(base)
             base = base.value
-        keys = [self._key(link) for link in reversed(links)]
+        links.reverse()
+        keys = [self._key(link) for link in links]
         known = keys.index(None) if None in keys else len(keys)
-        path = tuple(key[0] for key in keys[:known] if key)
+        path = tuple([key[0] for key in keys[:known] if key])
         code, place = self._base(base, path)
-        for key in path:
-            place = describe(place, key)
-        rest = links[::-1][known:]
+        rest = links[known:]
+        if not rest:
+            return code
+        for passed in path:
+            place = describe(place, passed)
         if len(rest) > MAX_NESTING:
             raise self._error(_TOO_DEEP, node)
         for link in rest:
@@ -193,6 +196,9 @@ class Compiler:
             row.append(left)
             left = left.left
         first = self.compile(left)
+        constant = self._constant(node.right)
+        if constant is not None and len(row) == 1:
+            return codes.arithmetic_with(first, _ARITHMETIC[type(node.op)], constant[0])
         for each in reversed(row):
             rest.append((_ARITHMETIC[type(each.op)], self.compile(each.right)))
         return codes.arithmetic(first, rest)
@@ -239,7 +245,7 @@ class Compiler:
 
     def _choice(self, node: ast.IfExp) -> Code:
         """Both forms: `a if c else b`, and `c ? a : b`, which arrives as `c if T(a) else b`."""
-        if _is_marked(node.test, "T"):
+        if is_marked(node.test, "T"):
             (chosen,) = self._one_argument(node.test)
             return codes.choice(self.compile(node.body), self.compile(chosen), self.compile(node.orelse))
         return codes.choice(self.compile(node.test), self.compile(node.body), self.compile(node.orelse))
@@ -265,14 +271,14 @@ class Compiler:
 
     def _list_loop(self, node: ast.ListComp | ast.GeneratorExp) -> Code:
         outer = dict(self._variables)
-        rounds = self._rounds(node.generators, _size(node.elt))
+        rounds = self._rounds(node.generators, size(node.elt))
         element = self.compile(node.elt)
         self._variables = outer
         return loops.list_loop(rounds, element)
 
     def _object_loop(self, node: ast.DictComp) -> Code:
         outer = dict(self._variables)
-        rounds = self._rounds(node.generators, _size(node.key, node.value))
+        rounds = self._rounds(node.generators, size(node.key, node.value))
         key, element = self.compile(node.key), self.compile(node.value)
         self._variables = outer
         return loops.object_loop(rounds, key, element)
@@ -286,7 +292,7 @@ class Compiler:
             targets = each.target.elts if isinstance(each.target, ast.Tuple) else [each.target]
             slots = tuple([self._bind(target) for target in targets])
             conditions = [self.compile(condition) for condition in each.ifs]
-            cost = _size(*each.ifs) + (body_cost if each is generators[-1] else 1)
+            cost = size(*each.ifs) + (body_cost if each is generators[-1] else 1)
             rounds.append(loops.Loop(slots, unpacks, source, conditions, cost))
         return rounds
 
@@ -300,7 +306,7 @@ class Compiler:
 
     def _call(self, node: ast.Call) -> Code:
         self.accounted = True
-        if _is_marked(node, "P"):
+        if is_marked(node, "P"):
             return self._pipe(node)
         function = self._function(node.func)
         if function.name in ("exists", "default"):
@@ -370,16 +376,6 @@ class Compiler:
             else:
                 code = self._applied(function, stage, [code])
         return code
-
-
-def _is_marked(node: ast.expr, mark: str) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == mark
-
-
-def check_size(tree: ast.expr, pieces: int) -> None:
-    """Refuse an expression of more than the allowed number of syntax nodes, which has more pieces yet."""
-    if pieces > MAX_NODES and _size(tree) > MAX_NODES:
-        raise ExpressionSyntaxError(f"the expression is too long (limit: {MAX_NODES} syntax nodes)", 0)
 
 
 _HANDLERS: dict[type[ast.expr], Callable[[Compiler, Any], Code]] = {

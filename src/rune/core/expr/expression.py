@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
-from rune.core.expr.budget import MAX_NESTING, MAX_SHAPE_CHARS, MAX_SOURCE_BYTES, SHAPE_CACHE_SIZE, Run
-from rune.core.expr.compiler import Compiler, check_size
+from rune.core.expr.budget import MAX_NESTING, MAX_SOURCE_BYTES, Run
+from rune.core.expr.compiler import Compiler
 from rune.core.expr.errors import ExpressionError, ExpressionSyntaxError
-from rune.core.expr.lexer import Lexed, lex
+from rune.core.expr.lexer import lex
 from rune.core.expr.names import ROOTS, Names, Reference
 from rune.core.expr.paths import Code, fetch
 from rune.core.expr.scan import expression_end
+from rune.core.expr.tree import parse
 
 
 # A reference and nothing else, the commonest expression of all. `$node` needs the names of nodes, and a
@@ -90,28 +89,5 @@ def compile_source(source: str, names: Names, salt: str = "") -> Expression:
             reference = Reference(root, path, False, plain.start(1) - 1)
             return Expression(source, fetch(root, path), (reference,))
     lexed = lex(source, names)
-    tree = _parse(source, lexed)
-    check_size(tree, len(lexed.pieces))
     compiler = Compiler(lexed, names)
-    return Expression.of(source, compiler.compile(tree), compiler, salt)
-
-
-@lru_cache(maxsize=SHAPE_CACHE_SIZE)
-def _shape(code: str) -> ast.expr:
-    """The tree of code that holds nothing of the author's: many expressions share few shapes."""
-    return ast.parse(code, mode="eval").body
-
-
-def _parse(source: str, lexed: Lexed) -> ast.expr:
-    try:
-        parse = _shape if len(lexed.code) <= MAX_SHAPE_CHARS else _shape.__wrapped__
-        return parse(lexed.code)
-    except SyntaxError as error:
-        offset = lexed.offset(max(0, (error.offset or 1) - 1))
-    except (RecursionError, MemoryError):
-        problem = f"the expression is nested too deeply (limit: {MAX_NESTING})"
-        raise ExpressionSyntaxError(problem, 0) from None
-    if offset >= len(source.rstrip()):
-        raise ExpressionSyntaxError("the expression ends too early", len(source.rstrip()))
-    near = source[offset : offset + 20].strip()
-    raise ExpressionSyntaxError(f"the expression cannot be read near {near}", offset)
+    return Expression.of(source, compiler.compile(parse(source, lexed)), compiler, salt)

@@ -14,6 +14,7 @@ does not have is expressed by what this language has no other use for:
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Callable
 from itertools import accumulate
@@ -59,6 +60,9 @@ _OPERATORS = {
     ">": ">",
     "!": "not",
 }
+# From here on the tokens are counted one by one.
+_CLOSE_TO_FULL = 2 * MAX_TOKENS - 1
+_MEMBER = re.compile(r"\.(?!__)([A-Za-z_]\w*+)")
 _PREFIXES = frozenset({"not", "-", "+"})
 _PUNCTUATION = frozenset(",:|?=")
 
@@ -71,11 +75,14 @@ class Token(msgspec.Struct, frozen=True, gc=False):
     offset: int
 
 
+_MARK = Token("mark", None, 0)
+
+
 class Lexed(msgspec.Struct, frozen=True):
     """Python text, what its placeholders mean, and the way from its columns back to the source."""
 
     code: str
-    tokens: list[Token]
+    tokens: dict[str, Token]
     pieces: list[str]
     offsets: list[int]
 
@@ -86,7 +93,7 @@ class Lexed(msgspec.Struct, frozen=True):
 
     def token(self, placeholder: str) -> Token:
         """What a placeholder stands for; the marks `P` and `T` stand for nothing of the author's."""
-        return self.tokens[int(placeholder[1:])] if placeholder.startswith("t") else Token("mark", None, 0)
+        return self.tokens.get(placeholder, _MARK)
 
 
 class _Level:
@@ -114,7 +121,7 @@ class _Lexer:
         self.at = 0
         self.pieces: list[str] = []
         self.offsets: list[int] = []
-        self.tokens: list[Token] = []
+        self.tokens: dict[str, Token] = {}
         self.levels = [_Level("", 0)]
         self.prefixes = 0
 
@@ -184,9 +191,10 @@ class _Lexer:
 
     def _placeholder(self, kind: str, value: Any, offset: int) -> None:
         self.prefixes = 0
-        self.pieces.append(f"t{len(self.tokens)}")
+        name = f"t{len(self.tokens)}"
+        self.pieces.append(name)
         self.offsets.append(offset)
-        self.tokens.append(Token(kind, value, offset))
+        self.tokens[name] = Token(kind, value, offset)
 
     def _begins_number(self) -> bool:
         """Whether the dot here begins a number such as .5, and not a look-up in what stands before it."""
@@ -200,8 +208,14 @@ class _Lexer:
             ends = id_ends(self.source, at + 1)
             shown = self.source[at : ends[0]] if ends else self.source[at : at + 2]
             raise unknown(shown, at, known_references(self.names))
-        self.at = found[1]
         self._placeholder("$", found[0], at)
+        at = found[1]
+        # Names are what most references go on with, so they are not worth a round each.
+        while len(self.pieces) < _CLOSE_TO_FULL and (member := _MEMBER.match(self.source, at)):
+            self._emit(".", at)
+            self._placeholder("word", member[1], at + 1)
+            at = member.end()
+        self.at = at
 
     def _word(self) -> None:
         at, source = self.at, self.source

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 
 from rune.core.expr.budget import MAX_INT_BITS, MAX_INT_DIGITS
 from rune.core.expr.errors import ExpressionSyntaxError
 
 _DIGITS = frozenset("0123456789")
+# A whole number that nothing could make another number of.
+_SHORT = re.compile(r"(?:0|[1-9][0-9]{0,15})(?![\w.])")
 _HEX = frozenset("0123456789abcdefABCDEF")
 _ESCAPES = {
     "\\": "\\",
@@ -69,6 +72,9 @@ def _joined(pieces: list[str], start: int) -> str:
 
 def read_number(source: str, start: int) -> tuple[int | float, int]:
     """The number that begins at `start`, and where it ends."""
+    short = _SHORT.match(source, start)
+    if short is not None:
+        return int(short[0]), short.end()
     at = whole = _digits_end(source, start)
     if source.startswith(".", at) and source[at + 1 : at + 2] in _DIGITS:
         at = _digits_end(source, at + 1)

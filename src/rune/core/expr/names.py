@@ -14,6 +14,7 @@ from rune.core.expr.literals import read_text
 _ID = re.compile(r"[A-Za-z0-9_-]+")
 # `re` takes the same characters for those of a word as `is_word` does.
 _WORD = re.compile(r"\w+")
+_MEMBER = re.compile(r"\.(\w+)")
 _DIGITS = frozenset("0123456789")
 _MOST_SUGGESTED = 8
 
@@ -123,11 +124,11 @@ def path_at(text: str, start: int) -> tuple[tuple[str | int, ...], int]:
     path: list[str | int] = []
     at = start
     while text.startswith((".", "["), at):
-        if text[at] == "." and is_word_start(text[at + 1 : at + 2]):
-            end = word_end(text, at + 1)
-            refuse_dunder(text[at + 1 : end], at + 1)
-            path.append(text[at + 1 : end])
-            at = end
+        member = _MEMBER.match(text, at)
+        if member is not None and is_word_start(member[1][0]):
+            refuse_dunder(member[1], at + 1)
+            path.append(member[1])
+            at = member.end()
             continue
         key = _key_at(text, at)
         if key is None:

@@ -101,15 +101,16 @@ class _TemplateCompiler:
             problem = f"the value is nested too deeply (limit: {MAX_JSON_DEPTH})"
             self.errors.append(ExpressionSyntaxError(problem, 0, path=path))
             return value, None
-        if kind is list:
-            elements = [self.compile(each, f"{path}[{at}]", depth + 1) for at, each in enumerate(value)]
-            return _sequence(elements)
-        # Most members are literals, and a path is only needed for what is not.
-        members = {
-            key: (each, None) if _is_literal(each) else self.compile(each, _step(path, key), depth + 1)
-            for key, each in value.items()
-        }
-        return _mapping(members)
+        made = value.copy()
+        parts: list[tuple[Any, Resolver, str]] = []
+        for key, each in enumerate(value) if kind is list else value.items():
+            # Most members are literals, and only what is not needs a path.
+            if not _is_literal(each):
+                where = f"{path}[{key}]" if kind is list else _step(path, key)
+                made[key], resolver = self.compile(each, where, depth + 1)
+                if resolver is not None:
+                    parts.append((key, resolver, where))
+        return made, _Container(made, parts) if parts else None
 
     def _text(self, text: str, path: str) -> tuple[Any, Resolver | None]:
         try:
@@ -119,7 +120,7 @@ class _TemplateCompiler:
             return text, None
         for part in parts:
             if type(part) is not str:
-                return text, _located(parts[0] if len(parts) == 1 else _interpolation(parts), path)
+                return text, parts[0] if len(parts) == 1 else _interpolation(parts)
         return "".join(parts), None
 
     def _parts(self, text: str, path: str) -> list[Any]:
@@ -180,18 +181,27 @@ class _TemplateCompiler:
             raise unknown(text if word == "$node" else word, 0, known_references(self._names))
 
 
-def _located(resolver: Resolver, path: str) -> Resolver:
-    """Errors of a text inside a value begin with its path."""
-    if not path:
-        return resolver
+class _Container:
+    """Resolves a list or an object: a copy of what is constant, with the other members put in."""
 
-    def located(scope: Mapping[str, Any]) -> Any:
+    __slots__ = ("_made", "_parts")
+
+    def __init__(self, made: Any, parts: list[tuple[Any, Resolver, str]]) -> None:
+        self._made = made
+        self._parts = parts
+
+    def __call__(self, scope: Mapping[str, Any]) -> Any:
+        made = self._made.copy()
+        path = ""
         try:
-            return resolver(scope)
+            for key, resolver, path in self._parts:
+                made[key] = resolver(scope)
         except ExpressionError as error:
+            # Errors begin with the path of the text they stand in, which only the innermost container knows.
+            if error.path:
+                raise
             raise error.within(path) from None
-
-    return located
+        return made
 
 
 def _interpolation(parts: list[Any]) -> Resolver:
@@ -208,23 +218,3 @@ def _interpolation(parts: list[Any]) -> Resolver:
         return "".join(pieces)
 
     return resolver
-
-
-def _sequence(compiled: list[tuple[Any, Resolver | None]]) -> tuple[Any, Resolver | None]:
-    if all(resolver is None for _, resolver in compiled):
-        return [value for value, _ in compiled], None
-
-    def resolve(scope: Mapping[str, Any]) -> list[Any]:
-        return [value if resolver is None else resolver(scope) for value, resolver in compiled]
-
-    return None, resolve
-
-
-def _mapping(compiled: dict[str, tuple[Any, Resolver | None]]) -> tuple[Any, Resolver | None]:
-    if all(resolver is None for _, resolver in compiled.values()):
-        return {key: value for key, (value, _) in compiled.items()}, None
-
-    def resolve(scope: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: value if part is None else part(scope) for key, (value, part) in compiled.items()}
-
-    return None, resolve

@@ -1,0 +1,110 @@
+"""The file as others see it: read-only, without the lock, while its owner goes on writing."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import msgspec
+
+from rune.adapters.embedded.database import Database, Write
+from rune.adapters.embedded.migrations import STEPS
+from rune.core.fact import End
+from rune.core.lineage import Path as LineagePath
+from rune.ports.journal import Accepted, NewerFormat, StoreAway
+from rune.ports.store import Summary
+from rune.wire.codec import decode_path
+
+_ACCEPTED = msgspec.msgpack.Decoder(Accepted)
+_END = msgspec.msgpack.Decoder(End)
+_COLUMNS = "id, workflow, hash, status, at, ended_at, accepted, end"
+
+
+class ReadOnly(Database):
+    """A database of which nothing is written. A file that is not there yet is refused."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._relaxed = True
+        self.reader = self._connect(read_only=True)
+        (version,) = self._asked("PRAGMA user_version")
+        if version > len(STEPS):
+            self.reader.close()
+            raise NewerFormat(f"{path} has schema version {version}, this Rune knows up to {len(STEPS)}")
+        if version == 0:
+            self.reader.close()
+            raise StoreAway(f"{path} holds no executions yet")
+
+    def _asked(self, statement: str) -> tuple[int]:
+        try:
+            row: tuple[int] = self.reader.execute(statement).fetchone()
+        except sqlite3.Error as error:
+            raise StoreAway(f"cannot read {self.path}: {error}") from error
+        return row
+
+    def _enqueue(self, write: Write) -> None:
+        raise StoreAway(f"{self.path} is open for reading only")
+
+    def change(self) -> int:
+        """A number that differs when somebody has written since."""
+        return self._asked("PRAGMA data_version")[0]
+
+    def close(self) -> None:
+        self.reader.close()
+
+
+class EmbeddedIndex:
+    """Executions in a list, and the claims of one."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def executions(
+        self, *, status: str | None = None, workflow: str | None = None, after: str | None = None, limit: int = 50
+    ) -> list[Summary]:
+        """Newest first, behind a given id."""
+        rows = self._database.reader.execute(
+            f"SELECT {_COLUMNS} FROM execution WHERE (?1 IS NULL OR status = ?1) AND (?2 IS NULL OR workflow = ?2)"
+            " AND (?3 IS NULL OR n < (SELECT n FROM execution WHERE id = ?3)) ORDER BY n DESC LIMIT ?4",
+            (status, workflow, after, limit),
+        )
+        return [_summary(row) for row in rows]
+
+    async def execution(self, execution: str) -> Summary | None:
+        """One execution."""
+        row = self._database.reader.execute(
+            f"SELECT {_COLUMNS} FROM execution WHERE id = ?", (execution,)
+        ).fetchone()
+        return _summary(row) if row else None
+
+    async def matching(self, prefix: str, limit: int) -> list[str]:
+        """Ids that begin like this, at most so many."""
+        rows = self._database.reader.execute(
+            "SELECT id FROM execution WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
+            (prefix, prefix + "\U0010ffff", limit),
+        )
+        return [row[0] for row in rows]
+
+    async def claims(self, execution: str) -> dict[tuple[int, LineagePath], int]:
+        """How often each token was claimed."""
+        rows = self._database.reader.execute(
+            "SELECT node, path, count(*) FROM claim WHERE execution = (SELECT n FROM execution WHERE id = ?)"
+            " GROUP BY node, path",
+            (execution,),
+        )
+        return {(node, decode_path(path)): count for node, path, count in rows}
+
+
+def _summary(row: tuple[object, ...]) -> Summary:
+    id, workflow, hash, status, at, ended_at, accepted, end = row
+    assert isinstance(accepted, bytes)
+    return Summary(
+        id=str(id),
+        workflow=str(workflow),
+        hash=str(hash),
+        status=str(status),
+        started_at=int(str(at)),
+        ended_at=ended_at if isinstance(ended_at, int) else None,
+        error=_END.decode(end).error if isinstance(end, bytes) else None,
+        labels=_ACCEPTED.decode(accepted).labels,
+    )

@@ -1,0 +1,93 @@
+"""The reader: answers questions about executions from the journal alone, whoever owns it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from rune.core.fact import End, Start
+from rune.core.fold import fold
+from rune.core.lineage import Path
+from rune.core.plan import Plan
+from rune.core.state import State
+from rune.ports.blob import Blob
+from rune.ports.journal import Accepted, Journal, Stored
+from rune.ports.store import Event, NodeRun, Summary
+from rune.runtime.books import UnknownExecution
+from rune.runtime.history import History
+from rune.runtime.planbook import Planbook
+
+
+class Index(Protocol):
+    """Executions as a list."""
+
+    async def executions(
+        self, *, status: str | None = None, workflow: str | None = None, after: str | None = None, limit: int = 50
+    ) -> list[Summary]:
+        """Newest first, behind a given id."""
+
+    async def execution(self, execution: str) -> Summary | None:
+        """One execution."""
+
+    async def matching(self, prefix: str, limit: int) -> list[str]:
+        """Ids that begin like this, at most so many."""
+
+    async def claims(self, execution: str) -> dict[tuple[int, Path], int]:
+        """How often each token was claimed."""
+
+
+class Reader:
+    """The store's verbs over a journal that somebody else may be writing."""
+
+    def __init__(
+        self, index: Index, journal: Journal, blob: Blob, plans: Planbook, change: Callable[[], int]
+    ) -> None:
+        self._index = index
+        self._journal = journal
+        self._blob = blob
+        self._plans = plans
+        self.change = change  # a number that differs when somebody has written since
+        self.executions = index.executions
+        self.execution = index.execution
+        self.matching = index.matching
+        self.claims = index.claims
+
+    async def accepted(self, execution: str) -> Accepted:
+        """How an execution was started."""
+        found = await self._journal.accepted(execution)
+        if found is None:
+            raise UnknownExecution(f"no execution has the id {execution}")
+        return found
+
+    async def plan(self, execution: str) -> Plan:
+        """The plan of an execution."""
+        return await self._plans.plan((await self.accepted(execution)).hash)
+
+    async def facts(self, execution: str, after: int = 0) -> list[Stored]:
+        """Facts in commit order, behind a number."""
+        return await self._journal.facts(execution, after)
+
+    async def history(self, execution: str, *, empty: bool = False) -> History:
+        """The past of an execution; an empty one is given its facts one by one."""
+        accepted = await self.accepted(execution)
+        stored = [] if empty else await self.facts(execution)
+        return History(accepted, await self._plans.plan(accepted.hash), self._journal, self._blob, stored)
+
+    async def node_runs(self, execution: str, *, after: int = 0, limit: int = 1000) -> list[NodeRun]:
+        """A page of node runs in the order they ended."""
+        return (await (await self.history(execution)).node_runs())[after : after + limit]
+
+    async def events(self, execution: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
+        """Events behind a number."""
+        return (await self.history(execution)).events(after)[:limit]
+
+    async def state(self, execution: str, now: int) -> tuple[Plan, State]:
+        """The state of an execution, folded from its facts. The journal's latest time counts if it is ahead."""
+        accepted = await self.accepted(execution)
+        plan = await self._plans.plan(accepted.hash)
+        facts = [each.fact for each in await self.facts(execution) if not each.late]
+        latest = max((each.at for each in facts), default=0)
+        ended = any(isinstance(each, End) for each in facts)
+        moment = max(now, latest) if accepted.fake_time and not ended else now
+        state, _ = fold(plan, [Start(accepted.at), *facts], moment)
+        return plan, state
