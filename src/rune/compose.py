@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 from rune.adapters.embedded.blob import EmbeddedBlob
-from rune.adapters.embedded.inspection import Inspection, inspect, lock_owner
+from rune.adapters.embedded.inspection import inspect, lock_owner
 from rune.adapters.embedded.journal import EmbeddedJournal
 from rune.adapters.embedded.lock import Lock
 from rune.adapters.embedded.open import Embedded
@@ -14,6 +14,7 @@ from rune.adapters.embedded.readonly import EmbeddedIndex, ReadOnly
 from rune.nodes.discovery import full_registry
 from rune.nodes.registry import Registry
 from rune.ports.clock import Clock
+from rune.ports.inspection import Inspection
 from rune.runtime.backend import Backend
 from rune.runtime.clock import SystemClock
 from rune.runtime.engine import Engine
@@ -60,7 +61,7 @@ def reader(settings: Settings) -> Iterator[Reader]:
     try:
         journal = EmbeddedJournal(database)
         plans = Planbook(journal, full_registry(settings.nodes).catalogue)
-        yield Reader(EmbeddedIndex(database), journal, EmbeddedBlob(database), plans, database.change)
+        yield Reader(EmbeddedIndex(database), journal, EmbeddedBlob(database), plans, database)
     finally:
         database.close()
 

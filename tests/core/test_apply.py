@@ -16,7 +16,7 @@ from rune.core.routing import follow
 from rune.core.state import State, own_timer, started
 from rune.core.step import step, step_unrun
 from rune.core.token import START, Arrived, Ref
-from rune.core.transition import Transition
+from rune.core.transition import FINISH_GRACE, Transition
 from tests.core.plans import NOW, Life, choose, edge, gather, merge, node, plan, race, split
 
 
@@ -52,7 +52,7 @@ def test_the_end_comes_once_with_a_timer_that_makes_sure_of_it() -> None:
 
     life.fail("a")
     first = life.finish
-    assert life.timers == {Timer("finish"): NOW}
+    assert life.timers == {Timer("finish"): NOW + FINISH_GRACE}
     life.ok("b")
 
     assert life.state.finish == first

@@ -97,7 +97,10 @@ def test_every_new_identifier_of_a_node_is_another_one() -> None:
 
     values = compiled.resolve(scope)
     made = [values["one"], values["two"], values["both"][0], *values["both"][1]["x"].split()]
-    made += [evaluate(name, compiled.elements[name], scope) for name in ("when", "each")]
+    for name in ("when", "each"):
+        element = compiled.elements[name]
+        assert not isinstance(element, Rules)
+        made.append(evaluate(name, element, scope))
     found = compiled.elements["rules"]
     assert isinstance(found, Rules)
     made += [found.value(at, field, scope) for at, field in ((0, "left"), (0, "right"), (1, "left"))]

@@ -112,7 +112,9 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
     ),
     "no finish timer": (
         Patch(
-            CORE + "transition.py", '            self.applied.armed.append((Timer("finish"), self._at))\n', ""
+            CORE + "transition.py",
+            '            self.applied.armed.append((Timer("finish"), self._at + FINISH_GRACE))\n',
+            "",
         ),
     ),
     "run without head check": (

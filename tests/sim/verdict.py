@@ -7,23 +7,19 @@ from random import Random
 from typing import Any
 
 from rune.core.apply import apply
-from rune.core.fact import Attempt, Choice, End, Result
+from rune.core.fact import Attempt, End, Fact, Result
 from rune.core.fold import fold
 from rune.core.lineage import Path
 from rune.core.plan import Plan
 from rune.core.state import Live, Scope, State
 from rune.core.step import step_unrun
 from rune.core.token import Fate
-from rune.core.values import failure_value
-from tests.oracle.choices import Choices, Expected
-from tests.oracle.compare import differences
-from tests.oracle.evaluate import check_choices, evaluate
+from tests.oracle.choices import Expected
 from tests.oracle.model import Model
+from tests.oracle_check import Disagreement, Past, check_past
 from tests.sim.journal import Violation
 from tests.sim.store import Store
 from tests.sim.world import World
-
-OracleKey = tuple[str, tuple[tuple[str, int], ...]]
 
 
 def check_counts(state: State) -> None:
@@ -131,111 +127,14 @@ def check_end(world: World, model: Model, start: Any) -> Expected:
         raise Violation(f"completions: {kinds}")
     end = world.journal.end
     assert end is not None
-    results, skipped = _replayed(world, end)
-    choices = _choices(world, results, skipped, model)
-    expected = evaluate(model, start, choices)
-    _compare(world, model, expected, choices, end, results, skipped)
+    facts: list[Fact] = [fact for fact in world.journal.facts.values() if not isinstance(fact, End)]
+    past = Past(world.plan, facts, end, start, world.now, lambda fact: _plain(fact.value))
+    try:
+        expected = check_past(past, model)
+    except Disagreement as disagreement:
+        raise Violation(*disagreement.args) from None
     _check_calls(world)
     return expected
-
-
-def _replayed(world: World, end: End) -> tuple[dict[tuple[int, Path], Result], list[tuple[int, Path]]]:
-    """The results of the journal, and the skips that follow from them."""
-    facts = [fact for fact in world.journal.facts.values() if not isinstance(fact, End)]
-    state, applied = fold(world.plan, facts, world.now)
-    if end.status != "cancelled":
-        if applied.finish is None:
-            raise Violation(f"ended as {end.status}, but the journal does not lead there")
-        if end.status == "completed" and applied.finish.status != "completed":
-            raise Violation(f"ended as completed, the journal says {applied.finish}")
-        if end.status == "completed" and len(state.scopes) != 1:
-            raise Violation("completed with items that have not ended")
-    results = {(f.node, f.path): f for f in facts if isinstance(f, Result)}
-    return results, applied.skipped
-
-
-def _key(plan: Plan, node: int, path: Path) -> OracleKey:
-    return plan.ids[node], tuple((plan.ids[path[i]], path[i + 1]) for i in range(0, len(path), 2))
-
-
-def _choices(
-    world: World, results: dict[tuple[int, Path], Result], skipped: list[tuple[int, Path]], model: Model
-) -> Choices:
-    plan = world.plan
-    edges = plan.definition.edges
-    opened, timed_out, cancelled = {}, set(), set()
-    for (node, path), fact in results.items():
-        key = _key(plan, node, path)
-        if plan.nodes[node].is_join and plan.nodes[node].opens != "all" and fact.status != "skipped":
-            opened[key] = tuple(edges[each.edge].id for each in fact.arrived)
-        if fact.failure is not None and fact.failure.code == "TIMEOUT":
-            timed_out.add(key)
-            opened.pop(key, None)
-        if fact.status == "cancelled":
-            cancelled.add(key)
-            opened.pop(key, None)
-    for row in world.journal.facts.values():
-        if isinstance(row, Choice) and (row.node, row.path) not in results:
-            opened[_key(plan, row.node, row.path)] = tuple(edges[each.edge].id for each in row.arrived)
-    return Choices(opened, frozenset(timed_out), frozenset(cancelled), _unstarted(plan, results, skipped))
-
-
-def _unstarted(
-    plan: Plan, results: dict[tuple[int, Path], Result], skipped: list[tuple[int, Path]]
-) -> frozenset[Any]:
-    """Items of a fan-out of which nothing is known: only one that was closed early has such."""
-    touched = {path[:cut] for _, path in [*results, *skipped] for cut in range(2, len(path) + 1, 2)}
-    found = set()
-    for (node, path), fact in results.items():
-        aggregator = plan.nodes[node].aggregator
-        closed = (aggregator, path) in results and results[(aggregator, path)].status != "ok"
-        for item in range(fact.items or 0):
-            inner = (*path, node, item)
-            if closed and inner not in touched:
-                found.add(_key(plan, node, inner)[1])
-    return frozenset(found)
-
-
-def _compare(
-    world: World,
-    model: Model,
-    expected: Expected,
-    choices: Choices,
-    end: End,
-    results: dict[tuple[int, Path], Result],
-    skipped: list[tuple[int, Path]],
-) -> None:
-    plan = world.plan
-    actual: dict[OracleKey, tuple[str, Any]] = {}
-    for (node, path), fact in results.items():
-        names = {"ok": "success"}
-        value = failure_value(fact) if fact.status == "failed" else _plain(fact.value)
-        actual[_key(plan, node, path)] = (names.get(fact.status, fact.status), value)
-    for node, path in skipped:
-        actual[_key(plan, node, path)] = ("skipped", None)
-    for node in plan.triggers:
-        actual[_key(plan, node, ())] = ("success", _plain(world.nodes.start))
-    if end.status == "completed":
-        problems = differences(expected, actual) + check_choices(model, expected, choices)
-        if expected.status != "completed":
-            problems.append(f"completed, expected {expected.status}")
-    elif end.status == "cancelled":
-        problems = _disagreements(expected, actual)
-    else:
-        problems = _disagreements(expected, actual)
-        if (end.status, end.error.code if end.error else None) not in expected.endings:
-            problems.append(f"ended as {end.status} {end.error}, expected {expected.endings}")
-    if problems:
-        raise Violation("\n  ".join(["the oracle disagrees:", *problems[:5]]))
-
-
-def _disagreements(expected: Expected, actual: dict[OracleKey, tuple[str, Any]]) -> list[str]:
-    """An execution that was stopped early: what it has must be right, what is missing was not reached."""
-    shown = {key: value for key, value in actual.items() if key not in expected.undecided}
-    known = {key: value for key, value in expected.results.items() if key in shown}
-    partial = copy.copy(expected)
-    partial.results = known
-    return [each for each in differences(partial, shown) if "found skipped" not in each]
 
 
 def _plain(value: Any) -> Any:

@@ -7,9 +7,16 @@ from typing import Annotated
 import typer
 
 import rune
+from rune.cli.audit import audit
 from rune.cli.check import check
+from rune.cli.doctor import doctor
+from rune.cli.explain import explain
 from rune.cli.graph import graph
+from rune.cli.listing import list_executions
+from rune.cli.nodes import nodes
 from rune.cli.run import run
+from rune.cli.show import show
+from rune.cli.watch import watch
 
 app = typer.Typer(
     name="rune",
@@ -18,9 +25,16 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
+app.command()(run)
 app.command()(check)
 app.command()(graph)
-app.command()(run)
+app.command("list")(list_executions)
+app.command()(show)
+app.command()(watch)
+app.command()(explain)
+app.command()(audit)
+app.command()(nodes)
+app.command()(doctor)
 
 
 def _version(wanted: bool) -> None:

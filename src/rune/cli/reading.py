@@ -7,33 +7,38 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 
-from rune.cli.problems import INTERRUPTED, INVALID, refuse, refuse_error
+from rune.cli.problems import INTERRUPTED, refuse_error
 from rune.compose import reader
-from rune.core.problem import Problem
 from rune.errors import RuneError
 from rune.runtime.reader import Reader
 from rune.settings import Settings, load_settings
 
+Work = Callable[[Reader, Settings], Awaitable[int]]
+
 MOST_NAMED = 5
-HINT = "`rune list` shows what there is"
 
 
-class Refused(RuneError):
-    """The command line asks for something that is not there."""
+class Unknown(RuneError):
+    """No execution is called like this."""
 
     code = "UNKNOWN_EXECUTION"
 
 
-def read(work: Callable[[Reader, Settings], Awaitable[int]], *, as_json: bool) -> int:
-    """Do something with the file, read-only; answers the exit code."""
+def read(work: Work, *, as_json: bool, without_file: Callable[[], int] | None = None) -> int:
+    """Do something with the file, read-only; answers the exit code. `without_file`: what to do where nothing was ever run."""
     try:
         settings = load_settings()
         if not settings.database.is_file():
-            raise Refused(f"{settings.database} does not exist yet: nothing was run in {settings.home}")
-        with reader(settings) as opened:
-            return asyncio.run(_run(work, opened, settings))
-    except Refused as refused:
-        return refuse_error(refused, as_json=as_json, hint=HINT if "exist yet" not in refused.message else "")
+            return _no_file(settings, without_file, as_json=as_json)
+        try:
+            with reader(settings) as opened:
+                return asyncio.run(_run(work, opened, settings))
+        except RuneError as error:
+            if error.code != "EMPTY_STORE":
+                raise
+            return _no_file(settings, without_file, as_json=as_json)
+    except Unknown as unknown:
+        return refuse_error(unknown, as_json=as_json, hint="`rune list` shows what there is")
     except RuneError as error:
         return refuse_error(error, as_json=as_json)
     except BrokenPipeError:
@@ -44,8 +49,15 @@ def read(work: Callable[[Reader, Settings], Awaitable[int]], *, as_json: bool) -
         return INTERRUPTED
 
 
-async def _run(work: Callable[[Reader, Settings], Awaitable[int]], opened: Reader, settings: Settings) -> int:
+async def _run(work: Work, opened: Reader, settings: Settings) -> int:
     return await work(opened, settings)
+
+
+def _no_file(settings: Settings, without_file: Callable[[], int] | None, *, as_json: bool) -> int:
+    if without_file is not None:
+        return without_file()
+    missing = Unknown(f"nothing was run here yet: there is no {settings.database}")
+    return refuse_error(missing, as_json=as_json, hint="`rune run FILE` makes it; RUNE_HOME says where it is")
 
 
 async def resolve(opened: Reader, given: str) -> str:
@@ -56,14 +68,6 @@ async def resolve(opened: Reader, given: str) -> str:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise Refused(f"no execution has the id `{given}`")
+        raise Unknown(f"no execution has the id `{given}`")
     more = ", …" if len(found) > MOST_NAMED else ""
-    raise Refused(f"several executions begin with `{given}`: {', '.join(found[:MOST_NAMED])}{more}")
-
-
-def nothing_yet(settings: Settings) -> bool:
-    """Whether no file was ever made."""
-    return not settings.database.is_file()
-
-
-__all__ = ["INVALID", "Problem", "Reader", "nothing_yet", "read", "refuse", "resolve"]
+    raise Unknown(f"several executions begin with `{given}`: {', '.join(found[:MOST_NAMED])}{more}")

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import sys
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 import typer
-
-from rune.core.limits import LIMITS
-from rune.core.problem import Problem
-from rune.errors import RuneError
-
-EXIT = {"completed": 0, "failed": 1, "halted": 1, "cancelled": 1}
-INVALID, UNREACHABLE = 2, 3
 
 
 def run(
-    file: Annotated[str, typer.Argument(help="The workflow: a JSON or YAML file, or - for standard input.")],
+    file: Annotated[
+        str, typer.Argument(help="The workflow: a JSON or YAML file, a folder that holds it, or - for standard input.")
+    ],
     input: Annotated[
         str, typer.Option("--input", "-i", help="The start payload: JSON, or @FILE.", show_default=False)
     ] = "{}",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, nothing else.")] = False,
-    fake_time: Annotated[
-        bool, typer.Option("--fake-time", help="Give the execution a clock of its own: waits take no time.")
-    ] = False,
     key: Annotated[
         str | None, typer.Option("--key", help="Start at most once under this key, now and later.")
     ] = None,
+    labels: Annotated[
+        list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="A label to find it by; may be given again.")
+    ] = None,
+    id: Annotated[str | None, typer.Option("--id", help="The id of the execution; one is made up if not given.")] = None,
+    fake_time: Annotated[
+        bool, typer.Option("--fake-time", help="Give the execution a clock of its own: waits take no time.")
+    ] = False,
     nodes: Annotated[
         list[str] | None, typer.Option("--nodes", help="A Python module with custom nodes; may be given again.")
     ] = None,
@@ -38,46 +32,25 @@ def run(
         bool, typer.Option("--in-place/--no-in-place", help="Run pure nodes together, or each on its own.")
     ] = True,
 ) -> None:
-    """Run a workflow to its end and show what became of every node."""
-    from rune.cli.running import execute, settings_for  # noqa: PLC0415 - help must be quick
+    """Run a workflow to its end and show what became of every node.
 
-    try:
-        settings = settings_for(tuple(nodes or ()), in_place=in_place)
-        code = asyncio.run(execute(settings, file, _payload(input), as_json=as_json, fake_time=fake_time, key=key))
-    except RuneError as error:
-        code = refuse_error(error, as_json=as_json)
-    raise typer.Exit(code)
+    Executions that an earlier process left unfinished go on as well. Stopping this one (Ctrl-C) loses nothing.
 
+    Exits 0 completed, 1 failed, halted or cancelled, 2 invalid, 3 backend out of reach, 130 or 143 stopped.
 
-def _payload(given: str) -> bytes:
-    """The bytes of the start payload, read no further than the limit."""
-    if not given.startswith("@"):
-        return given.encode()
-    try:
-        with Path(given[1:]).open("rb") as file:
-            return file.read(LIMITS.payload_bytes + 1)
-    except OSError as error:
-        raise RuneError(f"--input {given}: {(error.strerror or str(error)).lower()}", code="UNREADABLE") from error
+    Examples: rune run examples/hello -i '{"name": "Ada"}'; rune run order.yaml -i @order.json --json --key order-7
+    """
+    from rune.cli.running import Request, run_to_end  # noqa: PLC0415 - help must be quick
 
-
-def refuse_error(error: RuneError, *, as_json: bool) -> int:
-    """Say why nothing was started."""
-    problem = Problem("", error.code, error.message)
-    unreachable = error.code == "STORE_AWAY"
-    if unreachable and not as_json:
-        print(f"rune: {error.message}", file=sys.stderr)
-        return UNREACHABLE
-    refuse((problem,), as_json=as_json)
-    return UNREACHABLE if unreachable else INVALID
-
-
-def refuse(problems: tuple[Problem, ...], *, as_json: bool) -> int:
-    """Print problems; one document on stdout, or lines on stderr."""
-    if as_json:
-        document: dict[str, Any] = {"status": "invalid", "problems": [msgspec.to_builtins(each) for each in problems]}
-        print(json.dumps(document, ensure_ascii=False))
-    else:
-        for each in problems:
-            hint = f" ({each.hint})" if each.hint else ""
-            print(f"{each.path or 'document'}: {each.message}{hint}", file=sys.stderr)
-    return INVALID
+    request = Request(
+        file=file,
+        input=input,
+        as_json=as_json,
+        key=key,
+        labels=tuple(labels or ()),
+        id=id,
+        fake_time=fake_time,
+        nodes=tuple(nodes or ()),
+        in_place=in_place,
+    )
+    raise typer.Exit(run_to_end(request))

@@ -28,6 +28,7 @@ from rune.core.token import Fate, Ref, Token
 
 CHUNK = 256  # items started in one act; the rest is left to a dispatch token, so no act grows with N
 FIRST_FAILURES = 10
+FINISH_GRACE = 3_000  # ms: whoever brought the end about writes it; the timer is for when they died
 
 
 class Transition:
@@ -74,7 +75,7 @@ class Transition:
         if self._state.finish is None:
             self._state.finish = finish
             self.applied.finish = finish
-            self.applied.armed.append((Timer("finish"), self._at))
+            self.applied.armed.append((Timer("finish"), self._at + FINISH_GRACE))
 
     def _arrive(self, scope: Scope, effect: Arrive) -> None:
         node = self._plan.nodes[self._plan.dst[effect.edge]]

@@ -94,16 +94,17 @@ class Values:
 class Sight(dict[str, Any]):
     """The roots of one token's expressions, each loaded when it is first touched."""
 
+    __slots__ = ("_looked", "_now", "_plan", "_results", "_seed", "_seen", "_token", "_values")
+
     def __init__(
         self, values: Values, plan: Plan, token: Token, results: Lookup, now: float, seed: str
     ) -> None:
-        super().__init__()
         self._values = values
         self._plan = plan
         self._token = token
         self._results = results
-        self["@now"] = now
-        self["@seed"] = seed
+        self._now = now
+        self._seed = seed
         self._seen: frozenset[int] | None = None
         self._looked = False
 
@@ -114,6 +115,10 @@ class Sight(dict[str, Any]):
 
     def _find(self, root: str) -> Any:
         token = self._token
+        if root == "@now":
+            return self._now
+        if root == "@seed":
+            return self._seed
         if root == "$index" and token.path:
             return token.path[-1]
         if root == "$execution":

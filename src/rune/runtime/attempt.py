@@ -7,8 +7,6 @@ The comments say what a crash leaves behind at that place, and who picks it up.
 
 from __future__ import annotations
 
-import asyncio
-
 from msgspec.structs import replace
 
 from rune.core.effect import Decision, Finish
@@ -19,20 +17,18 @@ from rune.core.outcome import Cancelled, Error, Failure, FanOut, Outcome, Output
 from rune.core.plan import NodePlan
 from rune.core.routing import follow
 from rune.core.step import step, step_unrun
-from rune.core.token import Fate, Token, token_name
+from rune.core.token import Fate, Token
 from rune.errors import RuneError
-from rune.ids import idempotency_key
-from rune.nodes.registry import Registry, execute, execute_async, prepare
+from rune.nodes.registry import Registry
 from rune.ports.journal import Ended, Journal
 from rune.ports.queue import Delivery, Queue
 from rune.ports.state import Applied, Claim, State
 from rune.runtime import failpoint
-from rune.runtime.book import Book, NotLoaded, Page
+from rune.runtime.book import Book, Page
 from rune.runtime.books import Books
 from rune.runtime.completions import Completions
+from rune.runtime.runner import Runner
 from rune.wire.codec import Same
-
-TIMED_OUT = Error("TIMEOUT", "the node took longer than its timeout", engine=True)
 
 
 class Attempt:
@@ -55,7 +51,7 @@ class Attempt:
         self._state = state
         self._queue = queue
         self._books = books
-        self._registry = registry
+        self._runner = Runner(registry)
         self._completions = completions
         self._in_place = in_place
 
@@ -116,51 +112,12 @@ class Attempt:
             return step(plan, token, Cancelled(), claim.now)
         if token.fate is not Fate.RUN:
             return step_unrun(plan, token, claim.now)
-        outcome = await self._execute(book, page, token, claim)
+        outcome = await self._runner.run(book, page, token, claim)
         now = self._books.now(claim.now)
         try:
             return step(plan, token, await self._kept(book, page, token, outcome), now)
         except RuneError as error:
             return step(plan, token, Failure(Error(error.code, error.message)), now)
-
-    async def _execute(self, book: Book, page: Page, token: Token, claim: Claim) -> Outcome:
-        """Resolve and run; a value that is not in memory is fetched and the resolving begins anew."""
-        while True:
-            try:
-                return await self._once(book, page, token, claim)
-            except NotLoaded as missing:
-                await book.fetch(missing.what, page)
-
-    async def _once(self, book: Book, page: Page, token: Token, claim: Claim) -> Outcome:
-        node = book.plan.nodes[token.node]
-        kind = self._registry[node.node.type]
-        name = token_name(token.node, token.path, book.plan.ids)
-        scope = page.scope(token, claim.now / 1000, name)
-        call = prepare(
-            kind,
-            node.parameters,
-            scope,
-            now=claim.now,
-            node=node.id,
-            arrivals=lambda: page.arrivals(token),
-            entries=lambda: page.entries(token),
-            attempt=token.attempt,
-            key=idempotency_key(book.accepted.id, name),
-            resumed=token.resumed,
-            timer_id=f"wait:{name}",
-            due=claim.due if claim.due is not None else claim.now,
-        )
-        if isinstance(call, Failure):
-            return call
-        if node.pure:
-            return execute(kind, call)
-        if node.type.reads_payload(node.node.parameters):
-            _ = call.payload  # an effect is not made twice because its payload was not at hand
-        try:
-            async with asyncio.timeout(node.node.timeout):
-                return await execute_async(kind, call)
-        except TimeoutError:
-            return Failure(TIMED_OUT)
 
     async def _kept(self, book: Book, page: Page, token: Token, outcome: Outcome) -> Outcome:
         """The outcome with its value written down: what is large lies in the blob store before a row names it."""

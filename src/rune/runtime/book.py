@@ -41,6 +41,7 @@ class Book:
         self._blob = blob
         self._cache = cache
         self._start: Any = ABSENT
+        self.execution = {"id": accepted.id, "workflow_id": accepted.workflow}
 
     @property
     def start(self) -> Any:
@@ -134,7 +135,8 @@ class Page(Values):
     """What one attempt reads. A value that is not in memory stops the attempt until it was fetched."""
 
     def __init__(self, book: Book) -> None:
-        super().__init__(book.plan, ABSENT, self.result, {}, decode_value)
+        self._plan = book.plan
+        self._results = self.result
         self._book = book
         self.own: dict[Key, Result] = {}
         self.values: dict[Key, Any] = {}
@@ -142,7 +144,7 @@ class Page(Values):
         self.absent: set[Key] = set()
         self.blobs: dict[str, bytes] = {}
         self._sight: Sight
-        self.execution = {"id": book.accepted.id, "workflow_id": book.accepted.workflow}
+        self.execution = book.execution
 
     def scope(self, token: Token, now: float, seed: str) -> Sight:
         self._sight = super().scope(token, now, seed)

@@ -15,7 +15,7 @@ from rune.runtime.attempt import Attempt
 from rune.runtime.backend import Admission, Backend
 from rune.runtime.books import Books
 from rune.runtime.completions import Completions
-from rune.runtime.launcher import Launcher
+from rune.runtime.launcher import Launcher, new_execution_id
 from rune.runtime.planbook import Planbook
 from rune.runtime.scheduler import Scheduler
 from rune.runtime.worker import Worker
@@ -79,8 +79,12 @@ class Engine:
 
     async def start(self, plan: Plan, input: bytes, **options: object) -> tuple[Accepted, asyncio.Future[End]]:
         """Start an execution and expect its end."""
-        accepted = await self.launcher.start(plan, input, **options)  # type: ignore[arg-type]
-        return accepted, await self.expect(accepted.id)
+        execution = new_execution_id()
+        ending = self.completions.expect(execution)
+        accepted = await self.launcher.start(plan, input, execution=execution, **options)  # type: ignore[arg-type]
+        if accepted.id == execution:
+            return accepted, ending
+        return accepted, await self.expect(accepted.id)  # its key was used before
 
     async def expect(self, execution: str) -> asyncio.Future[End]:
         """The end of an execution, now or later."""

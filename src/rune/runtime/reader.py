@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from rune.core.fact import End, Start
@@ -36,17 +36,26 @@ class Index(Protocol):
         """How often each token was claimed."""
 
 
+class Sight(Protocol):
+    """How the reader sees what others write."""
+
+    def change(self) -> int:
+        """A number that differs when somebody has written since."""
+
+    def still(self) -> AbstractContextManager[None]:
+        """While the block runs, what is read does not change."""
+
+
 class Reader:
     """The store's verbs over a journal that somebody else may be writing."""
 
-    def __init__(
-        self, index: Index, journal: Journal, blob: Blob, plans: Planbook, change: Callable[[], int]
-    ) -> None:
+    def __init__(self, index: Index, journal: Journal, blob: Blob, plans: Planbook, sight: Sight) -> None:
         self._index = index
         self._journal = journal
         self._blob = blob
         self._plans = plans
-        self.change = change  # a number that differs when somebody has written since
+        self.change = sight.change
+        self.still = sight.still
         self.executions = index.executions
         self.execution = index.execution
         self.matching = index.matching

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rune.adapters.embedded.migrations import migrate
+from rune.adapters.embedded.rows import Rows, write_rows
 from rune.ports.journal import StoreAway
 
 Work = Callable[[sqlite3.Connection], Any]
@@ -102,8 +103,13 @@ class Database:
         self.groups += 1
         try:
             self._writer.execute("BEGIN IMMEDIATE")
+            rows: list[Rows] = []
             for write in group:
-                write.answer = write.work(self._writer)
+                if type(write.work) is Rows:
+                    rows.append(write.work)
+                else:
+                    write.answer = write.work(self._writer)
+            write_rows(self._writer, rows)
             self._writer.execute("COMMIT")
         except Exception:
             self._roll_back()

@@ -8,33 +8,12 @@ import tempfile
 import time
 from pathlib import Path
 
-import msgspec
-
 from rune.adapters.embedded.lock import NETWORK, file_system
 from rune.adapters.embedded.migrations import STEPS
+from rune.ports.inspection import Inspection
 
 SYNCS = 12
 CHECKED_BYTES = 256 * 1024 * 1024
-
-
-class Inspection(msgspec.Struct, frozen=True, kw_only=True):
-    """Findings, not judgements."""
-
-    database: str
-    exists: bool
-    file_system: str
-    network: bool
-    writable: bool
-    free_bytes: int
-    file_bytes: int = 0
-    sqlite: str
-    schema: int | None = None  # of the file
-    known_schema: int
-    damage: str = ""
-    owned: bool = False
-    owner: int | None = None  # process id
-    sync_ms: float | None = None  # median of a small write made durable
-    running: int = 0
 
 
 def inspect(database: Path) -> Inspection:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from rune.adapters.embedded.database import Database
+from rune.adapters.embedded.rows import Row, Rows
 from rune.core.fact import End, Fact, Result
 from rune.core.lineage import Path
 from rune.ports.journal import FORMAT, Accepted, Ended, KeyConflict, NewerFormat, Stored
@@ -18,16 +20,6 @@ _ACCEPTED = msgspec.msgpack.Decoder(Accepted)
 _END = msgspec.msgpack.Decoder(End)
 _PACK = msgspec.msgpack.Encoder()
 _RESULT = KINDS[Result]
-
-_INSERT = "INSERT INTO fact (execution, kind, node, path, number, seq, late, body) VALUES "
-_ROW = "(?, ?, ?, ?, ?, ?, ?, ?)"
-# One step of SQLite per statement, and Python's lock changes hands once per step: many rows a statement keep the loop
-# and the writer out of each other's way.
-_WIDTHS = (32, 8, 1)
-_STATEMENTS = {width: _INSERT + ", ".join([_ROW] * width) for width in _WIDTHS}
-
-Row = tuple[int, int, int, bytes, int, int, int, bytes]
-
 
 class EmbeddedJournal:
     """Facts by execution. The owner of the file is its only writer, so numbers are given out in memory."""
@@ -39,6 +31,7 @@ class EmbeddedJournal:
         (self._next_seq,) = reader.execute("SELECT coalesce(max(seq), 0) + 1 FROM fact").fetchone()
         self._numbers: dict[str, int] = {}
         self._ended: dict[str, End] = {}
+        self._claims: list[tuple[Any, ...]] = []  # they go along with the next facts
 
     async def save_definition(self, hash: str, canonical: bytes) -> None:
         await self._database.submit(
@@ -78,6 +71,9 @@ class EmbeddedJournal:
         number = self._number(execution)
         ended = self._ended.get(execution)
         last = facts[-1]
+        if ended is not None and type(last) is End:
+            await self._database.submit(_nothing)  # durable together with the row that was first
+            raise Ended(ended)
         if ended is None and type(last) is End:
             self._ended[execution] = last
         seq = self._next_seq
@@ -89,7 +85,8 @@ class EmbeddedJournal:
             rows.append((number, kind, node, path, index, seq, late, encode_fact(fact)))
             seq += 1
         try:
-            await self._database.submit(_Rows(rows, last if type(last) is End and not late else None))
+            claims, self._claims = self._claims, []
+            await self._database.submit(Rows(rows, claims, last if type(last) is End and not late else None))
         except sqlite3.IntegrityError:
             return await self._stored(execution, number, facts)
         if ended is not None:
@@ -127,8 +124,7 @@ class EmbeddedJournal:
         return found
 
     async def claimed(self, execution: str, node: int, path: Path, fence: tuple[int, int], at: int) -> None:
-        row = (self._number(execution), node, encode_path(path), fence[0] << 32 | fence[1], at)
-        self._database.post(lambda db: db.execute("INSERT OR IGNORE INTO claim VALUES (?, ?, ?, ?, ?)", row))
+        self._claims.append((self._number(execution), node, encode_path(path), fence[0] << 32 | fence[1], at))
 
     async def end(self, execution: str) -> End | None:
         if execution not in self._ended:
@@ -176,26 +172,8 @@ class EmbeddedJournal:
         self._database.close()
 
 
-class _Rows:
-    """Insert facts, and with the terminal one mark the execution."""
-
-    __slots__ = ("_end", "_rows")
-
-    def __init__(self, rows: list[Row], end: End | None) -> None:
-        self._rows = rows
-        self._end = end
-
-    def __call__(self, db: sqlite3.Connection) -> None:
-        rows, start = self._rows, 0
-        for width in _WIDTHS:
-            while len(rows) - start >= width:
-                db.execute(_STATEMENTS[width], [each for row in rows[start : start + width] for each in row])
-                start += width
-        if self._end is not None:
-            db.execute(
-                "UPDATE execution SET status = ?, ended_at = ?, end = ?, wake_at = NULL WHERE n = ?",
-                (self._end.status, self._end.at, _PACK.encode(self._end), rows[0][0]),
-            )
+def _nothing(db: sqlite3.Connection) -> None:
+    """Only to be behind what was submitted before."""
 
 
 def _accept(db: sqlite3.Connection, execution: Accepted, row: tuple[object, ...]) -> Accepted | None:

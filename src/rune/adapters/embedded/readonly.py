@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -17,6 +19,9 @@ from rune.wire.codec import decode_path
 
 _ACCEPTED = msgspec.msgpack.Decoder(Accepted)
 _END = msgspec.msgpack.Decoder(End)
+EMPTY = "EMPTY_STORE"
+"""The code of a refusal to read a file in which nothing was ever written."""
+
 _COLUMNS = "id, workflow, hash, status, at, ended_at, accepted, end"
 
 
@@ -33,7 +38,7 @@ class ReadOnly(Database):
             raise NewerFormat(f"{path} has schema version {version}, this Rune knows up to {len(STEPS)}")
         if version == 0:
             self.reader.close()
-            raise StoreAway(f"{path} holds no executions yet")
+            raise StoreAway(f"{path} holds no executions yet", code=EMPTY)
 
     def _asked(self, statement: str) -> tuple[int]:
         try:
@@ -48,6 +53,15 @@ class ReadOnly(Database):
     def change(self) -> int:
         """A number that differs when somebody has written since."""
         return self._asked("PRAGMA data_version")[0]
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """While the block runs, what is read does not change, whatever the owner writes."""
+        self.reader.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self.reader.execute("COMMIT")
 
     def close(self) -> None:
         self.reader.close()

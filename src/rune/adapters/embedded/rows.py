@@ -1,0 +1,68 @@
+"""Rows of facts, written together: as many as there are in a group, in as few statements as will do.
+
+SQLite lets go of Python's lock once per statement. Few wide statements keep the loop and the writer out of each other's way.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from rune.core.fact import End
+
+Row = tuple[int, int, int, bytes, int, int, int, bytes]
+"""Execution, kind, node, path, number, seq, late, body."""
+
+_WIDTHS = (64, 16, 4, 1)
+_FACTS = "INSERT INTO fact (execution, kind, node, path, number, seq, late, body) VALUES "
+_CLAIMS = "INSERT OR IGNORE INTO claim (execution, node, path, fence, at) VALUES "
+_PACK = msgspec.msgpack.Encoder()
+
+
+def _statements(head: str, columns: int) -> dict[int, str]:
+    row = "(" + ", ".join("?" * columns) + ")"
+    return {width: head + ", ".join([row] * width) for width in _WIDTHS}
+
+
+_FACT_STATEMENTS = _statements(_FACTS, 8)
+_CLAIM_STATEMENTS = _statements(_CLAIMS, 5)
+
+
+class Rows:
+    """Facts of one execution, claims made meanwhile, and the terminal fact if it is among them."""
+
+    __slots__ = ("claims", "end", "facts")
+
+    def __init__(self, facts: list[Row], claims: list[tuple[Any, ...]], end: End | None) -> None:
+        self.facts = facts
+        self.claims = claims
+        self.end = end
+
+    def __call__(self, db: sqlite3.Connection) -> None:
+        write_rows(db, [self])
+
+
+def write_rows(db: sqlite3.Connection, group: Sequence[Rows]) -> None:
+    """Insert everything of a group; a fact that is there already fails all of it."""
+    _insert(db, _FACT_STATEMENTS, [row for each in group for row in each.facts])
+    _insert(db, _CLAIM_STATEMENTS, [row for each in group for row in each.claims])
+    ends = [
+        (each.end.status, each.end.at, _PACK.encode(each.end), each.facts[0][0])
+        for each in group
+        if each.end is not None
+    ]
+    if ends:
+        db.executemany(
+            "UPDATE execution SET status = ?, ended_at = ?, end = ?, wake_at = NULL WHERE n = ?", ends
+        )
+
+
+def _insert(db: sqlite3.Connection, statements: dict[int, str], rows: Sequence[tuple[Any, ...]]) -> None:
+    start = 0
+    for width, statement in statements.items():
+        while len(rows) - start >= width:
+            db.execute(statement, [each for row in rows[start : start + width] for each in row])
+            start += width

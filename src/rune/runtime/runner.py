@@ -1,0 +1,116 @@
+"""The runner: resolves the parameters of a token's node and runs it. Whatever happens, the answer is an outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from inspect import iscoroutinefunction
+from typing import Any
+
+from rune.core.outcome import Error, Failure, Outcome
+from rune.core.plan import NodePlan, Plan
+from rune.core.token import Token, token_name
+from rune.errors import RuneError
+from rune.ids import idempotency_key
+from rune.nodes.base import Call, RunnableType, failure_of
+from rune.nodes.registry import Registry, execute, execute_async, typed
+from rune.ports.state import Claim
+from rune.runtime.book import Book, NotLoaded, Page
+
+TIMED_OUT = Error("TIMEOUT", "the node took longer than its timeout", engine=True)
+MAX_PLANS = 256
+
+
+class Post:
+    """Where a node of a plan is run: everything that is the same in every run of it."""
+
+    __slots__ = ("asynchronous", "joins", "kind", "node", "parameters", "reads_payload", "root_name")
+
+    def __init__(self, node: NodePlan, kind: RunnableType) -> None:
+        self.node = node
+        self.kind = kind
+        self.joins = node.is_join or node.merges or node.joins_items
+        self.asynchronous = iscoroutinefunction(kind.run)
+        self.reads_payload = node.type.reads_payload(node.node.parameters)
+        self.root_name = f"{node.id}@/"
+        # Parameters without expressions are typed once, not once a run.
+        self.parameters: Any = None if node.parameters.dynamic else typed(kind, node.parameters.fixed)
+
+
+class Runner:
+    """Runs nodes for one worker."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._posts: OrderedDict[str, list[Post | None]] = OrderedDict()
+
+    def _post(self, plan: Plan, index: int) -> Post:
+        posts = self._posts.get(plan.hash)
+        if posts is None:
+            posts = self._posts[plan.hash] = [None] * len(plan.nodes)
+            if len(self._posts) > MAX_PLANS:
+                self._posts.popitem(last=False)
+        post = posts[index]
+        if post is None:
+            node = plan.nodes[index]
+            post = posts[index] = Post(node, self._registry[node.node.type])
+        return post
+
+    async def run(self, book: Book, page: Page, token: Token, claim: Claim) -> Outcome:
+        """A value that is not in memory is fetched, and the resolving begins anew; no effect was made yet."""
+        try:
+            post = self._post(book.plan, token.node)
+        except RuneError as error:
+            return failure_of(error)
+        while True:
+            try:
+                call = self._call(post, book, page, token, claim)
+                if isinstance(call, Failure):
+                    return call
+                if post.node.pure:
+                    return execute(post.kind, call)
+                if post.reads_payload:
+                    _ = call.payload
+                break
+            except NotLoaded as missing:
+                await book.fetch(missing.what, page)
+        return await self._with_effects(post, call)
+
+    async def _with_effects(self, post: Post, call: Call[Any]) -> Outcome:
+        timeout = post.node.node.timeout
+        if timeout is None:
+            return await execute_async(post.kind, call) if post.asynchronous else execute(post.kind, call)
+        try:
+            async with asyncio.timeout(timeout):
+                return await execute_async(post.kind, call)
+        except TimeoutError:
+            return Failure(TIMED_OUT)
+
+    def _call(self, post: Post, book: Book, page: Page, token: Token, claim: Claim) -> Call[Any] | Failure:
+        node = post.node
+        name = token_name(token.node, token.path, book.plan.ids) if token.path else post.root_name
+        scope = page.scope(token, claim.now / 1000, name)
+        parameters = post.parameters
+        if parameters is None:
+            try:
+                parameters = typed(post.kind, node.parameters.resolve(scope))
+            except RuneError as error:
+                return failure_of(error)
+        call: Call[Any] = Call(
+            parameters,
+            scope,
+            now=claim.now,
+            node=node.id,
+            elements=node.parameters.elements,
+            attempt=token.attempt,
+            resumed=token.resumed,
+        )
+        if post.joins:
+            call.arrivals = lambda: page.arrivals(token)
+            call.entries = lambda: page.entries(token)
+        if not node.pure:
+            call.key = idempotency_key(book.accepted.id, name)
+        if node.type.suspends:
+            call.timer_id = f"wait:{name}"
+            call.due = claim.now if claim.due is None else claim.due
+        return call

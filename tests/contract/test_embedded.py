@@ -1,0 +1,125 @@
+"""The embedded adapters keep the contracts."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from rune.adapters.embedded.blob import EmbeddedBlob
+from rune.adapters.embedded.database import Database
+from rune.adapters.embedded.journal import EmbeddedJournal
+from rune.adapters.embedded.open import Embedded
+from rune.adapters.embedded.queue import EmbeddedQueue
+from rune.adapters.embedded.state import EmbeddedState
+from rune.core.plan import Plan
+from rune.ports.clock import Clock
+from rune.ports.journal import NewerFormat
+from rune.runtime.clock import SystemClock
+from rune.testing.clock import VirtualClock
+from rune.testing.contracts.blob import BlobContract
+from rune.testing.contracts.clock import ClockContract
+from rune.testing.contracts.journal import JournalContract
+from rune.testing.contracts.queue import QueueContract
+from rune.testing.contracts.scenario import scenario
+from rune.testing.contracts.state import StateContract
+
+
+@asynccontextmanager
+async def opened(folder: Path, clock: Clock | None = None) -> AsyncIterator[Embedded]:
+    embedded = Embedded(folder / "rune.db", clock or VirtualClock())
+    embedded.database.start()
+    try:
+        yield embedded
+    finally:
+        await embedded.journal.close()
+
+
+def left_on_disk(folder: Path) -> Path:
+    """What another process would find if this one died now."""
+    copy = folder / "left"
+    copy.mkdir()
+    for name in ("rune.db", "rune.db-wal"):
+        if (folder / name).exists():
+            shutil.copyfile(folder / name, copy / name)
+    return copy
+
+
+class TestJournal(JournalContract):
+    @asynccontextmanager
+    async def make_journal(self, folder: Path) -> AsyncIterator[EmbeddedJournal]:
+        async with opened(folder) as embedded:
+            yield embedded.journal
+
+    def crashed(self, folder: Path) -> Path:
+        return left_on_disk(folder)
+
+    @scenario
+    async def test_a_file_of_a_newer_program_is_left_alone(self, folder: Path) -> None:
+        async with opened(folder):
+            pass
+        with sqlite3.connect(folder / "rune.db") as other:
+            other.execute("PRAGMA user_version = 99")
+        other.close()
+        with pytest.raises(NewerFormat):
+            Database(folder / "rune.db")
+        with sqlite3.connect(folder / "rune.db") as other:
+            assert other.execute("PRAGMA user_version").fetchone() == (99,)
+        other.close()
+
+
+class TestBlob(BlobContract):
+    @asynccontextmanager
+    async def make_stores(self, folder: Path) -> AsyncIterator[tuple[EmbeddedJournal, EmbeddedBlob]]:
+        async with opened(folder) as embedded:
+            yield embedded.journal, embedded.blob
+
+    def crashed(self, folder: Path) -> Path:
+        return left_on_disk(folder)
+
+
+class TestState(StateContract):
+    @asynccontextmanager
+    async def make_stores(
+        self, folder: Path, clock: VirtualClock, plans: Mapping[str, Plan]
+    ) -> AsyncIterator[tuple[EmbeddedJournal, EmbeddedState]]:
+        async def plan(hash: str) -> Plan:
+            return plans[hash]
+
+        async with opened(folder, clock) as embedded:
+            yield embedded.journal, embedded.state(plan)
+
+
+class TestQueue(QueueContract):
+    @asynccontextmanager
+    async def make_queue(self, folder: Path) -> AsyncIterator[EmbeddedQueue]:
+        yield EmbeddedQueue()
+
+
+class TestSystemClock(ClockContract):
+    def make_clock(self) -> SystemClock:
+        return SystemClock()
+
+
+class TestVirtualClock(ClockContract):
+    def make_clock(self) -> VirtualClock:
+        return VirtualClock()
+
+    def pass_time(self, clock: Clock, ms: int) -> None:
+        assert isinstance(clock, VirtualClock)
+        clock.advance(ms)
+
+    @scenario
+    async def test_time_moves_only_when_told(self, folder: Path) -> None:
+        clock = self.make_clock()
+        before = clock.now()
+        assert clock.now() == before
+        clock.advance(5)
+        assert clock.now() == before + 5
+        with pytest.raises(ValueError, match="back"):
+            clock.advance(-1)
+        assert not clock.advance_to_next()

@@ -1,0 +1,17 @@
+"""`test.effect` as a module that `--nodes` can name."""
+
+from __future__ import annotations
+
+from rune.core.outcome import Outcome
+from rune.nodes import custom
+from rune.nodes.base import Call, RunnableType
+from tests.sim.effect import TYPE, Parameters, run
+
+
+def effect(call: Call[Parameters]) -> Outcome:
+    """The node that fails when told to."""
+    return run(call)
+
+
+# The decorator makes parameters of a function's arguments; this node needs the scope, so its kind is put on by hand.
+setattr(effect, custom._KIND, RunnableType(TYPE, Parameters, effect))
