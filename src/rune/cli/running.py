@@ -85,9 +85,12 @@ async def _execute(settings: Settings, request: Request) -> int:
             if request.id is not None and await engine.backend.journal.accepted(name) is not None:
                 taken = Problem("--id", "DUPLICATE_ID", f"an execution `{name}` is there already", "see `rune show`")
                 return refuse((taken,), as_json=request.as_json)
-            accepted, ending = await engine.start(
+            ending = engine.completions.expect(name)
+            accepted = await engine.launcher.start(
                 plan, payload, fake_time=request.fake_time, key=request.key, labels=labels, execution=name
             )
+            if accepted.id != name:  # its key was used before
+                ending = await engine.expect(accepted.id)
             shown = await _shown(engine, accepted, plan, tally)
             await _until(ending, stop, shown)
             if not ending.done():

@@ -9,7 +9,7 @@ from rune.core.plan import NodePlan, Plan
 from rune.core.token import Arrived, Fate, Ref, Token
 
 
-class Arrival(msgspec.Struct, frozen=True):
+class Arrival(msgspec.Struct, frozen=True, gc=False):
     """How one edge into a join was resolved. No value is kept: that is the predecessor's result."""
 
     alive: bool

@@ -13,7 +13,7 @@ from rune.core.token import Ref, Token
 
 
 @final
-class Emit(msgspec.Struct, frozen=True):
+class Emit(msgspec.Struct, frozen=True, gc=False):
     """A node gets its token."""
 
     node: int
@@ -22,7 +22,7 @@ class Emit(msgspec.Struct, frozen=True):
 
 
 @final
-class Arrive(msgspec.Struct, frozen=True):
+class Arrive(msgspec.Struct, frozen=True, gc=False):
     """An edge into a join is resolved: alive with a payload, or dead, perhaps because of an error."""
 
     edge: int
@@ -32,7 +32,7 @@ class Arrive(msgspec.Struct, frozen=True):
 
 
 @final
-class Gather(msgspec.Struct, frozen=True):
+class Gather(msgspec.Struct, frozen=True, gc=False):
     """An edge out of this item into its aggregator is resolved."""
 
     edge: int
@@ -40,14 +40,14 @@ class Gather(msgspec.Struct, frozen=True):
 
 
 @final
-class Skip(msgspec.Struct, frozen=True):
+class Skip(msgspec.Struct, frozen=True, gc=False):
     """A node will never run in this scope; nothing but history needs to know."""
 
     node: int
 
 
 @final
-class Spread(msgspec.Struct, frozen=True):
+class Spread(msgspec.Struct, frozen=True, gc=False):
     """A split became this many items."""
 
     node: int
@@ -75,7 +75,7 @@ class Finish(msgspec.Struct, frozen=True):
 Effect = Emit | Arrive | Gather | Skip | Spread | Uncollected | Finish
 
 
-class Decision(msgspec.Struct, frozen=True):
+class Decision(msgspec.Struct, frozen=True, gc=False):
     """What one outcome means. `fact` is what the journal keeps of it; a skip or a dispatch leaves none."""
 
     node: int
@@ -85,7 +85,7 @@ class Decision(msgspec.Struct, frozen=True):
     effects: tuple[Effect, ...] = ()
 
 
-class Timer(msgspec.Struct, frozen=True):
+class Timer(msgspec.Struct, frozen=True, gc=False):
     """A deterministic appointment.
 
     `wait`, `retry` and `join` belong to a token, `finish` and `deadline` to the execution.
@@ -97,7 +97,7 @@ class Timer(msgspec.Struct, frozen=True):
     number: int = 0
 
 
-class Applied(msgspec.Struct):
+class Applied(msgspec.Struct, gc=False):
     """What followed from a decision: tokens to send, timers to set (due in epoch ms) or to drop, and the end
     if it came.
 

@@ -21,7 +21,7 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
 
 
 @final
-class Result(msgspec.Struct, frozen=True, tag="result", omit_defaults=True):
+class Result(msgspec.Struct, frozen=True, tag="result", omit_defaults=True, gc=False):
     """A token is done. `payload` and `error` are what its out-edges pass on if not its own output."""
 
     node: int
@@ -40,7 +40,7 @@ class Result(msgspec.Struct, frozen=True, tag="result", omit_defaults=True):
 
 
 @final
-class Attempt(msgspec.Struct, frozen=True, tag="attempt"):
+class Attempt(msgspec.Struct, frozen=True, tag="attempt", gc=False):
     """One try failed and another follows."""
 
     node: int
@@ -51,7 +51,7 @@ class Attempt(msgspec.Struct, frozen=True, tag="attempt"):
 
 
 @final
-class Suspension(msgspec.Struct, frozen=True, tag="suspend"):
+class Suspension(msgspec.Struct, frozen=True, tag="suspend", gc=False):
     """A token waits until a time or a signal."""
 
     node: int
@@ -63,7 +63,7 @@ class Suspension(msgspec.Struct, frozen=True, tag="suspend"):
 
 
 @final
-class Choice(msgspec.Struct, frozen=True, tag="choice"):
+class Choice(msgspec.Struct, frozen=True, tag="choice", gc=False):
     """Which parties opened a join whose node has effects, or cancels its losers, before it runs."""
 
     node: int

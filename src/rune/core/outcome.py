@@ -17,7 +17,7 @@ class Error(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @final
-class Output(msgspec.Struct, frozen=True):
+class Output(msgspec.Struct, frozen=True, gc=False):
     """The node succeeded. `outlet` is the one taken, where the type has outlets."""
 
     value: Any = None
@@ -25,14 +25,14 @@ class Output(msgspec.Struct, frozen=True):
 
 
 @final
-class Failure(msgspec.Struct, frozen=True):
+class Failure(msgspec.Struct, frozen=True, gc=False):
     """The attempt failed; retry and error policy decide what that means."""
 
     error: Error
 
 
 @final
-class Suspend(msgspec.Struct, frozen=True):
+class Suspend(msgspec.Struct, frozen=True, gc=False):
     """The node waits, until a time (epoch ms), a signal, or whichever comes first."""
 
     until: int | None = None
@@ -40,7 +40,7 @@ class Suspend(msgspec.Struct, frozen=True):
 
 
 @final
-class FanOut(msgspec.Struct, frozen=True):
+class FanOut(msgspec.Struct, frozen=True, gc=False):
     """The node ends as `count` items; `value` names where their pages are."""
 
     count: int

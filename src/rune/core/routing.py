@@ -31,7 +31,7 @@ from rune.core.plan import Edges, NodePlan, Plan
 from rune.core.token import Ref
 
 
-class Routes(msgspec.Struct, frozen=True):
+class Routes(msgspec.Struct, frozen=True, gc=False):
     """How a result resolves the edges out of its node: what live ones carry, and why the others are dead."""
 
     alive: Edges

@@ -13,7 +13,7 @@ from rune.core.plan import Plan
 from rune.core.token import Ref, Token
 
 
-class Live(msgspec.Struct):
+class Live(msgspec.Struct, gc=False):
     """A token that is not done. A waiting one is owned by a timer or a signal, a parked one by a resume."""
 
     token: Token

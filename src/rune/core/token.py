@@ -11,7 +11,7 @@ import msgspec
 from rune.core.lineage import ROOT, Path, path_text
 
 
-class Ref(msgspec.Struct, frozen=True, array_like=True):
+class Ref(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where a value lives. A value is never carried, only named.
 
     `start`: the start payload. `result`: what a node put out. `item`: an item of a fan-out (`path` ends with
@@ -26,7 +26,7 @@ class Ref(msgspec.Struct, frozen=True, array_like=True):
 START = Ref("start")
 
 
-class Arrived(msgspec.Struct, frozen=True, array_like=True):
+class Arrived(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A live arrival that opened a join: by which edge, with what payload."""
 
     edge: int
@@ -43,7 +43,7 @@ class Fate(Enum):
     EXPIRE = "expire"  # a join waited too long
 
 
-class Token(msgspec.Struct, frozen=True):
+class Token(msgspec.Struct, frozen=True, gc=False):
     """The permission for one node to run once in one lineage."""
 
     node: int

@@ -13,6 +13,9 @@ from rune.core.token import Ref
 KINDS: dict[type, int] = {Start: 0, Result: 1, Attempt: 2, Suspension: 3, Choice: 4, Control: 5, End: 6}
 
 
+_RESULT = KINDS[Result]
+
+
 class Inline(msgspec.Struct, frozen=True, tag="v"):
     """A small value, as JSON bytes."""
 
@@ -73,6 +76,8 @@ def decode_value(data: bytes) -> Any:
 
 def fact_columns(fact: Fact) -> tuple[int, int, bytes, int]:
     """Kind, node, path and number: the write-once key of a fact within its execution."""
+    if type(fact) is Result:
+        return _RESULT, fact.node, encode_path(fact.path) if fact.path else b"", 0
     kind = KINDS[type(fact)]
     if isinstance(fact, Start | End):
         return kind, -1, b"", 0
