@@ -48,6 +48,8 @@ def state_of(line: Line, at: int) -> str:
         for name in ("running", "waiting", "failed", "skipped", "cancelled")
         if getattr(line, name)
     ]
+    if line.lost:
+        parts.append(f"{line.lost:,} items failed")
     if line.due is not None:
         parts.append(f"next {_left(line.due, at)}")
     return ", ".join(parts)
@@ -94,7 +96,7 @@ class Lines:
         parts: list[str] = []
         for line in self._tally.lines():
             if line.total is not None and not line.inside and line.done != line.total:
-                failed = f", {line.failed:,} failed" if line.failed else ""
+                failed = f", {line.lost:,} failed" if line.lost else ""
                 parts.append(f"{line.node} {line.done or 0:,}/{line.total:,}{failed}")
             elif line.status in {"running", "waiting"}:
                 parts.append(f"{line.node} {state_of(line, at)}")
@@ -163,7 +165,7 @@ def _bar(line: Line) -> Text:
         return Text()
     done = line.done if line.done is not None else line.ended
     filled = BAR * min(done, line.total) // line.total if line.total else BAR
-    bad = min(filled, -(-BAR * line.failed // line.total)) if line.total else 0
+    bad = min(filled, -(-BAR * (line.lost or line.failed) // line.total)) if line.total else 0
     return Text.assemble(
         ("━" * (filled - bad), "green"),
         ("━" * bad, "red"),

@@ -13,14 +13,20 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 40
 MOST_OPEN = 20
+MOST_FAILURES = 5
+STATUSES = ("success", "failed", "skipped", "cancelled")
 
 
-def print_document(document: dict[str, Any], *, most: int = MOST_ROWS, now: int | None = None) -> None:
-    """The nodes of an execution, its end, and its output."""
+def print_document(document: dict[str, Any], *, most: int | None = None) -> None:
+    """The nodes of an execution, its end, and its output. Many node runs are summed up, unless so many are asked for."""
     nodes = document["nodes"]
-    print_table(("node", "item", "status", "attempts", "took", "error"), [_row(node) for node in nodes[:most]])
-    if len(nodes) > most:
-        print(paint(f"… and {count(len(nodes) - most, 'more node run')}: {_summed(nodes)}", "grey"))
+    if most is None and len(nodes) > MOST_ROWS:
+        _print_summed(nodes)
+    else:
+        shown = nodes[: MOST_ROWS if most is None else most]
+        print_table(("node", "item", "status", "attempts", "took", "error"), [_row(node) for node in shown])
+        if len(nodes) > len(shown):
+            print(paint(f"… and {count(len(nodes) - len(shown), 'more node run')}", "grey"))
     status, name = document["status"], document["execution_id"]
     took = document["total_duration_ms"]
     ended = "" if took is None else f" in {duration(took)}"
@@ -30,6 +36,26 @@ def print_document(document: dict[str, Any], *, most: int = MOST_ROWS, now: int 
         print(f"{paint(error['code'], 'red')}: {clean(error['message'])}")
     if document["output"] is not None:
         print(json.dumps(document["output"], ensure_ascii=False, indent=2))
+
+
+def _print_summed(nodes: list[dict[str, Any]]) -> None:
+    """One line a node, then the first failures."""
+    counts: dict[str, dict[str, int]] = {}
+    for node in nodes:
+        statuses = counts.setdefault(node["node_id"], {})
+        statuses[node["status"]] = statuses.get(node["status"], 0) + 1
+    columns = [each for each in STATUSES if any(each in statuses for statuses in counts.values())]
+    rows: list[list[Cell]] = []
+    for name, statuses in counts.items():
+        found = [(f"{statuses[each]:,}", COLOURS[each]) if each in statuses else "" for each in columns]
+        rows.append([name, *found])
+    print_table(("node", *columns), rows)
+    failures = [node for node in nodes if node["error"]]
+    if failures:
+        print()
+        print_table(("failed", "item", "status", "attempts", "took", "error"), [_row(each) for each in failures[:MOST_FAILURES]])
+    if len(failures) > MOST_FAILURES:
+        print(paint(f"… and {len(failures) - MOST_FAILURES:,} more that failed", "grey"))
 
 
 def _row(node: dict[str, Any]) -> list[Cell]:
@@ -43,13 +69,6 @@ def _row(node: dict[str, Any]) -> list[Cell]:
         duration(node["duration_ms"]) if ran else "",
         (error, "red"),
     ]
-
-
-def _summed(nodes: list[dict[str, Any]]) -> str:
-    found: dict[str, int] = {}
-    for node in nodes:
-        found[node["status"]] = found.get(node["status"], 0) + 1
-    return ", ".join(f"{number:,} {status}" for status, number in found.items()) + " in all"
 
 
 def print_open(waiting: Sequence[Waiting], now: int) -> None:

@@ -15,7 +15,7 @@ def show(
     execution: Annotated[str, typer.Argument(metavar="ID", help="An execution; the beginning of its id is enough.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the document that `rune run --json` prints.")] = False,
     nodes: Annotated[
-        int | None, typer.Option("--nodes", min=0, help="Show so many node runs (40; with --json all).", show_default=False)
+        int | None, typer.Option("--nodes", min=0, help="List so many node runs, in the order they ended.", show_default=False)
     ] = None,
 ) -> None:
     """Show what became of every node of an execution, and what is still open.
@@ -40,9 +40,9 @@ async def _show(reader: Reader, given: str, nodes: int | None, *, as_json: bool)
         document["nodes"] = document["nodes"][:nodes]
         print_json(document)
         return 0
-    from rune.cli.rendering import MOST_ROWS, print_document  # noqa: PLC0415
+    from rune.cli.rendering import print_document  # noqa: PLC0415
 
-    print_document(document, most=MOST_ROWS if nodes is None else nodes)
+    print_document(document, most=nodes)
     if document["completed_at"] is None:
         await _print_open(reader, execution)
     return 0

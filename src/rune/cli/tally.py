@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 
 import msgspec
 
-from rune.core.effect import Decision, Skip
+from rune.core.effect import FAILED, Decision, Gather, Skip, Uncollected
 from rune.core.fact import Attempt, Result, Suspension
 from rune.core.lineage import Path
 from rune.core.plan import Plan
@@ -31,6 +31,7 @@ class Line(msgspec.Struct):
     attempt: int = 1
     total: int | None = None
     done: int | None = None  # items of a split that have ended
+    lost: int = 0  # items of a split that failed
     due: int | None = None  # the nearest time at which a waiting one goes on
 
     @property
@@ -112,6 +113,8 @@ class Tally:
         for effect in decision.effects:
             if isinstance(effect, Skip) and self._lives_in(effect.node, decision.path):
                 self._lines[effect.node].skipped += 1
+            elif isinstance(effect, Uncollected) or (isinstance(effect, Gather) and effect.mark == FAILED):
+                self._lines[decision.path[-2]].lost += 1
 
     def _lives_in(self, node: int, path: Path) -> bool:
         """The body of a split without items is skipped where the split is, not in an item."""

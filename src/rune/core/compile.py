@@ -19,6 +19,7 @@ from rune.core.scopes import Scopes, find_scopes
 from rune.core.traits import Traits, find_traits
 
 NO_RETRY = Retry()
+NOTHING: frozenset[int] = frozenset()
 
 
 def names_of(definition: Definition) -> Names:
@@ -77,8 +78,9 @@ def _node_plan(
 ) -> NodePlan:
     node = definition.nodes[i]
     out, in_edges = graph.out_edges[i], graph.in_edges[i]
-    errors = tuple(edge for edge in out if definition.edges[edge].is_error)
-    success = tuple(edge for edge in out if edge not in errors)
+    edges = definition.edges
+    errors = tuple([edge for edge in out if edges[edge].is_error])
+    success = tuple([edge for edge in out if not edges[edge].is_error]) if errors else out
     normal = (success, errors)
     rule = traits.rules[i]
     split = scopes.split[i]
@@ -102,7 +104,7 @@ def _node_plan(
         opens=rule.opens,
         timeout=traits.timeouts[i],
         timeout_from=_timeout_from(type, rule),
-        region=traits.regions.get(i, frozenset()),
+        region=traits.regions.get(i, NOTHING),
         needs_choice=traits.is_join[i] and rule.opens != "all" and (not pure or rule.cancel_losers),
         policy=node.error.type if node.error else ("halt" if split is None else "collect"),
         retry=_retry(node, type),
@@ -131,14 +133,21 @@ def _outlets(
     table: dict[str | None, Split] = {} if outlets or type.fans_out else {None: normal}
     for outlet in outlets:
         alive = tuple(edge for edge in normal[0] if routes.get(edges[edge].id, edges[edge].label) == outlet)
-        table[outlet] = (alive, tuple(edge for edge in out if edge not in alive))
+        table[outlet] = (alive, _others(out, alive))
     return table
 
 
 def _rescue(definition: Definition, node: Node, out: Edges) -> Split:
     target = node.error.error_edge if node.error else None
-    alive = tuple(edge for edge in out if target is not None and definition.edges[edge].id == target)
-    return (alive, tuple(edge for edge in out if edge not in alive))
+    if target is None:
+        return ((), out)
+    alive = tuple(edge for edge in out if definition.edges[edge].id == target)
+    return (alive, _others(out, alive))
+
+
+def _others(out: Edges, alive: Edges) -> Edges:
+    living = frozenset(alive)
+    return tuple(edge for edge in out if edge not in living)
 
 
 def _timeout_from(type: NodeType, rule: JoinRule) -> Literal["first", "latest", "scope"]:

@@ -29,7 +29,7 @@ class ErrorPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     error_edge: str | None = None
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One step of a definition. `error` is None where nothing was said: halt outside, collect inside a split."""
 
     id: str
@@ -51,7 +51,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     notes: Any = None
 
 
-class Edge(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Edge(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """From one node to another, out of the outlet that `label` names. Always has an id."""
 
     id: str

@@ -18,7 +18,7 @@ Split = tuple[Edges, Edges]
 """Edges that come alive, and edges that die."""
 
 
-class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
+class NodePlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Everything the rules ask of one node."""
 
     index: int

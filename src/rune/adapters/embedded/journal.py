@@ -131,6 +131,11 @@ class EmbeddedJournal:
             await self.accepted(execution)
         return self._ended.get(execution)
 
+    async def count_results(self) -> int:
+        """How many results the file holds."""
+        (count,) = self._database.reader.execute("SELECT count(*) FROM fact WHERE kind = ?", (_RESULT,)).fetchone()
+        return int(count)
+
     def sleep_until(self, execution: str, when: int) -> None:
         """Note when a sleeping execution needs attention again."""
         row = (when, self._number(execution))

@@ -3,6 +3,7 @@ folded when it is touched. Executions whose tokens all wait cost a row, not memo
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from heapq import heappop, heappush
@@ -290,6 +291,11 @@ class EmbeddedState:
                         if len(found) >= limit:
                             return found
         return found
+
+    async def settled(self) -> None:
+        """Until everything that is loaded has nothing left to run."""
+        while any(running.state.root.active for running in self._running.values() if running.state.scopes):
+            await asyncio.sleep(0.01)
 
     async def explain(self, execution: str) -> list[Waiting]:
         running, _ = await self._load(execution)

@@ -15,7 +15,6 @@ from rune.core.expr.paths import Code, fetch
 from rune.core.expr.scan import expression_end
 from rune.core.expr.tree import parse
 
-
 # A reference and nothing else, the commonest expression of all. `$node` needs the names of nodes, and a
 # name with two underscores needs an error, so both take the long way.
 _PLAIN = re.compile(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from rune.core.expr.budget import MAX_BUILT_BYTES, MAX_JSON_DEPTH
@@ -103,7 +103,8 @@ class _TemplateCompiler:
             return value, None
         made = value.copy()
         parts: list[tuple[Any, Resolver, str]] = []
-        for key, each in enumerate(value) if kind is list else value.items():
+        members: Iterable[tuple[Any, Any]] = enumerate(value) if kind is list else value.items()
+        for key, each in members:
             # Most members are literals, and only what is not needs a path.
             if not _is_literal(each):
                 where = f"{path}[{key}]" if kind is list else _step(path, key)
@@ -192,15 +193,14 @@ class _Container:
 
     def __call__(self, scope: Mapping[str, Any]) -> Any:
         made = self._made.copy()
-        path = ""
-        try:
-            for key, resolver, path in self._parts:
+        for key, resolver, path in self._parts:
+            try:
                 made[key] = resolver(scope)
-        except ExpressionError as error:
-            # Errors begin with the path of the text they stand in, which only the innermost container knows.
-            if error.path:
-                raise
-            raise error.within(path) from None
+            except ExpressionError as error:
+                # The innermost container puts the path of the text in front, and no other does.
+                if error.path:
+                    raise
+                raise error.within(path) from None
         return made
 
 

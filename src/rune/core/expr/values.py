@@ -7,6 +7,7 @@ value has no kind, and no operation accepts it.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -89,6 +90,8 @@ def to_text(value: Any) -> str:
         return int.__repr__(value)
     if kind is bool:
         return "true" if value else "false"
+    if kind is float and math.isfinite(value):
+        return float.__repr__(value)
     return to_json(value)
 
 

@@ -1,0 +1,24 @@
+"""One job in this process: `python -m rune.bench NAME [SCALE]` prints its report as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from rune.bench.jobs import JOBS
+
+
+def main() -> None:
+    """Run the job that is named."""
+    name, scale = sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 1.0
+    with tempfile.TemporaryDirectory(prefix="rune-bench-") as folder:
+        report = asyncio.run(JOBS[name](Path(folder), scale))
+    sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
+
+
+if __name__ == "__main__":
+    main()

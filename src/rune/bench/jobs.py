@@ -1,0 +1,322 @@
+"""The jobs. Each runs in a process of its own, on a file of its own, and checks what it counts."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from rune.bench import documents
+from rune.bench.limit import bare_rate
+from rune.bench.load import completed
+from rune.bench.report import Report, percentile, resident_mb
+from rune.compose import running_engine
+from rune.settings import Settings
+
+Job = Callable[[Path, float], Awaitable[Report]]
+HELLO = Path("examples") / "hello" / "hello.yaml"
+
+
+def _settings(folder: Path) -> Settings:
+    return Settings(home=str(folder))
+
+
+async def chain_effectful(folder: Path, scale: float) -> Report:
+    """10-node chains, 200 at once, every node claimed, committed and travelling on its own."""
+    return await _chains(folder, scale, effectful=True, goal=10_000)
+
+
+async def chain_pure(folder: Path, scale: float) -> Report:
+    """10-node chains, 200 at once, pure nodes committed together."""
+    return await _chains(folder, scale, effectful=False, goal=25_000)
+
+
+async def _chains(folder: Path, scale: float, *, effectful: bool, goal: int) -> Report:
+    count = max(200, int(4_000 * scale))
+    async with running_engine(_settings(folder)) as engine:
+        plan = documents.chain(10, engine.registry.catalogue, effectful=effectful)
+        await completed(engine, plan, [b"{}"] * 200, 200)
+        began = time.perf_counter()
+        took = await completed(engine, plan, [b'{"x": 1}'] * count, 200)
+        rate = count * 10 / (time.perf_counter() - began)
+        found = await _count_results(engine)
+    if effectful:
+        assert found == (count + 200) * 10, f"{found} results"
+    per_commit = 200 if effectful else 2_000
+    limit = bare_rate(folder / "limit.db", nodes=count * 10, claims=effectful, per_commit=per_commit)
+    return Report(
+        job="chain-effectful" if effectful else "chain-pure",
+        rate=rate,
+        unit="nodes/s",
+        limit=limit,
+        ratio=rate / limit,
+        p50_ms=percentile(took, 0.5),
+        p99_ms=percentile(took, 0.99),
+        goal=f">= {goal:,} nodes/s" + (" and >= 20 % of the limit" if effectful else ""),
+        met=rate >= goal and (not effectful or rate / limit >= 0.2),
+    )
+
+
+async def _count_results(engine: object) -> int:
+    journal = engine.backend.journal  # type: ignore[attr-defined]
+    return int(await journal.count_results())
+
+
+async def fan_10k(folder: Path, scale: float) -> Report:
+    """10,000 items: split, a node each, aggregator."""
+    return await _fan(folder, "fan-10k", max(100, int(10_000 * scale)), goal_mb=100)
+
+
+async def fan_100k(folder: Path, scale: float) -> Report:
+    """100,000 items: the same rate, bounded memory."""
+    return await _fan(folder, "fan-100k", max(100, int(100_000 * scale)), goal_mb=200)
+
+
+async def _fan(folder: Path, name: str, items: int, *, goal_mb: int) -> Report:
+    async with running_engine(_settings(folder)) as engine:
+        plan = documents.fan(items, engine.registry.catalogue)
+        await completed(engine, plan, [b'{"xs": [1, 2, 3]}'], 1)
+        payload = msgspec.json.encode({"xs": list(range(items))})
+        before = resident_mb()
+        began = time.perf_counter()
+        (took,) = await completed(engine, plan, [payload], 1)
+        rate = items / (time.perf_counter() - began)
+        grown = resident_mb() - before
+    limit = bare_rate(folder / "limit.db", nodes=items, claims=False, per_commit=256)
+    return Report(
+        job=name,
+        rate=rate,
+        unit="items/s",
+        limit=limit,
+        ratio=rate / limit,
+        p50_ms=took,
+        rss_mb=grown,
+        goal=f">= 8,000 items/s, growth <= {goal_mb} MB",
+        met=rate >= 8_000 and grown <= goal_mb,
+    )
+
+
+async def nested(folder: Path, scale: float) -> Report:
+    """100 x 100 items in nested splits."""
+    side = max(10, int(100 * scale**0.5))
+    async with running_engine(_settings(folder)) as engine:
+        plan = documents.nested(engine.registry.catalogue)
+        await completed(engine, plan, [b'{"rows": [[1], [2, 3]]}'], 1)
+        payload = msgspec.json.encode({"rows": [list(range(side)) for _ in range(side)]})
+        before = resident_mb()
+        began = time.perf_counter()
+        await completed(engine, plan, [payload], 1)
+        rate = side * side / (time.perf_counter() - began)
+        grown = resident_mb() - before
+    limit = bare_rate(folder / "limit.db", nodes=side * side, claims=False, per_commit=256)
+    return Report(
+        job="nested-100x100",
+        rate=rate,
+        unit="items/s",
+        limit=limit,
+        ratio=rate / limit,
+        rss_mb=grown,
+        goal=">= 8,000 items/s, growth <= 100 MB",
+        met=rate >= 8_000 and grown <= 100,
+    )
+
+
+async def sharing(folder: Path, scale: float) -> Report:
+    """10,000 items that each read one field of a 5 MB value, against the same with a small one."""
+    items = max(100, int(10_000 * scale))
+    took: list[float] = []
+    async with running_engine(_settings(folder)) as engine:
+        plan = documents.sharing(engine.registry.catalogue)
+        for size in (10, 10, 5_000_000):
+            payload = msgspec.json.encode({"xs": list(range(items)), "field": 1, "blob": "x" * size})
+            began = time.perf_counter()
+            await completed(engine, plan, [payload], 1)
+            took.append(time.perf_counter() - began)
+    small, large = took[1], took[2]
+    return Report(
+        job="sharing-5mb",
+        rate=items / large,
+        unit="items/s",
+        limit=items / small,
+        ratio=small / large,
+        goal="within 2x of a small value",
+        met=large <= 2 * small,
+    )
+
+
+async def long_chain(folder: Path, scale: float) -> Report:
+    """A 2,000-node chain: time per node against that of a 10-node chain."""
+    length = max(100, int(2_000 * scale))
+    async with running_engine(_settings(folder)) as engine:
+        catalogue = engine.registry.catalogue
+        short, long = (documents.chain(n, catalogue, effectful=True) for n in (10, length))
+        await completed(engine, short, [b"{}"] * 20, 1)
+        began = time.perf_counter()
+        await completed(engine, short, [b'{"x": 1}'] * (length // 10), 1)
+        per_short = (time.perf_counter() - began) / length
+        began = time.perf_counter()
+        await completed(engine, long, [b'{"x": 1}'], 1)
+        per_long = (time.perf_counter() - began) / length
+    return Report(
+        job="chain-2000",
+        rate=1 / per_long,
+        unit="nodes/s",
+        limit=1 / per_short,
+        ratio=per_short / per_long,
+        goal="time per node within 1.5x of a 10-node chain's",
+        met=per_long <= 1.5 * per_short,
+    )
+
+
+async def latency_1(folder: Path, scale: float) -> Report:
+    """One node, nothing else going on: start to completed."""
+    return await _latency(folder, scale, 1, 3.0)
+
+
+async def latency_10(folder: Path, scale: float) -> Report:
+    """Ten pure nodes, nothing else going on: start to completed."""
+    return await _latency(folder, scale, 10, 8.0)
+
+
+async def _latency(folder: Path, scale: float, nodes: int, goal: float) -> Report:
+    count = max(20, int(300 * scale))
+    async with running_engine(_settings(folder)) as engine:
+        plan = documents.chain(nodes, engine.registry.catalogue, effectful=False)
+        await completed(engine, plan, [b"{}"] * 20, 1)
+        took = await completed(engine, plan, [b'{"x": 1}'] * count, 1)
+    commits = max(20, int(100 * scale))
+    commit = 1000 / bare_rate(folder / "limit.db", nodes=commits, claims=False, per_commit=1)
+    p50 = percentile(took, 0.5)
+    return Report(
+        job=f"latency-{nodes}",
+        p50_ms=p50,
+        p99_ms=percentile(took, 0.99),
+        limit=commit,
+        ratio=commit / p50,
+        unit="ms a commit (limit)",
+        goal=f"p50 <= {goal:g} ms",
+        met=p50 <= goal,
+    )
+
+
+async def waits(folder: Path, scale: float) -> Report:
+    """1,000,000 executions that wait: armed, kept on disk, then 1,000 a second woken."""
+    count = max(1_000, int(1_000_000 * scale))
+    woken = max(500, min(10_000, count // 10))
+    async with running_engine(_settings(folder)) as engine:
+        plan = documents.waiting(engine.registry.catalogue)
+        far = msgspec.json.encode({"when": "2099-01-01T00:00:00Z"})
+        began = time.perf_counter()
+        rate = await _arm(engine, plan, [far] * (count - woken), began)
+        soon = time.time() + woken / 8_000 + 3
+        moments = [soon + i / 1_000 for i in range(woken)]
+        late = await _wake(engine, plan, moments)
+        memory = resident_mb()
+    return Report(
+        job="waits-1m",
+        rate=rate,
+        unit="armed/s",
+        p50_ms=percentile(late, 0.5),
+        p99_ms=percentile(late, 0.99),
+        rss_mb=memory,
+        goal=">= 10,000 armed/s, <= 200 MB, lateness p99 <= 250 ms at 1,000 due/s",
+        met=rate >= 10_000 and memory <= 200 and percentile(late, 0.99) <= 250,
+        details={"waiting": count - woken, "woken": woken},
+    )
+
+
+async def _arm(engine: object, plan: object, payloads: list[bytes], began: float) -> float:
+    waiting = iter(payloads)
+    launcher = engine.launcher  # type: ignore[attr-defined]
+
+    async def lane() -> None:
+        for payload in waiting:
+            await launcher.start(plan, payload)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(400):
+            group.create_task(lane())
+    await engine.backend.state.settled()  # type: ignore[attr-defined]
+    return len(payloads) / (time.perf_counter() - began)
+
+
+async def _wake(engine: object, plan: object, moments: list[float]) -> list[float]:
+    late: list[float] = []
+
+    async def one(moment: float) -> None:
+        when = datetime.fromtimestamp(moment, UTC).isoformat()
+        _, ending = await engine.start(plan, msgspec.json.encode({"when": when}))  # type: ignore[attr-defined]
+        await ending
+        late.append((time.time() - moment) * 1000)
+
+    async with asyncio.TaskGroup() as group:
+        for moment in moments:
+            group.create_task(one(moment))
+    return late
+
+
+async def cold_start(folder: Path, scale: float) -> Report:
+    """`rune run examples/hello` in a new process, and `import rune`."""
+    runs = max(3, int(7 * scale))
+    document = folder / "hello.json"
+    document.write_bytes(
+        msgspec.json.encode(
+            {
+                "id": "hello",
+                "nodes": [
+                    {"id": "start", "type": "input"},
+                    {"id": "out", "type": "output", "parameters": {"value": "hello {{ $trigger.name }}"}},
+                ],
+                "edges": [{"src": "start", "dst": "out"}],
+            }
+        )
+    )
+    target = HELLO if HELLO.exists() else document
+    command = [sys.executable, "-m", "rune.cli.main", "run", str(target), "--input", '{"name": "Ada"}', "--json"]
+    whole = [_timed(command, folder / str(i)) for i in range(runs)]
+    imports = [_timed([sys.executable, "-c", "import rune"], folder) for _ in range(runs)]
+    bare = [_timed([sys.executable, "-c", "pass"], folder) for _ in range(runs)]
+    imported = min(imports) - min(bare)
+    return Report(
+        job="cold-start",
+        p50_ms=percentile(whole, 0.5),
+        limit=min(bare),
+        unit="ms of a bare interpreter (limit)",
+        ratio=min(bare) / percentile(whole, 0.5),
+        goal="run <= 600 ms, import rune <= 150 ms",
+        met=percentile(whole, 0.5) <= 600 and imported <= 150,
+        details={"import_ms": round(imported, 1)},
+    )
+
+
+def _timed(command: list[str], home: Path) -> float:
+    began = time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True, env=_environment(home))
+    return (time.perf_counter() - began) * 1000
+
+
+def _environment(home: Path) -> dict[str, str]:
+    import os
+
+    return {**os.environ, "RUNE_HOME": str(home)}
+
+
+JOBS: dict[str, Job] = {
+    "chain-effectful": chain_effectful,
+    "chain-pure": chain_pure,
+    "fan-10k": fan_10k,
+    "fan-100k": fan_100k,
+    "nested-100x100": nested,
+    "sharing-5mb": sharing,
+    "chain-2000": long_chain,
+    "latency-1": latency_1,
+    "latency-10": latency_10,
+    "waits-1m": waits,
+    "cold-start": cold_start,
+}
