@@ -75,7 +75,7 @@ def _choices(past: Past, results: Results, skipped: list[tuple[int, Path]]) -> C
             opened[key] = tuple(edges[each.edge].id for each in fact.arrived)
         if fact.failure is not None and fact.failure.code == "TIMEOUT":
             timed_out.add(key)
-            opened.pop(key, None)
+            opened[key] = tuple(edges[each.edge].id for each in fact.arrived)
         if fact.status == "cancelled":
             cancelled.add(key)
             opened.pop(key, None)

@@ -107,9 +107,9 @@ class Evaluation:
             self._undecided(node, frame)
 
     def _seen_at_failure(self, node: Node, key: TokenKey, edges: list[Edge], wires: list[Wire]) -> int:
-        if not node.quorum:
-            return all_seen(wires)
-        arrived = self.choices.opened.get(key, ())
+        arrived = self.choices.opened.get(key)
+        if arrived is None:
+            return 0 if node.quorum else all_seen(wires)
         return all_seen([wire for edge, wire in zip(edges, wires, strict=True) if edge.id in arrived])
 
     def _enter(

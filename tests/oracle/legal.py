@@ -28,6 +28,8 @@ def check_choices(model: Model, expected: Expected, choices: Choices) -> list[st
 def _illegal(model: Model, expected: Expected, choices: Choices, key: TokenKey) -> list[str]:
     name, quorum = key[0], model.shape.nodes[key[0]].quorum
     opened = choices.opened[key]
+    if key in choices.timed_out:
+        return []
     if key in choices.cancelled:
         return [] if not opened else [f"{key} was opened and cancelled"]
     parties = expected.parties.get(key)

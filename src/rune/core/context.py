@@ -57,11 +57,15 @@ def visible(plan: Plan, token: Token, results: Lookup) -> frozenset[int] | None:
 
 def _open_ways(plan: Plan, index: int, token: Token, results: Lookup) -> tuple[int, ...]:
     node = plan.nodes[index]
-    if node.opens == "all" or not node.is_join:
+    if not node.is_join or (node.opens == "all" and (node.timeout is None or index == token.node)):
         return node.in_edges
     if index == token.node:
         return tuple(each.edge for each in token.arrived)
     result = results(index, token.path[: 2 * node.depth])
-    if result is None or result.status == "skipped":
+    if result is None or result.status == "skipped" or (node.opens == "all" and not _was_given_up(result)):
         return node.in_edges
     return tuple(each.edge for each in result.arrived)
+
+
+def _was_given_up(result: Result) -> bool:
+    return result.failure is not None and bool(result.failure.details.get("expired"))

@@ -39,7 +39,7 @@ def find_traits(definition: Definition, graph: Graph, scopes: Scopes, types: Seq
         is_join,
         timeouts,
         _listed(graph, scopes),
-        _raced(graph, scopes, rules, is_join),
+        _raced(graph, scopes, [_races(definition, rules, timeouts, is_join, i) for i in range(len(types))]),
         {i: _region(graph, scopes, i) for i, rule in enumerate(rules) if rule.cancel_losers},
         _bodies(scopes),
         _timed_races(scopes, rules, timeouts),
@@ -93,14 +93,25 @@ def _listed(graph: Graph, scopes: Scopes) -> tuple[bool, ...]:
     return tuple(listed)
 
 
-def _raced(
-    graph: Graph, scopes: Scopes, rules: Sequence[JoinRule], is_join: Sequence[bool]
-) -> tuple[bool, ...]:
+def _races(
+    definition: Definition,
+    rules: Sequence[JoinRule],
+    timeouts: Sequence[int | None],
+    is_join: Sequence[bool],
+    index: int,
+) -> bool:
+    """Whether what is visible behind a join depends on time: it is a race, or it may be given up and go on."""
+    policy = definition.nodes[index].error
+    goes_on = timeouts[index] is not None and policy is not None and policy.type != "halt"
+    return is_join[index] and (rules[index].opens != "all" or goes_on)
+
+
+def _raced(graph: Graph, scopes: Scopes, races: Sequence[bool]) -> tuple[bool, ...]:
     """Whether a race lies on some way to a node. What happened inside items ends at their aggregator."""
-    raced = [False] * len(rules)
+    raced = [False] * len(races)
     for i in graph.order:
         sources = [scopes.split_of[i]] if i in scopes.split_of else graph.predecessors(i)
-        raced[i] = (is_join[i] and rules[i].opens != "all") or any(raced[source] for source in sources)
+        raced[i] = races[i] or any(raced[source] for source in sources)
     return tuple(raced)
 
 

@@ -7,7 +7,7 @@ from rune.core.lineage import Path
 from rune.core.outcome import Error
 from rune.core.plan import NodePlan, Plan
 from rune.core.state import Scope, State, own_timer, paused_since
-from rune.core.token import Fate, Token
+from rune.core.token import START, Arrived, Fate, Token
 from rune.core.transition import Transition
 
 OVERDUE = Error("TIMEOUT", "the execution took longer than its settings allow", engine=True)
@@ -52,7 +52,15 @@ def _expire(plan: Plan, state: State, act: Transition, scope: Scope, timer: Time
     if due > now:
         act.applied.armed.append((timer, due))
     else:
-        act.applied.emitted.append(Token(node.index, scope.path, fate=Fate.EXPIRE))
+        act.applied.emitted.append(Token(node.index, scope.path, arrived=_arrived(scope, node), fate=Fate.EXPIRE))
+
+
+def _arrived(scope: Scope, node: NodePlan) -> tuple[Arrived, ...]:
+    """What had arrived when a join was given up, dead or alive: behind it nothing else is visible, whenever it comes."""
+    barrier = scope.barriers.get(node.index)
+    if barrier is None:
+        return ()
+    return tuple(Arrived(edge, each.payload or START) for edge, each in sorted(barrier.arrivals.items()))
 
 
 def join_waits_since(node: NodePlan, scope: Scope) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from rune.core.expr.budget import Run
@@ -31,6 +31,18 @@ _SPOKEN = {
     "object": "an object",
 }
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _writer() -> Callable[[Any, int], Iterable[str]]:
+    """What `_ENCODER` makes anew for each value, where Python has it in C, but made once. It does not look
+    for circles."""
+    make = getattr(json.encoder, "c_make_encoder", None)
+    quoted = json.encoder.encode_basestring
+    parts = (None, _ENCODER.default, quoted, None, ":", ",", False, False, False)
+    return make(*parts) if make else lambda value, level: _ENCODER.iterencode(value)
+
+
+_WRITE = _writer()
 _MOST_LISTED = 10
 _LONGEST_LISTED = 40
 
@@ -97,6 +109,13 @@ def to_text(value: Any) -> str:
 
 def to_json(value: Any) -> str:
     """Compact JSON."""
+    try:
+        return "".join(_WRITE(value, 0))
+    except (TypeError, ValueError, RecursionError):
+        return _to_json_or_reason(value)
+
+
+def _to_json_or_reason(value: Any) -> str:
     try:
         return _ENCODER.encode(value)
     except (TypeError, ValueError):
