@@ -59,6 +59,9 @@ class State(Protocol):
     async def renew(self, execution: str, node: int, path: Path, fence: Fence) -> bool:
         """Prove and prolong a lease."""
 
+    def certain_end(self, execution: str, decisions: Sequence[Decision]) -> tuple[Finish, int] | None:
+        """The end that these decisions will bring, and its time, where that is certain without applying them."""
+
     async def apply(self, execution: str, decisions: Sequence[Decision]) -> Applied:
         """Make decisions true that the journal has."""
 

@@ -145,6 +145,9 @@ class Attempt:
         facts: list[Fact] = [each.fact for each in run.decisions if each.fact is not None]
         if not facts:
             return run.decisions
+        ending = self._state.certain_end(book.accepted.id, run.decisions)
+        if ending is not None:
+            facts.append(End(ending[1], ending[0].status, ending[0].error))
         stored = await self._journal.record(book.accepted.id, facts)
         if stored[0] is not facts[0]:
             fact = stored[0]
@@ -170,11 +173,12 @@ class Attempt:
     async def finish(self, execution: str, finish: Finish, now: int) -> None:
         """Write the terminal row; whoever comes second finds it."""
         failpoint.hit("ending")  # crash here: the finish timer, armed by the act that brought the count to zero, fires
-        end = End(now, finish.status, finish.error)
-        try:
-            (stored,) = await self._journal.record(execution, [end])
-        except Ended as ended:
-            stored = ended.end
+        stored: Fact | None = await self._journal.end(execution)
+        if stored is None:
+            try:
+                (stored,) = await self._journal.record(execution, [End(now, finish.status, finish.error)])
+            except Ended as ended:
+                stored = ended.end
         failpoint.hit("ended")
         assert isinstance(stored, End)
         await self._state.end(execution, stored)

@@ -30,7 +30,8 @@ class EmbeddedJournal:
         (self._next_execution,) = reader.execute("SELECT coalesce(max(n), 0) + 1 FROM execution").fetchone()
         (self._next_seq,) = reader.execute("SELECT coalesce(max(seq), 0) + 1 FROM fact").fetchone()
         self._numbers: dict[str, int] = {}
-        self._ended: dict[str, End] = {}
+        self._ended: dict[str, End] = {}  # handed to the writer
+        self._final: dict[str, End] = {}  # durable
         self._claims: list[tuple[Any, ...]] = []  # they go along with the next facts
 
     async def save_definition(self, hash: str, canonical: bytes) -> None:
@@ -61,7 +62,7 @@ class EmbeddedJournal:
             return None
         self._numbers[execution] = row[0]
         if row[2] is not None:
-            self._ended[execution] = _END.decode(row[2])
+            self._ended[execution] = self._final[execution] = _END.decode(row[2])
         found = _ACCEPTED.decode(row[1])
         if found.format > FORMAT:
             raise NewerFormat(f"{execution} was written in format {found.format}, this Rune knows up to {FORMAT}")
@@ -91,6 +92,8 @@ class EmbeddedJournal:
             return await self._stored(execution, number, facts)
         if ended is not None:
             raise Ended(ended)
+        if type(last) is End:
+            self._final[execution] = last
         return facts
 
     async def _stored(self, execution: str, number: int, facts: Sequence[Fact]) -> Sequence[Fact]:
@@ -127,9 +130,9 @@ class EmbeddedJournal:
         self._claims.append((self._number(execution), node, encode_path(path), fence[0] << 32 | fence[1], at))
 
     async def end(self, execution: str) -> End | None:
-        if execution not in self._ended:
+        if execution not in self._final and execution not in self._numbers:
             await self.accepted(execution)
-        return self._ended.get(execution)
+        return self._final.get(execution)
 
     async def count_results(self) -> int:
         """How many results the file holds."""
@@ -163,6 +166,7 @@ class EmbeddedJournal:
         """Drop what memory holds of an execution."""
         self._numbers.pop(execution, None)
         self._ended.pop(execution, None)
+        self._final.pop(execution, None)
 
     def _number(self, execution: str) -> int:
         number = self._numbers.get(execution)

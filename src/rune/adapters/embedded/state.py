@@ -14,7 +14,8 @@ from rune.adapters.embedded.journal import EmbeddedJournal
 from rune.core import effect
 from rune.core.apply import apply, begin
 from rune.core.control import control, end, touch
-from rune.core.effect import Decision, Timer
+from rune.core.effect import Decision, Finish, Timer
+from rune.core.ending import certain_end
 from rune.core.explain import Waiting, explain
 from rune.core.fact import Control, End, Start
 from rune.core.fold import fold
@@ -143,6 +144,11 @@ class EmbeddedState:
             return False
         held.until = self._now(running) + LEASE
         return True
+
+    def certain_end(self, execution: str, decisions: Sequence[Decision]) -> tuple[Finish, int] | None:
+        running = self._running.get(execution)
+        finish = certain_end(running.state, decisions) if running is not None else None
+        return None if running is None or finish is None else (finish, self._now(running))
 
     async def apply(self, execution: str, decisions: Sequence[Decision]) -> Applied:
         running, loaded = await self._load(execution)

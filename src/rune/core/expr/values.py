@@ -96,10 +96,12 @@ def to_text(value: Any) -> str:
     kind = type(value)
     if kind is str:
         return str(value)
-    if value is None:
-        return ""
     if kind is int:
         return int.__repr__(value)
+    if kind is dict or kind is list:
+        return to_json(value)
+    if value is None:
+        return ""
     if kind is bool:
         return "true" if value else "false"
     if kind is float and math.isfinite(value):
