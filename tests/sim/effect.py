@@ -19,7 +19,9 @@ class Parameters(Model, kw_only=True, frozen=True):
     code: str = "EFFECT"
 
 
-TYPE = declare("test.effect", Parameters, effectful=lambda parameters: True)
+TYPE = declare(
+    "test.effect", Parameters, effectful=lambda parameters: True, reads_payload=lambda parameters: True
+)
 
 
 def run(call: Call[Parameters]) -> Outcome:

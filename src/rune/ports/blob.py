@@ -9,7 +9,7 @@ class Blob(Protocol):
     """Bytes by key."""
 
     async def put(self, key: str, data: bytes) -> None:
-        """Keep bytes; durable before a later journal record returns."""
+        """Keep bytes; durable when this returns, so that a row may name them."""
 
     async def get(self, key: str) -> bytes | None:
         """The bytes, or None."""

@@ -91,8 +91,10 @@ class Journal(Protocol):
     async def results(self, execution: str, keys: Sequence[tuple[int, Path]]) -> list[Result | None]:
         """The results of these tokens."""
 
-    async def claimed(self, execution: str, node: int, path: Path, fence: tuple[int, int], at: int) -> None:
-        """Note that a token was claimed. Nobody waits for it: it is for the audit."""
+    async def claimed(
+        self, execution: str, node: int, path: Path, fence: tuple[int, int], at: int, *, durable: bool = False
+    ) -> int:
+        """Note that a token was claimed; answers how often, as far as is known. `durable`: known before this returns."""
 
     async def end(self, execution: str) -> End | None:
         """The terminal row, if there is one."""

@@ -27,6 +27,7 @@ class Claim(msgspec.Struct, frozen=True):
     fence: Fence | None = None
     again: bool = False  # it was claimed before: the journal may already know how it ended
     due: int | None = None  # of a wait that is over
+    recovered: bool = False  # the execution was read back from the journal
 
 
 class Applied(msgspec.Struct, frozen=True):

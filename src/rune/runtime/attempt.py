@@ -17,7 +17,7 @@ from rune.core.outcome import Cancelled, Error, Failure, FanOut, Outcome, Output
 from rune.core.plan import NodePlan
 from rune.core.routing import follow
 from rune.core.step import step, step_unrun
-from rune.core.token import Fate, Token
+from rune.core.token import Fate, Token, token_name
 from rune.errors import RuneError
 from rune.nodes.registry import Registry
 from rune.ports.journal import Ended, Journal
@@ -27,8 +27,12 @@ from rune.runtime import failpoint
 from rune.runtime.book import Book, Page
 from rune.runtime.books import Books
 from rune.runtime.completions import Completions
+from rune.runtime.leases import Leases
 from rune.runtime.runner import Runner
 from rune.wire.codec import Same
+
+
+MOST_CLAIMS = 5
 
 
 class Attempt:
@@ -43,10 +47,12 @@ class Attempt:
         books: Books,
         registry: Registry,
         completions: Completions,
+        leases: Leases,
         *,
         in_place: bool = True,
     ) -> None:
         self._owner = owner
+        self._leases = leases
         self._journal = journal
         self._state = state
         self._queue = queue
@@ -64,14 +70,32 @@ class Attempt:
         leased = token.fate is Fate.RUN and not node.pure
         claim = await self._state.claim(execution, token, self._owner, leased=leased)
         if claim.verdict in ("run", "cancelled"):
-            if claim.fence is not None:
-                await self._journal.claimed(execution, token.node, token.path, claim.fence, claim.now)
-            failpoint.hit("claimed")  # crash here: the lease runs out and the token is sent again
             try:
-                await self._run_and_commit(book, node, claim)
+                if await self._may_run(book, claim):
+                    failpoint.hit("claimed")  # crash here: the lease runs out and the token is sent again
+                    await self._run_and_commit(book, node, claim)
             except Ended as ended:
                 await self._state.end(execution, ended.end)
+            finally:
+                if claim.fence is not None:
+                    self._leases.release(execution, claim.token, claim.fence)
         await self._queue.ack(delivery)  # crash here: it is delivered again, and the claim answers that it is done
+
+    async def _may_run(self, book: Book, claim: Claim) -> bool:
+        """Note the claim and keep its lease. A token that killed its worker again and again ends its execution."""
+        if claim.fence is None:
+            return True
+        execution, token = book.accepted.id, claim.token
+        self._leases.hold(execution, token, claim.fence)
+        count = await self._journal.claimed(
+            execution, token.node, token.path, claim.fence, claim.now, durable=claim.recovered
+        )
+        if count <= MOST_CLAIMS + token.attempt:
+            return True
+        name = token_name(token.node, token.path, book.plan.ids)
+        failure = Error("WORKER_CRASH", f"{name} ended its worker {count - 1} times", engine=True)
+        await self.finish(execution, Finish("failed", failure), claim.now)
+        return False
 
     async def _run_and_commit(self, book: Book, node: NodePlan, claim: Claim) -> None:
         token = claim.token

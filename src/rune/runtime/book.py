@@ -5,6 +5,8 @@ Nothing is decoded before an expression touches it, nothing is fetched before it
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 from rune.core.fact import Result
@@ -114,21 +116,27 @@ class Book:
         """The items of a fan-out, in pages bounded by count and bytes."""
         key = f"{self.accepted.id}/{token_name(node, path, self.plan.ids)}/items"
         starts: list[int] = []
-        page: list[bytes] = []
-        size = 0
-        first = 0
-        for index, item in enumerate(items):
-            data = encode_value(item)
-            if page and (len(page) >= limits.page_items or size + len(data) > limits.page_bytes):
-                starts.append(first)
-                await self._blob.put(f"{key}/{len(starts) - 1}", b"[" + b",".join(page) + b"]")
-                page, size, first = [], 0, index
-            page.append(data)
-            size += len(data)
-        if page:
+        writes = []
+        for first, data in _pages(items, limits):
+            writes.append(self._blob.put(f"{key}/{len(starts)}", data))
             starts.append(first)
-            await self._blob.put(f"{key}/{len(starts) - 1}", b"[" + b",".join(page) + b"]")
+        await asyncio.gather(*writes)
         return Paged(key, len(items), tuple(starts))
+
+
+def _pages(items: list[Any], limits: Limits) -> Iterator[tuple[int, bytes]]:
+    """Whole items, so many and so many bytes to a page: the index of the first, and the page as JSON."""
+    page: list[bytes] = []
+    size = first = 0
+    for index, item in enumerate(items):
+        data = encode_value(item)
+        if page and (len(page) >= limits.page_items or size + len(data) > limits.page_bytes):
+            yield first, b"[" + b",".join(page) + b"]"
+            page, size, first = [], 0, index
+        page.append(data)
+        size += len(data)
+    if page:
+        yield first, b"[" + b",".join(page) + b"]"
 
 
 class Page(Values):

@@ -15,6 +15,7 @@ from rune.runtime.attempt import Attempt
 from rune.runtime.backend import Admission, Backend
 from rune.runtime.books import Books
 from rune.runtime.completions import Completions
+from rune.runtime.leases import Leases
 from rune.runtime.launcher import Launcher, new_execution_id
 from rune.runtime.planbook import Planbook
 from rune.runtime.scheduler import Scheduler
@@ -42,6 +43,7 @@ class Engine:
         self.registry = registry
         self.completions = Completions()
         books = Books(backend.journal, backend.blob, plans, backend.clock)
+        leases = Leases(backend.state)
         attempt = Attempt(
             f"{os.getpid()}",
             backend.journal,
@@ -50,10 +52,11 @@ class Engine:
             books,
             registry,
             self.completions,
+            leases,
             in_place=in_place,
         )
         self._worker = Worker(attempt, backend.queue, slots)
-        self._scheduler = Scheduler(backend.state, backend.queue, attempt, backend.clock)
+        self._scheduler = Scheduler(backend.state, backend.queue, attempt, leases, backend.clock)
         self.launcher = Launcher(
             backend.journal, backend.state, backend.queue, plans, books, attempt, backend.clock, admission
         )

@@ -10,6 +10,7 @@ from rune.ports.queue import Queue
 from rune.ports.state import State
 from rune.runtime import failpoint
 from rune.runtime.attempt import Attempt
+from rune.runtime.leases import Leases
 
 log = logging.getLogger("rune.scheduler")
 
@@ -21,10 +22,11 @@ SWEEP = 3_000
 class Scheduler:
     """Fires timers, wakes executions that slept, and sends again what nobody holds."""
 
-    def __init__(self, state: State, queue: Queue, attempt: Attempt, clock: Clock) -> None:
+    def __init__(self, state: State, queue: Queue, attempt: Attempt, leases: Leases, clock: Clock) -> None:
         self._state = state
         self._queue = queue
         self._attempt = attempt
+        self._leases = leases
         self._clock = clock
         self._swept = 0
 
@@ -50,6 +52,7 @@ class Scheduler:
                 await self._attempt.finish(each.execution, each.finish, each.now)
         if self._clock.now() - self._swept >= SWEEP:
             self._swept = self._clock.now()
+            await self._leases.renew()  # first: a loop that was blocked must not take its own work for lost
             for execution, token in await self._state.unheld(BATCH):
                 await self._queue.send(execution, [token])
         return len(fired) >= BATCH

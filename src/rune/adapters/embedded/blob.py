@@ -12,9 +12,10 @@ class EmbeddedBlob:
         self._database = database
 
     async def put(self, key: str, data: bytes) -> None:
-        """Handed to the writer now, so it is durable before any later row that names it."""
         row = (key.split("/", 1)[0], key, data)
-        self._database.post(lambda db: db.execute("INSERT OR REPLACE INTO blob VALUES (?, ?, ?)", row))
+        await self._database.submit(
+            lambda db: db.execute("INSERT OR REPLACE INTO blob VALUES (?, ?, ?)", row) and None
+        )
 
     async def get(self, key: str) -> bytes | None:
         row = self._database.reader.execute(

@@ -26,7 +26,7 @@ class Write:
 
     __slots__ = ("answer", "error", "future", "work")
 
-    def __init__(self, work: Work, future: asyncio.Future[Any] | None) -> None:
+    def __init__(self, work: Work, future: asyncio.Future[Any]) -> None:
         self.work = work
         self.future = future
         self.answer: Any = None
@@ -74,10 +74,6 @@ class Database:
         future: asyncio.Future[Any] = self._loop.create_future()
         self._enqueue(Write(work, future))
         return future
-
-    def post(self, work: Work) -> None:
-        """Have something written that nobody waits for; it comes before whatever is submitted later."""
-        self._enqueue(Write(work, None))
 
     def _enqueue(self, write: Write) -> None:
         self._pending.append(write)
@@ -144,9 +140,8 @@ class Database:
 
     def _answer(self, group: list[Write]) -> None:
         assert self._loop is not None
-        waiting = [write for write in group if write.future is not None]
-        if waiting and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(_resolve, waiting)
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(_resolve, group)
 
     def close(self) -> None:
         """Write what is pending, then let go of the file."""
@@ -162,7 +157,7 @@ class Database:
 def _resolve(group: list[Write]) -> None:
     for write in group:
         future = write.future
-        if future is None or future.done():
+        if future.done():
             continue
         if write.error is not None:
             future.set_exception(write.error)

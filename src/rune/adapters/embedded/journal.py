@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import sqlite3
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from rune.adapters.embedded.database import Database
 from rune.adapters.embedded.rows import Row, Rows
 from rune.core.fact import End, Fact, Result
 from rune.core.lineage import Path
-from rune.ports.journal import FORMAT, Accepted, Ended, KeyConflict, NewerFormat, Stored
+from rune.ports.journal import FORMAT, Accepted, Ended, KeyConflict, NewerFormat, StoreAway, Stored
 from rune.wire.codec import KINDS, decode_fact, encode_fact, encode_path, fact_columns
 
 _ACCEPTED = msgspec.msgpack.Decoder(Accepted)
@@ -89,12 +90,20 @@ class EmbeddedJournal:
             claims, self._claims = self._claims, []
             await self._database.submit(Rows(rows, claims, last if type(last) is End and not late else None))
         except sqlite3.IntegrityError:
+            self._take_back(execution, last)
             return await self._stored(execution, number, facts)
+        except StoreAway:
+            self._take_back(execution, last)
+            raise
         if ended is not None:
             raise Ended(ended)
         if type(last) is End:
             self._final[execution] = last
         return facts
+
+    def _take_back(self, execution: str, last: Fact) -> None:
+        if self._ended.get(execution) is last:
+            del self._ended[execution]
 
     async def _stored(self, execution: str, number: int, facts: Sequence[Fact]) -> Sequence[Fact]:
         """The head was written before: what is stored counts. If it was a later one, the rest is written without it."""
@@ -126,8 +135,15 @@ class EmbeddedJournal:
             found.append(fact if isinstance(fact, Result) else None)
         return found
 
-    async def claimed(self, execution: str, node: int, path: Path, fence: tuple[int, int], at: int) -> None:
-        self._claims.append((self._number(execution), node, encode_path(path), fence[0] << 32 | fence[1], at))
+    async def claimed(
+        self, execution: str, node: int, path: Path, fence: tuple[int, int], at: int, *, durable: bool = False
+    ) -> int:
+        row = (self._number(execution), node, encode_path(path), fence[0] << 32 | fence[1], at)
+        if not durable:
+            self._claims.append(row)
+            return 1
+        count: int = await self._database.submit(lambda db: _claim(db, row))
+        return count
 
     async def end(self, execution: str) -> End | None:
         if execution not in self._final and execution not in self._numbers:
@@ -139,11 +155,11 @@ class EmbeddedJournal:
         (count,) = self._database.reader.execute("SELECT count(*) FROM fact WHERE kind = ?", (_RESULT,)).fetchone()
         return int(count)
 
-    def sleep_until(self, execution: str, when: int) -> None:
+    def sleep_until(self, execution: str, when: int) -> asyncio.Future[Any]:
         """Note when a sleeping execution needs attention again."""
         row = (when, self._number(execution))
-        self._database.post(
-            lambda db: db.execute("UPDATE execution SET wake_at = ? WHERE n = ? AND wake_at IS NOT NULL", row)
+        return self._database.submit(
+            lambda db: db.execute("UPDATE execution SET wake_at = ? WHERE n = ? AND wake_at IS NOT NULL", row) and None
         )
 
     def waking(self, cursor: tuple[int, int], until: int, limit: int) -> list[tuple[int, int, str]]:
@@ -179,6 +195,14 @@ class EmbeddedJournal:
 
     async def close(self) -> None:
         self._database.close()
+
+
+def _claim(db: sqlite3.Connection, row: tuple[Any, ...]) -> int:
+    db.execute("INSERT OR IGNORE INTO claim VALUES (?, ?, ?, ?, ?)", row)
+    (count,) = db.execute(
+        "SELECT count(*) FROM claim WHERE execution = ? AND node = ? AND path = ?", row[:3]
+    ).fetchone()
+    return int(count)
 
 
 def _nothing(db: sqlite3.Connection) -> None:

@@ -55,16 +55,18 @@ class Running(msgspec.Struct):
     leases: dict[tuple[int, Path], Lease] = {}
     claimed: set[tuple[int, Path]] = set()
     waited: dict[tuple[int, Path], int] = {}
+    acts: int = 0
+    recovered: bool = False  # read back from the journal: somebody may have died on one of its tokens
 
 
 class EmbeddedState:
     """Tokens, joins, leases and timers of the executions that are awake."""
 
-    def __init__(self, journal: EmbeddedJournal, plans: Plans, clock: Clock, *, incarnation: int = 1) -> None:
+    def __init__(self, journal: EmbeddedJournal, plans: Plans, clock: Clock) -> None:
         self._journal = journal
         self._plans = plans
         self._clock = clock
-        self._incarnation = incarnation
+        self._incarnation = clock.now() // 1000  # grows from owner to owner of the file
         self._numbers = 0
         self._running: OrderedDict[str, Running] = OrderedDict()
         self._heap: list[tuple[int, int, str, Timer]] = []
@@ -103,7 +105,7 @@ class EmbeddedState:
         running = self._running.get(execution)
         if running is not None:
             return running, None
-        running = Running(accepted, plan, State())
+        running = Running(accepted, plan, State(), recovered=True)
         facts = [Start(accepted.at), *(each.fact for each in stored)]
         if accepted.fake_time:
             latest = max((getattr(fact, "at", 0) for fact in facts), default=0)
@@ -135,7 +137,7 @@ class EmbeddedState:
         fence = (self._incarnation, self._numbers)
         running.claimed.add(token.key)
         running.leases[token.key] = Lease(owner, fence, now + LEASE)
-        return Claim(verdict, mine, now, fence, again, due)
+        return Claim(verdict, mine, now, fence, again, due, running.recovered)
 
     async def renew(self, execution: str, node: int, path: Path, fence: Fence) -> bool:
         running = self._running.get(execution)
@@ -174,6 +176,7 @@ class EmbeddedState:
 
     def _keep(self, running: Running, applied: effect.Applied) -> Applied:
         """Arm what is to be armed; let an execution with its own clock jump; put one that only waits to sleep."""
+        running.acts += 1
         for timer in applied.disarmed:
             running.timers.pop(timer, None)
         for timer, due in applied.armed:
@@ -213,9 +216,16 @@ class EmbeddedState:
         heappush(self._heap, (due - running.offset, self._pushed, running.accepted.id, timer))
 
     def _evict(self, running: Running, when: int) -> None:
-        self._running.pop(running.accepted.id, None)
-        self._journal.sleep_until(running.accepted.id, when)
-        self._journal.forget(running.accepted.id)
+        """Leave memory once the file knows when to wake it; unless something happened meanwhile."""
+        execution, acts = running.accepted.id, running.acts
+
+        def asleep(done: asyncio.Future[None]) -> None:
+            if not done.cancelled() and done.exception() is None and running.acts == acts:
+                if (when, 0) > self._cursor:
+                    self._running.pop(execution, None)
+                    self._journal.forget(execution)
+
+        self._journal.sleep_until(execution, when).add_done_callback(asleep)
 
     async def control(self, execution: str, fact: Control) -> Applied:
         running, _ = await self._load(execution)
