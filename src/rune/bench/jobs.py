@@ -152,7 +152,7 @@ async def sharing(folder: Path, scale: float) -> Report:
 
 async def long_chain(folder: Path, scale: float) -> Report:
     """A 2,000-node chain: time per node against that of a 10-node chain."""
-    length = max(100, int(2_000 * scale))
+    length = min(1_999, max(100, int(2_000 * scale)))
     async with running_engine(_settings(folder)) as engine:
         catalogue = engine.registry.catalogue
         short, long = (documents.chain(n, catalogue, effectful=True) for n in (10, length))

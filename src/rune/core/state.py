@@ -79,6 +79,8 @@ class State(msgspec.Struct):
 
 def in_cancelled_region(plan: Plan, state: State, node: int, path: Path) -> bool:
     """Whether a race that others won makes this token pointless."""
+    if not state.cancelled:
+        return False
     return any(node in plan.nodes[join].region and within(path, around) for join, around in state.cancelled)
 
 

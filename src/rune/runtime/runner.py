@@ -24,7 +24,7 @@ MAX_PLANS = 256
 class Post:
     """Where a node of a plan is run: everything that is the same in every run of it."""
 
-    __slots__ = ("asynchronous", "joins", "kind", "node", "parameters", "reads_payload", "root_name")
+    __slots__ = ("asynchronous", "joins", "kind", "named", "node", "parameters", "reads_payload", "root_name")
 
     def __init__(self, node: NodePlan, kind: RunnableType) -> None:
         self.node = node
@@ -33,6 +33,7 @@ class Post:
         self.asynchronous = iscoroutinefunction(kind.run)
         self.reads_payload = node.type.reads_payload(node.node.parameters)
         self.root_name = f"{node.id}@/"
+        self.named = not node.pure or node.type.suspends or not node.parameters.pure
         # Parameters without expressions are typed once, not once a run.
         self.parameters: Any = None if node.parameters.dynamic else typed(kind, node.parameters.fixed)
 
@@ -88,7 +89,9 @@ class Runner:
 
     def _call(self, post: Post, book: Book, page: Page, token: Token, claim: Claim) -> Call[Any] | Failure:
         node = post.node
-        name = token_name(token.node, token.path, book.plan.ids) if token.path else post.root_name
+        name = ""
+        if post.named:
+            name = token_name(token.node, token.path, book.plan.ids) if token.path else post.root_name
         scope = page.scope(token, claim.now / 1000, name)
         parameters = post.parameters
         if parameters is None:

@@ -68,6 +68,12 @@ TYPE = declare(
 )
 
 
+class _Resolved(Model, frozen=True):
+    """The assignments of one element. What msgspec knows of a struct it keeps; of a bare list it would not."""
+
+    assignments: list[Assignment]
+
+
 def run(call: Call[Parameters]) -> Outcome:
     """The object with its fields set, or each object of a list."""
     parameters = call.parameters
@@ -89,9 +95,9 @@ def run(call: Call[Parameters]) -> Outcome:
 def _assigned(source: dict[str, Any], values: Any) -> dict[str, Any]:
     """A copy of the object with the fields set; what it shares with the source is never changed."""
     try:
-        assignments = msgspec.convert(values, list[Assignment])
+        assignments = msgspec.convert({"assignments": values}, _Resolved).assignments
     except msgspec.ValidationError as error:
-        raise NodeFailure(told(error, "parameters.assignments"), code="BAD_PARAMETER") from None
+        raise NodeFailure(told(error, "parameters"), code="BAD_PARAMETER") from None
     result = dict(source)
     own = {id(result)}
     for index, each in enumerate(assignments):

@@ -1,0 +1,93 @@
+"""Runs `rune` in children of a process that has imported it already: a fresh process each time, without the start-up.
+
+`python -m tests.runtime.forks` reads one JSON object a line (arguments, environment, stdout) and answers an exit code a line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from types import TracebackType
+from typing import Any
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+KILLED = 137
+
+
+class Forks:
+    """Somebody to ask for runs of `rune`."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self._folder = folder
+        self._number = 0
+
+    def __enter__(self) -> Forks:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.runtime.forks"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.communicate()
+
+    def rune(self, *arguments: str, **environment: str) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr of a command."""
+        self._number += 1
+        out, err = (self._folder / f"{name}-{self._number}" for name in ("stdout", "stderr"))
+        asked = {"arguments": arguments, "environment": environment, "stdout": str(out), "stderr": str(err)}
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        code = int(self._process.stdout.readline())
+        return code, out.read_text(), err.read_text()
+
+
+def _child(asked: dict[str, Any]) -> None:
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        handle = os.open(asked[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.dup2(handle, number)
+    os.environ.update(asked["environment"])
+    sys.argv = ["rune", *asked["arguments"]]
+    from rune.cli.main import main
+
+    code: Any = 1
+    try:
+        main()
+        code = 0
+    except SystemExit as done:
+        code = done.code or 0
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else 1)
+
+
+def _serve() -> None:
+    import rune.cli.main
+    import rune.cli.running
+    import tests.runtime.ledger_nodes
+
+    assert rune.cli.running
+    assert tests.runtime.ledger_nodes
+    for line in sys.stdin:
+        process = os.fork()
+        if process == 0:
+            _child(json.loads(line))
+        _, status = os.waitpid(process, 0)
+        answer = os.waitstatus_to_exitcode(status)
+        os.write(1, f"{answer}\n".encode())
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,93 @@
+"""Killed at every named point, started again: the same execution goes on, and no effect is made twice but in one window."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from rune.runtime.failpoint import POINTS
+from tests.runtime.forks import KILLED, Forks
+from tests.runtime.shapes import PAYLOAD, SHAPES, Shape
+
+# A point that a shape does not pass: nothing dies there, and the run just ends.
+NOT_PASSED = {(shape, "chosen") for shape in SHAPES if shape != "race"}
+NOT_PASSED |= {(shape, "fired") for shape in SHAPES if not SHAPES[shape].fake_time}
+
+
+@pytest.fixture
+def forks(tmp_path: pathlib.Path) -> Iterator[Forks]:
+    with Forks(tmp_path) as asked:
+        yield asked
+
+
+def _crash_and_go_on(
+    forks: Forks, folder: pathlib.Path, shape: Shape, point: str, times: int, *options: str
+) -> tuple[int, Counter[str]]:
+    """Run until it dies, run again, hold it against what must come out. How it died, and the ledger."""
+    home = folder / f"{times}"
+    home.mkdir()
+    document = home / "workflow.json"
+    document.write_text(json.dumps(shape.document))
+    ledger = home / "ledger"
+    ledger.touch()
+    environment = {"RUNE_HOME": str(home), "RUNE_SLOTS": "1", "RUNE_TEST_LEDGER": str(ledger)}
+    command = ["run", str(document), "--json", "--key", "once", "--nodes", "tests.runtime.ledger_nodes"]
+    command += ["--input", json.dumps(PAYLOAD), *options, *(["--fake-time"] if shape.fake_time else [])]
+
+    died, _, _ = forks.rune(*command, **environment, RUNE_FAILPOINT=f"{point}:{times}")
+    code, out, err = forks.rune(*command, **environment, RUNE_FAILPOINT="")
+
+    assert code == 0, err
+    told = json.loads(out)
+    assert (told["status"], told["output"]) == ("completed", shape.output)
+    calls = Counter(ledger.read_text().split())
+    assert {key.split(":", 1)[0] for key in calls} <= {told["execution_id"]}, "it was another execution"
+    assert _audited(forks, environment) == (1, 0)
+    return died, calls
+
+
+def _audited(forks: Forks, environment: dict[str, str]) -> tuple[int, int]:
+    """How many executions there are, and how many violations."""
+    asked = {**environment, "RUNE_NODES": "tests.runtime.ledger_nodes"}
+    code, out, err = forks.rune("audit", "--all", "--json", **asked)
+    assert code == 0, out + err
+    report = json.loads(out)
+    return report["executions"], report["violations"]
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_kill_at_any_point_loses_and_doubles_nothing(
+    shape: str, point: str, tmp_path: pathlib.Path, forks: Forks
+) -> None:
+    for times in (1, 2, 3):
+        died, calls = _crash_and_go_on(forks, tmp_path, SHAPES[shape], point, times)
+        if died != KILLED:
+            assert died == 0
+            assert times > 1 or (shape, point) in NOT_PASSED, "the point was never passed"
+            return
+        _check_effects(SHAPES[shape], calls, repeatable=point == "ran")
+
+
+@pytest.mark.parametrize("point", ["journaled", "applied", "sent"])
+@pytest.mark.parametrize("shape", ["pure chain", "diamond", "split"])
+def test_the_same_where_every_node_travels(
+    shape: str, point: str, tmp_path: pathlib.Path, forks: Forks
+) -> None:
+    for times in (1, 2, 3, 4):
+        died, calls = _crash_and_go_on(forks, tmp_path, SHAPES[shape], point, times, "--no-in-place")
+        assert died == KILLED
+        _check_effects(SHAPES[shape], calls, repeatable=False)
+
+
+def _check_effects(shape: Shape, calls: Counter[str], *, repeatable: bool) -> None:
+    """Each effect at least once; twice only where it was made and nobody could know."""
+    twice = [key for key, count in calls.items() if count > 1]
+    assert len(twice) <= (1 if repeatable else 0), calls
+    assert max(calls.values(), default=0) <= 2
+    seen = Counter(key.split(":", 1)[1].split("@")[0] for key in calls)
+    assert {name: seen[name] for name in shape.effects} == shape.effects
