@@ -12,12 +12,25 @@ if TYPE_CHECKING:
     from rune.settings import Settings
 
 PAGE = 500
-COUNTS = ("facts", "results", "retries", "waits", "joins", "skipped", "open", "late", "effects", "claims", "repeated")
+COUNTS = (
+    "facts",
+    "results",
+    "retries",
+    "waits",
+    "joins",
+    "skipped",
+    "open",
+    "late",
+    "effects",
+    "claims",
+    "repeated",
+)
 
 
 def audit(
     executions: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID]...", help="Executions; the beginning of an id is enough.")
+        list[str] | None,
+        typer.Argument(metavar="[ID]...", help="Executions; the beginning of an id is enough."),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every execution in the file.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,

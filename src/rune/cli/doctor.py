@@ -29,7 +29,8 @@ class Finding(NamedTuple):
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     modules: Annotated[
-        list[str] | None, typer.Option("--nodes", help="A Python module with custom nodes; may be given again.")
+        list[str] | None,
+        typer.Option("--nodes", help="A Python module with custom nodes; may be given again."),
     ] = None,
 ) -> None:
     """Check Python, SQLite, the file and its place, and custom nodes. Exits 1 if something is bad.
@@ -76,29 +77,36 @@ def _findings(modules: tuple[str, ...]) -> Iterator[Finding]:
 
 def _python() -> Finding:
     import platform  # noqa: PLC0415
-    import sys  # noqa: PLC0415
 
     found = f"{platform.python_implementation()} {platform.python_version()}"
-    if sys.version_info < (3, 11):
-        return Finding("python", "bad", found, "install Python 3.11 or newer")
+    if platform.python_implementation() != "CPython":
+        return Finding("python", "warn", found, "only CPython is tested")
     return Finding("python", "ok", found)
 
 
 def _sqlite(seen: Inspection) -> Finding:
     version = tuple(int(part) for part in seen.sqlite.split(".")[:2])
     if version < OLD_SQLITE:
-        return Finding("sqlite", "warn", seen.sqlite, "a Python built with SQLite 3.37 or newer is better tested")
+        return Finding(
+            "sqlite", "warn", seen.sqlite, "a Python built with SQLite 3.37 or newer is better tested"
+        )
     return Finding("sqlite", "ok", seen.sqlite)
 
 
 def _place(seen: Inspection) -> Finding:
     kind = seen.file_system or "unknown"
     if seen.network:
-        return Finding("file system", "bad", kind, "set RUNE_HOME to a local disk: locks cannot be trusted here")
+        return Finding(
+            "file system", "bad", kind, "set RUNE_HOME to a local disk: locks cannot be trusted here"
+        )
     if not seen.writable:
-        return Finding("file system", "bad", f"{kind}, not writable", "allow writing, or set RUNE_HOME elsewhere")
+        return Finding(
+            "file system", "bad", f"{kind}, not writable", "allow writing, or set RUNE_HOME elsewhere"
+        )
     if kind == "tmpfs":
-        return Finding("file system", "warn", kind, "this is memory: executions are lost when the machine stops")
+        return Finding(
+            "file system", "warn", kind, "this is memory: executions are lost when the machine stops"
+        )
     return Finding("file system", "ok", kind)
 
 
@@ -120,10 +128,14 @@ def _file(seen: Inspection) -> Finding:
     schema = seen.schema or 0
     if schema > seen.known_schema:
         advice = "it was written by a newer Rune: use that one"
-        return Finding("file", "bad", f"{seen.database}: schema version {schema}, known {seen.known_schema}", advice)
+        return Finding(
+            "file", "bad", f"{seen.database}: schema version {schema}, known {seen.known_schema}", advice
+        )
     size = f"{seen.file_bytes / 1024**2:,.1f} MiB"
     found = f"{seen.database}: schema version {schema}, {size}, {seen.running:,} executions not ended"
-    return Finding("file", "ok", found, "" if schema == seen.known_schema else "the next `rune run` brings it up to date")
+    return Finding(
+        "file", "ok", found, "" if schema == seen.known_schema else "the next `rune run` brings it up to date"
+    )
 
 
 def _lock(seen: Inspection) -> Finding:
@@ -138,7 +150,12 @@ def _durability(settings: Settings, seen: Inspection) -> Finding:
     speed = "" if seen.sync_ms is None else f", a small durable write takes {seen.sync_ms:.2f} ms"
     found = f"{settings.durability}{speed}"
     if settings.durability == "relaxed":
-        return Finding("durability", "warn", found, "a power cut may lose the last moments; RUNE_DURABILITY=full does not")
+        return Finding(
+            "durability",
+            "warn",
+            found,
+            "a power cut may lose the last moments; RUNE_DURABILITY=full does not",
+        )
     if seen.sync_ms is not None and seen.sync_ms > SLOW_SYNC:
         return Finding("durability", "warn", found, "the disk is slow: each lone step waits this long")
     return Finding("durability", "ok", found)
@@ -158,4 +175,6 @@ def _modules(names: tuple[str, ...]) -> Iterator[Finding]:
             kinds = load_module(name)
             yield Finding(f"nodes of {name}", "ok", ", ".join(kind.type.name for kind in kinds))
         except RuneError as error:
-            yield Finding(f"nodes of {name}", "bad", error.message, "mend the module, or take it out of RUNE_NODES")
+            yield Finding(
+                f"nodes of {name}", "bad", error.message, "mend the module, or take it out of RUNE_NODES"
+            )

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def explain(
-    execution: Annotated[str, typer.Argument(metavar="ID", help="An execution; the beginning of its id is enough.")],
+    execution: Annotated[
+        str, typer.Argument(metavar="ID", help="An execution; the beginning of its id is enough.")
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Say what an execution waits for: who arrived, who was skipped, who is missing, when it times out.
@@ -69,7 +71,14 @@ async def _explain(reader: Reader, settings: Settings, given: str, *, as_json: b
 
 def _document(waiting: dict[str, object]) -> dict[str, object]:
     """Every field, so that a reader need not know which are left out when empty."""
-    empty: dict[str, object] = {"arrived": [], "skipped": [], "missing": [], "due": None, "done": None, "total": None}
+    empty: dict[str, object] = {
+        "arrived": [],
+        "skipped": [],
+        "missing": [],
+        "due": None,
+        "done": None,
+        "total": None,
+    }
     return {**empty, **waiting}
 
 

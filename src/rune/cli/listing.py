@@ -24,8 +24,12 @@ class Status(StrEnum):
 
 
 def list_executions(
-    status: Annotated[Status | None, typer.Option("--status", "-s", help="Only those with this status.")] = None,
-    workflow: Annotated[str | None, typer.Option("--workflow", "-w", help="Only those of this workflow.")] = None,
+    status: Annotated[
+        Status | None, typer.Option("--status", "-s", help="Only those with this status.")
+    ] = None,
+    workflow: Annotated[
+        str | None, typer.Option("--workflow", "-w", help="Only those of this workflow.")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100_000, help="At most so many.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:

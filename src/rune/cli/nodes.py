@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 def nodes(
     name: Annotated[str | None, typer.Argument(metavar="[TYPE]", help="Show one node type in full.")] = None,
     modules: Annotated[
-        list[str] | None, typer.Option("--nodes", help="A Python module with custom nodes; may be given again.")
+        list[str] | None,
+        typer.Option("--nodes", help="A Python module with custom nodes; may be given again."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -43,9 +44,10 @@ def _print(registry: Registry, name: str | None, *, as_json: bool) -> None:
     if as_json:
         from rune.cli.problems import print_json  # noqa: PLC0415
 
-        types = _types(registry)
-        one = name is not None
-        print_json(_document(registry, registry.catalogue[name or ""]) if one else {"nodes": [_document(registry, each) for each in types]})
+        if name is not None:
+            print_json(_document(registry, registry.catalogue[name]))
+        else:
+            print_json({"nodes": [_document(registry, each) for each in _types(registry)]})
     elif name is None:
         _print_all(registry)
     else:
@@ -101,10 +103,11 @@ def _traits(registry: Registry, each: NodeType) -> str:
 
 
 def _print_all(registry: Registry) -> None:
-    from rune.cli.text import print_table  # noqa: PLC0415
+    from rune.cli.text import Cell, print_table  # noqa: PLC0415
 
-    rows = [
-        [(each.name, "bold"), ", ".join(each.aliases), _traits(registry, each), each.summary] for each in _types(registry)
+    rows: list[list[Cell]] = [
+        [(each.name, "bold"), ", ".join(each.aliases), _traits(registry, each), each.summary]
+        for each in _types(registry)
     ]
     print_table(("type", "also", "traits", "what it does"), rows)
 

@@ -12,6 +12,7 @@ from rune.cli.text import COLOURS, clean, duration, moment
 if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
+    from rich.text import Text
 
 FRAME = 0.2  # s between pictures
 LINE = 5.0  # s between lines
@@ -102,14 +103,18 @@ class Lines:
                 parts.append(f"{line.node} {state_of(line, at)}")
         shown = "; ".join(parts[:8]) + ("; …" if len(parts) > 8 else "")
         spent = duration((time.monotonic() - self._began) * 1000)
-        print(clean(f"{self._tally.execution} after {spent}: {shown or 'under way'}"), file=sys.stderr, flush=True)
+        print(
+            clean(f"{self._tally.execution} after {spent}: {shown or 'under way'}"),
+            file=sys.stderr,
+            flush=True,
+        )
 
     def close(self) -> None:
         """Lines stay."""
 
 
 class Picture:
-    """For people: every node with its state, redrawn in place. It is drawn first when a run lasts longer than a blink."""
+    """For people: every node with its state, redrawn in place. A run that is over in a blink shows none."""
 
     pause = FRAME
 
@@ -144,13 +149,17 @@ class Picture:
         table = Table(box=None, pad_edge=False, show_header=False)
         at = now()
         for line in shown:
-            style = {"grey": "bright_black"}.get(COLOURS.get(line.status, "grey"), COLOURS.get(line.status, "grey"))
+            style = {"grey": "bright_black"}.get(
+                COLOURS.get(line.status, "grey"), COLOURS.get(line.status, "grey")
+            )
             name = Text(("  " if line.inside else "") + clean(line.node), style=style)
             table.add_row(name, _bar(line), Text(state_of(line, at), style=style))
         ended = sum(line.status not in {"running", "waiting", "pending"} for line in lines)
         hidden = f", {len(lines) - len(shown)} more not shown" if len(shown) < len(lines) else ""
         spent = duration(1000 * int(time.monotonic() - self._began))
-        table.add_row(Text(f"{ended}/{len(lines)} nodes, {spent}{hidden}", style="bright_black"), Text(), Text())
+        table.add_row(
+            Text(f"{ended}/{len(lines)} nodes, {spent}{hidden}", style="bright_black"), Text(), Text()
+        )
         return table
 
     def close(self) -> None:

@@ -25,7 +25,10 @@ class Unknown(RuneError):
 
 
 def read(work: Work, *, as_json: bool, without_file: Callable[[], int] | None = None) -> int:
-    """Do something with the file, read-only; answers the exit code. `without_file`: what to do where nothing was ever run."""
+    """Do something with the file, read-only; answers the exit code.
+
+    `without_file` is what to do where nothing was ever run.
+    """
     try:
         settings = load_settings()
         if not settings.database.is_file():

@@ -18,7 +18,7 @@ STATUSES = ("success", "failed", "skipped", "cancelled")
 
 
 def print_document(document: dict[str, Any], *, most: int | None = None) -> None:
-    """The nodes of an execution, its end, and its output. Many node runs are summed up, unless so many are asked for."""
+    """The nodes of an execution, its end, and its output. Many are summed up unless `most` asks for them."""
     nodes = document["nodes"]
     if most is None and len(nodes) > MOST_ROWS:
         _print_summed(nodes)
@@ -53,7 +53,10 @@ def _print_summed(nodes: list[dict[str, Any]]) -> None:
     failures = [node for node in nodes if node["error"]]
     if failures:
         print()
-        print_table(("failed", "item", "status", "attempts", "took", "error"), [_row(each) for each in failures[:MOST_FAILURES]])
+        print_table(
+            ("failed", "item", "status", "attempts", "took", "error"),
+            [_row(each) for each in failures[:MOST_FAILURES]],
+        )
     if len(failures) > MOST_FAILURES:
         print(paint(f"… and {len(failures) - MOST_FAILURES:,} more that failed", "grey"))
 
@@ -75,7 +78,9 @@ def print_open(waiting: Sequence[Waiting], now: int) -> None:
     """What has not ended, and what it waits for."""
     rows: list[list[Cell]] = []
     for each in waiting[:MOST_OPEN]:
-        rows.append([each.node, "" if each.lineage == "/" else each.lineage, _reason(each), _until(each, now)])
+        rows.append(
+            [each.node, "" if each.lineage == "/" else each.lineage, _reason(each), _until(each, now)]
+        )
     print_table(("open", "item", "why", "until"), rows)
     if len(waiting) > MOST_OPEN:
         found: dict[str, int] = {}
@@ -123,4 +128,7 @@ def print_event(event: dict[str, Any]) -> None:
         shown.append("late")
     what = clean(" ".join(each for each in (event["node_id"] or "", items) if each))
     line = f"{event['number']:>5}  {moment(event['at'])}  {paint(kind, COLOURS.get(status, ''))}"
-    print("  ".join([line, *([what] if what else []), *([clean("; ".join(shown))] if shown else [])]), flush=True)
+    print(
+        "  ".join([line, *([what] if what else []), *([clean("; ".join(shown))] if shown else [])]),
+        flush=True,
+    )

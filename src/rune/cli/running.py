@@ -6,6 +6,7 @@ import asyncio
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -74,7 +75,9 @@ async def _execute(settings: Settings, request: Request) -> int:
         return refuse(verdict.problems, as_json=request.as_json)
     _, problems = check_input(verdict.definition, payload)
     if request.id is not None and not _ID.fullmatch(request.id):
-        problems.append(Problem("--id", "BAD_ID", "an id is made of letters, digits, `_` and `-`, at most 128"))
+        problems.append(
+            Problem("--id", "BAD_ID", "an id is made of letters, digits, `_` and `-`, at most 128")
+        )
     if problems:
         return refuse(problems, as_json=request.as_json)
     plan = _compiled(verdict, registry)
@@ -83,7 +86,9 @@ async def _execute(settings: Settings, request: Request) -> int:
     with Stop() as stop:
         async with running_engine(settings, registry=registry, observer=tally) as engine:
             if request.id is not None and await engine.backend.journal.accepted(name) is not None:
-                taken = Problem("--id", "DUPLICATE_ID", f"an execution `{name}` is there already", "see `rune show`")
+                taken = Problem(
+                    "--id", "DUPLICATE_ID", f"an execution `{name}` is there already", "see `rune show`"
+                )
                 return refuse((taken,), as_json=request.as_json)
             ending = engine.completions.expect(name)
             accepted = await engine.launcher.start(
@@ -106,7 +111,9 @@ def _payload(given: str) -> bytes:
         with Path(given[1:]).open("rb") as file:
             return file.read(LIMITS.payload_bytes + 1)
     except OSError as error:
-        raise RuneError(f"--input {given}: {(error.strerror or str(error)).lower()}", code="UNREADABLE") from error
+        raise RuneError(
+            f"--input {given}: {(error.strerror or str(error)).lower()}", code="UNREADABLE"
+        ) from error
 
 
 def _labels(given: tuple[str, ...]) -> dict[str, str]:
@@ -141,7 +148,8 @@ async def _until(ending: asyncio.Future[End], stop: Stop, shown: Progress | None
     try:
         while True:
             pause = shown.pause if shown is not None else None
-            done, _ = await asyncio.wait({ending, stop.asked}, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+            awaited: set[asyncio.Future[Any]] = {ending, stop.asked}
+            done, _ = await asyncio.wait(awaited, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
             if done:
                 return
             if shown is not None:

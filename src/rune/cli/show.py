@@ -12,10 +12,17 @@ if TYPE_CHECKING:
 
 
 def show(
-    execution: Annotated[str, typer.Argument(metavar="ID", help="An execution; the beginning of its id is enough.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the document that `rune run --json` prints.")] = False,
+    execution: Annotated[
+        str, typer.Argument(metavar="ID", help="An execution; the beginning of its id is enough.")
+    ],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the document that `rune run --json` prints.")
+    ] = False,
     nodes: Annotated[
-        int | None, typer.Option("--nodes", min=0, help="List so many node runs, in the order they ended.", show_default=False)
+        int | None,
+        typer.Option(
+            "--nodes", min=0, help="List so many node runs, in the order they ended.", show_default=False
+        ),
     ] = None,
 ) -> None:
     """Show what became of every node of an execution, and what is still open.

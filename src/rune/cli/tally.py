@@ -1,4 +1,4 @@
-"""A tally: how far each node of one execution has come. It counts, so its cost per step is the same at any size."""
+"""A tally: how far each node of one execution has come. It only counts, so a step costs the same at any size."""
 
 from __future__ import annotations
 
@@ -158,7 +158,9 @@ class Tally:
                 heappop(dues)
             line.due = dues[0][0] if dues else None
             if node.fans_out and line.total is not None:
-                # Each node inside ends exactly once an item, be it as skipped: the slowest says how many items have.
-                inner = [self._lines[each.index].ended for each in self._plan.nodes if each.split == node.index]
+                # Each node inside ends once an item, be it as skipped: the slowest says how many items have.
+                inner = [
+                    self._lines[each.index].ended for each in self._plan.nodes if each.split == node.index
+                ]
                 line.done = min([line.total, *inner])
         return self._lines

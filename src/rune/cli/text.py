@@ -54,16 +54,23 @@ def width(text: str) -> int:
     """How many columns a text takes."""
     if text.isascii():
         return len(text)
-    return sum(2 if unicodedata.east_asian_width(each) in "WF" else not unicodedata.combining(each) for each in text)
+    return sum(
+        2 if unicodedata.east_asian_width(each) in "WF" else not unicodedata.combining(each) for each in text
+    )
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     """Columns as wide as they must be; the last one runs on."""
-    cells = [[(clean(each), "") if isinstance(each, str) else (clean(each[0]), each[1]) for each in row] for row in rows]
+    cells = [
+        [(clean(each), "") if isinstance(each, str) else (clean(each[0]), each[1]) for each in row]
+        for row in rows
+    ]
     table = [[(each, "bold") for each in header], *cells]
     widths = [max(width(row[column][0]) for row in table) for column in range(len(header))]
     for row in table:
-        parts = [paint(text, colour) + " " * (widths[i] - width(text)) for i, (text, colour) in enumerate(row)]
+        parts = [
+            paint(text, colour) + " " * (widths[i] - width(text)) for i, (text, colour) in enumerate(row)
+        ]
         print("  ".join(parts).rstrip())
 
 

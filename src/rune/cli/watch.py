@@ -16,11 +16,15 @@ SHARE = 10  # a look at the file is followed by a pause this many times as long
 
 
 def watch(
-    execution: Annotated[str, typer.Argument(metavar="ID", help="An execution; the beginning of its id is enough.")],
-    after: Annotated[int, typer.Option("--after", min=0, help="Begin behind the event with this number.")] = 0,
+    execution: Annotated[
+        str, typer.Argument(metavar="ID", help="An execution; the beginning of its id is enough.")
+    ],
+    after: Annotated[
+        int, typer.Option("--after", min=0, help="Begin behind the event with this number.")
+    ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document per event.")] = False,
 ) -> None:
-    """Follow an execution until it ends. Events are numbered without gaps, so a watch can go on where it stopped.
+    """Follow an execution until it ends. Events are numbered without gaps: a watch can go on where it stopped.
 
     Exits like `rune run`: 0 completed, 1 failed, halted or cancelled.
 

@@ -1,7 +1,8 @@
 """The audit: folds the journal of one execution itself and trusts nothing else.
 
-It asks whether what is written could have been written by the rules: each token ended at most once, each fact has a token that
-the rules emit, each join opened once, one terminal row, where the fold leads, and nothing behind it that is not marked late.
+It asks whether what is written could have been written by the rules: each token ended at most once, each fact
+has a token that the rules emit, each join opened once, one terminal row, where the fold leads, and nothing behind
+it that is not marked late.
 """
 
 from __future__ import annotations
@@ -52,11 +53,13 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     late: int
     effects: int  # results of nodes that reach outside
     claims: int  # how often such nodes were claimed
-    repeated: int  # effectful tokens claimed more often than they have attempts: an outside effect may have been made twice
+    repeated: int  # effectful tokens claimed more often than tried: an effect may have been made twice
     violations: tuple[Violation, ...] = ()
 
 
-def audit(plan: Plan, accepted: Accepted, stored: Sequence[Stored], claims: Claims, summary: Summary) -> Audit:
+def audit(
+    plan: Plan, accepted: Accepted, stored: Sequence[Stored], claims: Claims, summary: Summary
+) -> Audit:
     """Examine one execution."""
     facts = [each.fact for each in stored if not each.late]
     known = [each for each in facts if not isinstance(each, End | Start)]
@@ -98,14 +101,16 @@ def _is_join(plan: Plan, result: Result) -> bool:
 
 
 def _made_effect(plan: Plan, result: Result) -> bool:
-    """Whether the node itself ran and reached outside: what the engine detected, or cancelled, may have no claim."""
+    """Whether the node itself ran and reached outside: what the engine detected may have no claim."""
     if plan.nodes[result.node].pure or result.status == "cancelled":
         return False
     return result.failure is None or not result.failure.engine
 
 
 class _Subject:
-    def __init__(self, plan: Plan, facts: list[Fact], state: State, skipped: set[Key], claims: Claims) -> None:
+    def __init__(
+        self, plan: Plan, facts: list[Fact], state: State, skipped: set[Key], claims: Claims
+    ) -> None:
         self._plan = plan
         self._facts = facts
         self._state = state
@@ -195,7 +200,9 @@ def _ending(
     behind = sum(not each.late and last is not None and each.number > last for each in stored)
     before = sum(each.late and (last is None or each.number < last) for each in stored)
     if behind:
-        yield Violation("ended", "execution", f"{behind} facts behind the terminal row that are not marked late")
+        yield Violation(
+            "ended", "execution", f"{behind} facts behind the terminal row that are not marked late"
+        )
     if before:
         yield Violation("ended", "execution", f"{before} facts marked late before any end")
     end = terminal.fact if terminal else None

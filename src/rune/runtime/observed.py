@@ -1,4 +1,4 @@
-"""An observed state: tells somebody what is claimed and decided, as it happens, and is otherwise the state it wraps."""
+"""An observed state tells somebody what is claimed and decided, as it happens."""
 
 from __future__ import annotations
 

@@ -22,7 +22,12 @@ class Index(Protocol):
     """Executions as a list."""
 
     async def executions(
-        self, *, status: str | None = None, workflow: str | None = None, after: str | None = None, limit: int = 50
+        self,
+        *,
+        status: str | None = None,
+        workflow: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
     ) -> list[Summary]:
         """Newest first, behind a given id."""
 
@@ -91,7 +96,7 @@ class Reader:
         return (await self.history(execution)).events(after)[:limit]
 
     async def state(self, execution: str, now: int) -> tuple[Plan, State]:
-        """The state of an execution, folded from its facts. The journal's latest time counts if it is ahead."""
+        """The state of an execution, folded from its facts; a clock of its own may be ahead of ours."""
         accepted = await self.accepted(execution)
         plan = await self._plans.plan(accepted.hash)
         facts = [each.fact for each in await self.facts(execution) if not each.late]

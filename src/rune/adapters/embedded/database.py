@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rune.adapters.embedded.migrations import migrate
-from rune.adapters.embedded.rows import Rows, write_rows
+from rune.adapters.embedded.rows import Rows, Start, write_rows, write_starts
 from rune.ports.journal import StoreAway
 
 Work = Callable[[sqlite3.Connection], Any]
@@ -100,11 +100,15 @@ class Database:
         try:
             self._writer.execute("BEGIN IMMEDIATE")
             rows: list[Rows] = []
+            starts: list[Start] = []
             for write in group:
                 if type(write.work) is Rows:
                     rows.append(write.work)
+                elif type(write.work) is Start:
+                    starts.append(write.work)
                 else:
                     write.answer = write.work(self._writer)
+            write_starts(self._writer, starts)
             write_rows(self._writer, rows)
             self._writer.execute("COMMIT")
         except Exception:

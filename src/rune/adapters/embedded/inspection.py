@@ -44,8 +44,8 @@ def inspect(database: Path) -> Inspection:
 
 
 def lock_owner(database: Path, locks: str = "/proc/locks") -> tuple[bool, int | None]:
-    """Whether somebody holds the file, and who. Read from the system's table: trying the lock could make a process
-    that starts this moment believe that the file is taken."""
+    """Whether somebody holds the file, and who. Read from the system's table: trying the lock could make a
+    process that starts this moment believe that the file is taken."""
     path = database.with_suffix(database.suffix + ".lock")
     try:
         inode = path.stat().st_ino
@@ -82,7 +82,9 @@ def _read(database: Path) -> tuple[int | None, str, int]:
             if _size(database) <= CHECKED_BYTES:
                 (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
                 damage = "" if verdict == "ok" else str(verdict)
-            (running,) = connection.execute("SELECT count(*) FROM execution WHERE ended_at IS NULL").fetchone()
+            (running,) = connection.execute(
+                "SELECT count(*) FROM execution WHERE ended_at IS NULL"
+            ).fetchone()
             return schema, damage, running
         finally:
             connection.close()

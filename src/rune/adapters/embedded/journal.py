@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from rune.adapters.embedded.database import Database
-from rune.adapters.embedded.rows import Row, Rows
+from rune.adapters.embedded.rows import Row, Rows, Start
 from rune.core.fact import End, Fact, Result
 from rune.core.lineage import Path
 from rune.ports.journal import FORMAT, Accepted, Ended, KeyConflict, NewerFormat, StoreAway, Stored
@@ -33,6 +33,7 @@ class EmbeddedJournal:
         self._numbers: dict[str, int] = {}
         self._ended: dict[str, End] = {}  # handed to the writer
         self._final: dict[str, End] = {}  # durable
+        self._sleeps: dict[str, int] = {}
         self._claims: list[tuple[Any, ...]] = []  # they go along with the next facts
 
     async def save_definition(self, hash: str, canonical: bytes) -> None:
@@ -49,6 +50,9 @@ class EmbeddedJournal:
         self._next_execution += 1
         self._numbers[execution.id] = number
         row = (number, execution.id, execution.workflow, execution.hash, execution.at, execution.at, _PACK.encode(execution))
+        if execution.key is None:
+            await self._database.submit(Start(row))
+            return execution
         known: Accepted | None = await self._database.submit(lambda db: _accept(db, execution, row))
         if known is None:
             return execution
@@ -88,7 +92,7 @@ class EmbeddedJournal:
             seq += 1
         try:
             claims, self._claims = self._claims, []
-            await self._database.submit(Rows(rows, claims, last if type(last) is End and not late else None))
+            await self._database.submit(Rows(rows, claims, last if type(last) is End and not late else None, self._sleeps.pop(execution, None)))
         except sqlite3.IntegrityError:
             self._take_back(execution, last)
             return await self._stored(execution, number, facts)
@@ -162,6 +166,10 @@ class EmbeddedJournal:
             lambda db: db.execute("UPDATE execution SET wake_at = ? WHERE n = ? AND wake_at IS NOT NULL", row) and None
         )
 
+    def sleeps_with_next(self, execution: str, when: int) -> None:
+        """The same, to go along with the facts that are recorded next."""
+        self._sleeps[execution] = when
+
     def waking(self, cursor: tuple[int, int], until: int, limit: int) -> list[tuple[int, int, str]]:
         """Executions that need attention behind a cursor and up to a time: when, number, id."""
         return self._database.reader.execute(
@@ -209,17 +217,15 @@ def _nothing(db: sqlite3.Connection) -> None:
     """Only to be behind what was submitted before."""
 
 
-def _accept(db: sqlite3.Connection, execution: Accepted, row: tuple[object, ...]) -> Accepted | None:
-    if execution.key is not None:
-        digest = hashlib.sha256(execution.hash.encode() + b"\0" + execution.input).digest()
-        known = db.execute("SELECT execution, digest FROM client_key WHERE key = ?", (execution.key,)).fetchone()
-        if known is not None:
-            if known[1] != digest:
-                raise KeyConflict(f"key `{execution.key}` was used before with another payload or workflow")
-            stored = db.execute("SELECT accepted FROM execution WHERE id = ?", (known[0],)).fetchone()
-            return _ACCEPTED.decode(stored[0])
-        db.execute("INSERT INTO client_key VALUES (?, ?, ?, ?)", (execution.key, execution.id, digest, execution.at))
-    db.execute(
-        "INSERT INTO execution (n, id, workflow, hash, at, wake_at, accepted) VALUES (?, ?, ?, ?, ?, ?, ?)", row
-    )
+def _accept(db: sqlite3.Connection, execution: Accepted, row: tuple[Any, ...]) -> Accepted | None:
+    """A start under a client key; answers the execution that the key started before."""
+    digest = hashlib.sha256(execution.hash.encode() + b"\0" + execution.input).digest()
+    known = db.execute("SELECT execution, digest FROM client_key WHERE key = ?", (execution.key,)).fetchone()
+    if known is not None:
+        if known[1] != digest:
+            raise KeyConflict(f"key `{execution.key}` was used before with another payload or workflow")
+        stored = db.execute("SELECT accepted FROM execution WHERE id = ?", (known[0],)).fetchone()
+        return _ACCEPTED.decode(stored[0])
+    db.execute("INSERT INTO client_key VALUES (?, ?, ?, ?)", (execution.key, execution.id, digest, execution.at))
+    Start(row)(db)
     return None

@@ -74,12 +74,17 @@ class EmbeddedIndex:
         self._database = database
 
     async def executions(
-        self, *, status: str | None = None, workflow: str | None = None, after: str | None = None, limit: int = 50
+        self,
+        *,
+        status: str | None = None,
+        workflow: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
     ) -> list[Summary]:
         """Newest first, behind a given id."""
         rows = self._database.reader.execute(
-            f"SELECT {_COLUMNS} FROM execution WHERE (?1 IS NULL OR status = ?1) AND (?2 IS NULL OR workflow = ?2)"
-            " AND (?3 IS NULL OR n < (SELECT n FROM execution WHERE id = ?3)) ORDER BY n DESC LIMIT ?4",
+            f"SELECT {_COLUMNS} FROM execution WHERE (?1 IS NULL OR status = ?1)"
+            " AND (?2 IS NULL OR workflow = ?2) AND (?3 IS NULL OR n < (SELECT n FROM execution WHERE id = ?3)) ORDER BY n DESC LIMIT ?4",
             (status, workflow, after, limit),
         )
         return [_summary(row) for row in rows]

@@ -31,24 +31,54 @@ _FACT_STATEMENTS = _statements(_FACTS, 8)
 _CLAIM_STATEMENTS = _statements(_CLAIMS, 5)
 
 
+_START_STATEMENTS = _statements("INSERT INTO execution (n, id, workflow, hash, at, wake_at, accepted) VALUES ", 7)
+_WAKE_STATEMENTS = {
+    width: f"WITH sleeper (n, wake_at) AS (VALUES {', '.join(['(?, ?)'] * width)}) "
+    "UPDATE execution SET wake_at = sleeper.wake_at FROM sleeper "
+    "WHERE execution.n = sleeper.n AND execution.wake_at IS NOT NULL"
+    for width in _WIDTHS
+}
+
+
 class Rows:
     """Facts of one execution, claims made meanwhile, and the terminal fact if it is among them."""
 
-    __slots__ = ("claims", "end", "facts")
+    __slots__ = ("claims", "end", "facts", "wake_at")
 
-    def __init__(self, facts: list[Row], claims: list[tuple[Any, ...]], end: End | None) -> None:
+    def __init__(
+        self, facts: list[Row], claims: list[tuple[Any, ...]], end: End | None, wake_at: int | None = None
+    ) -> None:
         self.facts = facts
         self.claims = claims
         self.end = end
+        self.wake_at = wake_at
 
     def __call__(self, db: sqlite3.Connection) -> None:
         write_rows(db, [self])
+
+
+class Start:
+    """One accepted execution."""
+
+    __slots__ = ("row",)
+
+    def __init__(self, row: tuple[Any, ...]) -> None:
+        self.row = row
+
+    def __call__(self, db: sqlite3.Connection) -> None:
+        _insert(db, _START_STATEMENTS, [self.row])
+
+
+def write_starts(db: sqlite3.Connection, group: Sequence[Start]) -> None:
+    """Insert accepted executions."""
+    _insert(db, _START_STATEMENTS, [each.row for each in group])
 
 
 def write_rows(db: sqlite3.Connection, group: Sequence[Rows]) -> None:
     """Insert everything of a group; a fact that is there already fails all of it."""
     _insert(db, _FACT_STATEMENTS, [row for each in group for row in each.facts])
     _insert(db, _CLAIM_STATEMENTS, [row for each in group for row in each.claims])
+    _insert(db, _WAKE_STATEMENTS, [(each.facts[0][0], each.wake_at) for each in group if each.wake_at is not None])
     ends = [
         (each.end.status, each.end.at, _PACK.encode(each.end), each.facts[0][0])
         for each in group

@@ -15,7 +15,7 @@ from rune.core import effect
 from rune.core.apply import apply, begin
 from rune.core.control import control, end, touch
 from rune.core.effect import Decision, Finish, Timer
-from rune.core.ending import certain_end
+from rune.core.ending import certain_end, certain_sleep
 from rune.core.explain import Waiting, explain
 from rune.core.fact import Control, End, Start
 from rune.core.fold import fold
@@ -30,7 +30,7 @@ from rune.ports.state import Applied, Claim, Due, Fence
 
 LEASE = 9_000
 NAP = 2_000  # ms: shorter waits stay in memory
-MAX_LOADED = 4_000
+MAX_LOADED = 8_000
 FAR = 2**62
 
 Plans = Callable[[str], Awaitable[Plan]]
@@ -56,6 +56,7 @@ class Running(msgspec.Struct):
     claimed: set[tuple[int, Path]] = set()
     waited: dict[tuple[int, Path], int] = {}
     acts: int = 0
+    asleep_until: int = 0  # what the file knows of its next waking
     recovered: bool = False  # read back from the journal: somebody may have died on one of its tokens
 
 
@@ -149,8 +150,14 @@ class EmbeddedState:
 
     def certain_end(self, execution: str, decisions: Sequence[Decision]) -> tuple[Finish, int] | None:
         running = self._running.get(execution)
-        finish = certain_end(running.state, decisions) if running is not None else None
-        return None if running is None or finish is None else (finish, self._now(running))
+        if running is None:
+            return None
+        until = certain_sleep(running.state, decisions)
+        if until is not None and not running.timers and until - self._now(running) > NAP:
+            running.asleep_until = until
+            self._journal.sleeps_with_next(execution, until)
+        finish = certain_end(running.state, decisions)
+        return None if finish is None else (finish, self._now(running))
 
     async def apply(self, execution: str, decisions: Sequence[Decision]) -> Applied:
         running, loaded = await self._load(execution)
@@ -218,14 +225,20 @@ class EmbeddedState:
     def _evict(self, running: Running, when: int) -> None:
         """Leave memory once the file knows when to wake it; unless something happened meanwhile."""
         execution, acts = running.accepted.id, running.acts
+        if running.asleep_until == when and (when, 0) > self._cursor:
+            self._drop(execution)  # its row went along with the fact that put it to sleep
+            return
 
         def asleep(done: asyncio.Future[None]) -> None:
             if not done.cancelled() and done.exception() is None and running.acts == acts:
                 if (when, 0) > self._cursor:
-                    self._running.pop(execution, None)
-                    self._journal.forget(execution)
+                    self._drop(execution)
 
         self._journal.sleep_until(execution, when).add_done_callback(asleep)
+
+    def _drop(self, execution: str) -> None:
+        self._running.pop(execution, None)
+        self._journal.forget(execution)
 
     async def control(self, execution: str, fact: Control) -> Applied:
         running, _ = await self._load(execution)
