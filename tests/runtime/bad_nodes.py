@@ -34,7 +34,6 @@ WAYS: dict[str, Any] = {
     "deep": _nested,
     "keys": lambda: {(1, 2): 3},
     "surrogate": lambda: "\ud800",
-    "bytes": lambda: b"\xff\xfe",
     "exit": lambda: sys.exit(7),
     "odd": lambda: (_ for _ in ()).throw(Odd("odd")),
     "recursion": lambda: _endless(0),

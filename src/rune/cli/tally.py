@@ -1,4 +1,4 @@
-"""A tally: how far each node of one execution has come. It only counts, so a step costs the same at any size."""
+"""A tally: how far each node of one execution has come. Counting costs the same at any size."""
 
 from __future__ import annotations
 

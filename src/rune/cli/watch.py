@@ -24,7 +24,7 @@ def watch(
     ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document per event.")] = False,
 ) -> None:
-    """Follow an execution until it ends. Events are numbered without gaps: a watch can go on where it stopped.
+    """Follow an execution until it ends. Events are numbered without gaps: go on where you stopped.
 
     Exits like `rune run`: 0 completed, 1 failed, halted or cancelled.
 

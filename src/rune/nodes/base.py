@@ -13,6 +13,7 @@ from rune.core.nodetype import NodeType
 from rune.core.outcome import Error, Failure, Outcome
 from rune.core.parameters import Element, Rules, evaluate
 from rune.errors import NodeFailure, RuneError
+from rune.nodes.boundary import check_json
 
 P = TypeVar("P")
 Arrivals = Callable[[], list[tuple[str, Any]]]
@@ -116,10 +117,28 @@ class RunnableType(msgspec.Struct, frozen=True):
     builds: bool = True
 
 
-def failure_of(error: Exception) -> Failure:
-    """Any exception out of a node, as the outcome it means."""
+class Interruption(BaseException):
+    """What the runtime itself raises through a node. Not an Exception, and no ending of the node."""
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Whatever came out of a node, as the outcome it means."""
     if isinstance(error, NodeFailure):
-        return Failure(Error(error.code, error.message, error.details))
+        return Failure(Error(_text(error.code), _text(error.message), _details(error.details)))
     if isinstance(error, RuneError):
-        return Failure(Error(error.code, error.message))
-    return Failure(Error("NODE_ERROR", f"{type(error).__name__}: {error}"))
+        return Failure(Error(error.code, _text(error.message)))
+    return Failure(Error("NODE_ERROR", _text(f"{type(error).__name__}: {error}")))
+
+
+def _text(value: Any) -> str:
+    """Text that can be written down: half of a surrogate pair cannot."""
+    return str(value).encode("utf-8", "replace").decode()
+
+
+def _details(value: Any) -> dict[str, Any]:
+    """Details that can be written down; what is not JSON is shown as text."""
+    try:
+        check_json(value)
+    except RuneError:
+        return {"text": _text(value)}
+    return value if type(value) is dict else {"value": value}

@@ -140,12 +140,19 @@ def _behaviour(
             return function(_context(call), **values)
         return function(**values)
 
+    def guarded(call: Call[Any]) -> Any:
+        try:
+            return invoke(call)
+        except StopIteration as error:
+            # A future cannot hold it: whoever waits for the thread would wait for ever.
+            raise RuntimeError("the function raised StopIteration") from error
+
     async def run_async(call: Call[Any]) -> Outcome:
         return _outcome(await invoke(call))
 
     async def run_in_thread(call: Call[Any]) -> Outcome:
         # A function that reaches outside without `await` would hold up everything else of its worker.
-        return _outcome(await asyncio.to_thread(invoke, call))
+        return _outcome(await asyncio.to_thread(guarded, call))
 
     def run(call: Call[Any]) -> Outcome:
         return _outcome(invoke(call))

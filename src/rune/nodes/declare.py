@@ -20,7 +20,7 @@ Check = Callable[[Mapping[str, Any], Dynamic], tuple[Problem, ...]]
 
 
 class Schema(Mapping[str, Any]):
-    """The JSON Schema of a parameter model, made when somebody looks at it: an engine that starts does not."""
+    """The JSON Schema of a parameter model, made when somebody looks at it: starting does not."""
 
     def __init__(self, parameters: type[msgspec.Struct]) -> None:
         self._parameters = parameters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, TypedDict, Unpack
@@ -14,7 +15,7 @@ from rune.core.nodetype import Catalogue, NodeType
 from rune.core.outcome import Cancelled, Failure, FanOut, Outcome, Output, Suspend
 from rune.core.parameters import Parameters
 from rune.errors import NodeFailure, RuneError
-from rune.nodes.base import Arrivals, Call, Entries, RunnableType, failure_of
+from rune.nodes.base import Arrivals, Call, Entries, Interruption, RunnableType, failure_of
 from rune.nodes.boundary import check_json
 from rune.nodes.catalogue import STANDARD, catalogue
 from rune.nodes.control import (
@@ -156,6 +157,10 @@ def execute(kind: RunnableType, call: Call[Any]) -> Outcome:
         return _checked(kind, outcome, call)
     except Exception as error:
         return failure_of(error)
+    except (Interruption, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # `sys.exit` in a node is its own affair
+        return failure_of(error)
 
 
 async def execute_async(kind: RunnableType, call: Call[Any]) -> Outcome:
@@ -165,9 +170,25 @@ async def execute_async(kind: RunnableType, call: Call[Any]) -> Outcome:
         return _checked(kind, outcome if isinstance(outcome, _ENDINGS) else await outcome, call)
     except Exception as error:
         return failure_of(error)
+    except (Interruption, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            raise
+        return failure_of(error)
+
+
+def _is_cancelled() -> bool:
+    """Whether it was the worker that was cancelled, and not something inside the node."""
+    here = asyncio.current_task()
+    return here is not None and here.cancelling() > 0
 
 
 def _checked(kind: RunnableType, outcome: Outcome, call: Call[Any]) -> Outcome:
+    if type(outcome) is Failure:
+        error = outcome.error
+        told = failure_of(NodeFailure(error.message, code=error.code, details=error.details)).error
+        return Failure(msgspec.structs.replace(told, engine=error.engine))
     if kind.builds and isinstance(outcome, Output):
         check_json(outcome.value, call.limits)
     return outcome

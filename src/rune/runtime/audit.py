@@ -1,8 +1,8 @@
 """The audit: folds the journal of one execution itself and trusts nothing else.
 
 It asks whether what is written could have been written by the rules: each token ended at most once, each fact
-has a token that the rules emit, each join opened once, one terminal row, where the fold leads, and nothing behind
-it that is not marked late.
+has a token that the rules emit, each join opened once, one terminal row, where the fold leads, and nothing
+behind it that is not marked late.
 """
 
 from __future__ import annotations

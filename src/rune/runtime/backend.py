@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 import msgspec
@@ -17,11 +18,14 @@ from rune.ports.state import Applied, State
 class Admission(Protocol):
     """A state that can open an execution without reading it back."""
 
+    def arriving(self, execution: str) -> AbstractContextManager[None]:
+        """While this lasts nobody else opens the execution."""
+
     def admit(self, accepted: Accepted, plan: Plan) -> Applied:
         """Open it."""
 
-    def has_room(self) -> bool:
-        """Whether it may be opened right away."""
+    async def room(self) -> bool:
+        """Whether it may be opened right away; may wait a moment to find out."""
 
 
 class Backend(msgspec.Struct, frozen=True):

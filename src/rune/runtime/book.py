@@ -16,6 +16,7 @@ from rune.core.plan import Plan
 from rune.core.token import Ref, Token, token_name
 from rune.core.values import Sight, Values
 from rune.errors import LimitExceeded
+from rune.nodes.base import Interruption
 from rune.ports.blob import Blob
 from rune.ports.journal import Accepted, Journal
 from rune.runtime.cache import Cache
@@ -25,7 +26,7 @@ Key = tuple[int, Path]
 ABSENT = object()
 
 
-class NotLoaded(BaseException):
+class NotLoaded(Interruption):
     """A value is needed that is not in memory. Not an Exception: no node and no expression may swallow it."""
 
     def __init__(self, what: Key | str) -> None:

@@ -13,7 +13,7 @@ from rune.runtime.book import Book
 from rune.runtime.cache import Cache
 from rune.runtime.planbook import Planbook
 
-MAX_BOOKS = 4_000
+MAX_BOOKS = 10_000
 CACHE_BYTES = 64 * 1024 * 1024
 
 

@@ -11,7 +11,7 @@ from rune.core.plan import Plan
 from rune.ports.clock import Clock
 from rune.ports.journal import Accepted, Journal
 from rune.ports.queue import Queue
-from rune.ports.state import State
+from rune.ports.state import Applied, State
 from rune.runtime import failpoint
 from rune.runtime.attempt import Attempt
 from rune.runtime.backend import Admission
@@ -78,21 +78,27 @@ class Launcher:
             priority=plan.definition.settings.priority,
             fake_time=fake_time,
         )
-        accepted = await self._journal.accept(wanted)
-        failpoint.hit("accepted")  # crash here: the row says that it needs attention; whoever owns the file next opens it
-        if accepted.id == wanted.id:
-            await self._open(accepted, plan)
+        if self._admission is None:
+            accepted = await self._journal.accept(wanted)
+            if accepted.id == wanted.id:
+                await self._send(accepted, await self._state.begin(accepted.id))
+            return accepted
+        return await self._admitted(self._admission, wanted, plan)
+
+    async def _admitted(self, admission: Admission, wanted: Accepted, plan: Plan) -> Accepted:
+        """Accept, and open at once what would otherwise have to be read back."""
+        room = await admission.room()
+        with admission.arriving(wanted.id):
+            accepted = await self._journal.accept(wanted)
+            failpoint.hit("accepted")  # crash here: the row says it needs attention; the next owner of the file opens it
+            if accepted.id != wanted.id or not room:
+                return accepted
+            self._books.open(accepted, plan)
+            applied = admission.admit(accepted, plan)
+        await self._send(accepted, applied)
         return accepted
 
-    async def _open(self, accepted: Accepted, plan: Plan) -> None:
-        if self._admission is None:
-            applied = await self._state.begin(accepted.id)
-        elif self._admission.has_room():
-            self._books.open(accepted, plan)
-            applied = self._admission.admit(accepted, plan)
-        else:
-            self._clock.wake()
-            return
+    async def _send(self, accepted: Accepted, applied: Applied) -> None:
         failpoint.hit("admitted")
         await self._queue.send(accepted.id, applied.emitted, accepted.priority)
         if applied.finish is not None:

@@ -75,7 +75,11 @@ class Runner:
                 break
             except NotLoaded as missing:
                 await book.fetch(missing.what, page)
-        return await self._with_effects(post, call)
+        try:
+            return await self._with_effects(post, call)
+        except NotLoaded as missing:
+            # The effect may have been made: to fetch and run again is not ours to decide.
+            return failure_of(RuneError(f"the node read {missing.what} without its type saying so", code="UNDECLARED_READ"))
 
     async def _with_effects(self, post: Post, call: Call[Any]) -> Outcome:
         timeout = post.node.node.timeout

@@ -39,6 +39,9 @@ class Scheduler:
             except StoreAway as away:
                 log.warning("the store is away: %s", away.message)
                 when = self._clock.now() + AWAY_PAUSE
+            except Exception:
+                log.exception("the scheduler stumbled")  # one execution's trouble must not stop everybody's timers
+                when = self._clock.now() + AWAY_PAUSE
             await self._clock.sleep_until(when)
 
     async def _turn(self) -> bool:
@@ -52,6 +55,7 @@ class Scheduler:
                 await self._attempt.finish(each.execution, each.finish, each.now)
         if self._clock.now() - self._swept >= SWEEP:
             self._swept = self._clock.now()
+            await self._attempt.renew()
             await self._leases.renew()  # first: a loop that was blocked must not take its own work for lost
             for execution, token in await self._state.unheld(BATCH):
                 await self._queue.send(execution, [token])

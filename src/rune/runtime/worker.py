@@ -44,6 +44,9 @@ class Worker:
     async def _slot(self) -> None:
         while not self._stopping:
             delivery = await self._queue.receive()
+            if self._stopping:  # this slot was waiting when the stop came
+                await self._queue.give_back(delivery)
+                return
             self._busy += 1
             try:
                 await self._attempt.handle(delivery)

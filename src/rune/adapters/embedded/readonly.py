@@ -84,7 +84,8 @@ class EmbeddedIndex:
         """Newest first, behind a given id."""
         rows = self._database.reader.execute(
             f"SELECT {_COLUMNS} FROM execution WHERE (?1 IS NULL OR status = ?1)"
-            " AND (?2 IS NULL OR workflow = ?2) AND (?3 IS NULL OR n < (SELECT n FROM execution WHERE id = ?3)) ORDER BY n DESC LIMIT ?4",
+            " AND (?2 IS NULL OR workflow = ?2)"
+            " AND (?3 IS NULL OR n < (SELECT n FROM execution WHERE id = ?3)) ORDER BY n DESC LIMIT ?4",
             (status, workflow, after, limit),
         )
         return [_summary(row) for row in rows]

@@ -4,8 +4,10 @@ folded when it is touched. Executions whose tokens all wait cost a row, not memo
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from heapq import heappop, heappush
 
 import msgspec
@@ -28,9 +30,13 @@ from rune.ports.clock import Clock
 from rune.ports.journal import Accepted
 from rune.ports.state import Applied, Claim, Due, Fence
 
+log = logging.getLogger("rune.state")
+
 LEASE = 9_000
 NAP = 2_000  # ms: shorter waits stay in memory
 MAX_LOADED = 8_000
+COMFORTABLE = 1_000  # above it, starts wait a moment for others to leave: reading back later costs more
+ROOM_PATIENCE = 0.2  # s
 FAR = 2**62
 
 Plans = Callable[[str], Awaitable[Plan]]
@@ -70,10 +76,12 @@ class EmbeddedState:
         self._incarnation = clock.now() // 1000  # grows from owner to owner of the file
         self._numbers = 0
         self._running: OrderedDict[str, Running] = OrderedDict()
+        self._arriving: set[str] = set()
+        self._missed: list[str] = []
+        self._crowd: deque[asyncio.Future[None]] = deque()
         self._heap: list[tuple[int, int, str, Timer]] = []
         self._pushed = 0
         self._cursor = (-1, 0)
-        self._backlog = True  # the file may hold executions that are due and not loaded
 
     @property
     def loaded(self) -> int:
@@ -84,15 +92,39 @@ class EmbeddedState:
         running, applied = await self._load(execution)
         return applied if applied is not None else Applied(now=self._now(running))
 
+    @contextmanager
+    def arriving(self, execution: str) -> Iterator[None]:
+        """While an execution is being accepted nobody else opens it; if it was not admitted, it is read back."""
+        self._arriving.add(execution)
+        try:
+            yield
+        finally:
+            self._arriving.discard(execution)
+            if execution not in self._running:
+                self._missed.append(execution)
+                self._clock.wake()
+
     def admit(self, accepted: Accepted, plan: Plan) -> Applied:
         """Open an execution that was accepted this moment, without reading it back."""
         running = Running(accepted, plan, State())
         self._running[accepted.id] = running
         return self._keep(running, begin(plan, running.state, accepted.at))
 
-    def has_room(self) -> bool:
-        """Whether one more execution may be opened right away."""
+    async def room(self) -> bool:
+        """Whether one more execution may be opened right away; waits a moment for others to leave."""
+        if len(self._running) < COMFORTABLE:
+            return True
+        leaving = asyncio.get_running_loop().create_future()
+        self._crowd.append(leaving)
+        await asyncio.wait([leaving], timeout=ROOM_PATIENCE)
         return len(self._running) < MAX_LOADED
+
+    def _left(self) -> None:
+        while self._crowd and len(self._running) < COMFORTABLE:
+            waiting = self._crowd.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
+                return
 
     async def _load(self, execution: str) -> tuple[Running, Applied | None]:
         running = self._running.get(execution)
@@ -239,6 +271,7 @@ class EmbeddedState:
     def _drop(self, execution: str) -> None:
         self._running.pop(execution, None)
         self._journal.forget(execution)
+        self._left()
 
     async def control(self, execution: str, fact: Control) -> Applied:
         running, _ = await self._load(execution)
@@ -249,6 +282,7 @@ class EmbeddedState:
         if running is not None:
             end(running.state, fact)
         self._journal.forget(execution)
+        self._left()
 
     async def due(self, limit: int) -> list[Due]:
         found = await self._wake_sleepers(limit)
@@ -284,10 +318,13 @@ class EmbeddedState:
         if room <= 0:
             return found
         rows = self._journal.waking(self._cursor, self._clock.now(), room)
-        self._backlog = len(rows) == room
-        for when, number, execution in rows:
-            self._cursor = (when, number)
-            if execution not in self._running:
+        names = [execution for _, _, execution in rows if execution not in self._arriving]
+        if rows:
+            self._cursor = (rows[-1][0], rows[-1][1])
+        missed, self._missed = self._missed, []
+        names += [each for each in missed if await self._journal.accepted(each) is not None]
+        for execution in names:
+            if execution not in self._running and await self._journal.end(execution) is None:
                 _, applied = await self._load(execution)
                 if applied is not None:
                     found.append(Due(execution, Timer("wait"), applied.emitted, applied.finish, applied.now))
@@ -297,6 +334,8 @@ class EmbeddedState:
         while self._heap and self._stale(self._heap[0]):
             heappop(self._heap)
         moments = [self._heap[0][0]] if self._heap else []
+        if self._missed:
+            return self._clock.now()
         asleep = self._journal.next_waking(self._cursor) if len(self._running) < MAX_LOADED else None
         if asleep is not None:
             moments.append(asleep)

@@ -1,0 +1,66 @@
+"""`rune` as a process of its own, and patience that ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+SOURCE = pathlib.Path(__file__).resolve().parents[2] / "src"
+PATIENCE = 30.0  # s
+
+
+def until(ask: Callable[[], T | None], what: str) -> T:
+    """Ask again and again until there is an answer."""
+    pause = threading.Event()
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        answer = ask()
+        if answer is not None:
+            return answer
+        pause.wait(0.02)
+    raise AssertionError(f"waited {PATIENCE:.0f} s in vain until {what}")
+
+
+class Rune:
+    """The command line over one home folder."""
+
+    def __init__(self, home: pathlib.Path, **environment: str) -> None:
+        self.home = home
+        self._environment = {
+            **os.environ,
+            "PYTHONPATH": str(SOURCE),
+            "RUNE_HOME": str(home),
+            "NO_COLOR": "1",
+            **environment,
+        }
+
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start a command and leave it running."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "rune.cli.main", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self._environment,
+        )
+
+    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        with self.begin(*arguments) as process:
+            out, err = process.communicate(timeout=PATIENCE)
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        """The document that a command prints."""
+        done = self(*arguments, "--json")
+        assert done.returncode == code, done.stdout + done.stderr
+        return json.loads(done.stdout)

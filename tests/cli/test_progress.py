@@ -1,0 +1,155 @@
+"""What a run shows while it lasts."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from rune.cli.progress import Lines, Picture, state_of, worth_showing
+from rune.cli.tally import Line, Tally
+from rune.core.compile import compile_definition
+from rune.core.effect import Decision, Gather, Skip
+from rune.core.fact import Attempt, Result, Suspension
+from rune.core.outcome import Error
+from rune.core.plan import Plan
+from rune.core.routing import follow
+from rune.core.token import Token
+from rune.nodes.catalogue import standard_catalogue
+from tests.core.documents import document, keep, node, verdict
+
+NO = Error("NO", "no")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def plan() -> Plan:
+    raw = document(
+        [
+            node("start", "input"),
+            node("parts", "split", {"input_array": "$trigger"}),
+            keep("inner", 1),
+            node("all", "aggregator"),
+            node(
+                "nap", "wait", {"amount": 1}, retry={"max_attempts": 3, "initial_delay": 5, "jitter": False}
+            ),
+        ],
+        "start>parts",
+        "parts>inner",
+        "inner>all",
+        "all>nap",
+    )
+    found = verdict(raw)
+    assert found.definition is not None
+    return compile_definition(found.definition, standard_catalogue())
+
+
+@pytest.fixture
+def tally(plan: Plan) -> Tally:
+    tally = Tally("x")
+    tally.begin(plan, "x")
+    return tally
+
+
+def lines(tally: Tally) -> dict[str, Line]:
+    return {each.node: each for each in tally.lines()}
+
+
+def test_items_are_counted_not_kept(tally: Tally, plan: Plan) -> None:
+    tally.applied("x", [follow(plan, Result(1, (), 5, "ok", items=4))])
+    tally.applied(
+        "x",
+        [follow(plan, Result(2, (1, 0), 6, "ok")), follow(plan, Result(2, (1, 1), 6, "failed", failure=NO))],
+    )
+    tally.claimed("x", Token(2, (1, 2)))
+    tally.applied("another", [follow(plan, Result(2, (1, 3), 6, "ok"))])
+
+    found = lines(tally)
+    assert (found["parts"].done, found["parts"].total, found["parts"].lost) == (2, 4, 1)
+    assert (found["inner"].success, found["inner"].failed, found["inner"].running) == (1, 1, 1)
+    assert state_of(found["inner"], 0) == "1 running, 1 failed"
+    assert state_of(found["parts"], 0) == "1 items failed"
+
+
+def test_a_node_inside_that_is_skipped_ends_its_item(tally: Tally, plan: Plan) -> None:
+    tally.applied("x", [follow(plan, Result(1, (), 5, "ok", items=2))])
+    tally.applied("x", [Decision(2, (1, 0), 6, None, (Gather(2, 2),))])
+    tally.applied("x", [Decision(1, (), 6, None)])
+
+    assert (lines(tally)["parts"].done, lines(tally)["parts"].skipped) == (1, 0)
+
+
+def test_the_body_of_an_empty_split_is_no_item(tally: Tally) -> None:
+    tally.applied("x", [Decision(1, (), 5, Result(1, (), 5, "ok", items=0), (Skip(2),))])
+
+    assert (lines(tally)["inner"].skipped, lines(tally)["parts"].done) == (0, 0)
+
+
+def test_a_wait_and_a_retry_count_down(tally: Tally, plan: Plan) -> None:
+    tally.applied("x", [follow(plan, Suspension(4, (), 1_000, due=61_000))])
+    assert state_of(lines(tally)["nap"], 31_000) == "waiting, in 30.0 s"
+
+    tally.claimed("x", Token(4))
+    assert lines(tally)["nap"].status == "running"
+
+    tally.applied("x", [follow(plan, Attempt(4, (), 61_000, 1, NO))])
+    assert state_of(lines(tally)["nap"], 62_000) == "attempt 2 in 4.0 s"
+
+    tally.applied("x", [follow(plan, Result(4, (), 70_000, "ok"))])
+    assert (lines(tally)["nap"].status, lines(tally)["nap"].due) == ("success", None)
+
+
+def test_what_happens_before_the_plan_is_known_is_not_lost(plan: Plan) -> None:
+    tally = Tally("x")
+    tally.applied("x", [follow(plan, Result(1, (), 5, "ok", items=4))])
+    tally.begin(plan, "x")
+
+    assert lines(tally)["parts"].total == 4
+
+
+def test_few_rows_show_what_moves() -> None:
+    ended = [Line(f"e{i}", False, success=1) for i in range(9)]
+    pending = [Line(f"p{i}", False) for i in range(9)]
+    moving = Line("m", False, running=1)
+
+    assert [each.node for each in worth_showing([*pending, moving, *ended], 3)] == ["m", "e0", "e1"]
+
+
+def test_a_terminal_gets_a_picture_and_is_left_clean(
+    tally: Tally, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    tally.applied(
+        "x", [follow(plan, Result(1, (), 5, "ok", items=4)), follow(plan, Result(2, (1, 0), 6, "ok"))]
+    )
+
+    picture = Picture(tally)
+    picture.refresh()
+    picture.close()
+
+    assert "1/4" in screen.getvalue()
+    assert "pending" in screen.getvalue()
+    assert picture.pause >= 0.2
+
+
+def test_a_log_gets_a_line_only_when_something_changed(
+    tally: Tally, plan: Plan, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tally.applied(
+        "x", [follow(plan, Result(1, (), 5, "ok", items=4)), follow(plan, Result(2, (1, 0), 6, "ok"))]
+    )
+
+    shown = Lines(tally)
+    shown.refresh()
+    shown.refresh()
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert "parts 1/4" in err
