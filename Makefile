@@ -11,9 +11,8 @@ READY  := $(VENV)/.ready
 SEEDS  ?= 100000
 JOBS   ?= 2
 
-# What `make run` shows. With the engine in place this becomes: rune run examples/hello/hello.yaml
-HELLO     := examples/hello/hello.yaml
-RUN_STEPS := check graph
+HELLO       := examples/hello/hello.yaml
+HELLO_INPUT := {"name": "World"}
 
 .PHONY: help setup lock run test test-long check lint type contracts unit sim mutants bench audit format clean
 
@@ -44,8 +43,11 @@ lock: ## Write requirements.lock anew from pyproject.toml
 	"$$tool/bin/uv" pip compile --no-config --quiet --upgrade --universal --python-version 3.11 --extra dev \
 	  --generate-hashes --no-emit-index-url --no-header --no-annotate --output-file requirements.lock pyproject.toml
 
-run: setup ## Show the hello example
-	@for step in $(RUN_STEPS); do echo "$$ rune $$step $(HELLO)"; $(BIN)/rune $$step $(HELLO); done
+run: setup ## Draw the hello example and run it
+	@echo '$$ rune graph $(HELLO)'
+	$(BIN)/rune graph $(HELLO)
+	echo '$$ rune run $(HELLO) --input '"'"'$(HELLO_INPUT)'"'"
+	$(BIN)/rune run $(HELLO) --input '$(HELLO_INPUT)'
 
 test: setup lint type contracts unit ## All gates: lint, types, contracts, tests with coverage, 20,000 seeds, mutants
 	@$(MAKE) --no-print-directory sim SEEDS=20000

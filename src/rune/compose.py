@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 
+from rune.adapters.embedded import bare
 from rune.adapters.embedded.blob import EmbeddedBlob
 from rune.adapters.embedded.inspection import inspect, lock_owner
 from rune.adapters.embedded.journal import EmbeddedJournal
@@ -77,3 +79,8 @@ def inspection(settings: Settings) -> Inspection:
 def owner(settings: Settings) -> tuple[bool, int | None]:
     """Whether some process runs executions on this file, and which."""
     return lock_owner(settings.database)
+
+
+def bare_rate(path: Path, *, nodes: int, claims: bool, per_commit: int) -> float:
+    """What the file takes without an engine: the limit that benchmarks stand beside."""
+    return bare.bare_rate(path, nodes=nodes, claims=claims, per_commit=per_commit)

@@ -157,7 +157,7 @@ def _alike(value: Any) -> Any:
     return value
 
 
-_Strict = validators.extend(
+_Strict = validators.extend(  # type: ignore[no-untyped-call,unused-ignore]
     Draft202012Validator,
     {
         "pattern": _pattern,

@@ -27,7 +27,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     state: str = "embedded"
     queue: str = "embedded"
     blob: str = "embedded"
-    durability: Literal["full", "relaxed"] = "full"  # relaxed: a power cut may lose the last moments, a crash does not
+    durability: Literal["full", "relaxed"] = (
+        "full"  # relaxed: a power cut may lose the last moments, a crash does not
+    )
     in_place: bool = True
     slots: int = 256  # nodes that may be under way at once
     grace: float = 30.0  # seconds that running nodes get at a stop
@@ -39,7 +41,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if not self.journal:
             return Path(self.home) / "rune.db"
         if not self.journal.startswith("sqlite:///"):
-            raise BadSettings(f"RUNE_JOURNAL: `{self.journal}` is no address this version knows; use `sqlite:///path`")
+            raise BadSettings(
+                f"RUNE_JOURNAL: `{self.journal}` is no address this version knows; use `sqlite:///path`"
+            )
         return Path(self.journal.removeprefix("sqlite:///"))
 
 

@@ -73,7 +73,7 @@ def test_items_are_counted_not_kept(tally: Tally, plan: Plan) -> None:
     assert (found["parts"].done, found["parts"].total, found["parts"].lost) == (2, 4, 1)
     assert (found["inner"].success, found["inner"].failed, found["inner"].running) == (1, 1, 1)
     assert state_of(found["inner"], 0) == "1 running, 1 failed"
-    assert state_of(found["parts"], 0) == "1 items failed"
+    assert state_of(found["parts"], 0) == "1 item failed"
 
 
 def test_a_node_inside_that_is_skipped_ends_its_item(tally: Tally, plan: Plan) -> None:

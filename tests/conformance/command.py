@@ -27,7 +27,8 @@ def command(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Observe
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["rune", *arguments])
         with pytest.raises(SystemExit) as ended:
-            sys.exit(main())
+            main()
+            sys.exit(0)
     code = ended.value.code
     out, err = capsys.readouterr()
     return Observed(

@@ -35,7 +35,13 @@ def test_a_case_ends_as_it_must(
     document.write_text(case.workflow_source("http://127.0.0.1:9"))
     payload = tmp_path / "input.json"
     payload.write_text(case.input_source())
-    arguments = [str(document), "--input", f"@{payload}", "--json", "--in-place" if in_place else "--no-in-place"]
+    arguments = [
+        str(document),
+        "--input",
+        f"@{payload}",
+        "--json",
+        "--in-place" if in_place else "--no-in-place",
+    ]
     if case.fake_time:
         arguments.append("--fake-time")
     assert complaints(case, run(arguments, capsys)) == []

@@ -34,8 +34,10 @@ LAW: dict[str, set[str]] = {
         "settings",
         "telemetry",
     },
+    "bench": {"compose", "runtime", "nodes", "wire", "ports", "core", "settings"},
     "cli": {
         "documents",
+        "bench",
         "compose",
         "master",
         "runtime",

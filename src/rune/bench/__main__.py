@@ -1,4 +1,4 @@
-"""One job in this process: `python -m rune.bench NAME [SCALE]` prints its report as JSON."""
+"""One measure in this process: `python -m rune.bench NAME [SCALE]` prints its report as JSON."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 import msgspec
 
-from rune.bench.jobs import JOBS
+from rune.bench.measures import MEASURES
 
 
 def main() -> None:
-    """Run the job that is named."""
+    """Run the measure that is named."""
     name, scale = sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 1.0
     with tempfile.TemporaryDirectory(prefix="rune-bench-") as folder:
-        report = asyncio.run(JOBS[name](Path(folder), scale))
+        report = asyncio.run(MEASURES[name](Path(folder), scale))
     sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
 
 

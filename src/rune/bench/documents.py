@@ -18,7 +18,8 @@ def compiled(nodes: Nodes, links: list[tuple[str, str]], catalogue: Catalogue) -
     """The plan of nodes and edges."""
     document = {"id": "bench", "nodes": nodes, "edges": [{"src": src, "dst": dst} for src, dst in links]}
     parsed = parse_document(msgspec.json.encode(document))
-    assert parsed.definition is not None and not parsed.problems, parsed.problems
+    assert not parsed.problems, parsed.problems
+    assert parsed.definition is not None
     return compile_definition(parsed.definition, catalogue)
 
 
@@ -61,7 +62,11 @@ def sharing(catalogue: Catalogue) -> Plan:
     """Items that each read one field of one upstream value."""
     nodes: Nodes = [
         {"id": "start", "type": "input"},
-        {"id": "big", "type": "edit", "parameters": _only("blob", "$trigger.blob", "field", "$trigger.field")},
+        {
+            "id": "big",
+            "type": "edit",
+            "parameters": _only("blob", "$trigger.blob", "field", "$trigger.field"),
+        },
         {"id": "s", "type": "split", "parameters": {"input_array": "$trigger.xs"}},
         {"id": "x", "type": "edit", "parameters": _only("v", "$big.field")},
         {"id": "g", "type": "aggregator"},

@@ -1,4 +1,4 @@
-"""What a benchmark job reports."""
+"""What a measure reports."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import msgspec
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One job. `limit` is what a loop without an engine does in the same run, `ratio` the rate over it."""
+    """One measure. `limit` is what a loop without an engine does in the same run, `ratio` the rate over it."""
 
-    job: str
+    name: str
     rate: float | None = None
     unit: str = ""
     limit: float | None = None

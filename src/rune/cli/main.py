@@ -8,6 +8,7 @@ import typer
 
 import rune
 from rune.cli.audit import audit
+from rune.cli.bench import bench
 from rune.cli.check import check
 from rune.cli.doctor import doctor
 from rune.cli.explain import explain
@@ -35,6 +36,7 @@ app.command()(explain)
 app.command()(audit)
 app.command()(nodes)
 app.command()(doctor)
+app.command()(bench)
 
 
 def _version(wanted: bool) -> None:

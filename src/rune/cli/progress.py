@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from rune.cli.tally import Line, Tally
-from rune.cli.text import COLOURS, clean, duration, moment
+from rune.cli.text import COLOURS, clean, count, duration, moment
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -50,7 +50,7 @@ def state_of(line: Line, at: int) -> str:
         if getattr(line, name)
     ]
     if line.lost:
-        parts.append(f"{line.lost:,} items failed")
+        parts.append(f"{count(line.lost, 'item')} failed")
     if line.due is not None:
         parts.append(f"next {_left(line.due, at)}")
     return ", ".join(parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from types import TracebackType
 
 from rune.cli.problems import INTERRUPTED, TERMINATED
@@ -20,8 +21,9 @@ class Stop:
         self.asked: asyncio.Future[None] = self._loop.create_future()
 
     def __enter__(self) -> Stop:
-        for each in CODES:
-            self._loop.add_signal_handler(each, self._ask, each)
+        if threading.current_thread() is threading.main_thread():  # no other thread hears signals
+            for each in CODES:
+                self._loop.add_signal_handler(each, self._ask, each)
         return self
 
     def _ask(self, heard: signal.Signals) -> None:

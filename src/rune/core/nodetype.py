@@ -54,7 +54,9 @@ class NodeType(msgspec.Struct, frozen=True, kw_only=True):
     sets_output: bool = False
     credentials: bool = False
     effectful: Callable[[Mapping[str, Any]], bool] = lambda parameters: False
-    check: Callable[[Mapping[str, Any], Callable[[str], bool]], tuple[Problem, ...]] = lambda parameters, dynamic: ()
+    check: Callable[[Mapping[str, Any], Callable[[str], bool]], tuple[Problem, ...]] = (
+        lambda parameters, dynamic: ()
+    )
     outlets: Callable[[Mapping[str, Any]], tuple[str, ...]] = lambda parameters: ()
     routes: Callable[[Mapping[str, Any]], Mapping[str, str]] = lambda parameters: {}
     ignore_outlet: str | None = None

@@ -15,7 +15,9 @@ from rune.core.routing import follow, skip
 from rune.core.token import Fate, Token
 
 UNREACHABLE = Error("UNREACHABLE", "too few of the paths into this node can still arrive")
-EXPIRED = Error("TIMEOUT", "the paths into this node did not all arrive in time", {"expired": True}, engine=True)
+EXPIRED = Error(
+    "TIMEOUT", "the paths into this node did not all arrive in time", {"expired": True}, engine=True
+)
 
 
 def step(plan: Plan, token: Token, outcome: Outcome, now: int, limits: Limits = LIMITS) -> Decision:

@@ -52,11 +52,13 @@ def _expire(plan: Plan, state: State, act: Transition, scope: Scope, timer: Time
     if due > now:
         act.applied.armed.append((timer, due))
     else:
-        act.applied.emitted.append(Token(node.index, scope.path, arrived=_arrived(scope, node), fate=Fate.EXPIRE))
+        act.applied.emitted.append(
+            Token(node.index, scope.path, arrived=_arrived(scope, node), fate=Fate.EXPIRE)
+        )
 
 
 def _arrived(scope: Scope, node: NodePlan) -> tuple[Arrived, ...]:
-    """What had arrived when a join was given up, dead or alive: behind it nothing else is visible, whenever it comes."""
+    """What had arrived when a join was given up, dead or alive: behind it nothing else is ever visible."""
     barrier = scope.barriers.get(node.index)
     if barrier is None:
         return ()

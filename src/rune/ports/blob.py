@@ -1,4 +1,4 @@
-"""Blobs: values too large to be carried. A key begins with its execution; a blob is written before the row that names it."""
+"""Blobs: values too large to be carried. A key begins with its execution; a blob is written before its row."""
 
 from __future__ import annotations
 

@@ -94,12 +94,10 @@ class Journal(Protocol):
     async def claimed(
         self, execution: str, node: int, path: Path, fence: tuple[int, int], at: int, *, durable: bool = False
     ) -> int:
-        """Note that a token was claimed; answers how often, as far as is known. `durable`: known before this returns."""
+        """Note that a token was claimed; answers how often, as far as is known. `durable`: known when this returns."""
 
     async def end(self, execution: str) -> End | None:
         """The terminal row, if there is one."""
 
     async def close(self) -> None:
         """Write what is under way, then let go."""
-
-

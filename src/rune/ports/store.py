@@ -59,7 +59,12 @@ class Store(Protocol):
     """Reads only."""
 
     async def executions(
-        self, *, status: str | None = None, workflow: str | None = None, after: str | None = None, limit: int = 50
+        self,
+        *,
+        status: str | None = None,
+        workflow: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
     ) -> list[Summary]:
         """Newest first, behind a given id."""
 

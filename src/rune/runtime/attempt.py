@@ -32,7 +32,6 @@ from rune.runtime.leases import Leases
 from rune.runtime.runner import Runner
 from rune.wire.codec import Same
 
-
 MOST_CLAIMS = 5
 
 
@@ -58,7 +57,7 @@ class Attempt:
         self._state = state
         self._queue = queue
         self._books = books
-        self._runner = Runner(registry)
+        self._runner = Runner(registry, leases)
         self._completions = completions
         self._in_place = in_place
         self._held: dict[tuple[str, int, Path], Fence] = {}
@@ -81,7 +80,9 @@ class Attempt:
             finally:
                 if claim.fence is not None:
                     self._leases.release(execution, claim.token, claim.fence)
-        await self._queue.ack(delivery)  # crash here: it is delivered again, and the claim answers that it is done
+        await self._queue.ack(
+            delivery
+        )  # crash here: it is delivered again, and the claim answers that it is done
 
     async def _may_run(self, book: Book, claim: Claim) -> bool:
         """Note the claim and keep its lease. A token that killed its worker again and again ends its execution."""
@@ -120,7 +121,9 @@ class Attempt:
             run.add(decision)
             if type(decision.fact) is Result:
                 page.own[(each.node, each.path)] = decision.fact
-        failpoint.hit("ran")  # crash here: an effect was made and nobody knows; the only window in which it can repeat
+        failpoint.hit(
+            "ran"
+        )  # crash here: an effect was made and nobody knows; the only window in which it can repeat
         if await self._is_stale(book, run, claim):
             return
         decisions = await self._record(book, run)
@@ -203,7 +206,9 @@ class Attempt:
 
     async def finish(self, execution: str, finish: Finish, now: int) -> None:
         """Write the terminal row; whoever comes second finds it."""
-        failpoint.hit("ending")  # crash here: the finish timer, armed by the act that brought the count to zero, fires
+        failpoint.hit(
+            "ending"
+        )  # crash here: the finish timer, armed by the act that brought the count to zero, fires
         stored: Fact | None = await self._journal.end(execution)
         if stored is None:
             try:

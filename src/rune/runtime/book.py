@@ -1,6 +1,7 @@
 """The book of one execution: where its values are read from and how they are written.
 
-Nothing is decoded before an expression touches it, nothing is fetched before it is needed, and nothing is written twice.
+Nothing is decoded before an expression touches it, nothing is fetched before it is needed, nothing is written
+twice.
 """
 
 from __future__ import annotations
@@ -100,7 +101,9 @@ class Book:
             page.fetched[what] = result
             self.keep(result)
 
-    async def written(self, node: int, path: Path, value: Any, payload: Ref, entered: Any, limits: Limits = LIMITS) -> Kept:
+    async def written(
+        self, node: int, path: Path, value: Any, payload: Ref, entered: Any, limits: Limits = LIMITS
+    ) -> Kept:
         """How an output is kept: in its row, as a blob, or, where it is what entered the node, as a pointer to that."""
         if value is entered and value is not None:
             return Same(payload)
@@ -221,5 +224,3 @@ def _page_number(starts: tuple[int, ...], index: int) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if starts[middle] <= index else (low, middle - 1)
     return low
-
-

@@ -15,8 +15,8 @@ from rune.runtime.attempt import Attempt
 from rune.runtime.backend import Admission, Backend
 from rune.runtime.books import Books
 from rune.runtime.completions import Completions
-from rune.runtime.leases import Leases
 from rune.runtime.launcher import Launcher, new_execution_id
+from rune.runtime.leases import Leases
 from rune.runtime.planbook import Planbook
 from rune.runtime.scheduler import Scheduler
 from rune.runtime.worker import Worker
@@ -80,7 +80,9 @@ class Engine:
                 with suppress(asyncio.CancelledError):
                     await service
 
-    async def start(self, plan: Plan, input: bytes, **options: object) -> tuple[Accepted, asyncio.Future[End]]:
+    async def start(
+        self, plan: Plan, input: bytes, **options: object
+    ) -> tuple[Accepted, asyncio.Future[End]]:
         """Start an execution and expect its end."""
         execution = new_execution_id()
         ending = self.completions.expect(execution)

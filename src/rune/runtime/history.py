@@ -1,6 +1,7 @@
 """History: what became of every node of an execution, read from its journal.
 
-Node runs and events follow from the facts in commit order, so they are computed, not stored: the same numbers every time.
+Node runs and events follow from the facts in commit order, so they are computed, not stored: the same numbers
+every time.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ STATUS = {"ok": "success"}
 class History:
     """The past of one execution."""
 
-    def __init__(self, accepted: Accepted, plan: Plan, journal: Journal, blob: Blob, stored: list[Stored]) -> None:
+    def __init__(
+        self, accepted: Accepted, plan: Plan, journal: Journal, blob: Blob, stored: list[Stored]
+    ) -> None:
         self.accepted = accepted
         self.plan = plan
         self._stored = stored
@@ -99,7 +102,9 @@ class History:
             fan = self._results.get((split, path[:cut]))
             index = "_".join(f"{self.plan.ids[path[i]]}_{path[i + 1]}" for i in range(0, cut + 1, 2))
             frames.append(
-                Frame(self.plan.ids[split], f"{self.accepted.id}_{index}", item, (fan.items or 0) if fan else 0)
+                Frame(
+                    self.plan.ids[split], f"{self.accepted.id}_{index}", item, (fan.items or 0) if fan else 0
+                )
             )
         return tuple(frames)
 
@@ -122,7 +127,9 @@ class History:
             ran = [node for node in self.plan.outputs if self._has_value(node)]
             return await self._value(ran[0], ()) if ran else None
         return {
-            self.plan.ids[node]: await self._value(node, ()) for node in self.plan.leaves if self._has_value(node)
+            self.plan.ids[node]: await self._value(node, ())
+            for node in self.plan.leaves
+            if self._has_value(node)
         }
 
     def _has_value(self, node: int) -> bool:
@@ -162,7 +169,9 @@ class History:
     def _event(self, number: int, stored: Stored) -> Event:
         fact = stored.fact
         if isinstance(fact, Start | Control | End):
-            return Event(number=number, at=fact.at, kind=_execution_event(fact), details=_details(fact, stored.late))
+            return Event(
+                number=number, at=fact.at, kind=_execution_event(fact), details=_details(fact, stored.late)
+            )
         return Event(
             number=number,
             at=fact.at,

@@ -18,7 +18,6 @@ from rune.runtime.backend import Admission
 from rune.runtime.books import Books
 from rune.runtime.planbook import Planbook
 
-
 _PROCESS = secrets.token_hex(4)
 _COUNTER = itertools.count(secrets.randbits(16))
 
@@ -90,7 +89,9 @@ class Launcher:
         room = await admission.room()
         with admission.arriving(wanted.id):
             accepted = await self._journal.accept(wanted)
-            failpoint.hit("accepted")  # crash here: the row says it needs attention; the next owner of the file opens it
+            failpoint.hit(
+                "accepted"
+            )  # crash here: the row says it needs attention; the next owner of the file opens it
             if accepted.id != wanted.id or not room:
                 return accepted
             self._books.open(accepted, plan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from rune.core.lineage import Path
+from rune.core.outcome import Outcome
 from rune.core.token import Token
 from rune.ports.state import Fence, State
 
@@ -15,7 +16,7 @@ class Leases:
     def __init__(self, state: State) -> None:
         self._state = state
         self._held: dict[tuple[str, int, Path], Fence] = {}
-        self._running: dict[tuple[str, int, Path], asyncio.Task[object]] = {}
+        self._running: dict[tuple[str, int, Path], asyncio.Future[Outcome]] = {}
 
     def hold(self, execution: str, token: Token, fence: Fence) -> None:
         """A token was claimed under this fence."""
@@ -27,17 +28,17 @@ class Leases:
         if self._held.get(key) == fence:
             del self._held[key]
 
-    def follow(self, execution: str, token: Token, task: asyncio.Task[object]) -> None:
+    def follow(self, execution: str, token: Token, run: asyncio.Future[Outcome]) -> None:
         """What to cancel if the lease is lost."""
         key = (execution, *token.key)
-        self._running[key] = task
-        task.add_done_callback(lambda done: self._running.pop(key, None))
+        self._running[key] = run
+        run.add_done_callback(lambda done: self._running.pop(key, None))
 
     async def renew(self) -> None:
         """Prolong everything that is held."""
         for (execution, node, path), fence in list(self._held.items()):
             if not await self._state.renew(execution, node, path, fence):
                 self._held.pop((execution, node, path), None)
-                task = self._running.pop((execution, node, path), None)
-                if task is not None:
-                    task.cancel()
+                run = self._running.pop((execution, node, path), None)
+                if run is not None:
+                    run.cancel()

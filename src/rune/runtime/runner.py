@@ -16,8 +16,10 @@ from rune.nodes.base import Call, RunnableType, failure_of
 from rune.nodes.registry import Registry, execute, execute_async, typed
 from rune.ports.state import Claim
 from rune.runtime.book import Book, NotLoaded, Page
+from rune.runtime.leases import Leases
 
 TIMED_OUT = Error("TIMEOUT", "the node took longer than its timeout", engine=True)
+LEASE_LOST = Error("LEASE_LOST", "the node was stopped: its execution has ended, or somebody else has its token")
 MAX_PLANS = 256
 
 
@@ -41,8 +43,9 @@ class Post:
 class Runner:
     """Runs nodes for one worker."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, leases: Leases) -> None:
         self._registry = registry
+        self._leases = leases
         self._posts: OrderedDict[str, list[Post | None]] = OrderedDict()
 
     def _post(self, plan: Plan, index: int) -> Post:
@@ -79,7 +82,9 @@ class Runner:
             return await self._with_effects(post, call)
         except NotLoaded as missing:
             # The effect may have been made: to fetch and run again is not ours to decide.
-            return failure_of(RuneError(f"the node read {missing.what} without its type saying so", code="UNDECLARED_READ"))
+            return failure_of(
+                RuneError(f"the node read {missing.what} without its type saying so", code="UNDECLARED_READ")
+            )
 
     async def _with_effects(self, post: Post, call: Call[Any]) -> Outcome:
         timeout = post.node.node.timeout

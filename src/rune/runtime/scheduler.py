@@ -40,7 +40,9 @@ class Scheduler:
                 log.warning("the store is away: %s", away.message)
                 when = self._clock.now() + AWAY_PAUSE
             except Exception:
-                log.exception("the scheduler stumbled")  # one execution's trouble must not stop everybody's timers
+                log.exception(
+                    "the scheduler stumbled"
+                )  # one execution's trouble must not stop everybody's timers
                 when = self._clock.now() + AWAY_PAUSE
             await self._clock.sleep_until(when)
 
@@ -48,7 +50,9 @@ class Scheduler:
         """One batch of due timers; whether there may be more."""
         fired = await self._state.due(BATCH)
         for each in fired:
-            failpoint.hit("fired")  # crash here: the timer's consequence is not journaled, so a fold arms it again
+            failpoint.hit(
+                "fired"
+            )  # crash here: the timer's consequence is not journaled, so a fold arms it again
             if each.emitted:
                 await self._queue.send(each.execution, each.emitted)
             if each.finish is not None:

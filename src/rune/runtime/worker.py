@@ -41,10 +41,13 @@ class Worker:
             for _ in range(self._slots):
                 group.create_task(self._slot())
 
+    def _stops(self) -> bool:
+        return self._stopping
+
     async def _slot(self) -> None:
-        while not self._stopping:
+        while not self._stops():
             delivery = await self._queue.receive()
-            if self._stopping:  # this slot was waiting when the stop came
+            if self._stops():  # this slot was waiting when the stop came
                 await self._queue.give_back(delivery)
                 return
             self._busy += 1
@@ -62,7 +65,7 @@ class Worker:
                     self._idle.set()
 
     async def _failed(self, delivery: Delivery, error: Exception) -> None:
-        """The engine itself failed on one message: again after a while, and in the end the execution fails, never hangs."""
+        """The engine itself failed on one message: again after a while; in the end the execution fails, never hangs."""
         delay = self._failures.delay(delivery)
         name = f"{delivery.execution} {delivery.token.node}@{delivery.token.path}"
         if delay is not None:

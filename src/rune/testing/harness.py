@@ -116,14 +116,13 @@ class Harness:
 
     async def until(self, ending: asyncio.Future[End], deadline: float = DEADLINE) -> End:
         """The end of an execution."""
-        if not isinstance(self.clock, VirtualClock):
-            async with asyncio.timeout(deadline):
-                return await ending
-        while not ending.done():
-            await self.settle(deadline)
-            if not ending.done():
-                await self.skip(self.clock)
-        return ending.result()
+        async with asyncio.timeout(deadline):
+            if isinstance(self.clock, VirtualClock):
+                while not ending.done():
+                    await self.settle(deadline)
+                    if not ending.done():
+                        await self.skip(self.clock)
+            return await ending
 
     async def skip(self, clock: VirtualClock) -> None:
         """Move time to the next timer, or, where none is armed, to the next look of the sweeper."""

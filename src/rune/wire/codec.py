@@ -58,7 +58,7 @@ def encode_fact(fact: Fact) -> bytes:
 
 def decode_fact(data: bytes) -> Fact:
     """A fact from its bytes; what a result holds is typed again."""
-    fact = _FACT_DECODER.decode(data)
+    fact: Fact = _FACT_DECODER.decode(data)
     if type(fact) is Result and fact.value is not None:
         return msgspec.structs.replace(fact, value=msgspec.convert(fact.value, Kept))
     return fact

@@ -14,7 +14,7 @@ class EmbeddedBlob:
     async def put(self, key: str, data: bytes) -> None:
         row = (key.split("/", 1)[0], key, data)
         await self._database.submit(
-            lambda db: db.execute("INSERT OR REPLACE INTO blob VALUES (?, ?, ?)", row) and None
+            lambda db: db.execute("INSERT OR REPLACE INTO blob VALUES (?, ?, ?)", row)
         )
 
     async def get(self, key: str) -> bytes | None:

@@ -1,7 +1,7 @@
 """The database file: one writer thread that commits in groups, one reader, one schema.
 
-Whatever the loop submits while a group is being written becomes the next group: a single idle write is not delayed, and a
-thousand at once cost one fsync.
+Whatever the loop submits while a group is being written becomes the next group: a single idle write is not
+delayed, and a thousand at once cost one fsync.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ _END = msgspec.msgpack.Decoder(End)
 _PACK = msgspec.msgpack.Encoder()
 _RESULT = KINDS[Result]
 
+
 class EmbeddedJournal:
     """Facts by execution. The owner of the file is its only writer, so numbers are given out in memory."""
 
@@ -42,14 +43,24 @@ class EmbeddedJournal:
         )
 
     async def definition(self, hash: str) -> bytes | None:
-        row = self._database.reader.execute("SELECT canonical FROM definition WHERE hash = ?", (hash,)).fetchone()
+        row = self._database.reader.execute(
+            "SELECT canonical FROM definition WHERE hash = ?", (hash,)
+        ).fetchone()
         return row[0] if row else None
 
     async def accept(self, execution: Accepted) -> Accepted:
         number = self._next_execution
         self._next_execution += 1
         self._numbers[execution.id] = number
-        row = (number, execution.id, execution.workflow, execution.hash, execution.at, execution.at, _PACK.encode(execution))
+        row = (
+            number,
+            execution.id,
+            execution.workflow,
+            execution.hash,
+            execution.at,
+            execution.at,
+            _PACK.encode(execution),
+        )
         if execution.key is None:
             await self._database.submit(Start(row))
             return execution
@@ -70,7 +81,9 @@ class EmbeddedJournal:
             self._ended[execution] = self._final[execution] = _END.decode(row[2])
         found = _ACCEPTED.decode(row[1])
         if found.format > FORMAT:
-            raise NewerFormat(f"{execution} was written in format {found.format}, this Rune knows up to {FORMAT}")
+            raise NewerFormat(
+                f"{execution} was written in format {found.format}, this Rune knows up to {FORMAT}"
+            )
         return found
 
     async def record(self, execution: str, facts: Sequence[Fact]) -> Sequence[Fact]:
@@ -92,7 +105,14 @@ class EmbeddedJournal:
             seq += 1
         try:
             claims, self._claims = self._claims, []
-            await self._database.submit(Rows(rows, claims, last if type(last) is End and not late else None, self._sleeps.pop(execution, None)))
+            await self._database.submit(
+                Rows(
+                    rows,
+                    claims,
+                    last if type(last) is End and not late else None,
+                    self._sleeps.pop(execution, None),
+                )
+            )
         except sqlite3.IntegrityError:
             self._take_back(execution, last)
             return await self._stored(execution, number, facts)
@@ -156,14 +176,16 @@ class EmbeddedJournal:
 
     async def count_results(self) -> int:
         """How many results the file holds."""
-        (count,) = self._database.reader.execute("SELECT count(*) FROM fact WHERE kind = ?", (_RESULT,)).fetchone()
+        (count,) = self._database.reader.execute(
+            "SELECT count(*) FROM fact WHERE kind = ?", (_RESULT,)
+        ).fetchone()
         return int(count)
 
     def sleep_until(self, execution: str, when: int) -> asyncio.Future[Any]:
         """Note when a sleeping execution needs attention again."""
         row = (when, self._number(execution))
         return self._database.submit(
-            lambda db: db.execute("UPDATE execution SET wake_at = ? WHERE n = ? AND wake_at IS NOT NULL", row) and None
+            lambda db: db.execute("UPDATE execution SET wake_at = ? WHERE n = ? AND wake_at IS NOT NULL", row)
         )
 
     def sleeps_with_next(self, execution: str, when: int) -> None:
@@ -181,7 +203,8 @@ class EmbeddedJournal:
     def next_waking(self, cursor: tuple[int, int]) -> int | None:
         """When the next sleeping execution is due."""
         row = self._database.reader.execute(
-            "SELECT wake_at FROM execution WHERE wake_at IS NOT NULL AND (wake_at, n) > (?, ?) ORDER BY wake_at, n LIMIT 1",
+            "SELECT wake_at FROM execution WHERE wake_at IS NOT NULL AND (wake_at, n) > (?, ?)"
+            " ORDER BY wake_at, n LIMIT 1",
             cursor,
         ).fetchone()
         return row[0] if row else None
@@ -195,7 +218,9 @@ class EmbeddedJournal:
     def _number(self, execution: str) -> int:
         number = self._numbers.get(execution)
         if number is None:
-            row = self._database.reader.execute("SELECT n FROM execution WHERE id = ?", (execution,)).fetchone()
+            row = self._database.reader.execute(
+                "SELECT n FROM execution WHERE id = ?", (execution,)
+            ).fetchone()
             if row is None:
                 raise KeyError(execution)
             number = self._numbers[execution] = row[0]
@@ -226,6 +251,8 @@ def _accept(db: sqlite3.Connection, execution: Accepted, row: tuple[Any, ...]) -
             raise KeyConflict(f"key `{execution.key}` was used before with another payload or workflow")
         stored = db.execute("SELECT accepted FROM execution WHERE id = ?", (known[0],)).fetchone()
         return _ACCEPTED.decode(stored[0])
-    db.execute("INSERT INTO client_key VALUES (?, ?, ?, ?)", (execution.key, execution.id, digest, execution.at))
+    db.execute(
+        "INSERT INTO client_key VALUES (?, ?, ?, ?)", (execution.key, execution.id, digest, execution.at)
+    )
     Start(row)(db)
     return None

@@ -9,7 +9,9 @@ from types import TracebackType
 
 from rune.ports.journal import StoreAway
 
-NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs", "lustre"})
+NETWORK = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs", "lustre"}
+)
 
 
 def file_system(path: Path, mounts: str = "/proc/self/mounts") -> str:
@@ -40,7 +42,9 @@ class Lock:
         self._database.parent.mkdir(parents=True, exist_ok=True)
         kind = file_system(self._database.parent)
         if kind in NETWORK:
-            raise StoreAway(f"{self._database} is on a network file system ({kind}), where its locks cannot be trusted")
+            raise StoreAway(
+                f"{self._database} is on a network file system ({kind}), where its locks cannot be trusted"
+            )
         self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

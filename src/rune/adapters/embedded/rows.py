@@ -1,6 +1,7 @@
 """Rows of facts, written together: as many as there are in a group, in as few statements as will do.
 
-SQLite lets go of Python's lock once per statement. Few wide statements keep the loop and the writer out of each other's way.
+SQLite lets go of Python's lock once per statement. Few wide statements keep the loop and the writer out of each
+other's way.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ _FACT_STATEMENTS = _statements(_FACTS, 8)
 _CLAIM_STATEMENTS = _statements(_CLAIMS, 5)
 
 
-_START_STATEMENTS = _statements("INSERT INTO execution (n, id, workflow, hash, at, wake_at, accepted) VALUES ", 7)
+_START_STATEMENTS = _statements(
+    "INSERT INTO execution (n, id, workflow, hash, at, wake_at, accepted) VALUES ", 7
+)
 _WAKE_STATEMENTS = {
     width: f"WITH sleeper (n, wake_at) AS (VALUES {', '.join(['(?, ?)'] * width)}) "
     "UPDATE execution SET wake_at = sleeper.wake_at FROM sleeper "
@@ -78,7 +81,9 @@ def write_rows(db: sqlite3.Connection, group: Sequence[Rows]) -> None:
     """Insert everything of a group; a fact that is there already fails all of it."""
     _insert(db, _FACT_STATEMENTS, [row for each in group for row in each.facts])
     _insert(db, _CLAIM_STATEMENTS, [row for each in group for row in each.claims])
-    _insert(db, _WAKE_STATEMENTS, [(each.facts[0][0], each.wake_at) for each in group if each.wake_at is not None])
+    _insert(
+        db, _WAKE_STATEMENTS, [(each.facts[0][0], each.wake_at) for each in group if each.wake_at is not None]
+    )
     ends = [
         (each.end.status, each.end.at, _PACK.encode(each.end), each.facts[0][0])
         for each in group

@@ -1,5 +1,5 @@
-"""The state in memory. It is a fold of the journal, so nothing of it is written: a restart, or an execution that slept, is
-folded when it is touched. Executions whose tokens all wait cost a row, not memory."""
+"""The state in memory. It is a fold of the journal, so nothing of it is written: after a restart, or after a sleep,
+an execution is folded when it is touched. Executions whose tokens all wait cost a row, not memory."""
 
 from __future__ import annotations
 
@@ -222,10 +222,10 @@ class EmbeddedState:
             self._arm(running, timer, due)
         result = Applied(tuple(applied.emitted), applied.finish, self._now(running))
         root = running.state.scopes.get(())
-        if root is not None and root.active == 0 and running.state.finish is None:
-            # A join about to be given up has no token that counts as active yet.
-            if not any(token.fate is Fate.EXPIRE for token in applied.emitted):
-                self._rest(running)
+        # A join about to be given up has no token that counts as active yet.
+        gives_up = any(token.fate is Fate.EXPIRE for token in applied.emitted)
+        if root is not None and root.active == 0 and running.state.finish is None and not gives_up:
+            self._rest(running)
         return result
 
     def _arm(self, running: Running, timer: Timer, due: int) -> None:
@@ -262,9 +262,9 @@ class EmbeddedState:
             return
 
         def asleep(done: asyncio.Future[None]) -> None:
-            if not done.cancelled() and done.exception() is None and running.acts == acts:
-                if (when, 0) > self._cursor:
-                    self._drop(execution)
+            known = not done.cancelled() and done.exception() is None
+            if known and running.acts == acts and (when, 0) > self._cursor:
+                self._drop(execution)
 
         self._journal.sleep_until(execution, when).add_done_callback(asleep)
 
@@ -360,10 +360,9 @@ class EmbeddedState:
                             return found
         return found
 
-    async def settled(self) -> None:
-        """Until everything that is loaded has nothing left to run."""
-        while any(running.state.root.active for running in self._running.values() if running.state.scopes):
-            await asyncio.sleep(0.01)
+    def active(self) -> int:
+        """How many of the executions in memory have something to run."""
+        return sum(1 for each in self._running.values() if each.state.scopes and each.state.root.active)
 
     async def explain(self, execution: str) -> list[Waiting]:
         running, _ = await self._load(execution)

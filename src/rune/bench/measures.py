@@ -1,25 +1,26 @@
-"""The jobs. Each runs in a process of its own, on a file of its own, and checks what it counts."""
+"""The measures. Each runs in a process of its own, on a file of its own, and checks what it counts."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from rune.bench import documents
-from rune.bench.limit import bare_rate
 from rune.bench.load import completed
 from rune.bench.report import Report, percentile, resident_mb
-from rune.compose import running_engine
+from rune.compose import bare_rate, running_engine
 from rune.settings import Settings
 
-Job = Callable[[Path, float], Awaitable[Report]]
+Measure = Callable[[Path, float], Coroutine[Any, Any, Report]]
 HELLO = Path("examples") / "hello" / "hello.yaml"
 
 
@@ -51,7 +52,7 @@ async def _chains(folder: Path, scale: float, *, effectful: bool, goal: int) -> 
     per_commit = 200 if effectful else 2_000
     limit = bare_rate(folder / "limit.db", nodes=count * 10, claims=effectful, per_commit=per_commit)
     return Report(
-        job="chain-effectful" if effectful else "chain-pure",
+        name="chain-effectful" if effectful else "chain-pure",
         rate=rate,
         unit="nodes/s",
         limit=limit,
@@ -90,7 +91,7 @@ async def _fan(folder: Path, name: str, items: int, *, goal_mb: int) -> Report:
         grown = resident_mb() - before
     limit = bare_rate(folder / "limit.db", nodes=items, claims=False, per_commit=256)
     return Report(
-        job=name,
+        name=name,
         rate=rate,
         unit="items/s",
         limit=limit,
@@ -116,7 +117,7 @@ async def nested(folder: Path, scale: float) -> Report:
         grown = resident_mb() - before
     limit = bare_rate(folder / "limit.db", nodes=side * side, claims=False, per_commit=256)
     return Report(
-        job="nested-100x100",
+        name="nested-100x100",
         rate=rate,
         unit="items/s",
         limit=limit,
@@ -140,7 +141,7 @@ async def sharing(folder: Path, scale: float) -> Report:
             took.append(time.perf_counter() - began)
     small, large = took[1], took[2]
     return Report(
-        job="sharing-5mb",
+        name="sharing-5mb",
         rate=items / large,
         unit="items/s",
         limit=items / small,
@@ -164,7 +165,7 @@ async def long_chain(folder: Path, scale: float) -> Report:
         await completed(engine, long, [b'{"x": 1}'], 1)
         per_long = (time.perf_counter() - began) / length
     return Report(
-        job="chain-2000",
+        name="chain-2000",
         rate=1 / per_long,
         unit="nodes/s",
         limit=1 / per_short,
@@ -194,7 +195,7 @@ async def _latency(folder: Path, scale: float, nodes: int, goal: float) -> Repor
     commit = 1000 / bare_rate(folder / "limit.db", nodes=commits, claims=False, per_commit=1)
     p50 = percentile(took, 0.5)
     return Report(
-        job=f"latency-{nodes}",
+        name=f"latency-{nodes}",
         p50_ms=p50,
         p99_ms=percentile(took, 0.99),
         limit=commit,
@@ -219,7 +220,7 @@ async def waits(folder: Path, scale: float) -> Report:
         late = await _wake(engine, plan, moments)
         memory = resident_mb()
     return Report(
-        job="waits-1m",
+        name="waits-1m",
         rate=rate,
         unit="armed/s",
         p50_ms=percentile(late, 0.5),
@@ -242,7 +243,8 @@ async def _arm(engine: object, plan: object, payloads: list[bytes], began: float
     async with asyncio.TaskGroup() as group:
         for _ in range(400):
             group.create_task(lane())
-    await engine.backend.state.settled()  # type: ignore[attr-defined]
+    while engine.backend.state.active():  # type: ignore[attr-defined]  # noqa: ASYNC110 - nobody announces it
+        await asyncio.sleep(0.005)
     return len(payloads) / (time.perf_counter() - began)
 
 
@@ -278,13 +280,22 @@ async def cold_start(folder: Path, scale: float) -> Report:
         )
     )
     target = HELLO if HELLO.exists() else document
-    command = [sys.executable, "-m", "rune.cli.main", "run", str(target), "--input", '{"name": "Ada"}', "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "rune.cli.main",
+        "run",
+        str(target),
+        "--input",
+        '{"name": "Ada"}',
+        "--json",
+    ]
     whole = [_timed(command, folder / str(i)) for i in range(runs)]
     imports = [_timed([sys.executable, "-c", "import rune"], folder) for _ in range(runs)]
     bare = [_timed([sys.executable, "-c", "pass"], folder) for _ in range(runs)]
     imported = min(imports) - min(bare)
     return Report(
-        job="cold-start",
+        name="cold-start",
         p50_ms=percentile(whole, 0.5),
         limit=min(bare),
         unit="ms of a bare interpreter (limit)",
@@ -302,12 +313,10 @@ def _timed(command: list[str], home: Path) -> float:
 
 
 def _environment(home: Path) -> dict[str, str]:
-    import os
-
     return {**os.environ, "RUNE_HOME": str(home)}
 
 
-JOBS: dict[str, Job] = {
+MEASURES: dict[str, Measure] = {
     "chain-effectful": chain_effectful,
     "chain-pure": chain_pure,
     "fan-10k": fan_10k,
