@@ -13,7 +13,6 @@ from rune.core.effect import Decision, Finish
 from rune.core.fact import Attempt as TryAgain
 from rune.core.fact import Choice, End, Fact, Result
 from rune.core.inplace import Run
-from rune.core.lineage import Path
 from rune.core.outcome import Cancelled, Error, Failure, FanOut, Outcome, Output
 from rune.core.plan import NodePlan
 from rune.core.routing import follow
@@ -23,7 +22,7 @@ from rune.errors import RuneError
 from rune.nodes.registry import Registry
 from rune.ports.journal import Ended, Journal
 from rune.ports.queue import Delivery, Queue
-from rune.ports.state import Applied, Claim, Fence, State
+from rune.ports.state import Applied, Claim, State
 from rune.runtime import failpoint
 from rune.runtime.book import Book, Page
 from rune.runtime.books import Books
@@ -60,7 +59,6 @@ class Attempt:
         self._runner = Runner(registry, leases)
         self._completions = completions
         self._in_place = in_place
-        self._held: dict[tuple[str, int, Path], Fence] = {}
 
     async def handle(self, delivery: Delivery) -> None:
         """Take a hint to its end."""
@@ -99,11 +97,6 @@ class Attempt:
         failure = Error("WORKER_CRASH", f"{name} ended its worker {count - 1} times", engine=True)
         await self.finish(execution, Finish("failed", failure), claim.now)
         return False
-
-    async def renew(self) -> None:
-        """Prolong the leases of everything under way here: a long node is not taken for a dead one."""
-        for (execution, node, path), fence in list(self._held.items()):
-            await self._state.renew(execution, node, path, fence)
 
     async def _run_and_commit(self, book: Book, node: NodePlan, claim: Claim) -> None:
         token = claim.token

@@ -59,7 +59,6 @@ class Scheduler:
                 await self._attempt.finish(each.execution, each.finish, each.now)
         if self._clock.now() - self._swept >= SWEEP:
             self._swept = self._clock.now()
-            await self._attempt.renew()
             await self._leases.renew()  # first: a loop that was blocked must not take its own work for lost
             for execution, token in await self._state.unheld(BATCH):
                 await self._queue.send(execution, [token])

@@ -19,6 +19,7 @@ class EmbeddedQueue:
         self._lanes: tuple[deque[Delivery], ...] = (deque(), deque(), deque())
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._turn = 0
+        self._calling = False
 
     def __len__(self) -> int:
         return sum(map(len, self._lanes))
@@ -27,9 +28,17 @@ class EmbeddedQueue:
         lane = self._lanes[0 if priority >= HIGH else 2 if priority <= LOW else 1]
         for token in tokens:
             lane.append(Delivery(execution, token))
-        self._call(len(tokens))
+        self._call()
 
-    def _call(self, count: int) -> None:
+    def _call(self) -> None:
+        """Wake as many as there is work for, once the loop has come around: whoever sent it may take it first."""
+        if not self._calling and self._waiting:
+            self._calling = True
+            asyncio.get_running_loop().call_soon(self._wake)
+
+    def _wake(self) -> None:
+        self._calling = False
+        count = len(self)
         while count and self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
@@ -47,7 +56,7 @@ class EmbeddedQueue:
                 await waiter
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
-                    self._call(1)
+                    self._call()
                 raise
 
     def _next(self) -> Delivery | None:
@@ -69,4 +78,4 @@ class EmbeddedQueue:
 
     def _return(self, delivery: Delivery) -> None:
         self._lanes[1].append(delivery)
-        self._call(1)
+        self._call()

@@ -27,7 +27,7 @@ from rune.core.state import State
 from rune.core.token import Fate, Token
 from rune.core.wake import wake
 from rune.ports.clock import Clock
-from rune.ports.journal import Accepted
+from rune.ports.journal import Accepted, StoreAway
 from rune.ports.state import Applied, Claim, Due, Fence
 
 log = logging.getLogger("rune.state")
@@ -324,11 +324,25 @@ class EmbeddedState:
         missed, self._missed = self._missed, []
         names += [each for each in missed if await self._journal.accepted(each) is not None]
         for execution in names:
-            if execution not in self._running and await self._journal.end(execution) is None:
-                _, applied = await self._load(execution)
-                if applied is not None:
-                    found.append(Due(execution, Timer("wait"), applied.emitted, applied.finish, applied.now))
+            applied = await self._opened(execution)
+            if applied is not None:
+                found.append(Due(execution, Timer("wait"), applied.emitted, applied.finish, applied.now))
         return found
+
+    async def _opened(self, execution: str) -> Applied | None:
+        """What follows if an execution is loaded now. One that cannot be does not hold up the others."""
+        if execution in self._running:
+            return None
+        try:
+            if await self._journal.end(execution) is not None:
+                return None
+            return (await self._load(execution))[1]
+        except StoreAway:
+            raise
+        except Exception as error:
+            # Written by a newer version, or of a node type that is not here: left to whoever can.
+            log.warning("%s is left alone: %s: %s", execution, type(error).__name__, error)
+            return None
 
     async def next_due(self) -> int | None:
         while self._heap and self._stale(self._heap[0]):
