@@ -587,7 +587,7 @@ def test_a_mutilated_document_gives_problems_and_never_an_exception(
             if value == "drop":
                 del place[path[-1]]
             else:
-                place[path[-1]] = value
+                place[path[-1]] = copy.deepcopy(value)
         except (KeyError, IndexError, TypeError):
             continue
 

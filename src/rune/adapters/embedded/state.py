@@ -184,7 +184,8 @@ class EmbeddedState:
         running = self._running.get(execution)
         if running is None:
             return None
-        until = certain_sleep(running.state, decisions)
+        # An execution with a clock of its own does not sleep: its due times are not those of this clock.
+        until = None if running.accepted.fake_time else certain_sleep(running.state, decisions)
         if until is not None and not running.timers and until - self._now(running) > NAP:
             running.asleep_until = until
             self._journal.sleeps_with_next(execution, until)
