@@ -10,11 +10,12 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SEEDS  ?= 100000
 JOBS   ?= 2
+KILLS  ?= 1000
 
 HELLO       := examples/hello/hello.yaml
 HELLO_INPUT := {"name": "World"}
 
-.PHONY: help setup lock run test test-long check lint type contracts unit sim mutants bench audit format clean
+.PHONY: chaos-embedded help setup lock run test test-long check lint type contracts unit sim mutants bench audit format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -90,3 +91,6 @@ audit: setup ## Known vulnerabilities among the locked packages (asks the public
 clean: ## Remove .venv and everything that was made
 	@rm -rf $(VENV) .cache .hypothesis .coverage .coverage.* build dist htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+chaos-embedded: setup ## Random kill -9 under load, then the verdict: make chaos-embedded KILLS=1000
+	@$(BIN)/python -m tests.chaos.embedded --kills $(KILLS)

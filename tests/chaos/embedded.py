@@ -52,7 +52,9 @@ def verdict(home: Path, kills: int) -> tuple[int, list[str]]:
     if report["open"]:
         wrong.append(f"{report['open']} tokens are open in executions that have ended")
     if report["executions"] != len(acked):
-        wrong.append(f"{len(acked)} starts were acknowledged, the file holds {report['executions']} executions")
+        wrong.append(
+            f"{len(acked)} starts were acknowledged, the file holds {report['executions']} executions"
+        )
     return len(acked), wrong + _effects(home, set(acked.values()), kills)
 
 

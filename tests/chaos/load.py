@@ -1,7 +1,8 @@
 """A loaded engine: `python -m tests.chaos.load HOME [--drain]`.
 
-It starts executions of every shape under client keys, says `start KEY` before and `ack KEY ID` after each is accepted (in
-HOME/keys), and prints a line for each that ends. With `--drain` it starts nothing and runs what is there to its end.
+It starts executions of every shape under client keys, says `start KEY` before and `ack KEY ID` after each is accepted
+(in HOME/keys), and prints a line for each that ends. With `--drain` it starts nothing and runs what is there
+to its end.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ class Keys:
     def __init__(self, home: Path) -> None:
         self._path = home / "keys"
         lines = self._path.read_text().splitlines() if self._path.exists() else []
-        self.acked = {line.split()[1]: line.split()[2] for line in lines if line.startswith("ack ") and len(line.split()) == 3}
-        tried = [line.split()[1] for line in lines if line.startswith("start ")]
+        said = [line.split() for line in lines]
+        self.acked = {words[1]: words[2] for words in said if words[0] == "ack"}
+        tried = [words[1] for words in said if words[0] == "start"]
         self.open = [key for key in dict.fromkeys(tried) if key not in self.acked]
         self._next = len(set(tried))
         self._handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

@@ -13,7 +13,7 @@ class Odd(BaseException):
     """No Exception, so that careless handlers let it through."""
 
 
-def _endless(depth: int) -> int:
+def _endless(depth: int = 0) -> int:
     return _endless(depth + 1) + 1
 
 
@@ -36,8 +36,8 @@ WAYS: dict[str, Any] = {
     "surrogate": lambda: "\ud800",
     "exit": lambda: sys.exit(7),
     "odd": lambda: (_ for _ in ()).throw(Odd("odd")),
-    "recursion": lambda: _endless(0),
-    "unicode": lambda: "\ud800".encode(),
+    "recursion": _endless,
+    "unicode": "\ud800".encode,
     "told with a surrogate": lambda: (_ for _ in ()).throw(ValueError("\ud800 is half")),
     "memory": lambda: (_ for _ in ()).throw(MemoryError()),
     "stop": lambda: next(iter(())),

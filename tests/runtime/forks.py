@@ -1,10 +1,11 @@
 """Runs `rune` in children of a process that has imported it already: a fresh process each time, without the start-up.
 
-`python -m tests.runtime.forks` reads one JSON object a line (arguments, environment, stdout) and answers an exit code a line.
+`python -m tests.runtime.forks` reads a JSON object a line (arguments, environment, files) and answers an exit code.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import pathlib
@@ -74,12 +75,8 @@ def _child(asked: dict[str, Any]) -> None:
 
 
 def _serve() -> None:
-    import rune.cli.main
-    import rune.cli.running
-    import tests.runtime.ledger_nodes
-
-    assert rune.cli.running
-    assert tests.runtime.ledger_nodes
+    for name in ("rune.cli.main", "rune.cli.running", "tests.runtime.ledger_nodes"):
+        importlib.import_module(name)
     for line in sys.stdin:
         process = os.fork()
         if process == 0:

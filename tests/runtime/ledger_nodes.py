@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,3 +35,21 @@ def gate(ctx: NodeContext, opens: str) -> dict[str, Any]:
     _write(f"{ctx.key}#{ctx.attempt}")
     with Path(opens).open() as pipe:
         return {"said": pipe.read().strip()}
+
+
+@node("ledger.fill", effectful=False)
+def fill(filler: str, once: str) -> str:
+    """Fills a disk to its last byte, the first time it runs."""
+    if not Path(once).exists():
+        fill_disk(Path(filler))
+        Path(once).touch()
+    return "filled"
+
+
+def fill_disk(filler: Path) -> None:
+    """Write until nothing more fits."""
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        for size in (65_536, 4_096, 512, 1):
+            with suppress(OSError):
+                while True:
+                    file.write(b"x" * size)

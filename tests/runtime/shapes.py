@@ -31,7 +31,11 @@ def _wait(name: str) -> dict[str, Any]:
 
 
 def _document(name: str, nodes: list[dict[str, Any]], value: str, *edges: str) -> dict[str, Any]:
-    listed = [{"id": "in", "type": "input"}, *nodes, {"id": "out", "type": "output", "parameters": {"value": value}}]
+    listed = [
+        {"id": "in", "type": "input"},
+        *nodes,
+        {"id": "out", "type": "output", "parameters": {"value": value}},
+    ]
     pairs = [each.split(">") for each in edges]
     return {"id": name, "nodes": listed, "edges": [{"src": a, "dst": b} for a, b in pairs]}
 
@@ -114,7 +118,10 @@ SHAPES: dict[str, Shape] = {
     "retry": Shape(
         _document(
             "retry",
-            [{**_effect("e1", fail_attempts=2), "retry": {"max_attempts": 3, "initial_delay": 60}}, _effect("e2")],
+            [
+                {**_effect("e1", fail_attempts=2), "retry": {"max_attempts": 3, "initial_delay": 60}},
+                _effect("e2"),
+            ],
             "{{ [$e1.did, $e2.did] }}",
             "in>e1",
             "e1>e2",
@@ -131,7 +138,11 @@ SHAPES: dict[str, Shape] = {
                 _effect("e1"),
                 _wait("w"),
                 _effect("e2"),
-                {"id": "m", "type": "merge", "parameters": {"wait_mode": "wait_for_any", "cancel_losers": True}},
+                {
+                    "id": "m",
+                    "type": "merge",
+                    "parameters": {"wait_mode": "wait_for_any", "cancel_losers": True},
+                },
                 _effect("e3"),
             ],
             "{{ [$m.did, $e3.did] }}",

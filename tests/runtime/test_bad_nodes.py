@@ -16,7 +16,10 @@ from tests.runtime.bad_nodes import WAYS
 REGISTRY = standard_registry().extended(load_module("tests.runtime.bad_nodes"))
 FINE = {
     "id": "fine",
-    "nodes": [{"id": "in", "type": "input"}, {"id": "out", "type": "output", "parameters": {"value": "fine"}}],
+    "nodes": [
+        {"id": "in", "type": "input"},
+        {"id": "out", "type": "output", "parameters": {"value": "fine"}},
+    ],
     "edges": [{"src": "in", "dst": "out"}],
 }
 
@@ -27,7 +30,11 @@ def _document(kind: str, way: str, **fields: Any) -> dict[str, Any]:
         {"id": "bad", "type": kind, "parameters": {"way": way}, **fields},
         {"id": "after", "type": "output", "parameters": {"value": "{{ $bad.error.code ?? 'none' }}"}},
     ]
-    return {"id": "bad", "nodes": nodes, "edges": [{"src": "in", "dst": "bad"}, {"src": "bad", "dst": "after"}]}
+    return {
+        "id": "bad",
+        "nodes": nodes,
+        "edges": [{"src": "in", "dst": "bad"}, {"src": "bad", "dst": "after"}],
+    }
 
 
 async def _run(folder: pathlib.Path, kind: str, way: str) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Killed at every named point, started again: the same execution goes on, and no effect is made twice but in one window."""
+"""Killed at every named point, started again: the execution goes on, and only in one window may an effect repeat."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def _crash_and_go_on(
 
 def _check_journal(forks: Forks, folder: pathlib.Path, executions: int) -> None:
     """One execution per key, and nothing in the file that the rules could not have written."""
-    code, out, err = forks.rune("audit", "--all", "--json", RUNE_HOME=str(folder), RUNE_NODES="tests.runtime.ledger_nodes")
+    environment = {"RUNE_HOME": str(folder), "RUNE_NODES": "tests.runtime.ledger_nodes"}
+    code, out, err = forks.rune("audit", "--all", "--json", **environment)
     assert code == 0, out + err
     report = json.loads(out)
     assert (report["executions"], report["violations"]) == (executions, 0)

@@ -37,7 +37,12 @@ class Rune:
         document = folder / "workflow.json"
         document.write_text(json.dumps(DOCUMENT))
         self._command = [sys.executable, "-m", "rune.cli.main", "run", str(document), "--json", "--key", "k"]
-        self._command += ["--nodes", "tests.runtime.ledger_nodes", "--input", json.dumps({"pipe": str(self.pipe)})]
+        self._command += [
+            "--nodes",
+            "tests.runtime.ledger_nodes",
+            "--input",
+            json.dumps({"pipe": str(self.pipe)}),
+        ]
         path = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
         self._environment = {**os.environ, "RUNE_HOME": str(folder), "PYTHONPATH": path}
         self._environment["RUNE_TEST_LEDGER"] = str(self.ledger)
@@ -58,7 +63,9 @@ class Rune:
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, TERMINATED), (signal.SIGINT, INTERRUPTED)])
-def test_a_signal_lets_the_running_node_finish(sent: signal.Signals, code: int, tmp_path: pathlib.Path) -> None:
+def test_a_signal_lets_the_running_node_finish(
+    sent: signal.Signals, code: int, tmp_path: pathlib.Path
+) -> None:
     rune = Rune(tmp_path)
     first = rune.start()
     with rune.pipe.open("w") as pipe:  # opens when the node reads: its effect is made, it still runs

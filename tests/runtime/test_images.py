@@ -1,4 +1,4 @@
-"""Crash images: the file as a power cut would leave it, at random instants under load. Each opens and runs to its end."""
+"""Crash images: the file as a power cut leaves it, at random instants under load. Each opens and runs to its end."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ COUNTS = (
 def audit(
     executions: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ID]...", help="Executions; the beginning of an id is enough."),
+        typer.Argument(metavar="[ID]", help="Executions; the beginning of an id is enough."),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every execution in the file.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,

@@ -60,8 +60,8 @@ class Attempt:
         self._completions = completions
         self._in_place = in_place
 
-    async def handle(self, delivery: Delivery) -> None:
-        """Take a hint to its end."""
+    async def handle(self, delivery: Delivery) -> bool:
+        """Take a hint to its end. False: somebody else holds the token, so nothing is known of how it goes."""
         failpoint.hit("received")
         execution, token = delivery.execution, delivery.token
         book = await self._books.book(execution)
@@ -81,6 +81,7 @@ class Attempt:
         await self._queue.ack(
             delivery
         )  # crash here: it is delivered again, and the claim answers that it is done
+        return claim.verdict != "held"
 
     async def _may_run(self, book: Book, claim: Claim) -> bool:
         """Note the claim and keep its lease. A token that killed its worker again and again ends its execution."""

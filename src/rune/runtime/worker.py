@@ -52,8 +52,8 @@ class Worker:
                 return
             self._busy += 1
             try:
-                await self._attempt.handle(delivery)
-                self._failures.forget(delivery)
+                if await self._attempt.handle(delivery):
+                    self._failures.forget(delivery)
             except StoreAway as away:
                 log.warning("the store is away, holding work: %s", away.message)
                 await self._queue.give_back(delivery, AWAY_PAUSE)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rune.core.fact import Attempt, Choice, Control, End, Result, Suspension
+from rune.core.fact import Attempt, Choice, Control, End, Fact, Result, Suspension
 from rune.core.lineage import Path as Lineage
 from rune.core.outcome import Error
 from rune.core.token import START
@@ -115,7 +115,7 @@ class JournalContract:
 
     @scenario
     async def test_every_kind_of_fact_comes_back_as_it_was(self, folder: Path) -> None:
-        facts = [
+        facts: list[Fact] = [
             Attempt(1, (2, 0), 2, 1, Error("E", "said", {"retry_at": 9})),
             Attempt(1, (2, 0), 3, 2, Error("E", "said")),
             Suspension(1, (2, 0), 4, attempt=3, due=99),
@@ -286,7 +286,8 @@ class JournalContract:
     async def test_a_client_key_with_something_else_is_refused(self, folder: Path) -> None:
         async with self.make_journal(folder) as journal:
             await journal.accept(accepted("x", key="k"))
-            for number, other in enumerate(({"input": b"[1]"}, {"hash": "h2"})):
+            others: tuple[dict[str, object], ...] = ({"input": b"[1]"}, {"hash": "h2"})
+            for number, other in enumerate(others):
                 with pytest.raises(KeyConflict):
                     await journal.accept(accepted(f"y{number}", key="k", **other))
                 assert await journal.accepted(f"y{number}") is None

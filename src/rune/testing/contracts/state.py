@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ Nodes = Mapping[str, Any]
 
 def _document(*nodes: Nodes) -> dict[str, Any]:
     listed = [{"id": "in", "type": "input"}, *nodes]
-    edges = [{"src": a["id"], "dst": b["id"]} for a, b in zip(listed, listed[1:], strict=False)]
+    edges = [{"src": a["id"], "dst": b["id"]} for a, b in pairwise(listed)]
     return {"id": "chain", "nodes": listed, "edges": edges}
 
 

@@ -1,0 +1,73 @@
+"""Hazards B: completion."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+from typing import Any
+
+import pytest
+
+from rune.core.fact import End
+from rune.testing.clock import VirtualClock
+from rune.testing.harness import harness
+from tests.hazards.building import kind, ran, runs, sets, splits, waits, workflow
+
+LEAVES = workflow("start>b start>c", b=sets(x=1), c=sets(x=2))
+LOGS = workflow("start>s s>l", s=splits(), l=kind("log", message="{{ $item }}"))
+
+
+@pytest.mark.parametrize("document", [LEAVES, LOGS], ids=["leaves", "items"])
+def test_h_b1_one_completion_whatever_the_shape(document: dict[str, Any], tmp_path: pathlib.Path) -> None:
+    # red: every leaf writes a terminal row
+    async def go() -> list[Any]:
+        async with harness(tmp_path) as engine:
+            run = await engine.start(document, {"items": list(range(100))})
+            await run.end()
+            return [row.fact for row in await run.facts() if isinstance(row.fact, End)]
+
+    assert [each.status for each in asyncio.run(go())] == ["completed"]
+
+
+def test_h_b2_completed_means_that_no_branch_runs() -> None:
+    # red: the execution ends when the first leaf does
+    told = ran(workflow("start>a start>w w>b", a=sets(x=1), w=waits(1), b=sets(x=2)))
+    assert runs(told, "b") == 1
+    assert told["total_duration_ms"] >= 3_600_000
+
+
+def test_h_b3_the_final_context_holds_every_branch() -> None:
+    # red: the context is read from the last token alone
+    told = ran(workflow("start>a start>b", a=sets(x=1), b=sets(x=2)))
+    assert (told["context"]["$a"], told["context"]["$b"]) == ({"x": 1}, {"x": 2})
+
+
+def test_h_b4_a_dead_end_inside_a_split_completes_nothing() -> None:
+    # red: a token without successors ends the execution
+    document = workflow(
+        "start>s s>i i>g:true g>out",
+        s=splits(),
+        i=kind("conditional", expression="$item > 0"),
+        g=kind("aggregator"),
+        out=kind("output", value="$g"),
+    )
+    assert ran(document, {"items": [0, 1, 0]})["output"] == [None, 1, None]
+
+
+def test_h_b5_waiting_at_a_join_is_told_apart_from_dead(tmp_path: pathlib.Path) -> None:
+    # red: `explain` leaves out the parties that are missing
+    document = workflow("start>a start>w a>m w>m", a=sets(x=1), w=waits(1), m=kind("merge"))
+
+    async def go() -> tuple[Any, str]:
+        clock = VirtualClock()
+        async with harness(tmp_path, clock=clock) as engine:
+            run = await engine.start(document)
+            await engine.settle()
+            told = {each.node: each for each in await engine.engine.backend.state.explain(run.id)}
+            return told, (await run.end()).status
+
+    waiting, ended = asyncio.run(go())
+    assert len(waiting["m"].arrived) == 1
+    assert len(waiting["m"].missing) == 1
+    assert waiting["w"].due is not None
+    assert ended == "completed"

@@ -1,0 +1,180 @@
+"""Hazards C: delivery, as far as it concerns a process without a broker."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+from typing import Any
+
+import msgspec
+import pytest
+
+from rune.core.token import Token
+from rune.nodes.custom import kind_of, node
+from rune.nodes.registry import Registry, standard_registry
+from rune.ports.queue import Delivery
+from rune.runtime import failures
+from rune.runtime.failures import Failures
+from rune.runtime.runner import Runner
+from rune.testing.clock import VirtualClock
+from rune.testing.harness import harness
+from tests.hazards.building import counting, entry, kind, ran, sets, waits, workflow
+
+
+def _gated(gate: asyncio.Event, started: list[str]) -> Registry:
+    @node("t.gate")
+    async def passes(name: str) -> str:
+        started.append(name)
+        await gate.wait()
+        return name
+
+    found = kind_of(passes)
+    assert found is not None
+    return standard_registry().extended([found])
+
+
+def test_h_c3_a_message_that_cannot_be_handled_ends_its_execution(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # red: the worker drops a message after its last try
+    monkeypatch.setattr(failures, "DELAYS", (0.0, 0.0))
+
+    async def broken(*given: Any) -> Any:
+        raise LookupError("the engine itself")
+
+    monkeypatch.setattr(Runner, "run", broken)
+
+    async def go() -> Any:
+        async with harness(tmp_path, clock=VirtualClock()) as engine:
+            return await (await engine.start(workflow("start>a", a=sets(x=1)))).end()
+
+    end = asyncio.run(go())
+    assert (end.status, end.error.code) == ("failed", "DEAD_LETTERED")
+    assert "LookupError" in end.error.message
+
+
+def test_h_c4_a_message_that_fails_comes_back_later_and_not_for_ever() -> None:
+    # red: `delay` answers 0.0 every time
+    counted = Failures()
+    delivery = Delivery("x", Token(1))
+    assert [counted.delay(delivery) for _ in range(4)] == [5.0, 25.0, 125.0, None]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")], ids=str)
+def test_h_c5_what_is_not_json_fails_its_node_once(bad: float) -> None:
+    # red: the boundary does not look at floats
+    @node("t.bad")
+    async def gives() -> dict[str, Any]:
+        return {"x": [bad]}
+
+    found = kind_of(gives)
+    assert found is not None
+    told = ran(workflow("start>a", a=kind("t.bad")), registry=standard_registry().extended([found]))
+    failed = entry(told, "a")
+    assert (failed["status"], failed["attempts"], failed["error"]["code"]) == ("failed", 1, "NOT_JSON")
+
+
+def test_h_c6_an_error_in_an_expression_is_its_node_s(tmp_path: pathlib.Path) -> None:
+    # red: `resolve` is called outside the try
+    document = workflow("start>a", a=sets(x="{{ $trigger.a.b.c + 1 }}"))
+
+    async def go() -> list[str]:
+        async with harness(tmp_path) as engine:
+            return [
+                (await engine.run(document, given))["status"]
+                for given in ({}, {"a": 1}, {"a": {"b": {"c": 1}}})
+            ]
+
+    assert asyncio.run(go()) == ["halted", "halted", "completed"]
+
+
+def test_h_c7_a_stop_fails_no_node(tmp_path: pathlib.Path) -> None:
+    # red: the services are cancelled before the drain
+    async def go() -> tuple[list[str], str]:
+        gate, started = asyncio.Event(), list[str]()
+        registry = _gated(gate, started)
+        document = workflow("start>a a>b", a=kind("t.gate", name="a"), b=kind("t.gate", name="b"))
+        async with harness(tmp_path, registry=registry) as engine:
+            run = await engine.start(document)
+            await engine.wait_for(lambda: started == ["a"])
+            asyncio.get_running_loop().call_later(0.05, gate.set)
+        async with harness(tmp_path, registry=registry) as engine:
+            end = await engine.until(await engine.engine.expect(run.id))
+            return started, end.status
+
+    assert asyncio.run(go()) == (["a", "b"], "completed")
+
+
+def test_h_c8_a_message_delivered_again_runs_nothing_again(tmp_path: pathlib.Path) -> None:
+    # red: `touch` answers `run` for a token that is done
+    calls: list[str] = []
+    document = workflow("start>a a>b b>c", a=kind("t.call"), b=kind("t.call"), c=waits(1))
+
+    async def go() -> str:
+        clock = VirtualClock()
+        async with harness(tmp_path, clock=clock, registry=counting(calls)) as engine:
+            run = await engine.start(document)
+            await engine.settle()
+            for _ in range(3):
+                await engine.engine.backend.queue.send(run.id, [Token(1), Token(2)])
+                await engine.settle()
+            return (await run.end()).status
+
+    assert asyncio.run(go()) == "completed"
+    assert calls == ["a@/", "b@/"]
+
+
+def test_h_c10_a_slow_node_holds_one_slot_and_nothing_else(tmp_path: pathlib.Path) -> None:
+    # red: a slot takes the next delivery before it is free
+    async def go() -> list[str]:
+        gate, started = asyncio.Event(), list[str]()
+        async with harness(tmp_path, registry=_gated(gate, started), slots=2) as engine:
+            slow = await engine.start(workflow("start>a", a=kind("t.gate", name="slow")))
+            await engine.wait_for(lambda: started == ["slow"])
+            quick = [await engine.start(workflow("start>a", a=sets(x=1))) for _ in range(20)]
+            ends: list[str] = [(await each.end()).status for each in quick]
+            gate.set()
+            await slow.end()
+            return ends
+
+    assert asyncio.run(go()) == ["completed"] * 20
+
+
+def test_h_c12_a_message_carries_neither_definition_nor_context(tmp_path: pathlib.Path) -> None:
+    # red: a token carries its payload
+    async def go() -> int:
+        sizes: list[int] = []
+        async with harness(tmp_path, in_place=False) as engine:
+            queue: Any = engine.engine.backend.queue
+            send = queue.send
+
+            async def weighed(execution: str, tokens: Any, priority: int = 5) -> None:
+                sizes.extend(len(msgspec.msgpack.encode(each)) for each in tokens)
+                await send(execution, tokens, priority)
+
+            queue.send = weighed
+            names = [f"n{number}" for number in range(30)]
+            edges = " ".join(f"{a}>{b}" for a, b in zip(["start", *names], names, strict=False))
+            document = workflow(edges, **{name: sets(x="{{ $trigger.big }}") for name in names})
+            await engine.run(document, {"big": "x" * 100_000})
+        assert len(sizes) >= 30
+        return max(sizes)
+
+    assert asyncio.run(go()) < 1_000
+
+
+def test_h_c14_events_are_numbered_without_gaps_in_the_order_of_the_journal(tmp_path: pathlib.Path) -> None:
+    # red: events are numbered by the clock
+    async def go() -> tuple[list[int], list[str]]:
+        async with harness(tmp_path) as engine:
+            run = await engine.start(
+                workflow("start>a a>w w>b", a=sets(x=1), w=waits(1), b=sets(x=2)), fake_time=True
+            )
+            await run.end()
+            events = (await run.history()).events()
+            return [each.number for each in events], [each.kind for each in events]
+
+    numbers, kinds = asyncio.run(go())
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert kinds.index("node.waiting") < len(kinds) - 1
+    assert (kinds[0], kinds[-1]) == ("execution.accepted", "execution.completed")

@@ -1,0 +1,137 @@
+"""Hazards F: wait and timers."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+from typing import Any
+
+import pytest
+
+from rune.core.fact import End
+from rune.testing.clock import VirtualClock
+from rune.testing.harness import harness
+from tests.hazards.building import counting, entry, fails, kind, ran, sets, splits, waits, workflow
+
+HOUR = 3_600_000
+
+
+def test_h_f1_a_timer_survives_the_process(tmp_path: pathlib.Path) -> None:
+    # red: a fold arms no timers
+    async def go() -> str:
+        clock = VirtualClock()
+        document = workflow("start>w w>a", w=waits(1), a=sets(x=1))
+        for _ in range(3):
+            async with harness(tmp_path, clock=clock) as engine:
+                run = await engine.start(document, key="k")
+                await engine.settle()
+        async with harness(tmp_path, clock=clock) as engine:
+            ending = await engine.engine.expect(run.id)
+            clock.advance(HOUR)
+            return (await engine.until(ending)).status
+
+    assert asyncio.run(go()) == "completed"
+
+
+def test_h_f3_timers_have_names_and_a_wait_resumes_once(tmp_path: pathlib.Path) -> None:
+    # red: the id of a timer is random
+    calls: list[str] = []
+
+    async def go() -> dict[str, Any]:
+        clock = VirtualClock()
+        async with harness(tmp_path, clock=clock, registry=counting(calls)) as engine:
+            run = await engine.start(workflow("start>w w>c", w=waits(1), c=kind("t.call")))
+            await engine.settle()
+            clock.advance(HOUR)
+            await run.end()
+            await engine.settle()
+            return await run.document()
+
+    told = asyncio.run(go())
+    assert entry(told, "w")["output"]["timer_id"] == "wait:w@/"
+    assert calls == ["c@/"]
+
+
+def test_h_f4_waits_that_end_a_split_complete_once(tmp_path: pathlib.Path) -> None:
+    # red: the last token of an item ends the execution
+    async def go() -> tuple[int, int]:
+        async with harness(tmp_path) as engine:
+            run = await engine.start(
+                workflow("start>s s>w", s=splits(), w=waits(1)), {"items": [1, 2, 3]}, fake_time=True
+            )
+            end = await run.end()
+            return sum(isinstance(row.fact, End) for row in await run.facts()), end.at - run.accepted.at
+
+    ends, took = asyncio.run(go())
+    assert ends == 1
+    assert took >= HOUR
+
+
+def test_h_f5_timers_of_an_ended_execution_do_nothing(tmp_path: pathlib.Path) -> None:
+    # red: `end` leaves the timers armed and `wake` does not look
+    calls: list[str] = []
+
+    async def go() -> tuple[str, int, int]:
+        clock = VirtualClock()
+        async with harness(tmp_path, clock=clock, registry=counting(calls)) as engine:
+            run = await engine.start(workflow("start>w w>c start>a", w=waits(1), c=kind("t.call"), a=fails()))
+            end = await run.end()
+            before = len(await run.facts())
+            clock.advance(2 * HOUR)
+            await engine.settle()
+            return end.status, before, len(await run.facts())
+
+    ended, before, after = asyncio.run(go())
+    assert (ended, calls) == ("halted", [])
+    assert before == after
+
+
+@pytest.mark.parametrize(("amount", "ms"), [(1.5, 1_500), (0.25, 250), (0, 0)])
+def test_h_f8_fractions_of_a_unit_count(amount: float, ms: int) -> None:
+    # red: the amount is made an int
+    assert ms <= ran(workflow("start>w", w=waits(amount, "seconds")))["total_duration_ms"] < ms + 1_000
+
+
+def test_h_f8_an_amount_beyond_all_dates_fails_its_node() -> None:
+    # red: the due time wraps around
+    told = ran(workflow("start>w", w=waits("{{ $trigger.n }}", "days")), {"n": 10**15})
+    assert (told["status"], entry(told, "w")["status"]) == ("halted", "failed")
+
+
+def test_h_f9_more_timers_than_a_batch_all_fire(tmp_path: pathlib.Path) -> None:
+    # red: what is due beyond the limit of one batch is dropped
+    async def go() -> int:
+        clock = VirtualClock()
+        async with harness(tmp_path, clock=clock) as engine:
+            document = workflow("start>s s>w", s=splits("{{ range(800) }}"), w=waits(1))
+            run = await engine.start(document)
+            await engine.settle()
+            clock.advance(HOUR)
+            await run.end()
+            return sum(
+                each["status"] == "success" and each["node_id"] == "w"
+                for each in (await run.document())["nodes"]
+            )
+
+    assert asyncio.run(go()) == 800
+
+
+def test_h_f11_many_due_timers_do_not_starve_fresh_work(tmp_path: pathlib.Path) -> None:
+    # red: the scheduler hands due timers over without letting the loop run
+    async def go() -> tuple[bool, str]:
+        clock = VirtualClock()
+        async with harness(tmp_path, clock=clock) as engine:
+            many = await engine.start(
+                workflow("start>s s>w w>e", s=splits("{{ range(1000) }}"), w=waits(1), e=sets(x=1))
+            )
+            await engine.settle()
+            clock.advance(HOUR)
+            fresh = await engine.start(workflow("start>a", a=sets(x=1)))
+            async with asyncio.timeout(20):
+                await fresh.ending
+            early = not many.ending.done()
+            return early, (await many.end(60)).status
+
+    early, ended = asyncio.run(go())
+    assert ended == "completed"
+    assert early, "fresh work came last"
