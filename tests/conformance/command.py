@@ -27,8 +27,7 @@ def command(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Observe
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["rune", *arguments])
         with pytest.raises(SystemExit) as ended:
-            main()
-            sys.exit(0)
+            sys.exit(main())  # type: ignore[func-returns-value]
     code = ended.value.code
     out, err = capsys.readouterr()
     return Observed(
