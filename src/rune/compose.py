@@ -16,6 +16,7 @@ from rune.adapters.embedded.open import Embedded
 from rune.adapters.embedded.readonly import EmbeddedIndex, ReadOnly
 from rune.nodes.discovery import full_registry
 from rune.nodes.registry import Registry
+from rune.nodes.world import World
 from rune.ports.clock import Clock
 from rune.ports.inspection import Inspection
 from rune.runtime.backend import Backend
@@ -50,8 +51,17 @@ async def running_engine(
             state = embedded.state(plans.plan)
             seen = observed(state, observer) if observer is not None else state
             backend = Backend(embedded.journal, seen, embedded.queue, embedded.blob, clock)
+            world = World(
+                http_policy=settings.http_policy, http_allow=settings.http_allow, smtp_url=settings.smtp_url
+            )
             engine = Engine(
-                backend, plans, registry, in_place=settings.in_place, slots=settings.slots, admission=state
+                backend,
+                plans,
+                registry,
+                in_place=settings.in_place,
+                slots=settings.slots,
+                admission=state,
+                world=world,
             )
             async with engine.running(grace=settings.grace):
                 yield engine

@@ -13,6 +13,10 @@ import msgspec
 from rune.errors import RuneError
 
 
+LISTS = frozenset({"nodes", "http_allow"})
+"""What is several values, separated by commas in the environment."""
+
+
 class BadSettings(RuneError):
     """A setting that does not fit."""
 
@@ -34,6 +38,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     slots: int = 256  # nodes that may be under way at once
     grace: float = 30.0  # seconds that running nodes get at a stop
     nodes: tuple[str, ...] = ()  # modules with custom nodes
+    http_policy: Literal["public_only", "allow", "open"] = "public_only"  # whom nodes may call
+    http_allow: tuple[str, ...] = ()  # hosts, `*.domain`s and networks that may be called in any case
+    smtp_url: str = ""  # `smtps://host`: where nodes without credentials hand their mails
 
     @property
     def database(self) -> Path:
@@ -54,7 +61,7 @@ def load_settings(environment: Mapping[str, str] | None = None, folder: Path | N
     for field in msgspec.structs.fields(Settings):
         text = given.get(f"RUNE_{field.name.upper()}")
         if text is not None:
-            values[field.name] = text.split(",") if field.name == "nodes" else text
+            values[field.name] = text.split(",") if field.name in LISTS else text
     try:
         settings = msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:

@@ -14,6 +14,7 @@ from rune.core.outcome import Error, Failure, Outcome
 from rune.core.parameters import Element, Rules, evaluate
 from rune.errors import NodeFailure, RuneError
 from rune.nodes.boundary import check_json
+from rune.nodes.world import NOWHERE, World
 
 P = TypeVar("P")
 Arrivals = Callable[[], list[tuple[str, Any]]]
@@ -28,7 +29,7 @@ class Call(Generic[P]):
     by predecessor id, in edge order; `entries()`, at an aggregator, whether each item failed and what it
     brought, in index order. `resumed` is true when what the node waited for has come: `due` is then the time
     it waited for, `signal` the payload of the signal. `key` names the effect of this run, the same in every
-    attempt.
+    attempt; it is empty where the node said that it wants none. `world` is how anything outside is reached.
     """
 
     __slots__ = (
@@ -46,6 +47,7 @@ class Call(Generic[P]):
         "scope",
         "signal",
         "timer_id",
+        "world",
     )
 
     def __init__(
@@ -65,6 +67,7 @@ class Call(Generic[P]):
         due: int | None = None,
         signal: Any = None,
         limits: Limits = LIMITS,
+        world: World | None = None,
     ) -> None:
         self.parameters = parameters
         self.scope = scope
@@ -80,6 +83,7 @@ class Call(Generic[P]):
         self.due = due
         self.signal = signal
         self.limits = limits
+        self.world = world or NOWHERE
 
     @property
     def payload(self) -> Any:

@@ -35,6 +35,8 @@ from rune.nodes.control import (
 )
 from rune.nodes.data import datetime, edit, filter, limit, log, sort
 from rune.nodes.fit import told
+from rune.nodes.io import http, smtp
+from rune.nodes.world import World
 
 STANDARD_KINDS: tuple[RunnableType, ...] = (
     RunnableType(manual.TYPE, manual.Parameters, manual.run, builds=False),
@@ -56,6 +58,8 @@ STANDARD_KINDS: tuple[RunnableType, ...] = (
     RunnableType(noop.TYPE, noop.Parameters, noop.run, builds=False),
     RunnableType(fail.TYPE, fail.Parameters, fail.run, builds=False),
     RunnableType(output.TYPE, output.Parameters, output.run),
+    RunnableType(http.TYPE, http.Parameters, http.run, lax=True),
+    RunnableType(smtp.TYPE, smtp.Parameters, smtp.run),
 )
 """What is put together of payloads and expressions is looked at again: it nests deeper than its parts."""
 
@@ -116,6 +120,7 @@ class Facts(TypedDict, total=False):
     due: int | None
     signal: Any
     limits: Limits
+    world: World | None
 
 
 def run_node(

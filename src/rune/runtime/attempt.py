@@ -20,6 +20,7 @@ from rune.core.step import step, step_unrun
 from rune.core.token import Fate, Token, token_name
 from rune.errors import RuneError
 from rune.nodes.registry import Registry
+from rune.nodes.world import NOWHERE, World
 from rune.ports.journal import Ended, Journal
 from rune.ports.queue import Delivery, Queue
 from rune.ports.state import Applied, Claim, State
@@ -49,6 +50,7 @@ class Attempt:
         leases: Leases,
         *,
         in_place: bool = True,
+        world: World = NOWHERE,
     ) -> None:
         self._owner = owner
         self._leases = leases
@@ -56,7 +58,7 @@ class Attempt:
         self._state = state
         self._queue = queue
         self._books = books
-        self._runner = Runner(registry, leases)
+        self._runner = Runner(registry, leases, world)
         self._completions = completions
         self._in_place = in_place
 

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from rune.core.fact import End
 from rune.core.plan import Plan
 from rune.nodes.registry import Registry
+from rune.nodes.world import World
 from rune.ports.journal import Accepted
 from rune.runtime.attempt import Attempt
 from rune.runtime.backend import Admission, Backend
@@ -37,11 +38,13 @@ class Engine:
         in_place: bool = True,
         slots: int = SLOTS,
         admission: Admission | None = None,
+        world: World | None = None,
     ) -> None:
         self.backend = backend
         self.plans = plans
         self.registry = registry
         self.completions = Completions()
+        self._world = world or World()
         books = Books(backend.journal, backend.blob, plans, backend.clock)
         leases = Leases(backend.state)
         attempt = Attempt(
@@ -54,6 +57,7 @@ class Engine:
             self.completions,
             leases,
             in_place=in_place,
+            world=self._world,
         )
         self._worker = Worker(attempt, backend.queue, slots)
         self._scheduler = Scheduler(backend.state, backend.queue, attempt, leases, backend.clock)
@@ -79,6 +83,7 @@ class Engine:
             for service in services:
                 with suppress(asyncio.CancelledError):
                     await service
+            await self._world.close()
 
     async def start(
         self, plan: Plan, input: bytes, **options: object

@@ -14,6 +14,7 @@ from rune.errors import RuneError
 from rune.ids import idempotency_key
 from rune.nodes.base import Call, RunnableType, failure_of
 from rune.nodes.registry import Registry, execute, execute_async, typed
+from rune.nodes.world import NOWHERE, World
 from rune.ports.state import Claim
 from rune.runtime.book import Book, NotLoaded, Page
 from rune.runtime.leases import Leases
@@ -43,9 +44,10 @@ class Post:
 class Runner:
     """Runs nodes for one worker."""
 
-    def __init__(self, registry: Registry, leases: Leases) -> None:
+    def __init__(self, registry: Registry, leases: Leases, world: World = NOWHERE) -> None:
         self._registry = registry
         self._leases = leases
+        self._world = world
         self._posts: OrderedDict[str, list[Post | None]] = OrderedDict()
 
     def _post(self, plan: Plan, index: int) -> Post:
@@ -121,6 +123,8 @@ class Runner:
             call.arrivals = lambda: page.arrivals(token)
             call.entries = lambda: page.entries(token)
         if not node.pure:
+            call.world = self._world
+        if not node.pure and node.node.idempotency_key:
             call.key = idempotency_key(book.accepted.id, name)
         if node.type.suspends:
             call.timer_id = f"wait:{name}"

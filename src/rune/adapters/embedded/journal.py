@@ -162,7 +162,7 @@ class EmbeddedJournal:
     async def claimed(
         self, execution: str, node: int, path: Path, fence: tuple[int, int], at: int, *, durable: bool = False
     ) -> int:
-        row = (self._number(execution), node, encode_path(path), fence[0] << 32 | fence[1], at)
+        row = (self._number(execution), node, encode_path(path), fence[0] << 25 | fence[1] & 0x1FFFFFF, at)
         if not durable:
             self._claims.append(row)
             return 1

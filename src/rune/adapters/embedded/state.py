@@ -73,7 +73,7 @@ class EmbeddedState:
         self._journal = journal
         self._plans = plans
         self._clock = clock
-        self._incarnation = clock.now() // 1000  # grows from owner to owner of the file
+        self._incarnation = clock.now() // 10  # grows from owner to owner of the file
         self._numbers = 0
         self._running: OrderedDict[str, Running] = OrderedDict()
         self._arriving: set[str] = set()

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
+from rune.core.outcome import Outcome, Output
+from rune.nodes.base import Call
 from rune.nodes.declare import Model, declare
 from rune.nodes.rules import Scalar
 
@@ -27,7 +29,13 @@ class Parameters(Model, kw_only=True, frozen=True):
     headers: Annotated[Values, Meta(description="Request headers; null leaves one out.")] = field(
         default_factory=dict
     )
-    body: Annotated[Any, Meta(description="Text as it is, anything else as JSON. Default: none.")] = None
+    body: Annotated[
+        Any,
+        Meta(
+            description="Text as it is, anything else as JSON; an object as a form if the Content-Type says so. "
+            "Default: none."
+        ),
+    ] = None
     retry: Annotated[
         Annotated[int, Meta(ge=0, le=100)] | None,
         Meta(description="Further tries after a failed one. The node's own `retry` wins."),
@@ -40,7 +48,7 @@ class Parameters(Model, kw_only=True, frozen=True):
         Annotated[int, Meta(ge=0, le=1_000)] | bool,
         Meta(
             description='Fetch so many further pages that a `Link: …; rel="next"` header names; true: up to '
-            "100."
+            "100. The body is then all lists in one, or a list of the bodies."
         ),
     ] = False
     timeout: Annotated[float, Meta(gt=0, description="Seconds for the whole exchange.")] = 30
@@ -77,7 +85,8 @@ TYPE = declare(
     doc="Sends a request and reads the answer, JSON where it is JSON. Private addresses are blocked unless "
     "allowed. Each "
     "request carries an `Idempotency-Key` unless the node says `idempotency_key: false`.",
-    output="`{status, body, headers, duration_ms}`.",
+    output="`{status, body, headers, duration_ms}`; header names in lower case. Bytes that are no text come as "
+    "base64, with `encoding` beside.",
     errors={
         "HTTP_TIMEOUT": "no complete answer in time",
         "HTTP_CONNECT": "no connection",
@@ -87,9 +96,17 @@ TYPE = declare(
         "HTTP_TLS": "the certificate or handshake failed",
         "HTTP_REDIRECT": "too many redirects, or one that is not allowed",
         "HTTP_PROTOCOL": "the answer is not HTTP, or breaks off",
+        "HTTP_BODY": "the answer says it is JSON and is not",
         "EXPRESSION_ERROR": "a parameter cannot be evaluated",
     },
     credentials=True,
     effectful=lambda parameters: True,
     retry=_retry,
 )
+
+
+async def run(call: Call[Parameters]) -> Outcome:
+    """One exchange, through the connections that all calls of the process share."""
+    from rune.nodes.io.exchange import exchange  # noqa: PLC0415 - who calls nobody should not wait for it
+
+    return Output(await exchange(call))

@@ -7,6 +7,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from rune.core.outcome import Outcome, Output
+from rune.errors import NodeFailure
+from rune.nodes.base import Call
 from rune.nodes.declare import Model, declare
 from rune.nodes.rules import Scalar
 
@@ -43,7 +46,7 @@ TYPE = declare(
     "smtp",
     Parameters,
     summary="Sends a mail.",
-    doc="Sends one mail through the server of its credentials. Addresses are parsed and written anew, so no "
+    doc="Sends one mail through the server of `RUNE_SMTP_URL`. Addresses are parsed and written anew, so no "
     "value can "
     "add a header.",
     output="`{sent, message_id, accepted, rejected}`.",
@@ -52,9 +55,25 @@ TYPE = declare(
         "SMTP_TIMEOUT": "the server did not answer in time",
         "SMTP_AUTH": "the server refuses the login",
         "SMTP_REJECTED": "the server refuses the mail or all recipients",
-        "SMTP_ADDRESS": "an address or header is not valid",
+        "SMTP_BAD_ADDRESS": "an address is not valid, or there are none or too many",
+        "SMTP_NO_SERVER": "no server is configured",
+        "SMTP_ATTACHMENTS": "attachments cannot be sent by this version",
         "EXPRESSION_ERROR": "a parameter cannot be evaluated",
     },
     credentials=True,
     effectful=lambda parameters: True,
 )
+
+
+async def run(call: Call[Parameters]) -> Outcome:
+    """One mail, one connection."""
+    from rune.nodes.io.delivery import deliver  # noqa: PLC0415 - who sends no mail should not wait for it
+    from rune.nodes.io.mail import compose  # noqa: PLC0415
+    from rune.nodes.io.mailserver import server  # noqa: PLC0415
+
+    if call.parameters.attachments:
+        raise NodeFailure(
+            "parameters.attachments: this version sends no attachments", code="SMTP_ATTACHMENTS"
+        )
+    mail = compose(call.parameters, key=call.key, now=call.now)
+    return Output(await deliver(mail, server(call.world.smtp_url)))

@@ -1,0 +1,175 @@
+"""The HTTP client: one pool of connections for a process, every connection checked by the guard."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from ipaddress import ip_address
+from typing import Any
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+from rune.nodes.io.address import Target, blocked
+from rune.nodes.io.guard import Guard
+from rune.nodes.io.networks import Address
+
+CONNECT_SECONDS = 5.0
+PER_HOST = 64
+IDLE_SECONDS = 15.0
+
+_passed: ContextVar[list[Address] | None] = ContextVar("passed", default=None)
+"""The addresses that the guard let through for the request of this task."""
+
+
+class Client:
+    """Sends single requests; redirects, decoding and limits are its caller's."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self._lanes = Lanes(PER_HOST)
+        connector = _Connector(
+            guard,
+            resolver=_Resolver(guard),
+            use_dns_cache=False,
+            limit=0,
+            keepalive_timeout=IDLE_SECONDS,
+            ssl=ssl.create_default_context(),
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+            auto_decompress=False,
+            trust_env=False,
+            skip_auto_headers=("User-Agent", "Content-Type"),
+        )
+
+    @asynccontextmanager
+    async def send(
+        self, method: str, where: Target, headers: Mapping[str, str], body: bytes | None, *, verify: bool
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """One request and its answer, whose body is as it came."""
+        self._guard.check_target(where)
+        url = URL(where.url, encoded=True)
+        if url.host != where.host or url.port != where.port or url.user is not None:
+            raise blocked(where.url, "its host can be read in two ways")
+        options: dict[str, Any] = {} if verify else {"ssl": False}
+        token = _passed.set([])
+        try:
+            async with self._session.request(
+                method, url, headers=headers, data=body, allow_redirects=False, **options
+            ) as response:
+                yield response
+        finally:
+            _passed.reset(token)
+
+    def lane(self, where: Target) -> Lane:
+        """A place among the calls to a host; there are only so many at once."""
+        return self._lanes.lane(where.host)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._session.close()
+
+
+class _Resolver(AbstractResolver):
+    """Asks the guard, so that nothing is connected to that it did not see."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        found = await self._guard.addresses(host, port)
+        passed = _passed.get()
+        if passed is not None:
+            passed.extend(found)
+        return [
+            ResolveResult(
+                hostname=host,
+                host=str(each),
+                port=port,
+                family=socket.AF_INET if each.version == 4 else socket.AF_INET6,
+                proto=0,
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            )
+            for each in found
+        ]
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Looks at who is on the other end before anything is sent, on a new connection and on one that was kept."""
+
+    def __init__(self, guard: Guard, **options: Any) -> None:
+        super().__init__(**options)
+        self._guard = guard
+
+    async def connect(self, req: Any, traces: Any, timeout: Any) -> Any:
+        connection = await super().connect(req, traces, timeout)
+        transport = connection.transport
+        peer = transport.get_extra_info("peername") if transport is not None else None
+        host = req.url.host or ""
+        if peer is None or not self._expected(host, ip_address(peer[0])):
+            connection.close()
+            raise blocked(str(req.url), "the connection leads to another address than was allowed")
+        return connection
+
+    def _expected(self, host: str, peer: Address) -> bool:
+        passed = _passed.get()
+        return (not passed or peer in passed) and self._guard.permits(host, peer)
+
+
+class Lane:
+    """One host's share of the calls under way."""
+
+    def __init__(self, lanes: Lanes, host: str) -> None:
+        self._lanes = lanes
+        self._host = host
+        self._free = asyncio.Semaphore(lanes.width)
+        self.users = 0
+
+    async def __aenter__(self) -> None:
+        self.users += 1
+        try:
+            await self._free.acquire()
+        except BaseException:
+            self._leave()
+            raise
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._free.release()
+        self._leave()
+
+    def _leave(self) -> None:
+        self.users -= 1
+        if self.users == 0:
+            self._lanes.forget(self._host)
+
+
+class Lanes:
+    """How many calls to one host may be under way; hosts that nobody calls are forgotten."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self._lanes: dict[str, Lane] = {}
+
+    def lane(self, host: str) -> Lane:
+        """The lane of a host."""
+        found = self._lanes.get(host)
+        if found is None:
+            found = self._lanes[host] = Lane(self, host)
+        return found
+
+    def forget(self, host: str) -> None:
+        """Nobody is in this lane any more."""
+        self._lanes.pop(host, None)

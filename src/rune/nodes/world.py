@@ -1,0 +1,45 @@
+"""The world: what nodes reach the outside through. Opened at first use, closed when the engine stops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from rune.nodes.io.guard import Guard, Policy, Resolve
+
+if TYPE_CHECKING:
+    from rune.nodes.io.client import Client
+
+
+class World:
+    """One for each worker process, so that connections are shared by all calls it makes."""
+
+    def __init__(
+        self,
+        *,
+        http_policy: Policy = "public_only",
+        http_allow: Iterable[str] = (),
+        smtp_url: str = "",
+        resolve: Resolve | None = None,
+    ) -> None:
+        self.guard = Guard(http_policy, http_allow, resolve)
+        self.smtp_url = smtp_url
+        self._client: Client | None = None
+
+    def http(self) -> Client:
+        """The client for HTTP. Whoever never calls anybody never loads it."""
+        if self._client is None:
+            from rune.nodes.io.client import Client  # noqa: PLC0415 - a quarter of a second at start
+
+            self._client = Client(self.guard)
+        return self._client
+
+    async def close(self) -> None:
+        """Close what was opened."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+
+NOWHERE = World()
+"""For a call that was given no world; nobody closes it, so nothing should be reached through it."""
