@@ -1,23 +1,18 @@
-"""Every case that needs no network, through `rune run`, with nodes run in place and each on its own."""
+"""Every case through `rune run`, with nodes run in place and each on its own."""
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import pathlib
 
 import pytest
 
-from tests.conformance.case import Case, expand, load
+from tests.conformance.case import Case, load
 from tests.conformance.command import run
+from tests.conformance.stubs import surroundings
 from tests.conformance.verdict import complaints
 
-
-def _needs_network(case: Case) -> bool:
-    text = case.text if case.text is not None else json.dumps(expand(case.document))
-    return case.smtp or any(f'"type": "{kind}"' in text for kind in ("http", "call_external_service", "smtp"))
-
-
-CASES = [case for case in load() if not _needs_network(case)]
+CASES = load()
 
 
 @pytest.mark.parametrize("in_place", [True, False], ids=["in-place", "travelling"])
@@ -31,8 +26,8 @@ def test_a_case_ends_as_it_must(
 ) -> None:
     monkeypatch.setenv("RUNE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("RUNE_DURABILITY", "relaxed")
+    monkeypatch.setenv("RUNE_HTTP_ALLOW", "127.0.0.1")
     document = tmp_path / f"workflow.{case.suffix}"
-    document.write_text(case.workflow_source("http://127.0.0.1:9"))
     payload = tmp_path / "input.json"
     payload.write_text(case.input_source())
     arguments = [
@@ -44,4 +39,10 @@ def test_a_case_ends_as_it_must(
     ]
     if case.fake_time:
         arguments.append("--fake-time")
-    assert complaints(case, run(arguments, capsys)) == []
+    with surroundings(case) as around:
+        if case.smtp:
+            monkeypatch.setenv("RUNE_SMTP_URL", around.smtp_url)
+        document.write_text(case.workflow_source(around.base_url))
+        seen = run(arguments, capsys)
+    seen = dataclasses.replace(seen, calls=around.http.calls, mails=tuple(around.sink.mails))
+    assert complaints(case, seen) == []

@@ -41,5 +41,12 @@ class World:
             await client.close()
 
 
-NOWHERE = World()
-"""For a call that was given no world; nobody closes it, so nothing should be reached through it."""
+class _Nowhere(World):
+    """Has nobody to close it, so nothing is opened."""
+
+    def http(self) -> Client:
+        raise RuntimeError("this call was given no world to reach")
+
+
+NOWHERE: World = _Nowhere()
+"""For calls that reach nothing."""

@@ -7,6 +7,10 @@ The comments say what a crash leaves behind at that place, and who picks it up.
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from rune.core.effect import Decision, Finish
@@ -21,7 +25,7 @@ from rune.core.token import Fate, Token, token_name
 from rune.errors import RuneError
 from rune.nodes.registry import Registry
 from rune.nodes.world import NOWHERE, World
-from rune.ports.journal import Ended, Journal
+from rune.ports.journal import Ended, Journal, StoreAway
 from rune.ports.queue import Delivery, Queue
 from rune.ports.state import Applied, Claim, State
 from rune.runtime import failpoint
@@ -32,7 +36,10 @@ from rune.runtime.leases import Leases
 from rune.runtime.runner import Runner
 from rune.wire.codec import Same
 
+log = logging.getLogger("rune.attempt")
+
 MOST_CLAIMS = 5
+AWAY_PAUSE = 0.5  # s
 
 
 class Attempt:
@@ -122,7 +129,7 @@ class Attempt:
         )  # crash here: an effect was made and nobody knows; the only window in which it can repeat
         if await self._is_stale(book, run, claim):
             return
-        decisions = await self._record(book, run)
+        decisions = await self._record(book, run, claim)
         failpoint.hit("journaled")  # crash here: the row is found and applied, nothing runs again
         await self._follow(book, run, decisions)
 
@@ -145,9 +152,14 @@ class Attempt:
         outcome = await self._runner.run(book, page, token, claim)
         now = self._books.now(claim.now)
         try:
-            return step(plan, token, await self._kept(book, page, token, outcome), now)
+            decision = step(plan, token, await self._kept(book, page, token, outcome), now)
+        except StoreAway:
+            raise
         except RuneError as error:
-            return step(plan, token, Failure(Error(error.code, error.message)), now)
+            decision = step(plan, token, Failure(Error(error.code, error.message)), now)
+        if now > claim.now and type(decision.fact) is Result:
+            return replace(decision, fact=replace(decision.fact, began=claim.now))
+        return decision
 
     async def _kept(self, book: Book, page: Page, token: Token, outcome: Outcome) -> Outcome:
         """The outcome with its value written down: what is large lies in the blob store before a row names it."""
@@ -170,15 +182,26 @@ class Attempt:
         token = claim.token
         return not await self._state.renew(book.accepted.id, token.node, token.path, claim.fence)
 
-    async def _record(self, book: Book, run: Run) -> list[Decision]:
+    async def _written(self, book: Book, run: Run, facts: list[Fact], claim: Claim) -> Sequence[Fact]:
+        """Write the facts, and with them the end where it is certain. An effect that was made is not made again because
+        the journal is away: its holder keeps the result, and the lease, until it is back."""
+        while True:
+            ending = self._state.certain_end(book.accepted.id, run.decisions)
+            end = [] if ending is None else [End(ending[1], ending[0].status, ending[0].error)]
+            try:
+                return await self._journal.record(book.accepted.id, [*facts, *end])
+            except StoreAway as away:
+                if claim.fence is None:
+                    raise
+                log.warning("the store is away, keeping a result: %s", away.message)
+                await asyncio.sleep(AWAY_PAUSE)
+
+    async def _record(self, book: Book, run: Run, claim: Claim) -> list[Decision]:
         """If the first fact was somebody else's, the whole run is dropped and the stored fact used."""
         facts: list[Fact] = [each.fact for each in run.decisions if each.fact is not None]
         if not facts:
             return run.decisions
-        ending = self._state.certain_end(book.accepted.id, run.decisions)
-        if ending is not None:
-            facts.append(End(ending[1], ending[0].status, ending[0].error))
-        stored = await self._journal.record(book.accepted.id, facts)
+        stored = await self._written(book, run, facts, claim)
         if stored[0] is not facts[0]:
             fact = stored[0]
             assert not isinstance(fact, End)

@@ -46,6 +46,10 @@ class History:
             if isinstance(each.fact, Result) and not each.late
         }
         self._page.fetched.update(self._results)
+        self._first: dict[tuple[int, Path], int] = {}
+        for each in stored:
+            if isinstance(each.fact, Attempt | Suspension):
+                self._first.setdefault((each.fact.node, each.fact.path), each.fact.at)
         self._followed = 1 + len(stored)
 
     @property
@@ -84,9 +88,14 @@ class History:
             attempts=result.attempt,
             output=output,
             error=result.failure,
-            started_at=result.began or result.at,
-            duration_ms=max(0, result.at - (result.began or result.at)),
+            started_at=self._began(result),
+            duration_ms=max(0, result.at - self._began(result)),
         )
+
+    def _began(self, result: Result) -> int:
+        """When a node first ran: before it waited, and before the attempts that failed."""
+        earlier = self._first.get((result.node, result.path), result.at)
+        return min(earlier, result.began or result.at)
 
     def skipped(self) -> list[tuple[int, Path]]:
         """What followed from the facts without leaving one."""

@@ -20,7 +20,9 @@ from rune.runtime.book import Book, NotLoaded, Page
 from rune.runtime.leases import Leases
 
 TIMED_OUT = Error("TIMEOUT", "the node took longer than its timeout", engine=True)
-LEASE_LOST = Error("LEASE_LOST", "the node was stopped: its execution has ended, or somebody else has its token")
+LEASE_LOST = Error(
+    "LEASE_LOST", "the node was stopped: its execution has ended, or somebody else has its token"
+)
 MAX_PLANS = 256
 
 
