@@ -16,10 +16,12 @@ from rune.adapters.embedded.journal import EmbeddedJournal
 from rune.adapters.embedded.open import Embedded
 from rune.adapters.embedded.queue import EmbeddedQueue
 from rune.adapters.embedded.state import EmbeddedState
+from rune.compose import reader
 from rune.core.plan import Plan
 from rune.ports.clock import Clock
 from rune.ports.journal import NewerFormat
 from rune.runtime.clock import SystemClock
+from rune.settings import Settings
 from rune.testing.clock import VirtualClock
 from rune.testing.contracts.blob import BlobContract
 from rune.testing.contracts.clock import ClockContract
@@ -27,6 +29,8 @@ from rune.testing.contracts.journal import JournalContract
 from rune.testing.contracts.queue import QueueContract
 from rune.testing.contracts.scenario import scenario
 from rune.testing.contracts.state import StateContract
+from rune.testing.contracts.store import Stage, StoreContract
+from rune.testing.harness import harness
 
 
 @asynccontextmanager
@@ -123,3 +127,11 @@ class TestVirtualClock(ClockContract):
         with pytest.raises(ValueError, match="back"):
             clock.advance(-1)
         assert not clock.advance_to_next()
+
+
+class TestStore(StoreContract):
+    @asynccontextmanager
+    async def make_stage(self, folder: Path) -> AsyncIterator[Stage]:
+        async with harness(folder, clock=VirtualClock()) as running:
+            with reader(Settings(home=str(folder))) as store:
+                yield Stage(running, store)
