@@ -10,6 +10,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SEEDS  ?= 100000
 JOBS   ?= 2
+SCALE  ?= 1
 KILLS  ?= 1000
 
 HELLO       := examples/hello/hello.yaml
@@ -54,8 +55,10 @@ test: setup lint type contracts unit ## All gates: lint, types, contracts, tests
 	@$(MAKE) --no-print-directory sim SEEDS=20000
 	$(MAKE) --no-print-directory mutants
 
-test-long: test ## All gates, then 100,000 seeds
+test-long: test ## All gates, then 100,000 seeds, 1,000 kills and 1,000 crash images
 	@$(MAKE) --no-print-directory sim SEEDS=100000
+	$(MAKE) --no-print-directory chaos-embedded KILLS=1000
+	RUNE_IMAGES=1000 $(BIN)/python -m pytest -q tests/runtime/test_images.py
 
 check: setup lint type contracts ## Only the static gates
 
@@ -82,8 +85,9 @@ sim: setup ## The simulator: make sim SEEDS=100000 [JOBS=2]
 mutants: setup ## Break the rules on purpose; the simulator must notice each time
 	@$(BIN)/python -m tests.sim.mutants
 
-bench: setup ## Measure the core
+bench: setup ## Measure the rules, then the embedded engine (SCALE=0.1 for a quick look)
 	@$(BIN)/python bench/core.py
+	$(BIN)/rune bench --scale $(SCALE)
 
 audit: setup ## Known vulnerabilities among the locked packages (asks the public database)
 	@$(BIN)/pip-audit --strict --require-hashes --disable-pip -r requirements.lock
