@@ -12,7 +12,6 @@ import msgspec
 
 from rune.errors import RuneError
 
-
 LISTS = frozenset({"nodes", "http_allow"})
 """What is several values, separated by commas in the environment."""
 

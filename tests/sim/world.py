@@ -22,6 +22,7 @@ from tests.sim.worker import Worker, relay
 
 START_TIME = 1_700_000_000_000
 MAX_ACTS = 30_000
+SWEEP_PAUSE = 100  # ms: even a sweeper with nothing to wait for takes its time
 
 
 @dataclass(eq=False)
@@ -161,6 +162,7 @@ class World:
         if self.paused:
             self._resume()
             return
+        self.now += SWEEP_PAUSE
         if self._sweep():
             return
         memory, _ = self.store.ready(self.now)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from rune.nodes.io.guard import Guard, Policy, Resolve
-
 if TYPE_CHECKING:
     from rune.nodes.io.client import Client
+    from rune.nodes.io.guard import Guard, Policy, Resolve
 
 
 class World:
@@ -22,16 +21,25 @@ class World:
         smtp_url: str = "",
         resolve: Resolve | None = None,
     ) -> None:
-        self.guard = Guard(http_policy, http_allow, resolve)
         self.smtp_url = smtp_url
+        self._policy = http_policy
+        self._allow = tuple(http_allow)
+        self._resolve = resolve
         self._client: Client | None = None
+        if self._allow:
+            self._guard()  # a list that means nothing is noticed at the start, not at the first call
+
+    def _guard(self) -> Guard:
+        from rune.nodes.io.guard import Guard  # noqa: PLC0415 - whoever calls nobody does not load it
+
+        return Guard(self._policy, self._allow, self._resolve)
 
     def http(self) -> Client:
-        """The client for HTTP. Whoever never calls anybody never loads it."""
+        """The client for HTTP."""
         if self._client is None:
-            from rune.nodes.io.client import Client  # noqa: PLC0415 - a quarter of a second at start
+            from rune.nodes.io.client import Client  # noqa: PLC0415 - a quarter of a second
 
-            self._client = Client(self.guard)
+            self._client = Client(self._guard())
         return self._client
 
     async def close(self) -> None:

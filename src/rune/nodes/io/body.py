@@ -44,7 +44,9 @@ def _form(body: Mapping[str, Any]) -> bytes:
     for name, value in body.items():
         for each in value if isinstance(value, list) else [value]:
             if isinstance(each, list | dict):
-                raise NodeFailure(f"parameters.body.{name}: a form holds no lists of lists", code=codes.BAD_PARAMETER)
+                raise NodeFailure(
+                    f"parameters.body.{name}: a form holds no lists of lists", code=codes.BAD_PARAMETER
+                )
             if each is not None:
                 pairs.append((name, plain(each)))
     return urlencode(pairs).encode()

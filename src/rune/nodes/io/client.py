@@ -114,7 +114,7 @@ class _Connector(aiohttp.TCPConnector):
         super().__init__(**options)
         self._guard = guard
 
-    async def connect(self, req: Any, traces: Any, timeout: Any) -> Any:
+    async def connect(self, req: Any, traces: Any, timeout: Any) -> Any:  # noqa: ASYNC109 - its name there
         connection = await super().connect(req, traces, timeout)
         transport = connection.transport
         peer = transport.get_extra_info("peername") if transport is not None else None

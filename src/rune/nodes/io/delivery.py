@@ -66,4 +66,4 @@ def _rejection(address: str, code: int, message: str) -> dict[str, Any]:
 
 
 def _said(error: Exception) -> str:
-    return str(getattr(error, "message", None) or error or type(error).__name__)[:200]
+    return (getattr(error, "message", None) or str(error) or type(error).__name__)[:200]

@@ -117,7 +117,11 @@ async def _sent(call: Call[Any], request: Request) -> AsyncIterator[aiohttp.Clie
             yield response
     except (aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch) as error:
         raise NodeFailure(f"{label}: {_cause(error)}", code="HTTP_TLS") from None
-    except (aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, aiohttp.ClientResponseError) as error:
+    except (
+        aiohttp.ServerDisconnectedError,
+        aiohttp.ClientPayloadError,
+        aiohttp.ClientResponseError,
+    ) as error:
         raise NodeFailure(f"{label}: the answer is broken: {_cause(error)}", code="HTTP_PROTOCOL") from None
     except zlib.error as error:
         raise NodeFailure(f"{label}: the answer is broken: {error}", code="HTTP_PROTOCOL") from None

@@ -19,7 +19,17 @@ KEY = "idempotency-key"
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _OURS = frozenset(
-    {"host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer", "expect"}
+    {
+        "host",
+        "content-length",
+        "transfer-encoding",
+        "connection",
+        "keep-alive",
+        "upgrade",
+        "te",
+        "trailer",
+        "expect",
+    }
 )
 """Headers that belong to the connection: who sets them can make two readers see different requests."""
 
@@ -78,7 +88,9 @@ def _headers(given: dict[str, Any]) -> dict[str, str]:
         lower = name.lower()
         if lower in _OURS or lower.startswith("proxy-"):
             raise _refused(name, "cannot be set: it belongs to the connection")
-        text = ", ".join(plain(each) for each in (value if isinstance(value, list) else [value]) if each is not None)
+        text = ", ".join(
+            plain(each) for each in (value if isinstance(value, list) else [value]) if each is not None
+        )
         if _CONTROL.search(text):
             raise _refused(name, "holds a line break or control character")
         found[lower] = text.strip()

@@ -1,0 +1,185 @@
+"""The guard: what it refuses, what it lets through, and that a name cannot change its mind."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+from collections.abc import Sequence
+from ipaddress import ip_address
+
+import pytest
+
+from rune.errors import NodeFailure
+from rune.nodes.io.address import joined, target
+from rune.nodes.io.guard import BadAllowList, Guard, Policy
+from rune.nodes.io.networks import is_public
+from rune.nodes.io.redact import redacted
+
+LINES = (pathlib.Path(__file__).parent / "ssrf.txt").read_text(encoding="utf-8").split("\n")
+HOSTILE = [line.replace("\\t", "\t") for line in LINES if line and not line.startswith("# ")]
+INSIDE = "10.0.0.7"
+
+
+class Names:
+    """A resolver that gives one answer after the other; the last one stays."""
+
+    def __init__(self, *answers: Sequence[str]) -> None:
+        self._answers = list(answers)
+        self.asked = 0
+
+    async def __call__(self, host: str, port: int) -> list[str]:
+        self.asked += 1
+        return list(self._answers.pop(0) if len(self._answers) > 1 else self._answers[0])
+
+
+def reach(guard: Guard, url: str) -> list[str]:
+    """The addresses that would be connected to."""
+    found = guard.check(url)
+    if found.literal is not None:
+        return [str(found.literal)]
+    return [str(each) for each in asyncio.run(guard.addresses(found.host, found.port))]
+
+
+def test_the_list_is_long_enough() -> None:
+    assert len(set(HOSTILE)) >= 300
+
+
+@pytest.mark.parametrize("url", HOSTILE)
+def test_a_hostile_address_is_refused(url: str) -> None:
+    with pytest.raises(NodeFailure) as refused:
+        reach(Guard(resolve=Names([INSIDE])), url)
+
+    assert refused.value.code == "HTTP_BLOCKED"
+
+
+@pytest.mark.parametrize(
+    ("url", "requested"),
+    [
+        ("http://example.com", "http://example.com/"),
+        ("HTTPS://Example.COM:443/a?b=c#d", "https://example.com/a?b=c"),
+        ("http://example.com:8080/a b".replace(" ", "%20"), "http://example.com:8080/a%20b"),
+        ("https://example.com./", "https://example.com/"),
+        ("https://bücher.example/ü?q=ä", "https://xn--bcher-kva.example/%C3%BC?q=%C3%A4"),
+        ("http://8.8.8.8/", "http://8.8.8.8/"),
+        ("http://[2606:4700:4700::1111]:8443/x", "http://[2606:4700:4700::1111]:8443/x"),
+        ("http://a_b.example.com/x@y:z", "http://a_b.example.com/x@y:z"),
+        ("http://example.com?next=http://127.0.0.1/", "http://example.com/?next=http://127.0.0.1/"),
+        ("http://1.2.3.4.example.com/", "http://1.2.3.4.example.com/"),
+    ],
+)
+def test_an_ordinary_address_passes(url: str, requested: str) -> None:
+    guard = Guard(resolve=Names(["93.184.216.34", "2606:2800:220:1::1"]))
+
+    assert reach(guard, url)
+    assert guard.check(url).url == requested
+
+
+@pytest.mark.parametrize("bad", ["10.0.0.1", "::1", "::ffff:8.8.8.8", "fe80::1%eth0", "169.254.169.254"])
+def test_one_bad_address_among_good_ones_is_enough(bad: str) -> None:
+    guard = Guard(resolve=Names(["93.184.216.34", bad]))
+
+    with pytest.raises(NodeFailure, match="is not a public address"):
+        reach(guard, "http://example.com/")
+
+
+def test_a_name_is_asked_for_once() -> None:
+    names = Names(["93.184.216.34"], [INSIDE])
+
+    assert reach(Guard(resolve=names), "http://example.com/") == ["93.184.216.34"]
+    assert names.asked == 1
+
+
+def test_a_name_without_addresses_is_no_connection() -> None:
+    with pytest.raises(OSError, match="no address"):
+        reach(Guard(resolve=Names([])), "http://example.com/")
+
+
+@pytest.mark.parametrize(
+    ("policy", "allow", "url", "passes"),
+    [
+        ("public_only", ["127.0.0.1"], "http://127.0.0.1:9/", True),
+        ("public_only", ["127.0.0.1"], "http://127.0.0.2/", False),
+        ("public_only", ["127.0.0.0/8"], "http://127.0.0.2/", True),
+        ("public_only", ["127.0.0.0/8"], "http://[::ffff:127.0.0.1]/", False),
+        ("public_only", ["127.0.0.0/8"], "http://127.1/", False),
+        ("public_only", ["[::1]"], "http://[::1]/", True),
+        ("public_only", ["vault.internal"], "http://vault.internal/", True),
+        ("public_only", ["vault.internal"], "http://VAULT.internal./", True),
+        ("public_only", ["vault.internal"], "http://a.vault.internal/", False),
+        ("public_only", ["*.internal"], "http://a.vault.internal/", True),
+        ("public_only", ["*.internal"], "http://internal/", False),
+        ("public_only", ["10.0.0.0/24"], "http://any.example/", True),
+        ("public_only", ["localhost"], "http://localhost/", True),
+        ("public_only", [" ", "10.0.0.7 "], "http://10.0.0.7/", True),
+        ("public_only", [], "http://8.8.8.8/", True),
+        ("allow", [], "http://8.8.8.8/", False),
+        ("allow", ["8.8.8.0/24"], "http://8.8.8.8/", True),
+        ("allow", ["8.8.8.0/24"], "http://any.example/", False),
+        ("allow", ["api.example"], "http://api.example/", True),
+        ("allow", ["api.example"], "http://any.example/", False),
+        ("open", [], "http://127.0.0.1/", True),
+        ("open", [], "http://localhost/", True),
+        ("open", [], "http://any.example/", True),
+        ("open", [], "http://user@example.com/", False),
+        ("open", [], "file:///etc/passwd", False),
+        ("open", [], "http://0x7f.0.0.1/", False),
+    ],
+)
+def test_policies(policy: Policy, allow: list[str], url: str, passes: bool) -> None:
+    guard = Guard(policy, allow, Names([INSIDE]))
+    try:
+        reach(guard, url)
+        passed = True
+    except NodeFailure:
+        passed = False
+
+    assert passed is passes
+
+
+@pytest.mark.parametrize("entry", ["http://x", "a b", "127.1", "10.0.0.0/99", "*", "*.", "x:80", "exa$mple"])
+def test_an_allow_list_that_means_nothing_is_refused(entry: str) -> None:
+    with pytest.raises(BadAllowList):
+        Guard(allow=[entry])
+
+
+@pytest.mark.parametrize("url", ["http://a.example/x", "https://a.example/x"])
+@pytest.mark.parametrize("location", ["//127.0.0.1/", "http://[::1]/", "\\\\127.0.0.1/", "http://x@y/", "file:///x"])
+def test_where_a_redirect_leads_is_read_as_strictly(url: str, location: str) -> None:
+    with pytest.raises(NodeFailure):
+        Guard().check_target(joined(target(url), location))
+
+
+@pytest.mark.parametrize(
+    ("location", "url"),
+    [("/y", "https://a.example/y"), ("y?z", "https://a.example/b/y?z"), ("//c.example", "https://c.example/")],
+)
+def test_redirects_may_be_relative(location: str, url: str) -> None:
+    assert joined(target("https://a.example/b/x"), location).url == url
+
+
+@pytest.mark.parametrize("text", ["1.1.1.1", "9.9.9.9", "172.32.0.1", "100.128.0.1", "2a00:1450::1", "2600::1"])
+def test_public_addresses(text: str) -> None:
+    assert is_public(ip_address(text))
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://u:p@example.com/x", "https://***@example.com/x"),
+        ("https://u:p@q@example.com/x@y", "https://***@example.com/x@y"),
+        ("https://e.com/?a=1&api_key=s3&B=2", "https://e.com/?a=1&api_key=***&B=2"),
+        ("https://e.com/?X-Amz-Signature=s3#access_token=t", "https://e.com/?X-Amz-Signature=***#access_token=***"),
+        ("https://e.com/\x1b[31m", "https://e.com/ [31m"),
+    ],
+)
+def test_secrets_do_not_show(url: str, shown: str) -> None:
+    assert redacted(url) == shown
+
+
+def test_a_refusal_names_the_address_without_its_password() -> None:
+    with pytest.raises(NodeFailure) as refused:
+        target("http://user:hunter2@example.com/?token=abc")
+
+    assert "hunter2" not in refused.value.message
+    assert "abc" not in refused.value.message
+    assert "example.com" in refused.value.message
