@@ -39,7 +39,7 @@ class HttpStub:
         body = await request.text()
         if route is None:
             return web.Response(status=404)
-        await asyncio.sleep(route.get("delay_ms", 0) / 1000)
+        await _later(route.get("delay_ms", 0) / 1000)
         headers = {name: str(value) for name, value in route.get("headers", {}).items()}
         status = route.get("status", 200)
         if "text" in route:
@@ -58,6 +58,13 @@ class HttpStub:
                 self._left[index] = left - 1
                 return route
         return None
+
+
+async def _later(seconds: float) -> None:
+    """A server that takes its time."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await asyncio.Event().wait()
 
 
 def _echo(request: web.Request, body: str) -> dict[str, Any]:
@@ -119,6 +126,10 @@ class Surroundings:
         sink.close()
         await sink.wait_closed()
         await runner.cleanup()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:  # whoever was called and not waited for
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
 
 @contextlib.contextmanager

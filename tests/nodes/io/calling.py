@@ -40,11 +40,13 @@ async def call(type: str, parameters: Mapping[str, Any], world: World, *, key: s
 
 
 @contextlib.asynccontextmanager
-async def serving(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+async def serving(
+    handler: Handler, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+) -> AsyncIterator[int]:
     """The port of a web server that answers with `handler`."""
     runner = web.ServerRunner(web.Server(handler), shutdown_timeout=0.1)  # type: ignore[arg-type]
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+    await web.TCPSite(runner, host, 0, ssl_context=tls).start()
     try:
         yield runner.addresses[0][1]
     finally:

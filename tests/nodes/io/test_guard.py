@@ -143,7 +143,9 @@ def test_an_allow_list_that_means_nothing_is_refused(entry: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["http://a.example/x", "https://a.example/x"])
-@pytest.mark.parametrize("location", ["//127.0.0.1/", "http://[::1]/", "\\\\127.0.0.1/", "http://x@y/", "file:///x"])
+@pytest.mark.parametrize(
+    "location", ["//127.0.0.1/", "http://[::1]/", "\\\\127.0.0.1/", "http://x@y/", "file:///x"]
+)
 def test_where_a_redirect_leads_is_read_as_strictly(url: str, location: str) -> None:
     with pytest.raises(NodeFailure):
         Guard().check_target(joined(target(url), location))
@@ -151,13 +153,19 @@ def test_where_a_redirect_leads_is_read_as_strictly(url: str, location: str) -> 
 
 @pytest.mark.parametrize(
     ("location", "url"),
-    [("/y", "https://a.example/y"), ("y?z", "https://a.example/b/y?z"), ("//c.example", "https://c.example/")],
+    [
+        ("/y", "https://a.example/y"),
+        ("y?z", "https://a.example/b/y?z"),
+        ("//c.example", "https://c.example/"),
+    ],
 )
 def test_redirects_may_be_relative(location: str, url: str) -> None:
     assert joined(target("https://a.example/b/x"), location).url == url
 
 
-@pytest.mark.parametrize("text", ["1.1.1.1", "9.9.9.9", "172.32.0.1", "100.128.0.1", "2a00:1450::1", "2600::1"])
+@pytest.mark.parametrize(
+    "text", ["1.1.1.1", "9.9.9.9", "172.32.0.1", "100.128.0.1", "2a00:1450::1", "2600::1"]
+)
 def test_public_addresses(text: str) -> None:
     assert is_public(ip_address(text))
 
@@ -168,7 +176,10 @@ def test_public_addresses(text: str) -> None:
         ("https://u:p@example.com/x", "https://***@example.com/x"),
         ("https://u:p@q@example.com/x@y", "https://***@example.com/x@y"),
         ("https://e.com/?a=1&api_key=s3&B=2", "https://e.com/?a=1&api_key=***&B=2"),
-        ("https://e.com/?X-Amz-Signature=s3#access_token=t", "https://e.com/?X-Amz-Signature=***#access_token=***"),
+        (
+            "https://e.com/?X-Amz-Signature=s3#access_token=t",
+            "https://e.com/?X-Amz-Signature=***#access_token=***",
+        ),
         ("https://e.com/\x1b[31m", "https://e.com/ [31m"),
     ],
 )

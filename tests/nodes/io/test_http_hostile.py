@@ -130,7 +130,13 @@ def test_a_redirect_leads_nowhere_that_is_blocked(location: str) -> None:
     assert len(site.seen) == 1
 
 
-SECRET = {"Authorization": "Bearer s3", "Cookie": "s=3", "X-Api-Key": "s3", "X-Auth-Token": "s3", "X-Plain": "p"}
+SECRET = {
+    "Authorization": "Bearer s3",
+    "Cookie": "s=3",
+    "X-Api-Key": "s3",
+    "X-Auth-Token": "s3",
+    "X-Plain": "p",
+}
 
 
 def test_secrets_do_not_follow_to_another_origin() -> None:
@@ -189,7 +195,7 @@ def test_who_answers_is_looked_at_before_anything_is_said(monkeypatch: pytest.Mo
     site = Site()
 
     async def scenario() -> Outcome:
-        async with serving(site.answer) as port:
+        async with serving(site.answer, host="0.0.0.0") as port:
             world = World(http_allow=("diverted.example",), resolve=Names(["127.0.0.2"]))
             create = asyncio.get_running_loop().create_connection
 

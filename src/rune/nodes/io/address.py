@@ -19,6 +19,7 @@ PORTS = {"http": 80, "https": 443}
 _URL = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)(?P<path>[^?#]*)(?P<query>\?[^#]*)?"
 )
+_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _AUTHORITY = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]*)(?::(?P<port>[0-9]{0,5}))?")
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
@@ -86,7 +87,7 @@ def joined(base: Target, location: str) -> Target:
     if _UNSAFE.search(location):
         raise blocked(location, "it holds a space, a backslash or a control character")
     try:
-        return target(urljoin(base.url, location))
+        return target(location if _ABSOLUTE.match(location) else urljoin(base.url, location))
     except ValueError:
         raise blocked(location, "it cannot be read") from None
 

@@ -58,11 +58,17 @@ def compose(parameters: Any, *, key: str, now: int) -> Mail:
         message["To"] = to
     if cc:
         message["Cc"] = cc
-    message["Subject"] = _CONTROL.sub(" ", plain(parameters.subject)).strip()
+    message["Subject"] = _line(plain(parameters.subject))
     message["Date"] = format_datetime(datetime.fromtimestamp(now / 1000, UTC))
     message["Message-ID"] = message_id(key, senders[0].domain)
     _fill(message, parameters)
     return Mail(senders[0].addr_spec, recipients, str(message["Message-ID"]), _written(message))
+
+
+def _line(text: str) -> str:
+    """Text for one header. The library would decode an encoded word, and with it a line break that is hidden
+    there, so there is none."""
+    return _CONTROL.sub(" ", text).replace("=?", "= ?").strip()
 
 
 def message_id(key: str, domain: str) -> str:
@@ -92,6 +98,8 @@ def _parsed(field: str, text: str) -> list[Address]:
 
 def _checked(field: str, text: str, address: Address) -> Address:
     domain = address.domain
+    if _line(address.display_name) != address.display_name:
+        raise _refused(field, text)
     if not domain.isascii():
         import idna  # noqa: PLC0415 - only few domains need it
 

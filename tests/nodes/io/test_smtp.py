@@ -1,0 +1,326 @@
+"""`smtp` against real servers: what a mail becomes, and what cannot be made of it."""
+
+from __future__ import annotations
+
+import asyncio
+import email
+import email.policy
+import ssl
+from collections.abc import Mapping
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from rune.core.outcome import Error, Failure, Outcome, Output
+from rune.nodes.io.mailserver import server
+from tests.nodes.io.calling import KEY, call, listening, local_world
+
+MAIL = {"from": "rune@example.com", "to": "ada@example.com", "subject": "Hi", "body": "Text"}
+
+
+class Sink:
+    """A mail server. `replies` are what it says instead, by verb or by recipient."""
+
+    def __init__(self, replies: Mapping[str, str] | None = None, tls: ssl.SSLContext | None = None) -> None:
+        self._replies = replies or {}
+        self._tls = tls
+        self.said: list[str] = []
+        self.recipients: list[str] = []
+        self.raw: list[bytes] = []
+        self.secure = False
+
+    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.secure = writer.get_extra_info("ssl_object") is not None
+        await self._say(writer, self._replies.get("HELLO", "220 sink"))
+        while line := (await reader.readline()).decode().strip():
+            self.said.append(line)
+            verb = line.upper().partition(" ")[0]
+            if verb == "RCPT":
+                self.recipients.append(line.partition("<")[2].partition(">")[0])
+                verb = self.recipients[-1]
+            if verb in self._replies:
+                await self._say(writer, self._replies[verb])
+            elif verb == "EHLO":
+                more = "250-STARTTLS\r\n" if self._tls and not self.secure else ""
+                await self._say(writer, f"250-sink\r\n{more}250 AUTH PLAIN LOGIN")
+            elif verb == "STARTTLS":
+                await self._say(writer, "220 go")
+                await writer.start_tls(self._tls)  # type: ignore[arg-type]
+                self.secure = True
+            elif verb == "DATA":
+                await self._say(writer, "354 go on")
+                self.raw.append(await reader.readuntil(b"\r\n.\r\n"))
+                await self._say(writer, "250 taken")
+            elif verb == "QUIT":
+                await self._say(writer, "221 bye")
+                return
+            else:
+                await self._say(writer, "235 ok" if verb == "AUTH" else "250 ok")
+
+    async def _say(self, writer: asyncio.StreamWriter, text: str) -> None:
+        writer.write(f"{text}\r\n".encode())
+        await writer.drain()
+
+    @property
+    def mail(self) -> EmailMessage:
+        (raw,) = self.raw
+        found = email.message_from_bytes(raw.removesuffix(b".\r\n"), policy=email.policy.SMTP)
+        assert isinstance(found, EmailMessage)
+        return found
+
+
+def send(
+    sink: Sink,
+    parameters: Mapping[str, Any] = MAIL,
+    *,
+    url: str = "smtp://127.0.0.1:PORT",
+    tls: ssl.SSLContext | None = None,
+    key: str = KEY,
+) -> Outcome:
+    async def scenario() -> Outcome:
+        async with listening(sink.talk, tls) as port:
+            return await call(
+                "smtp", parameters, local_world(smtp_url=url.replace("PORT", str(port))), key=key
+            )
+
+    return asyncio.run(scenario())
+
+
+def value(outcome: Outcome) -> Any:
+    assert isinstance(outcome, Output), outcome
+    return outcome.value
+
+
+def error(outcome: Outcome) -> Error:
+    assert isinstance(outcome, Failure), outcome
+    return outcome.error
+
+
+def test_a_mail_arrives_as_it_was_meant() -> None:
+    sink = Sink()
+    mail = {
+        "from": "Rune Ü <rune@example.com>",
+        "to": ["Ada <ada@example.com>", "bob@example.com, carl@Bücher.example"],
+        "cc": "dora@example.com",
+        "bcc": "eve@example.com",
+        "subject": "Grüße",
+        "body": "Zeile 1\n.\nZeile 3 ü",
+        "html": "<p>Hallo</p>",
+    }
+
+    output = value(send(sink, mail))
+
+    everybody = ["ada@example.com", "bob@example.com", "carl@xn--bcher-kva.example", "dora@example.com"]
+    assert output["accepted"] == sink.recipients == [*everybody, "eve@example.com"]
+    assert (output["sent"], output["rejected"]) == (True, [])
+    assert sink.mail["Subject"] == "Grüße"
+    assert sink.mail["From"] == "Rune Ü <rune@example.com>"
+    assert sink.mail["Message-ID"] == output["message_id"]
+    assert b"eve@" not in sink.raw[0]
+    plain, html = sink.mail.iter_parts()
+    assert isinstance(plain, EmailMessage)
+    assert plain.get_content().splitlines() == ["Zeile 1", "..", "Zeile 3 ü"]  # the dot is doubled on the way
+    assert html.get_content_type() == "text/html"
+
+
+def test_the_body_may_be_html_or_data() -> None:
+    page, data = Sink(), Sink()
+    send(page, {**MAIL, "body": "<p>x</p>", "html": True})
+    send(data, {**MAIL, "body": {"a": 1}, "subject": 5})
+
+    assert page.mail.get_content_type() == "text/html"
+    assert '"a": 1' in data.mail.get_content()
+    assert data.mail["Subject"] == "5"
+
+
+def test_a_mail_sent_again_is_the_same_mail() -> None:
+    first, again, other, none = (value(send(Sink(), key=each))["message_id"] for each in ("k", "k", "l", ""))
+
+    assert first == again
+    assert len({first, other, none}) == 3
+    assert first.endswith("@example.com>")
+
+
+EVIL = [
+    "x\r\nBcc: victim@example.com",
+    "x\nBcc: victim@example.com",
+    "x\rBcc: victim@example.com",
+    "x\r\n\r\nBody",
+    "x\u2028Bcc: victim@example.com",
+    "x\x85Bcc: victim@example.com",
+    "x\x0bBcc: v@example.com\x0c\x00",
+    "=?utf-8?q?x=0d=0aBcc:_victim@example.com?=",
+    "x" * 2000 + "\r\nBcc: victim@example.com",
+    "ü" * 500 + "\r\nBcc: victim@example.com",
+]
+
+
+@pytest.mark.parametrize("text", EVIL)
+def test_a_subject_is_one_header(text: str) -> None:
+    sink = Sink()
+    value(send(sink, {**MAIL, "subject": text}))
+
+    assert sink.recipients == ["ada@example.com"]
+    assert sorted(name.lower() for name in sink.mail) == sorted(
+        [
+            "from",
+            "to",
+            "subject",
+            "date",
+            "message-id",
+            "content-type",
+            "content-transfer-encoding",
+            "mime-version",
+        ]
+    )
+    assert sink.mail.get_content().strip() == "Text"
+
+
+@pytest.mark.parametrize("field", ["from", "to", "cc", "bcc"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a@example.com\r\nBcc: victim@example.com",
+        "a@example.com\nRCPT TO:<victim@example.com>",
+        '"x\r\nBcc: victim@example.com" <a@example.com>',
+        "a@example.com>\r\nDATA",
+        "=?utf-8?q?x=0d=0aBcc:_victim@example.com?= <a@example.com>",
+        "=?utf-8?q?x=0b?= <a@example.com>",
+        "=?utf-8?q?=3D=3Futf-8=3Fq=3Fx=3D0d=3D0aBcc:v=3F=3D?= <a@example.com>",
+        "=?utf-8?q?a=0d=0a?=@example.com",
+        "a@exam\x00ple.com",
+        "nobody",
+        "@example.com",
+        "a@",
+        "a@@example.com",
+        "a b@example.com",
+        "a@example.com b@example.com",
+        "<a@example.com",
+        "a@-example.com",
+        "a@[127.0.0.1]",
+        "a@example..com",
+        "ü@example.com",
+        '"a b"@example.com',
+        "a" * 65 + "@example.com",
+        "group: a@example.com",
+        "a@example.com> SIZE=1",
+    ],
+)
+def test_what_is_no_address_is_refused(field: str, text: str) -> None:
+    sink = Sink()
+
+    assert error(send(sink, {**MAIL, field: text})).code == "SMTP_BAD_ADDRESS"
+    assert sink.said == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"from": None},
+        {"from": "a@example.com, b@example.com"},
+        {"to": ""},
+        {"to": []},
+        {"to": [f"a{number}@example.com" for number in range(101)]},
+    ],
+    ids=["no sender", "two senders", "nobody", "nobody at all", "everybody"],
+)
+def test_who_sends_and_who_receives_is_bounded(change: dict[str, Any]) -> None:
+    assert error(send(Sink(), {**MAIL, **change})).code == "SMTP_BAD_ADDRESS"
+
+
+def test_attachments_are_refused_and_not_lost() -> None:
+    attachment = {"filename": "a.txt", "content": "x"}
+
+    assert error(send(Sink(), {**MAIL, "attachments": [attachment]})).code == "SMTP_ATTACHMENTS"
+
+
+@pytest.mark.parametrize(
+    ("replies", "code"),
+    [
+        ({"HELLO": "554 no"}, "SMTP_CONNECT"),
+        ({"HELLO": "nonsense"}, "SMTP_REJECTED"),
+        ({"MAIL": "550 not you"}, "SMTP_REJECTED"),
+        ({"ada@example.com": "550 unknown"}, "SMTP_REJECTED"),
+        ({"DATA": "554 spam"}, "SMTP_REJECTED"),
+        ({"EHLO": "500 what", "HELO": "500 what"}, "SMTP_REJECTED"),
+    ],
+)
+def test_a_server_that_says_no(replies: dict[str, str], code: str) -> None:
+    assert error(send(Sink(replies))).code == code
+
+
+def test_some_may_get_it_and_some_not() -> None:
+    mail = {**MAIL, "to": "ada@example.com, bob@example.com"}
+
+    output = value(send(Sink({"bob@example.com": "550 unknown"}), mail))
+
+    assert output["accepted"] == ["ada@example.com"]
+    assert output["rejected"] == [{"address": "bob@example.com", "code": 550, "message": "unknown"}]
+
+
+def test_a_login_that_fails_shows_no_password() -> None:
+    found = error(send(Sink({"AUTH": "535 no"}), url="smtp://me:hunter2@127.0.0.1:PORT"))
+
+    assert found.code == "SMTP_AUTH"
+    assert "hunter2" not in found.message
+
+
+def test_no_server_and_nobody_there() -> None:
+    assert error(send(Sink(), url="")).code == "SMTP_NO_SERVER"
+    assert error(send(Sink(), url="http://127.0.0.1:PORT")).code == "SMTP_NO_SERVER"
+    assert error(send(Sink(), url="smtp://127.0.0.1:1")).code == "SMTP_CONNECT"
+
+
+def test_a_silent_server_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rune.nodes.io.delivery.WHOLE_SECONDS", 0.1)
+
+    class Silent(Sink):
+        async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await asyncio.Event().wait()
+
+    assert error(send(Silent())).code == "SMTP_TIMEOUT"
+
+
+@pytest.mark.parametrize(
+    ("url", "security", "port"),
+    [
+        ("smtp://127.0.0.1", "none", 25),
+        ("smtp://localhost:2525", "none", 2525),
+        ("smtp://[::1]", "none", 25),
+        ("smtp://mail.example.com", "starttls", 587),
+        ("smtp://127.0.0.1.example.com", "starttls", 587),
+        ("smtp+starttls://127.0.0.1", "starttls", 587),
+        ("smtps://mail.example.com", "tls", 465),
+    ],
+)
+def test_tls_unless_it_is_this_machine(url: str, security: str, port: int) -> None:
+    found = server(url)
+
+    assert (found.security, found.port) == (security, port)
+
+
+@pytest.mark.parametrize("scheme", ["smtps", "smtp+starttls"])
+def test_mail_over_tls(scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    implicit = context if scheme == "smtps" else None
+    url = f"{scheme}://me:secret@127.0.0.1:PORT"
+
+    assert error(send(Sink(tls=context), url=url, tls=implicit)).code == "SMTP_CONNECT"
+
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    sink = Sink(tls=context)
+    assert value(send(sink, url=url, tls=implicit))["sent"] is True
+    assert sink.secure
+
+
+def test_a_server_without_tls_gets_no_password() -> None:
+    sink = Sink()
+
+    assert error(send(sink, url="smtp+starttls://me:secret@127.0.0.1:PORT")).code == "SMTP_CONNECT"
+    assert not any("AUTH" in line for line in sink.said)
