@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from yarl import URL
 
 from rune.errors import NodeFailure
 from rune.nodes.io.address import joined, target
@@ -194,3 +197,18 @@ def test_a_refusal_names_the_address_without_its_password() -> None:
     assert "hunter2" not in refused.value.message
     assert "abc" not in refused.value.message
     assert "example.com" in refused.value.message
+
+
+ODD = st.text(st.sampled_from(list("0127.:[]@%#?/\\xaf-_é①。 ")), max_size=24)
+
+
+@given(ODD, st.sampled_from(["http://", "https://", "HTTP://", ""]), st.text(max_size=8))
+def test_whatever_passes_is_read_the_same_by_everybody(host: str, scheme: str, rest: str) -> None:
+    try:
+        found = target(f"{scheme}{host}/{rest}")
+    except NodeFailure:
+        return
+
+    assert target(found.url) == found
+    url = URL(found.url, encoded=True)
+    assert (url.scheme, url.host, url.port, url.user) == (found.scheme, found.host, found.port, None)

@@ -13,9 +13,14 @@ from typing import Any
 
 import pytest
 import trustme
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rune.core.outcome import Error, Failure, Outcome, Output
+from rune.errors import NodeFailure
+from rune.nodes.io.mail import compose
 from rune.nodes.io.mailserver import server
+from rune.nodes.io.smtp import Parameters
 from tests.nodes.io.calling import KEY, call, listening, local_world
 
 MAIL = {"from": "rune@example.com", "to": "ada@example.com", "subject": "Hi", "body": "Text"}
@@ -324,3 +329,34 @@ def test_a_server_without_tls_gets_no_password() -> None:
 
     assert error(send(sink, url="smtp+starttls://me:secret@127.0.0.1:PORT")).code == "SMTP_CONNECT"
     assert not any("AUTH" in line for line in sink.said)
+
+
+HEADERS = {
+    "from",
+    "to",
+    "subject",
+    "date",
+    "message-id",
+    "content-type",
+    "content-transfer-encoding",
+    "mime-version",
+}
+ODD = st.text(st.sampled_from(list('a@e.,;:<>()[]"\\ \r\n\t=?utf-8q0dä_\x85\u2028')), max_size=40) | st.text(
+    max_size=20
+)
+
+
+@given(ODD, ODD, ODD)
+def test_no_text_makes_a_header(subject: str, name: str, body: str) -> None:
+    parameters = Parameters(
+        from_=f"{name} <rune@example.com>", to=[f"{name} <ada@example.com>"], subject=subject, body=body
+    )
+    try:
+        mail = compose(parameters, key="k", now=0)
+    except NodeFailure:
+        return
+
+    head = mail.raw.split(b"\r\n\r\n")[0].decode("ascii").split("\r\n")
+    assert sorted(line.partition(":")[0].lower() for line in head if line[0] not in " \t") == sorted(HEADERS)
+    assert mail.sender == "rune@example.com"
+    assert "rune@example.com" not in mail.recipients

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
@@ -22,6 +23,7 @@ from rune.nodes.io.networks import Address
 CONNECT_SECONDS = 5.0
 PER_HOST = 64
 IDLE_SECONDS = 15.0
+LARGE = 256 * 1024
 
 _passed: ContextVar[list[Address] | None] = ContextVar("passed", default=None)
 """The addresses that the guard let through for the request of this task."""
@@ -63,7 +65,7 @@ class Client:
         token = _passed.set([])
         try:
             async with self._session.request(
-                method, url, headers=headers, data=body, allow_redirects=False, **options
+                method, url, headers=headers, data=_payload(body), allow_redirects=False, **options
             ) as response:
                 yield response
         finally:
@@ -76,6 +78,11 @@ class Client:
     async def close(self) -> None:
         """Close every connection."""
         await self._session.close()
+
+
+def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
+    """What is large is written piece by piece, so that it does not hold up the others."""
+    return io.BytesIO(body) if body is not None and len(body) > LARGE else body
 
 
 class _Resolver(AbstractResolver):
