@@ -1,10 +1,10 @@
 """The exception tree.
 
-    RuneError                      everything Rune raises on purpose; has a code
-    ├── InvalidDocument            a definition or a start payload is refused; holds every problem found
-    ├── NodeFailure                a node ends as failed, with a code and details
-    ├── LimitExceeded              a size, depth or count limit was passed; names the limit
-    └── core.expr.errors           ExpressionError, ExpressionSyntaxError
+RuneError                      everything Rune raises on purpose; has a code
+├── InvalidDocument            a definition or a start payload is refused; holds every problem found
+├── NodeFailure                a node ends as failed, with a code and details
+├── LimitExceeded              a size, depth or count limit was passed; names the limit
+└── core.expr.errors           ExpressionError, ExpressionSyntaxError
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class NodeFailure(RuneError):
 
     code = "NODE_FAILED"
 
-    def __init__(self, message: str, *, code: str | None = None, details: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, message: str, *, code: str | None = None, details: dict[str, Any] | None = None
+    ) -> None:
         super().__init__(message, code=code)
         self.details = details or {}
 

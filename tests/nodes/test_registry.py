@@ -27,7 +27,9 @@ class Parameters(Model, kw_only=True, frozen=True):
     options: dict[str, int] | None = None
 
 
-def kind(behaviour: Behaviour, *, lax: bool = False, builds: bool = True, name: str = "made-up") -> RunnableType:
+def kind(
+    behaviour: Behaviour, *, lax: bool = False, builds: bool = True, name: str = "made-up"
+) -> RunnableType:
     return RunnableType(declare(name, Parameters, lax=lax), Parameters, behaviour, lax, builds)
 
 

@@ -64,7 +64,9 @@ def kind_of(function: Any) -> RunnableType | None:
     return found if isinstance(found, RunnableType) else None
 
 
-def _kind(name: str, function: Callable[..., Any], effectful: bool, traits: Mapping[str, Any]) -> RunnableType:
+def _kind(
+    name: str, function: Callable[..., Any], effectful: bool, traits: Mapping[str, Any]
+) -> RunnableType:
     arguments, wants_context = _arguments(name, function)
     model = _model(name, function, arguments)
     doc = inspect.getdoc(function) or ""
