@@ -45,7 +45,8 @@ class Rune:
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a command and leave it running."""
         return subprocess.Popen(
-            [sys.executable, "-m", "rune.cli.main", *arguments],
+            # A shell's background job ignores Ctrl-C, and so would what it starts: tests may be such a job.
+            ["env", "--default-signal=INT,TERM", sys.executable, "-m", "rune.cli.main", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

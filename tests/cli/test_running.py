@@ -94,7 +94,10 @@ def test_a_watch_follows_it(rune: Rune, waiting: subprocess.Popen[str]) -> None:
         assert watch.stdout is not None
         events = [json.loads(watch.stdout.readline()) for _ in range(3)]
         watch.send_signal(signal.SIGINT)
-        code = watch.wait(PATIENCE)
+        try:
+            code = watch.wait(PATIENCE)
+        finally:
+            watch.kill()
 
     assert [each["number"] for each in events] == [1, 2, 3]
     assert {each["kind"] for each in events[1:]} == {"node.success", "node.waiting"}
