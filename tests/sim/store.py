@@ -110,6 +110,8 @@ class Store:
             verdict = touch(self.plan, memory.state, token)
         if verdict not in ("run", "cancelled"):
             return verdict, token, None, False
+        if memory.state.ended:
+            raise Violation(f"{token} was let through after the terminal mark")
         if self.journal.paused:
             raise Violation(f"{token} was let through while the execution is paused")
         scope = memory.state.scopes[token.path]
