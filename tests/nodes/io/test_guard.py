@@ -211,4 +211,4 @@ def test_whatever_passes_is_read_the_same_by_everybody(host: str, scheme: str, r
 
     assert target(found.url) == found
     url = URL(found.url, encoded=True)
-    assert (url.scheme, url.host, url.port, url.user) == (found.scheme, found.host, found.port, None)
+    assert (url.scheme, url.raw_host, url.port, url.user) == (found.scheme, found.host, found.port, None)
