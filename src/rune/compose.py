@@ -3,30 +3,45 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import cast
 
-from rune.adapters.embedded import bare
+from rune.adapters.embedded import bare, filling
+from rune.adapters.embedded import retention as embedded_retention
 from rune.adapters.embedded.blob import EmbeddedBlob
+from rune.adapters.embedded.caller import Caller, Line
+from rune.adapters.embedded.door import Door, socket_of
 from rune.adapters.embedded.inspection import inspect, lock_owner
 from rune.adapters.embedded.journal import EmbeddedJournal
+from rune.adapters.embedded.library import EmbeddedLibrary
 from rune.adapters.embedded.lock import Lock
 from rune.adapters.embedded.open import Embedded
 from rune.adapters.embedded.readonly import EmbeddedIndex, ReadOnly
+from rune.adapters.embedded.secret import EmbeddedSecret
+from rune.adapters.keyring import new_key
+from rune.adapters.keysource import KeySource
 from rune.nodes.discovery import full_registry
+from rune.nodes.redaction import protect_log
 from rune.nodes.registry import Registry
 from rune.nodes.world import World
 from rune.ports.clock import Clock
 from rune.ports.inspection import Inspection
+from rune.ports.owner import VERBS
+from rune.ports.retention import Collected, Rule
 from rune.runtime.backend import Backend
 from rune.runtime.clock import SystemClock
+from rune.runtime.desk import Desk
 from rune.runtime.engine import Engine
 from rune.runtime.failpoint import arm_from_environment
+from rune.runtime.launcher import new_execution_id
 from rune.runtime.observed import Observer, observed
 from rune.runtime.planbook import Planbook
 from rune.runtime.reader import Reader
+from rune.runtime.vault import Vault
 from rune.settings import Settings
+from rune.wire.request import Verbs
 
 
 @asynccontextmanager
@@ -36,9 +51,17 @@ async def running_engine(
     clock: Clock | None = None,
     registry: Registry | None = None,
     observer: Observer | None = None,
+    working: bool = True,
+    door: bool | None = None,
 ) -> AsyncIterator[Engine]:
-    """An engine that owns its file while the block runs. Tests bring a clock and node types of their own."""
+    """An engine that owns its file while the block runs; InUse where another process does. Tests bring a clock and
+    node types of their own. One that is not `working` only writes down what it is asked for.
+
+    `door`: whether other processes may ask it; unless said, if it works and time is real.
+    """
+    opened = working and clock is None if door is None else door
     arm_from_environment()
+    protect_log()
     # Nothing here makes cycles: a collection of the young every few hundred objects only costs time.
     gc.set_threshold(50_000, 20, 50)
     registry = registry or full_registry(settings.nodes)
@@ -47,26 +70,74 @@ async def running_engine(
         embedded = Embedded(settings.database, clock, relaxed=settings.durability == "relaxed")
         embedded.database.start()
         try:
-            plans = Planbook(embedded.journal, registry.catalogue)
-            state = embedded.state(plans.plan)
-            seen = observed(state, observer) if observer is not None else state
-            backend = Backend(embedded.journal, seen, embedded.queue, embedded.blob, clock)
-            world = World(
-                http_policy=settings.http_policy, http_allow=settings.http_allow, smtp_url=settings.smtp_url
-            )
-            engine = Engine(
-                backend,
-                plans,
-                registry,
-                in_place=settings.in_place,
-                slots=settings.slots,
-                admission=state,
-                world=world,
-            )
-            async with engine.running(grace=settings.grace):
+            engine = _engine(settings, embedded, clock, registry, observer)
+            async with AsyncExitStack() as stack:
+                if opened:  # until the last node has ended: who asks meanwhile is not turned away
+                    verbs = Verbs(Desk, VERBS)
+                    await stack.enter_async_context(Door(socket_of(settings.database), verbs, engine.desk))
+                await stack.enter_async_context(engine.running(grace=settings.grace, working=working))
                 yield engine
         finally:
             await embedded.journal.close()
+
+
+def _engine(
+    settings: Settings, embedded: Embedded, clock: Clock, registry: Registry, observer: Observer | None
+) -> Engine:
+    plans = Planbook(embedded.journal, registry.catalogue)
+    state = embedded.state(plans.plan)
+    seen = observed(state, observer) if observer is not None else state
+    secret = EmbeddedSecret(embedded.database, _keys(settings))
+    backend = Backend(
+        journal=embedded.journal,
+        state=seen,
+        queue=embedded.queue,
+        blob=embedded.blob,
+        library=EmbeddedLibrary(embedded.database),
+        retention=embedded.retention,
+        secret=secret,
+        clock=clock,
+    )
+    world = World(
+        http_policy=settings.http_policy,
+        http_allow=settings.http_allow,
+        http_per_host=settings.http_per_host,
+        smtp_url=settings.smtp_url,
+        secret=secret,
+    )
+    return Engine(
+        backend,
+        plans,
+        registry,
+        in_place=settings.in_place,
+        slots=settings.slots,
+        admission=state,
+        world=world,
+        told=observer.progressed if observer is not None else None,
+    )
+
+
+@asynccontextmanager
+async def desk(settings: Settings) -> AsyncIterator[Desk]:
+    """The verbs, done by the owner of the file, or by this process where there is none."""
+
+    @asynccontextmanager
+    async def own() -> AsyncIterator[Desk]:
+        async with running_engine(settings, working=False) as engine:
+            yield engine.desk
+
+    async with Caller(socket_of(settings.database), Verbs(Desk, VERBS), own, new_execution_id) as caller:
+        yield cast(Desk, caller)
+
+
+@asynccontextmanager
+async def connected(settings: Settings) -> AsyncIterator[tuple[Desk, Callable[[], Awaitable[None]]]]:
+    """The verbs of the process that owns the file, and a way to wait until it goes; NoOwner where nobody listens."""
+    line = await Line.open(socket_of(settings.database), Verbs(Desk, VERBS))
+    try:
+        yield cast(Desk, line), line.gone
+    finally:
+        line.close()
 
 
 @contextmanager
@@ -76,9 +147,50 @@ def reader(settings: Settings) -> Iterator[Reader]:
     try:
         journal = EmbeddedJournal(database)
         plans = Planbook(journal, full_registry(settings.nodes).catalogue)
-        yield Reader(EmbeddedIndex(database), journal, EmbeddedBlob(database), plans, database)
+        library = EmbeddedLibrary(database)
+        yield Reader(EmbeddedIndex(database), journal, EmbeddedBlob(database), plans, database, library)
     finally:
         database.close()
+
+
+@contextmanager
+def credentials(settings: Settings) -> Iterator[Vault]:
+    """The credentials as anybody may see them, whoever owns the file."""
+    database = ReadOnly(settings.database)
+    try:
+        yield Vault(EmbeddedSecret(database, _keys(settings)), SystemClock())
+    finally:
+        database.close()
+
+
+def add_key(settings: Settings) -> tuple[str, str]:
+    """Make a new key the one that seals; answers its name and where it is."""
+    keys = _keys(settings)
+    return keys.add(), keys.where
+
+
+def fresh_key() -> str:
+    """A key that is kept nowhere."""
+    return new_key()
+
+
+def _keys(settings: Settings) -> KeySource:
+    return KeySource(settings.secret_key, settings.key_file)
+
+
+def preview(settings: Settings, rules: Sequence[Rule], now: int) -> Collected:
+    """What a collection would remove, whoever owns the file."""
+    database = ReadOnly(settings.database)
+    try:
+        return embedded_retention.preview(database.reader, database.path, rules, now)
+    finally:
+        database.close()
+
+
+async def vacuum(settings: Settings) -> tuple[int, int]:
+    """Write the file anew, without gaps; its size before and after. Nobody else may own it."""
+    async with running_engine(settings, working=False) as engine:
+        return await engine.backend.retention.vacuum()
 
 
 def inspection(settings: Settings) -> Inspection:
@@ -94,3 +206,8 @@ def owner(settings: Settings) -> tuple[bool, int | None]:
 def bare_rate(path: Path, *, nodes: int, claims: bool, per_commit: int) -> float:
     """What the file takes without an engine: the limit that benchmarks stand beside."""
     return bare.bare_rate(path, nodes=nodes, claims=claims, per_commit=per_commit)
+
+
+def filled(path: Path, executions: int, *, ended_by: int) -> None:
+    """A file full of executions that have ended: what retention is measured on."""
+    filling.fill(path, executions, ended_by=ended_by)

@@ -14,3 +14,9 @@ def fraction(*parts: object) -> float:
 def idempotency_key(root_execution: str, token_name: str) -> str:
     """The key under which an outside effect is made once: no attempt and no resume in it."""
     return f"{root_execution}:{token_name}"
+
+
+def child_id(parent: str, token_name: str, attempt: int) -> str:
+    """The id of the execution that one attempt of a token starts: the same however often it is tried."""
+    parts = "\x1f".join((parent, token_name, str(attempt)))
+    return "c" + hashlib.blake2b(parts.encode(), digest_size=15).hexdigest()

@@ -11,9 +11,14 @@ from typing import Any, Literal
 import msgspec
 
 from rune.errors import RuneError
+from rune.ports.retention import BadRule, Rule
+from rune.ports.ruletext import parse_rules
 
 LISTS = frozenset({"nodes", "http_allow"})
 """What is several values, separated by commas in the environment."""
+
+SECRET = frozenset({"secret_key", "smtp_url"})
+"""What holds a key or a password."""
 
 
 class BadSettings(RuneError):
@@ -39,7 +44,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     nodes: tuple[str, ...] = ()  # modules with custom nodes
     http_policy: Literal["public_only", "allow", "open"] = "public_only"  # whom nodes may call
     http_allow: tuple[str, ...] = ()  # hosts, `*.domain`s and networks that may be called in any case
+    http_per_host: int = 64  # calls to one host that may be under way at once
     smtp_url: str = ""  # `smtps://host`: where nodes without credentials hand their mails
+    secret_key: str = ""  # keys of the credentials in base64, separated by commas: the first seals, all open
+    secret_key_file: str = ""  # or a file that holds them, one a line; empty: `secret.key` in the home folder
+    retention: tuple[Rule, ...] = ()  # what is removed by itself, once an hour; nothing unless given
+
+    def __repr__(self) -> str:
+        """Settings are shown without what is secret in them."""
+        shown = {name: getattr(self, name) for name in self.__struct_fields__ if name not in SECRET}
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+    @property
+    def key_file(self) -> Path:
+        """The file with the keys of the credentials."""
+        return Path(self.secret_key_file) if self.secret_key_file else Path(self.home) / "secret.key"
 
     @property
     def database(self) -> Path:
@@ -57,10 +76,16 @@ def load_settings(environment: Mapping[str, str] | None = None, folder: Path | N
     """Read the configuration once."""
     given = os.environ if environment is None else environment
     values: dict[str, Any] = _from_file((folder or Path()) / "rune.toml")
+    if "secret_key" in values:
+        raise BadSettings("rune.toml: a key does not belong there; set RUNE_SECRET_KEY or RUNE_SECRET_KEY_FILE")
     for field in msgspec.structs.fields(Settings):
         text = given.get(f"RUNE_{field.name.upper()}")
         if text is not None:
             values[field.name] = text.split(",") if field.name in LISTS else text
+    try:
+        values["retention"] = parse_rules(values.get("retention", []))
+    except BadRule as error:
+        raise BadSettings(f"retention: {error.message}") from None
     try:
         settings = msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:

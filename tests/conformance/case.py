@@ -28,7 +28,7 @@ class Case:
     name: str
     about: str
     covers: tuple[str, ...]
-    expect: Mapping[str, Any]
+    expect: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     document: Any = None
     text: str | None = None
     suffix: str = "json"
@@ -40,6 +40,8 @@ class Case:
     smtp: bool = False
     fake_time: bool = False
     timeout_s: float = 60
+    workflows: tuple[Any, ...] = ()
+    steps: tuple[Mapping[str, Any], ...] = ()
 
     def workflow_source(self, base_url: str) -> str:
         """The document as text, with the stub's address filled in."""
@@ -56,9 +58,18 @@ class Case:
         return json.dumps(expand(self.input))
 
 
-@functools.cache
 def load() -> tuple[Case, ...]:
-    """All cases, in the order of the files and of the cases in them."""
+    """The cases that one run decides, in the order of the files and of the cases in them."""
+    return tuple(case for case in _all() if not case.steps)
+
+
+def load_steps() -> tuple[Case, ...]:
+    """The cases in which something is asked of executions, step by step."""
+    return tuple(case for case in _all() if case.steps)
+
+
+@functools.cache
+def _all() -> tuple[Case, ...]:
     yaml = YAML(typ="safe", pure=True)
     found = [_read(raw) for path in sorted(FOLDER.glob("*.yaml")) for raw in yaml.load(path)]
     names = [case.name for case in found]
@@ -71,10 +82,10 @@ def load() -> tuple[Case, ...]:
 def _read(raw: dict[str, Any]) -> Case:
     fields = dict(raw)
     fields["name"] = fields.pop("case")
-    for key in ("covers", "http"):
+    for key in ("covers", "http", "workflows", "steps"):
         if key in fields:
             fields[key] = tuple(fields[key])
-    if ("document" in fields) == ("text" in fields):
+    if ("document" in fields) == ("text" in fields) and "steps" not in fields:
         raise ValueError(f"{fields['name']}: give either document or text")
     return Case(**fields)
 

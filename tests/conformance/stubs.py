@@ -22,6 +22,7 @@ class HttpStub:
         self._routes = [dict(route) for route in routes]
         self._left = [route.get("times") for route in self._routes]
         self._now: dict[str, int] = {}
+        self._held: dict[str, asyncio.Event] = {}
         self.calls: dict[str, Calls] = {}
 
     async def answer(self, request: web.Request) -> web.Response:
@@ -40,12 +41,21 @@ class HttpStub:
         if route is None:
             return web.Response(status=404)
         await _later(route.get("delay_ms", 0) / 1000)
+        if route.get("held"):
+            await self._gate(request.path).wait()
         headers = {name: str(value) for name, value in route.get("headers", {}).items()}
         status = route.get("status", 200)
         if "text" in route:
             return web.Response(status=status, text=route["text"], headers=headers)
         value = _echo(request, body) if route.get("echo") else route.get("json")
         return web.json_response(value, status=status, headers=headers)
+
+    def _gate(self, path: str) -> asyncio.Event:
+        return self._held.setdefault(path, asyncio.Event())
+
+    def release(self, path: str) -> None:
+        """Answer the calls of this path that are held, and all later ones."""
+        self._gate(path).set()
 
     def _route(self, method: str, path: str) -> Mapping[str, Any] | None:
         for index, route in enumerate(self._routes):
@@ -111,8 +121,15 @@ class Surroundings:
         self.sink = MailSink()
         self.base_url = ""
         self.smtp_url = ""
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def release(self, path: str) -> None:
+        """Let calls of a path be answered; from any thread."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self.http.release, path)
 
     async def serve(self, ready: threading.Event, stop: asyncio.Event) -> None:
+        self._loop = asyncio.get_running_loop()
         server = web.Server(self.http.answer)  # type: ignore[arg-type]
         runner = web.ServerRunner(server, shutdown_timeout=0.1)
         await runner.setup()

@@ -24,7 +24,13 @@ SHOWN = [
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_an_example_is_valid(path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_example_is_valid(
+    path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if path.parent.name == "custom-nodes":
+        monkeypatch.syspath_prepend(str(path.parent / "src"))
+        monkeypatch.setenv("RUNE_NODES", "acme_nodes")
+
     seen = check(path, capsys)
 
     assert (seen.exit_code, json.loads(seen.stdout)["status"]) == (0, "valid"), seen.stdout

@@ -13,8 +13,10 @@ import pytest
 from rune.adapters.embedded.blob import EmbeddedBlob
 from rune.adapters.embedded.database import Database
 from rune.adapters.embedded.journal import EmbeddedJournal
+from rune.adapters.embedded.library import EmbeddedLibrary
 from rune.adapters.embedded.open import Embedded
 from rune.adapters.embedded.queue import EmbeddedQueue
+from rune.adapters.embedded.readonly import ReadOnly
 from rune.adapters.embedded.state import EmbeddedState
 from rune.compose import reader
 from rune.core.plan import Plan
@@ -26,6 +28,7 @@ from rune.testing.clock import VirtualClock
 from rune.testing.contracts.blob import BlobContract
 from rune.testing.contracts.clock import ClockContract
 from rune.testing.contracts.journal import JournalContract
+from rune.testing.contracts.library import LibraryContract
 from rune.testing.contracts.queue import QueueContract
 from rune.testing.contracts.scenario import scenario
 from rune.testing.contracts.state import StateContract
@@ -81,6 +84,24 @@ class TestBlob(BlobContract):
     async def make_stores(self, folder: Path) -> AsyncIterator[tuple[EmbeddedJournal, EmbeddedBlob]]:
         async with opened(folder) as embedded:
             yield embedded.journal, embedded.blob
+
+    def crashed(self, folder: Path) -> Path:
+        return left_on_disk(folder)
+
+
+class TestLibrary(LibraryContract):
+    @asynccontextmanager
+    async def make_library(self, folder: Path) -> AsyncIterator[tuple[EmbeddedJournal, EmbeddedLibrary]]:
+        async with opened(folder) as embedded:
+            yield embedded.journal, EmbeddedLibrary(embedded.database)
+
+    @asynccontextmanager
+    async def make_looker(self, folder: Path) -> AsyncIterator[EmbeddedLibrary]:
+        database = ReadOnly(folder / "rune.db")
+        try:
+            yield EmbeddedLibrary(database)
+        finally:
+            database.close()
 
     def crashed(self, folder: Path) -> Path:
         return left_on_disk(folder)

@@ -57,7 +57,7 @@ def counting(calls: list[str]) -> Registry:
 
     @node("t.call")
     async def call(ctx: NodeContext, fail: bool = False) -> dict[str, Any]:
-        calls.append(ctx.key.split(":", 1)[1])
+        calls.append(ctx.idempotency_key.split(":", 1)[1])
         if fail:
             raise RuntimeError("told to fail")
         return {"did": ctx.node}

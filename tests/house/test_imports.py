@@ -18,7 +18,7 @@ LAW: dict[str, set[str]] = {
     "documents": {"yamltext", "inputschema", "core"},
     "ports": {"core"},
     "wire": {"ports", "core"},
-    "nodes": {"wire", "ports", "core"},
+    "nodes": {"inputschema", "wire", "ports", "core"},
     "adapters": {"wire", "ports", "core", "settings", "telemetry"},
     "runtime": {"documents", "nodes", "wire", "ports", "core", "settings", "telemetry"},
     "master": {"documents", "runtime", "nodes", "wire", "ports", "core", "settings", "telemetry"},
@@ -52,7 +52,7 @@ LAW: dict[str, set[str]] = {
     "sdk": {"documents", "core", "wire"},
     "testing": {"documents", "compose", "runtime", "nodes", "wire", "ports", "core", "settings", "sdk"},
     "telemetry": {"core", "settings"},
-    "settings": set(),
+    "settings": {"ports"},
     "errors": set(),
     "ids": set(),
 }

@@ -28,7 +28,7 @@ async def score(ctx: NodeContext, customer_id: str, weight: float = 1.0) -> dict
     """
     if not customer_id:
         raise NodeFailure("nobody", code="NO_CUSTOMER")
-    return {"id": customer_id, "score": weight * 2, "seen": ctx.payload, "key": ctx.key, "try": ctx.attempt}
+    return {"id": customer_id, "score": weight * 2, "seen": ctx.payload, "key": ctx.idempotency_key, "try": ctx.attempt}
 
 
 @dataclasses.dataclass
@@ -65,7 +65,7 @@ def run(function: Any, parameters: dict[str, Any], **facts: Any) -> Outcome:
 
 
 def test_an_async_function_is_a_node() -> None:
-    outcome = run(score, {"customer_id": "$trigger.id", "weight": 3}, key="e1:score@/", attempt=2)
+    outcome = run(score, {"customer_id": "$trigger.id", "weight": 3}, idempotency_key="e1:score@/", attempt=2)
     assert output(outcome) == {"id": "c7", "score": 6.0, "seen": {"p": 1}, "key": "e1:score@/", "try": 2}
 
 

@@ -23,7 +23,7 @@ def _write(line: str) -> None:
 @node("ledger.effect")
 async def effect(ctx: NodeContext, did: str, fail_attempts: int = 0) -> dict[str, Any]:
     """Writes its key down, then fails as often as it is told to."""
-    _write(f"{ctx.key}#{ctx.attempt}")
+    _write(f"{ctx.idempotency_key}#{ctx.attempt}")
     if ctx.attempt <= fail_attempts:
         raise RuntimeError("told to fail")
     return {"did": did}
@@ -32,7 +32,7 @@ async def effect(ctx: NodeContext, did: str, fail_attempts: int = 0) -> dict[str
 @node("ledger.gate")
 def gate(ctx: NodeContext, opens: str) -> dict[str, Any]:
     """Writes its key down, then runs until somebody writes into a pipe."""
-    _write(f"{ctx.key}#{ctx.attempt}")
+    _write(f"{ctx.idempotency_key}#{ctx.attempt}")
     with Path(opens).open() as pipe:
         return {"said": pipe.read().strip()}
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rune.runtime.failpoint import POINTS
+from rune.runtime.failpoint import WALK
 from tests.runtime.forks import KILLED, Forks
 from tests.runtime.shapes import PAYLOAD, SHAPES, Shape
 
@@ -56,7 +56,7 @@ def _check_journal(forks: Forks, folder: pathlib.Path, executions: int) -> None:
     assert (report["executions"], report["violations"]) == (executions, 0)
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", WALK)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_kill_at_any_point_loses_and_doubles_nothing(
     shape: str, point: str, tmp_path: pathlib.Path, forks: Forks

@@ -43,6 +43,19 @@ def fan(items: int, catalogue: Catalogue) -> Plan:
     return compiled(nodes, [("start", "s"), ("s", "x"), ("x", "g"), ("g", "n")], catalogue)
 
 
+def calls(url: str, at_once: int, catalogue: Catalogue) -> Plan:
+    """A list, a request per item, so many under way."""
+    nodes: Nodes = [
+        {"id": "start", "type": "input"},
+        {"id": "s", "type": "split", "parameters": {"input_array": "$trigger.xs", "max_in_flight": at_once}},
+        {"id": "c", "type": "http", "parameters": {"url": url, "raise_on_status": "4xx,5xx", "timeout": 120}},
+        {"id": "g", "type": "aggregator"},
+        {"id": "n", "type": "output", "parameters": {"value": "{{ len($g) }}"}},
+    ]
+    links = [("start", "s"), ("s", "c"), ("c", "g"), ("g", "n")]
+    return compiled(nodes, links, catalogue)
+
+
 def nested(catalogue: Catalogue) -> Plan:
     """Lists in lists."""
     nodes: Nodes = [

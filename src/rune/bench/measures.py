@@ -14,10 +14,11 @@ from typing import Any
 
 import msgspec
 
-from rune.bench import documents
+from rune.bench import calls, documents
 from rune.bench.load import completed
 from rune.bench.report import Report, percentile, resident_mb
-from rune.compose import bare_rate, running_engine
+from rune.compose import bare_rate, filled, running_engine
+from rune.ports.retention import Rule
 from rune.settings import Settings
 
 Measure = Callable[[Path, float], Coroutine[Any, Any, Report]]
@@ -263,6 +264,37 @@ async def _wake(engine: object, plan: object, moments: list[float]) -> list[floa
     return late
 
 
+async def retention(folder: Path, scale: float) -> Report:
+    """1,000,000 executions that have ended, of which 1,000 are to stay. The file is filled without an engine, with
+    the rows that one would write: a start, three nodes with a claim and a result each, an end."""
+    count = max(2_000, int(1_000_000 * scale))
+    kept = count // 1_000
+    settings = _settings(folder)
+    now = time.time_ns() // 1_000_000
+    filled(settings.database, count, ended_by=now - 3_600_000)
+    before = resident_mb()
+    async with running_engine(settings, working=False) as engine:
+        done = await engine.backend.retention.collect([Rule(keep=kept)], now)
+    assert done.executions == count - kept, f"{done.executions} removed"
+    share = done.bytes_after / done.bytes_before
+    return Report(
+        name="retention-1m",
+        rate=done.executions / done.duration_ms * 1000,
+        unit="removed/s",
+        rss_mb=resident_mb() - before,
+        goal="file < 5 % of before, growth <= 50 MB",
+        met=share < 0.05 and resident_mb() - before <= 50,
+        details={
+            "executions": count,
+            "kept": kept,
+            "seconds": round(done.duration_ms / 1000, 1),
+            "mb_before": round(done.bytes_before / 1e6, 1),
+            "mb_after": round(done.bytes_after / 1e6, 1),
+            "longest_ms": done.longest_ms,
+        },
+    )
+
+
 async def cold_start(folder: Path, scale: float) -> Report:
     """`rune run examples/hello` in a new process, and `import rune`."""
     runs = max(3, int(7 * scale))
@@ -330,5 +362,8 @@ MEASURES: dict[str, Measure] = {
     "latency-1": latency_1,
     "latency-10": latency_10,
     "waits-1m": waits,
+    "retention-1m": retention,
+    "http-64": calls.http_64,
+    "http-1000": calls.http_1000,
     "cold-start": cold_start,
 }

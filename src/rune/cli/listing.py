@@ -17,6 +17,7 @@ class Status(StrEnum):
     """What an execution may be."""
 
     running = "running"
+    paused = "paused"
     completed = "completed"
     failed = "failed"
     halted = "halted"

@@ -9,15 +9,25 @@ import typer
 import rune
 from rune.cli.audit import audit
 from rune.cli.bench import bench
+from rune.cli.cancel import cancel
 from rune.cli.check import check
+from rune.cli.credentials import credentials
+from rune.cli.deploy import deploy
 from rune.cli.doctor import doctor
 from rune.cli.explain import explain
+from rune.cli.gc import gc
 from rune.cli.graph import graph
+from rune.cli.letters import letters
 from rune.cli.listing import list_executions
 from rune.cli.nodes import nodes
+from rune.cli.pausing import pause, resume
+from rune.cli.retrying import rerun, retry
 from rune.cli.run import run
 from rune.cli.show import show
+from rune.cli.signal import signal
+from rune.cli.start import start
 from rune.cli.watch import watch
+from rune.cli.workflows import workflows
 
 app = typer.Typer(
     name="rune",
@@ -27,13 +37,25 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 app.command()(run)
+app.command()(deploy)
+app.add_typer(workflows, name="workflows")
 app.command()(check)
 app.command()(graph)
 app.command("list")(list_executions)
 app.command()(show)
 app.command()(watch)
 app.command()(explain)
+app.command()(start)
+app.command()(signal)
+app.command()(cancel)
+app.command()(pause)
+app.command()(resume)
+app.command()(retry)
+app.command()(rerun)
+app.add_typer(letters, name="dlq")
 app.command()(audit)
+app.command()(gc)
+app.add_typer(credentials, name="credentials")
 app.command()(nodes)
 app.command()(doctor)
 app.command()(bench)

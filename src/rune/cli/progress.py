@@ -53,12 +53,17 @@ def state_of(line: Line, at: int) -> str:
         parts.append(f"{count(line.lost, 'item')} failed")
     if line.due is not None:
         parts.append(f"next {_left(line.due, at)}")
-    return ", ".join(parts)
+    return ", ".join(parts) + _said(line)
+
+
+def _said(line: Line) -> str:
+    return f": {clean(line.said)}" if line.said and line.running else ""
 
 
 def _single(line: Line, at: int) -> str:
     if not line.waiting:
-        return line.status if line.attempt == 1 else f"{line.status}, attempt {line.attempt}"
+        status = line.status if line.attempt == 1 else f"{line.status}, attempt {line.attempt}"
+        return status + _said(line)
     if line.due is None:
         return "waiting for a signal"
     if line.attempt > 1:

@@ -11,14 +11,21 @@ from rune.core.parse import Parsed
 from rune.core.problem import Problem
 from rune.core.validate import Verdict
 from rune.documents import check_document, load_document
+from rune.errors import RuneError
 from rune.nodes.catalogue import standard_catalogue
+from rune.nodes.discovery import full_registry
+from rune.settings import load_settings
 
 SUFFIXES = ("yaml", "yml", "json")
 
 
 def examine_file(name: str) -> Verdict:
-    """Read and check one document."""
-    return check_document(read_document(name), standard_catalogue())
+    """Read and check one document, with every node type that is installed or configured."""
+    try:
+        known = full_registry(load_settings().nodes).catalogue
+    except RuneError as error:
+        return check_document(Parsed(None, (Problem("", error.code, error.message),)), standard_catalogue())
+    return check_document(read_document(name), known)
 
 
 def read_document(name: str) -> Parsed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 
 import msgspec
@@ -33,6 +33,7 @@ class Line(msgspec.Struct):
     done: int | None = None  # items of a split that have ended
     lost: int = 0  # items of a split that failed
     due: int | None = None  # the nearest time at which a waiting one goes on
+    said: str = ""  # how far the one that spoke last says it is
 
     @property
     def ended(self) -> int:
@@ -95,6 +96,12 @@ class Tally:
         for decision in decisions:
             self.add(decision)
 
+    def progressed(self, execution: str, token: Token, text: str) -> None:
+        """A node that runs says how far it is; of several items the last one counts."""
+        if execution == self.execution and token.key in self._running:
+            self._lines[token.node].said = text
+            self.version += 1
+
     def add(self, decision: Decision) -> None:
         """Count one decision."""
         self.version += 1
@@ -116,6 +123,14 @@ class Tally:
             elif isinstance(effect, Uncollected) or (isinstance(effect, Gather) and effect.mark == FAILED):
                 self._lines[decision.path[-2]].lost += 1
 
+    def skipped(self, keys: Iterable[Key]) -> None:
+        """What is known to be skipped, all of it."""
+        for line in self._lines:
+            line.skipped = 0
+        for node, path in set(keys):
+            if self._lives_in(node, path):
+                self._lines[node].skipped += 1
+
     def _lives_in(self, node: int, path: Path) -> bool:
         """The body of a split without items is skipped where the split is, not in an item."""
         assert self._plan is not None
@@ -126,6 +141,8 @@ class Tally:
         if key in self._running:
             self._running.remove(key)
             line.running -= 1
+            if not line.running:
+                line.said = ""
         if self._waiting.pop(key, None) is not None:
             line.waiting -= 1
 

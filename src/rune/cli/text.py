@@ -21,6 +21,7 @@ COLOURS = {
     "warn": "yellow",
     "running": "cyan",
     "waiting": "magenta",
+    "paused": "yellow",
 }
 """By status."""
 

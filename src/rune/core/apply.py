@@ -14,7 +14,7 @@ from rune.core.lineage import ROOT
 from rune.core.plan import NodePlan, Plan
 from rune.core.retry import retry_due
 from rune.core.routing import follow
-from rune.core.state import Live, Scope, State, own_timer, started
+from rune.core.state import Live, Scope, State, in_cancelled_region, own_timer, started
 from rune.core.token import START, Fate, Token, token_name
 from rune.core.transition import Transition
 
@@ -54,7 +54,7 @@ def apply(plan: Plan, state: State, decision: Decision) -> Applied:
     elif type(fact) is Attempt:
         changed = _try_again(plan, act, scope, live, fact)
     elif type(fact) is Suspension:
-        changed = _suspend(act, scope, live, fact)
+        changed = _suspend(plan, act, scope, live, fact)
     else:
         changed = _choose(plan, state, act, scope, live, fact)
     if not changed:
@@ -100,6 +100,7 @@ def _remove(act: Transition, scope: Scope, live: Live) -> None:
     scope.count -= 1
     if live.waiting:
         act.applied.disarmed.append(own_timer(live))
+        act.stop_listening(live)
     else:
         scope.active -= 1
 
@@ -120,29 +121,32 @@ def _release(scope: Scope, node: NodePlan) -> None:
 def _try_again(plan: Plan, act: Transition, scope: Scope, live: Live, fact: Attempt) -> bool:
     if live.token.attempt != fact.attempt:
         return False
-    live.token = replace(live.token, attempt=fact.attempt + 1, resumed=False)
+    live.token = replace(live.token, attempt=fact.attempt + 1, resumed=False, signal=None, fate=Fate.RUN)
     asked = fact.failure.details.get("retry_at")
     earliest = asked if type(asked) is int else 0
     name = token_name(fact.node, fact.path, plan.ids)
     due = retry_due(plan.nodes[fact.node].retry, fact.attempt, fact.at, name, earliest)
-    _sleep(act, scope, live, due, None)
+    act.sleep(scope, live, due)
+    _end_if_pointless(plan, act, scope, live)
     return True
 
 
-def _suspend(act: Transition, scope: Scope, live: Live, fact: Suspension) -> bool:
+def _end_if_pointless(plan: Plan, act: Transition, scope: Scope, live: Live) -> None:
+    """A race that was decided while the node ran leaves it nothing to wait for: it is touched, and ends."""
+    if live.waiting and in_cancelled_region(plan, act.state, live.token.node, scope.path):
+        act.applied.disarmed.append(own_timer(live))
+        act.wake(scope, live)
+
+
+def _suspend(plan: Plan, act: Transition, scope: Scope, live: Live, fact: Suspension) -> bool:
     if live.token.attempt != fact.attempt or live.token.resumed:
         return False
     live.token = replace(live.token, resumed=True)
-    _sleep(act, scope, live, fact.due, fact.signal)
+    act.sleep(scope, live, fact.due)
+    if fact.signal is not None:
+        act.listen(scope, live, fact.signal, fact.deadline)
+    _end_if_pointless(plan, act, scope, live)
     return True
-
-
-def _sleep(act: Transition, scope: Scope, live: Live, due: int | None, signal: str | None) -> None:
-    if not live.waiting:
-        scope.active -= 1
-    live.waiting, live.parked, live.due, live.signal = True, False, due, signal
-    if due is not None:
-        act.applied.armed.append((own_timer(live), due))
 
 
 def _choose(plan: Plan, state: State, act: Transition, scope: Scope, live: Live, fact: Choice) -> bool:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
+from msgspec.structs import replace
+
 from rune.core.effect import Applied, Finish
-from rune.core.fact import Control, End
+from rune.core.fact import Control, End, Signal
 from rune.core.plan import Plan
 from rune.core.state import State, in_cancelled_region, started
 from rune.core.token import Fate, Token
+from rune.core.transition import Transition
 from rune.core.wake import timers_of
 
 Verdict = Literal["run", "done", "void", "parked", "cancelled", "unknown"]
@@ -61,10 +64,34 @@ def control(plan: Plan, state: State, fact: Control) -> Applied:
     return applied
 
 
+def hear(plan: Plan, state: State, fact: Signal) -> Applied:
+    """A signal resumes whoever has waited for it longest; if nobody does, it is kept."""
+    act = Transition(plan, state, fact.at)
+    if fact.id in state.heard or state.ended:
+        act.applied.fresh = False
+        return act.applied
+    state.heard.add(fact.id)
+    waiting = [
+        (since, path, node)
+        for (path, node), since in state.listening.get(fact.name, {}).items()
+        if fact.path is None or path == fact.path
+    ]
+    if not waiting:
+        state.unheeded.append(replace(fact, value=None))
+        return act.applied
+    _, path, node = min(waiting)
+    scope = state.scopes[path]
+    act.take(scope, scope.live[node], fact)
+    act.settle(scope)
+    return act.applied
+
+
 def end(state: State, fact: End) -> Applied:
     """The terminal mark: from here on nothing starts."""
     applied = Applied(fresh=not state.ended)
     state.finish = Finish(fact.status, fact.error)
     state.ended = True
     state.scopes.clear()
+    state.listening.clear()
+    state.unheeded.clear()
     return applied

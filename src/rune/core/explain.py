@@ -49,7 +49,7 @@ def _token(plan: Plan, scope: Scope, live: Live) -> Waiting:
         reason = "has more items to start"
     else:
         reason = "is queued or running"
-    return Waiting(plan.ids[token.node], path_text(scope.path, plan.ids), reason, due=live.due)
+    return Waiting(plan.ids[token.node], path_text(scope.path, plan.ids), reason, due=live.wakes_at)
 
 
 def _joins(plan: Plan, state: State, scope: Scope) -> list[Waiting]:

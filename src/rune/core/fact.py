@@ -37,10 +37,22 @@ class Result(msgspec.Struct, frozen=True, tag="result", omit_defaults=True, gc=F
     arrived: tuple[Arrived, ...] = ()
     attempt: int = 1
     began: int = 0
+    signal: str | None = None
+    kept: bool = False  # taken over from the execution that this one runs again
 
 
 @final
-class Attempt(msgspec.Struct, frozen=True, tag="attempt", gc=False):
+class Begun(msgspec.Struct, frozen=True, tag="begun", gc=False):
+    """An effect that must not be made twice is about to be made. Who finds this row and no result cannot know."""
+
+    node: int
+    path: Path
+    at: int
+    attempt: int
+
+
+@final
+class Attempt(msgspec.Struct, frozen=True, tag="attempt", omit_defaults=True, gc=False):
     """One try failed and another follows."""
 
     node: int
@@ -48,11 +60,12 @@ class Attempt(msgspec.Struct, frozen=True, tag="attempt", gc=False):
     at: int
     attempt: int
     failure: Error
+    signal: str | None = None
 
 
 @final
-class Suspension(msgspec.Struct, frozen=True, tag="suspend", gc=False):
-    """A token waits until a time or a signal."""
+class Suspension(msgspec.Struct, frozen=True, tag="suspend", omit_defaults=True, gc=False):
+    """A token waits until a time or a signal; past its deadline a signal is waited for no longer."""
 
     node: int
     path: Path
@@ -60,6 +73,18 @@ class Suspension(msgspec.Struct, frozen=True, tag="suspend", gc=False):
     attempt: int = 1
     due: int | None = None
     signal: str | None = None
+    deadline: int | None = None
+
+
+@final
+class Signal(msgspec.Struct, frozen=True, tag="signal", omit_defaults=True):
+    """Somebody said something to the execution. It is kept until a token that waits for its name takes it."""
+
+    at: int
+    id: str
+    name: str
+    path: Path | None = None  # None: whoever waits longest, in any lineage
+    value: Any = None
 
 
 @final
@@ -90,7 +115,7 @@ class End(msgspec.Struct, frozen=True, tag="end"):
     error: Error | None = None
 
 
-Fact = Start | Result | Attempt | Suspension | Choice | Control | End
+Fact = Start | Result | Begun | Attempt | Suspension | Signal | Choice | Control | End
 TokenFact = Result | Attempt | Suspension | Choice
 
 
@@ -99,10 +124,14 @@ def fact_key(fact: Fact) -> tuple[Any, ...]:
     match fact:
         case Result(node=node, path=path):
             return ("result", node, path)
+        case Begun(node=node, path=path, attempt=attempt):
+            return ("begun", node, path, attempt)
         case Attempt(node=node, path=path, attempt=attempt):
             return ("attempt", node, path, attempt)
         case Suspension(node=node, path=path, attempt=attempt):
             return ("suspend", node, path, attempt)
+        case Signal(id=id):
+            return ("signal", id)
         case Choice(node=node, path=path):
             return ("choice", node, path)
         case Control(number=number):

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 
 from rune.core.apply import apply, begin
-from rune.core.control import control, end
+from rune.core.control import control, end, hear
 from rune.core.effect import Applied
-from rune.core.fact import Attempt, Choice, Control, End, Fact, Result, Start, TokenFact
+from rune.core.fact import Attempt, Begun, Choice, Control, End, Fact, Result, Signal, Start, TokenFact
 from rune.core.limits import LIMITS, Limits
 from rune.core.lineage import Path
 from rune.core.plan import Plan
@@ -34,6 +34,8 @@ class _Fold:
         self._start = 0
         self._end: End | None = None
         self._controls: list[Control] = []
+        self._signals: list[Signal] = []
+        self._taken: set[str] = set()
         self._facts: dict[Key, list[TokenFact]] = {}
         self._items: dict[Key, dict[int, int]] = {}  # by fan-out: item -> its earliest fact
         self._spread: list[Key] = []  # fan-outs whose items are being placed
@@ -53,7 +55,11 @@ class _Fold:
             self._end = fact
         elif isinstance(fact, Control):
             self._controls.append(fact)
-        else:
+        elif isinstance(fact, Signal):
+            self._signals.append(fact)
+        elif not isinstance(fact, Begun):
+            if isinstance(fact, Result | Attempt) and fact.signal is not None:
+                self._taken.add(fact.signal)
             self._facts.setdefault((fact.node, fact.path), []).append(fact)
 
     def run(self, now: int) -> Applied:
@@ -67,6 +73,7 @@ class _Fold:
         act = Transition(self._plan, self.state, now)
         act.settle(self.state.root)
         applied = act.applied
+        self._hear()
         for fact in sorted(self._controls, key=lambda each: each.number):
             self._park(fact)
         applied.emitted = [
@@ -163,6 +170,14 @@ class _Fold:
         act.settle(scope)
         self._take(act.applied)
         return True
+
+    def _hear(self) -> None:
+        """Signals that no fact names as taken go to whoever waits for them now."""
+        for fact in sorted(self._signals, key=lambda each: (each.at, each.id)):
+            if fact.id in self._taken:
+                self.state.heard.add(fact.id)
+            else:
+                hear(self._plan, self.state, fact)
 
     def _park(self, fact: Control) -> None:
         control(self._plan, self.state, fact)

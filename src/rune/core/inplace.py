@@ -10,7 +10,8 @@ from collections import deque
 
 from rune.core.barrier import Arrival, Barrier, opened_token, verdict
 from rune.core.effect import Arrive, Decision, Emit, Finish
-from rune.core.fact import Result
+from rune.core.fact import Attempt, Result, Suspension, TokenFact
+from rune.core.lineage import Path
 from rune.core.plan import Plan
 from rune.core.token import Fate, Token
 
@@ -60,5 +61,15 @@ class Run:
 
     def left(self, emitted: list[Token]) -> list[Token]:
         """Of what the commit emitted, the tokens that the run has not already decided."""
-        decided = {(each.node, each.path) for each in self.decisions}
-        return [token for token in emitted if token.fate is not Fate.RUN or token.key not in decided]
+        decided = {(each.node, each.path): each.fact for each in self.decisions}
+        return [token for token in emitted if not _is_decided(token, decided)]
+
+
+def _is_decided(token: Token, decided: dict[tuple[int, Path], TokenFact | None]) -> bool:
+    """One that was suspended, or failed and waits for another try, goes on if what it waits for has come already."""
+    if token.fate is not Fate.RUN or token.key not in decided:
+        return False
+    fact = decided[token.key]
+    if type(fact) is Suspension:
+        return not token.resumed
+    return type(fact) is not Attempt or token.attempt == fact.attempt

@@ -6,7 +6,7 @@ item 5 of split 3. Flat integers hash fast and sort item 10 behind item 2.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 Path = tuple[int, ...]
 ROOT: Path = ()
@@ -32,3 +32,14 @@ def path_text(path: Path, ids: Sequence[str]) -> str:
 def indices(path: Path) -> tuple[int, ...]:
     """The item indices alone, outermost first."""
     return path[1::2]
+
+
+def parse_path(text: str, index: Mapping[str, int]) -> Path | None:
+    """A path from its readable form, `users:5/orders:2`; None if it names no item of known splits."""
+    path: list[int] = []
+    for part in text.strip("/").split("/"):
+        split, colon, item = part.rpartition(":")
+        if not colon or split not in index or not (item.isascii() and item.isdecimal()):
+            return None
+        path += (index[split], int(item))
+    return tuple(path)

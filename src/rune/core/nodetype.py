@@ -51,6 +51,7 @@ class NodeType(msgspec.Struct, frozen=True, kw_only=True):
     passes_payload: Callable[[Mapping[str, Any]], bool] = lambda parameters: False
     reads_payload: Callable[[Mapping[str, Any]], bool] = lambda parameters: False  # unasked, as by `$json`
     suspends: bool = False  # a join behind it has no default timeout
+    launches: bool = False  # it starts executions of its own
     sets_output: bool = False
     credentials: bool = False
     effectful: Callable[[Mapping[str, Any]], bool] = lambda parameters: False

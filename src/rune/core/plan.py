@@ -81,3 +81,5 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[int, ...]  # root nodes that set the execution's output
     races: tuple[int, ...]  # root joins with a timeout from the start
     timeout: int | None  # ms
+    launches: bool  # some node starts executions of its own
+    max_parallel: int | None  # nodes of an execution that run at once

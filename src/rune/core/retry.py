@@ -10,7 +10,9 @@ LONGEST = 36_525 * 86_400_000  # ms: nobody who asks for more than a century is 
 
 
 def tries_again(retry: Retry, attempt: int, error: Error) -> bool:
-    """Whether the policy grants one more attempt for this error."""
+    """Whether the policy grants one more attempt for this error. What may have been done is not done again."""
+    if error.code == "UNKNOWN_OUTCOME":
+        return False
     return attempt < retry.max_attempts and (not retry.on or error.code in retry.on)
 
 

@@ -6,6 +6,7 @@ import msgspec
 
 from rune.core.barrier import Barrier
 from rune.core.effect import Finish, Timer
+from rune.core.fact import Signal
 from rune.core.limits import LIMITS, Limits
 from rune.core.lineage import ROOT, Path, within
 from rune.core.outcome import Error
@@ -21,6 +22,14 @@ class Live(msgspec.Struct, gc=False):
     parked: bool = False
     due: int | None = None
     signal: str | None = None
+    deadline: int | None = None
+
+    @property
+    def wakes_at(self) -> int | None:
+        """When its timer is due; None where only a signal can end the wait."""
+        if self.due is None or self.deadline is None:
+            return self.due if self.deadline is None else self.deadline
+        return min(self.due, self.deadline)
 
 
 class Fan(msgspec.Struct):
@@ -68,6 +77,9 @@ class State(msgspec.Struct):
     controls: int = 0
     pauses: list[tuple[int, int]] = []
     cancelled: set[tuple[int, Path]] = set()
+    heard: set[str] = set()  # signals that are known here
+    unheeded: list[Signal] = []  # those that nobody has taken yet, oldest first
+    listening: dict[str, dict[tuple[Path, int], int]] = {}  # by signal: who waits for it, and since when
     failures: int = 0
     first_failures: list[tuple[Path, int, Error]] = []
     folding: bool = False

@@ -18,6 +18,7 @@ UNREACHABLE = Error("UNREACHABLE", "too few of the paths into this node can stil
 EXPIRED = Error(
     "TIMEOUT", "the paths into this node did not all arrive in time", {"expired": True}, engine=True
 )
+UNHEARD = Error("TIMEOUT", "what the node waited for did not come within its timeout", engine=True)
 
 
 def step(plan: Plan, token: Token, outcome: Outcome, now: int, limits: Limits = LIMITS) -> Decision:
@@ -34,6 +35,8 @@ def step_unrun(plan: Plan, token: Token, now: int) -> Decision:
             return follow(plan, _result(plan.nodes[token.node], token, now, "failed", failure=UNREACHABLE))
         case Fate.EXPIRE:
             return follow(plan, _result(plan.nodes[token.node], token, now, "failed", failure=EXPIRED))
+        case Fate.OVERDUE:
+            return follow(plan, _failed(plan.nodes[token.node], token, now, UNHEARD))
         case _:
             return _skipped(plan, token, now)
 
@@ -59,7 +62,9 @@ def settle(plan: Plan, token: Token, outcome: Outcome, now: int, limits: Limits 
     if type(outcome) is FanOut:
         return _result(node, token, now, "ok", value=outcome.value, items=outcome.count)
     if type(outcome) is Suspend:
-        return Suspension(token.node, token.path, now, token.attempt, outcome.until, outcome.signal)
+        timeout = node.node.timeout if outcome.signal is not None else None
+        deadline = None if timeout is None else now + round(timeout * 1000)
+        return Suspension(token.node, token.path, now, token.attempt, outcome.until, outcome.signal, deadline)
     if type(outcome) is Failure:
         return _failed(node, token, now, outcome.error)
     return _result(node, token, now, "cancelled")
@@ -67,7 +72,7 @@ def settle(plan: Plan, token: Token, outcome: Outcome, now: int, limits: Limits 
 
 def _failed(node: NodePlan, token: Token, now: int, error: Error) -> TokenFact:
     if tries_again(node.retry, token.attempt, error):
-        return Attempt(token.node, token.path, now, token.attempt, error)
+        return Attempt(token.node, token.path, now, token.attempt, error, token.signal)
     return _result(node, token, now, "failed", failure=error)
 
 
@@ -96,4 +101,5 @@ def _result(
         token.error,
         token.arrived,
         token.attempt,
+        signal=token.signal,
     )

@@ -41,6 +41,7 @@ class Fate(Enum):
     UNREACHABLE = "unreachable"  # too few live arrivals remain possible
     DISPATCH = "dispatch"  # a fan-out has items left to start
     EXPIRE = "expire"  # a join waited too long
+    OVERDUE = "overdue"  # the signal it waited for did not come in time
 
 
 class Token(msgspec.Struct, frozen=True, gc=False):
@@ -54,6 +55,7 @@ class Token(msgspec.Struct, frozen=True, gc=False):
     fate: Fate = Fate.RUN
     attempt: int = 1
     resumed: bool = False
+    signal: str | None = None  # the one that resumed it
     items: int = 0
     at: int = 0
 

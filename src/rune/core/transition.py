@@ -5,6 +5,8 @@ Tokens, joins, windows and counts change together here and nowhere else.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from rune.core.barrier import Arrival, Barrier, opened_token, verdict
 from rune.core.effect import (
     DEAD,
@@ -19,11 +21,12 @@ from rune.core.effect import (
     Timer,
     Uncollected,
 )
+from rune.core.fact import Signal
 from rune.core.lineage import indices, parent, within
 from rune.core.outcome import Error
 from rune.core.plan import NodePlan, Plan
 from rune.core.routing import enter
-from rune.core.state import Fan, Live, Scope, State, in_cancelled_region
+from rune.core.state import Fan, Live, Scope, State, in_cancelled_region, own_timer
 from rune.core.token import Fate, Ref, Token
 
 CHUNK = 256  # items started in one act; the rest is left to a dispatch token, so no act grows with N
@@ -34,12 +37,12 @@ FINISH_GRACE = 3_000  # ms: whoever brought the end about writes it; the timer i
 class Transition:
     """Carries effects out on a state and collects what follows."""
 
-    __slots__ = ("_at", "_plan", "_state", "applied")
+    __slots__ = ("_at", "_plan", "applied", "state")
 
     def __init__(self, plan: Plan, state: State, at: int) -> None:
         self.applied = Applied()
         self._plan = plan
-        self._state = state
+        self.state = state
         self._at = at
 
     def perform(self, scope: Scope, effects: tuple[Effect, ...] | list[Effect]) -> None:
@@ -63,7 +66,7 @@ class Transition:
 
     def emit(self, scope: Scope, token: Token) -> None:
         """Give a node its token. While the execution is paused it is parked instead of sent."""
-        paused = self._state.paused_at is not None
+        paused = self.state.paused_at is not None
         scope.live[token.node] = Live(token, parked=paused)
         scope.count += 1
         scope.active += 1
@@ -72,8 +75,8 @@ class Transition:
 
     def finish(self, finish: Finish) -> None:
         """The first reason to end is the one that counts; a timer makes sure that the end is written."""
-        if self._state.finish is None:
-            self._state.finish = finish
+        if self.state.finish is None:
+            self.state.finish = finish
             self.applied.finish = finish
             self.applied.armed.append((Timer("finish"), self._at + FINISH_GRACE))
 
@@ -105,7 +108,7 @@ class Transition:
             self.applied.armed.append((Timer("join", node.index, scope.path), self._at + node.timeout))
 
     def _gather(self, scope: Scope, effect: Gather) -> None:
-        around = self._state.scopes[parent(scope.path)]
+        around = self.state.scopes[parent(scope.path)]
         split, item = scope.path[-2:]
         fan = around.fans[split]
         node = self._plan.nodes[self._plan.nodes[split].aggregator]
@@ -128,7 +131,7 @@ class Transition:
         self.emit(scope, Token(node.index, scope.path, fan.payload, fan.error, items=fan.count))
 
     def _uncollected(self, scope: Scope, effect: Uncollected) -> None:
-        state = self._state
+        state = self.state
         state.failures += 1
         state.first_failures.append((scope.path, effect.node, effect.failure))
         state.first_failures.sort(key=lambda each: each[:2])
@@ -143,7 +146,7 @@ class Transition:
             if node.aggregator >= 0:
                 self._open_aggregator(scope, self._plan.nodes[node.aggregator], fan)
             return
-        if self._state.folding:
+        if self.state.folding:
             fan.held = True  # until the fold has placed every item that has facts
             scope.count += 1
         self.fill(scope, effect.node)
@@ -155,7 +158,7 @@ class Transition:
             return
         node = self._plan.nodes[split]
         more = not fan.closed and fan.next < fan.count
-        if more and in_cancelled_region(self._plan, self._state, split, scope.path):
+        if more and in_cancelled_region(self._plan, self.state, split, scope.path):
             self._abandon(scope, node, fan)
         left = CHUNK
         _pass_started(fan)
@@ -173,8 +176,8 @@ class Transition:
         if node.window.size is not None:
             open_slots = node.window.size - fan.in_flight
         else:
-            open_slots = self._state.limits.window - fan.active
-        if self._state.active_items >= self._state.limits.items_in_flight:
+            open_slots = self.state.limits.window - fan.active
+        if self.state.active_items >= self.state.limits.items_in_flight:
             return fan.active == 0 and open_slots > 0
         return open_slots > 0
 
@@ -183,7 +186,7 @@ class Transition:
         node = self._plan.nodes[split]
         fan = scope.fans[split]
         inner = Scope((*scope.path, split, item), self._at)
-        self._state.scopes[inner.path] = inner
+        self.state.scopes[inner.path] = inner
         scope.count += 1
         fan.in_flight += 1
         self.perform(inner, enter(self._plan, node.success, Ref("item", split, inner.path), fan.error))
@@ -205,8 +208,8 @@ class Transition:
 
     def cancel_region(self, scope: Scope, node: NodePlan) -> None:
         """A race is decided: what leads only to it is pointless. Waiting tokens are woken, to end now."""
-        self._state.cancelled.add((node.index, scope.path))
-        inside = [each for each in self._state.scopes.values() if within(each.path, scope.path)]
+        self.state.cancelled.add((node.index, scope.path))
+        inside = [each for each in self.state.scopes.values() if within(each.path, scope.path)]
         for inner in sorted(inside, key=lambda each: -len(each.path)):
             for split in inner.fans:
                 self.fill(inner, split)
@@ -216,10 +219,48 @@ class Transition:
             if inner is not scope:
                 self.settle(inner, refill=False)
 
+    def sleep(self, scope: Scope, live: Live, due: int | None) -> None:
+        """A token waits for a time, or for nothing that a clock knows."""
+        if not live.waiting:
+            scope.active -= 1
+        live.waiting, live.parked, live.due = True, False, due
+        if due is not None:
+            self.applied.armed.append((own_timer(live), due))
+
+    def listen(self, scope: Scope, live: Live, name: str, deadline: int | None) -> None:
+        """A token waits for a signal. One that came before is taken at once, the oldest first."""
+        live.signal, live.deadline = name, deadline
+        waiting = self.state.listening.setdefault(name, {})
+        waiting[(scope.path, live.token.node)] = self._at
+        if deadline is not None and (live.due is None or deadline < live.due):
+            self.applied.armed.append((own_timer(live), deadline))
+        for signal in self.state.unheeded:
+            if signal.name == name and signal.path in (None, scope.path):
+                self.state.unheeded.remove(signal)
+                self.take(scope, live, signal)
+                return
+
+    def stop_listening(self, live: Live) -> None:
+        """Whatever comes now is for somebody else."""
+        if live.signal is None:
+            return
+        waiting = self.state.listening[live.signal]
+        waiting.pop((live.token.path, live.token.node), None)
+        if not waiting:
+            del self.state.listening[live.signal]
+
+    def take(self, scope: Scope, live: Live, signal: Signal) -> None:
+        """A waiting token gets what it waited for."""
+        if live.wakes_at is not None:
+            self.applied.disarmed.append(own_timer(live))
+        live.token = replace(live.token, signal=signal.id)
+        self.wake(scope, live)
+
     def wake(self, scope: Scope, live: Live) -> None:
         """A waiting token goes on; in a pause it is parked."""
-        live.waiting, live.due, live.signal = False, None, None
-        live.parked = self._state.paused_at is not None
+        self.stop_listening(live)
+        live.waiting, live.due, live.signal, live.deadline = False, None, None, None
+        live.parked = self.state.paused_at is not None
         scope.active += 1
         if not live.parked:
             self.applied.emitted.append(live.token)
@@ -235,19 +276,19 @@ class Transition:
         while True:
             stirs = scope.active > 0
             if not scope.path:
-                if scope.count == 0 and not self._state.folding:
+                if scope.count == 0 and not self.state.folding:
                     self.finish(self._ending())
                 return
-            around = self._state.scopes[parent(scope.path)]
+            around = self.state.scopes[parent(scope.path)]
             fan = around.fans[scope.path[-2]]
             if stirs != scope.stirring:
                 change = 1 if stirs else -1
                 scope.stirring = stirs
                 fan.active += change
                 around.active += change
-                self._state.active_items += change
+                self.state.active_items += change
             if scope.count == 0:
-                del self._state.scopes[scope.path]
+                del self.state.scopes[scope.path]
                 fan.in_flight -= 1
                 around.count -= 1
             if refill and fan.next < fan.count:
@@ -257,7 +298,7 @@ class Transition:
             scope = around
 
     def _ending(self) -> Finish:
-        state = self._state
+        state = self.state
         if state.failures == 0:
             return Finish("completed")
         ids = self._plan.ids

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from rune.core.effect import Applied, Finish, Timer
 from rune.core.lineage import Path
 from rune.core.outcome import Error
@@ -82,13 +84,15 @@ def join_waits_since(node: NodePlan, scope: Scope) -> int | None:
 
 def _resume(act: Transition, scope: Scope, timer: Timer, now: int) -> None:
     live = scope.live.get(timer.node)
-    if live is None or not live.waiting or live.due is None:
+    if live is None or not live.waiting or live.wakes_at is None:
         return
     if timer.kind == "retry" and live.token.attempt != timer.number:
         return
-    if live.due > now:
-        act.applied.armed.append((timer, live.due))
+    if live.wakes_at > now:
+        act.applied.armed.append((timer, live.wakes_at))
         return
+    if live.due is None or live.due > now:
+        live.token = replace(live.token, fate=Fate.OVERDUE)
     act.wake(scope, live)
     act.settle(scope)
 
@@ -103,8 +107,8 @@ def timers_of(plan: Plan, state: State) -> list[tuple[Timer, int]]:
         found.append((Timer("deadline"), due))
     for scope in state.scopes.values():
         for live in scope.live.values():
-            if live.waiting and live.due is not None:
-                found.append((own_timer(live), live.due))
+            if live.waiting and live.wakes_at is not None:
+                found.append((own_timer(live), live.wakes_at))
         if state.paused_at is None:
             found += _join_timers(plan, state, scope, scope.path)
     return found

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -13,12 +14,39 @@ from rune.core.nodetype import NodeType
 from rune.core.outcome import Error, Failure, Outcome
 from rune.core.parameters import Element, Rules, evaluate
 from rune.errors import NodeFailure, RuneError
+from rune.nodes.blobs import NO_BLOBS, Blobs
 from rune.nodes.boundary import check_json
+from rune.nodes.redaction import IN_USE
+from rune.nodes.usage import CleanBlobs, Reference, Usage
 from rune.nodes.world import NOWHERE, World
+from rune.ports.secret import Credential
+
+_log = logging.getLogger("rune.node")
 
 P = TypeVar("P")
+Level = Literal["debug", "info", "warning", "error"]
+Progress = Callable[[float | str], None]
+Launch = Callable[[str, str | None, Any, bool], Awaitable[str]]
+"""Starts another workflow, of which version, with what, and whether its end is waited for; answers its id."""
 Arrivals = Callable[[], list[tuple[str, Any]]]
 Entries = Callable[[], Iterable[tuple[bool, Any]]]
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+async def _launch_nothing(workflow: str, which: str | None, input: Any, waits: bool) -> str:
+    raise RuntimeError("this call was given nothing to start executions with")
+
+
+def _unheard(what: float | str) -> None:
+    """Nobody looks on."""
+
+
+def _shown(value: Any) -> str:
+    """A field of the log, on one line."""
+    try:
+        return msgspec.json.encode(value, enc_hook=str).decode()
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)[:200]
 
 
 class Call(Generic[P]):
@@ -28,25 +56,31 @@ class Call(Generic[P]):
     `elements` are the parameters that the node itself evaluates. `arrivals()` are the live payloads at a join
     by predecessor id, in edge order; `entries()`, at an aggregator, whether each item failed and what it
     brought, in index order. `resumed` is true when what the node waited for has come: `due` is then the time
-    it waited for, `signal` the payload of the signal. `key` names the effect of this run, the same in every
-    attempt; it is empty where the node said that it wants none. `world` is how anything outside is reached.
+    it waited for, `signal` the payload of the signal. `idempotency_key` names the effect of this run, the same in
+    every attempt; it is empty where the node said that it wants none. `world` is how anything outside is reached,
+    `blobs` keeps bytes for the execution, and `progress` tells whoever looks on how far the run is.
     """
 
     __slots__ = (
         "arrivals",
         "attempt",
+        "blobs",
+        "credentials",
         "due",
         "elements",
         "entries",
-        "key",
+        "idempotency_key",
+        "launch",
         "limits",
         "node",
         "now",
         "parameters",
+        "progress",
         "resumed",
         "scope",
         "signal",
         "timer_id",
+        "usage",
         "world",
     )
 
@@ -61,13 +95,16 @@ class Call(Generic[P]):
         arrivals: Arrivals = list,
         entries: Entries = list,
         attempt: int = 1,
-        key: str = "",
+        idempotency_key: str = "",
         resumed: bool = False,
         timer_id: str = "",
         due: int | None = None,
         signal: Any = None,
         limits: Limits = LIMITS,
         world: World | None = None,
+        blobs: Blobs = NO_BLOBS,
+        progress: Progress = _unheard,
+        credentials: Reference | None = None,
     ) -> None:
         self.parameters = parameters
         self.scope = scope
@@ -77,13 +114,18 @@ class Call(Generic[P]):
         self.arrivals = arrivals
         self.entries = entries
         self.attempt = attempt
-        self.key = key
+        self.idempotency_key = idempotency_key
         self.resumed = resumed
         self.timer_id = timer_id
         self.due = due
         self.signal = signal
         self.limits = limits
         self.world = world or NOWHERE
+        self.blobs = blobs
+        self.progress = progress
+        self.credentials = credentials
+        self.usage: Usage | None = None
+        self.launch: Launch = _launch_nothing
 
     @property
     def payload(self) -> Any:
@@ -95,6 +137,30 @@ class Call(Generic[P]):
         compiled = self.elements[name]
         assert isinstance(compiled, Expression | Template)
         return evaluate(name, compiled, self.scope if scope is None else scope)
+
+    def log(self, message: str, *, level: Level = "info", **fields: Any) -> None:
+        """Write a line to the log of the worker."""
+        said = " ".join([message, *(f"{name}={_shown(value)}" for name, value in fields.items())])
+        beside = {"node": self.node, "execution": self.blobs.execution, "fields": IN_USE.fields(fields)}
+        _log.log(_LEVELS[level], "%s of %s: %s", self.node, self.blobs.execution, said, extra=beside)
+
+    async def credential(self, *types: str, host: str | None = None) -> Credential | None:
+        """The credential that the node names, resolved at this moment; None if it names none. It fails the node unless
+        the credential is of one of these types and may be sent to this host."""
+        if self.credentials is None:
+            return None
+        return await self._used().credential(self.credentials, self.world.secret, types, host)
+
+    def protect(self, *values: str) -> None:
+        """Hide further values in whatever this run leaves behind, such as a token that was fetched."""
+        self._used().protect(*values)
+
+    def _used(self) -> Usage:
+        if self.usage is None:
+            self.usage = Usage()
+            self.blobs = CleanBlobs(self.blobs, self.usage.redactor)
+            self.progress = self.usage.told(self.progress)
+        return self.usage
 
     def rules(self, name: str) -> Rules:
         """A parameter that is a list of rules."""

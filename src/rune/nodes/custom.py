@@ -23,23 +23,16 @@ from rune.errors import NodeFailure
 from rune.nodes.base import Call, RunnableType
 from rune.nodes.boundary import NOT_JSON
 from rune.nodes.declare import Model, declare
+from rune.nodes.nodecontext import NodeContext
+from rune.nodes.threads import in_thread
+
+__all__ = ["NodeContext", "kind_of", "node"]
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
 _KIND = "__rune_node__"
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class NodeContext(msgspec.Struct, frozen=True):
-    """What a function may know of its run. `key` names its effect: the same in every attempt, so that whoever
-    is called can tell a repetition."""
-
-    node: str
-    payload: Any
-    attempt: int
-    now: int
-    key: str
 
 
 def node(name: str, *, effectful: bool = True, **traits: Any) -> Callable[[F], F]:
@@ -136,36 +129,36 @@ def _behaviour(
 ) -> Callable[[Call[Any]], Any]:
     names = model.__struct_fields__
 
-    def invoke(call: Call[Any]) -> Any:
+    def invoke(call: Call[Any], context: NodeContext | None) -> Any:
         values = {name: getattr(call.parameters, name) for name in names}
-        if wants_context:
-            return function(_context(call), **values)
-        return function(**values)
+        return function(**values) if context is None else function(context, **values)
 
-    def guarded(call: Call[Any]) -> Any:
+    def guarded(call: Call[Any], context: NodeContext | None) -> Any:
         try:
-            return invoke(call)
+            return invoke(call, context)
         except StopIteration as error:
             # A future cannot hold it: whoever waits for the thread would wait for ever.
             raise RuntimeError("the function raised StopIteration") from error
 
     async def run_async(call: Call[Any]) -> Outcome:
-        return _outcome(await invoke(call))
+        return _outcome(await invoke(call, NodeContext(call) if wants_context else None))
 
     async def run_in_thread(call: Call[Any]) -> Outcome:
         # A function that reaches outside without `await` would hold up everything else of its worker.
-        return _outcome(await asyncio.to_thread(guarded, call))
+        context = NodeContext(call, asyncio.get_running_loop()) if wants_context else None
+        abandon = context.abandon if context is not None else _nothing
+        return _outcome(await in_thread(lambda: guarded(call, context), abandon))
 
     def run(call: Call[Any]) -> Outcome:
-        return _outcome(invoke(call))
+        return _outcome(invoke(call, NodeContext(call) if wants_context else None))
 
     if inspect.iscoroutinefunction(function):
         return run_async
     return run_in_thread if effectful else run
 
 
-def _context(call: Call[Any]) -> NodeContext:
-    return NodeContext(call.node, call.payload, call.attempt, call.now, call.key)
+def _nothing() -> None:
+    """A function without a context cannot be told."""
 
 
 def _outcome(result: Any) -> Outcome:

@@ -15,7 +15,8 @@ from rune.core.nodetype import Catalogue, NodeType
 from rune.core.outcome import Cancelled, Failure, FanOut, Outcome, Output, Suspend
 from rune.core.parameters import Parameters
 from rune.errors import NodeFailure, RuneError
-from rune.nodes.base import Arrivals, Call, Entries, Interruption, RunnableType, failure_of
+from rune.nodes.base import Arrivals, Call, Entries, Interruption, Progress, RunnableType, failure_of
+from rune.nodes.blobs import Blobs
 from rune.nodes.boundary import check_json
 from rune.nodes.catalogue import STANDARD, catalogue
 from rune.nodes.control import (
@@ -32,10 +33,12 @@ from rune.nodes.control import (
     switch,
     wait,
     webhook,
+    workflow,
 )
 from rune.nodes.data import datetime, edit, filter, limit, log, sort
 from rune.nodes.fit import told
-from rune.nodes.io import http, smtp
+from rune.nodes.io import http, llm_service, smtp
+from rune.nodes.usage import Reference
 from rune.nodes.world import World
 
 STANDARD_KINDS: tuple[RunnableType, ...] = (
@@ -55,11 +58,13 @@ STANDARD_KINDS: tuple[RunnableType, ...] = (
     RunnableType(limit.TYPE, limit.Parameters, limit.run),
     RunnableType(datetime.TYPE, datetime.Parameters, datetime.run, builds=False),
     RunnableType(log.TYPE, log.Parameters, log.run),
+    RunnableType(workflow.TYPE, workflow.Parameters, workflow.run),
     RunnableType(noop.TYPE, noop.Parameters, noop.run, builds=False),
     RunnableType(fail.TYPE, fail.Parameters, fail.run, builds=False),
     RunnableType(output.TYPE, output.Parameters, output.run),
     RunnableType(http.TYPE, http.Parameters, http.run, lax=True),
     RunnableType(smtp.TYPE, smtp.Parameters, smtp.run),
+    RunnableType(llm_service.TYPE, llm_service.Parameters, llm_service.run),
 )
 """What is put together of payloads and expressions is looked at again: it nests deeper than its parts."""
 
@@ -114,13 +119,16 @@ class Facts(TypedDict, total=False):
     arrivals: Arrivals
     entries: Entries
     attempt: int
-    key: str
+    idempotency_key: str
     resumed: bool
     timer_id: str
     due: int | None
     signal: Any
     limits: Limits
     world: World | None
+    blobs: Blobs
+    progress: Progress
+    credentials: Reference | None
 
 
 def run_node(

@@ -42,6 +42,11 @@ Items = Annotated[
 ]
 
 
+def plain(value: Any) -> str:
+    """A scalar as text, the way JSON writes it."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
 def missing(name: str, message: str, hint: str) -> Problem:
     """A parameter that the others make necessary."""
     return Problem(name, codes.MISSING_PARAMETER, message, hint)

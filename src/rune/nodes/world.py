@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from rune.nodes.tokens import Tokens
+from rune.ports.secret import Secret
+
 if TYPE_CHECKING:
     from rune.nodes.io.client import Client
     from rune.nodes.io.guard import Guard, Policy, Resolve
@@ -18,12 +21,17 @@ class World:
         *,
         http_policy: Policy = "public_only",
         http_allow: Iterable[str] = (),
+        http_per_host: int = 64,
         smtp_url: str = "",
         resolve: Resolve | None = None,
+        secret: Secret | None = None,
     ) -> None:
         self.smtp_url = smtp_url
+        self.secret = secret  # where credentials are resolved
+        self.tokens = Tokens()
         self._policy = http_policy
         self._allow = tuple(http_allow)
+        self._per_host = max(1, http_per_host)
         self._resolve = resolve
         self._client: Client | None = None
         if self._allow:
@@ -39,7 +47,7 @@ class World:
         if self._client is None:
             from rune.nodes.io.client import Client  # noqa: PLC0415 - a quarter of a second
 
-            self._client = Client(self._guard())
+            self._client = Client(self._guard(), self._per_host)
         return self._client
 
     async def close(self) -> None:

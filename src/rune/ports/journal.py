@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from rune.core.fact import End, Fact, Result
+from rune.core.fact import End, Fact, Result, Signal
 from rune.core.lineage import Path
 from rune.errors import RuneError
 
@@ -37,14 +37,40 @@ class KeyConflict(RuneError):
     code = "KEY_CONFLICT"
 
 
+class KeySpent(RuneError):
+    """A client key was used before, and the execution that it started is no longer kept."""
+
+    code = "KEY_SPENT"
+
+    def __init__(self, key: str, execution: str) -> None:
+        super().__init__(f"key `{key}` has started {execution}, which has ended and is no longer kept")
+        self.execution = execution
+
+
+class Gone(RuneError):
+    """An execution whose results were to be used again is no longer kept."""
+
+    code = "GONE"
+
+
 class NewerFormat(RuneError):
     """Something was written by a newer version of Rune than this one."""
 
     code = "NEWER_FORMAT"
 
 
-class Accepted(msgspec.Struct, frozen=True, kw_only=True):
-    """An execution as it was accepted: everything that is not a consequence."""
+class Parent(msgspec.Struct, frozen=True):
+    """Which token of which execution started this one and waits for its end."""
+
+    execution: str
+    node: int
+    path: Path
+    attempt: int
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An execution as it was accepted: everything that is not a consequence. `root` names its effects: the first of a
+    line of retries, or itself where it is empty."""
 
     id: str
     workflow: str
@@ -55,7 +81,23 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     priority: int = 5
     fake_time: bool = False
-    format: int = FORMAT
+    parent: Parent | None = None
+    depth: int = 0  # how many executions are around this one
+    root: str = ""
+    retry_of: str | None = None
+    format: int = 1
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """An execution that the engine gave up on."""
+
+    id: str
+    execution: str
+    workflow: str
+    node: str
+    code: str
+    message: str
+    at: int
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -75,8 +117,9 @@ class Journal(Protocol):
     async def definition(self, hash: str) -> bytes | None:
         """The canonical form of a definition."""
 
-    async def accept(self, execution: Accepted) -> Accepted:
-        """Write the start. A client key that was used before answers the execution it started then."""
+    async def accept(self, execution: Accepted, kept: Sequence[Fact] = ()) -> Accepted:
+        """Write the start, and with it the facts that it begins with. A client key, or an id, that was used before
+        answers the execution that it started then. A child whose parent has ended is refused: Ended."""
 
     async def accepted(self, execution: str) -> Accepted | None:
         """How an execution was started."""
@@ -87,6 +130,24 @@ class Journal(Protocol):
 
     async def facts(self, execution: str, after: int = 0) -> list[Stored]:
         """What is known of an execution, in commit order, behind a number."""
+
+    async def signal(self, execution: str, id: str) -> Signal | None:
+        """A signal that an execution was given."""
+
+    async def children(self, parent: str) -> list[str]:
+        """Executions whose end a parent waits for and that have not ended."""
+
+    async def untold(self, limit: int) -> list[str]:
+        """Ended executions whose parent has not been told, and running ones whose parent has ended."""
+
+    async def told(self, execution: str) -> None:
+        """The parent knows."""
+
+    async def dead_letters(self, limit: int, after: str | None = None) -> list[DeadLetter]:
+        """Executions that the engine gave up on and nobody has settled, newest first, behind a given id."""
+
+    async def settle(self, letter: str, how: str) -> bool:
+        """A dead letter was requeued or dropped; False if there is none."""
 
     async def results(self, execution: str, keys: Sequence[tuple[int, Path]]) -> list[Result | None]:
         """The results of these tokens."""

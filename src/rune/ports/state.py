@@ -10,7 +10,7 @@ import msgspec
 from rune.core.control import Verdict
 from rune.core.effect import Decision, Finish, Timer
 from rune.core.explain import Waiting
-from rune.core.fact import Control, End
+from rune.core.fact import Control, End, Signal
 from rune.core.lineage import Path
 from rune.core.token import Token
 
@@ -46,6 +46,15 @@ class Due(msgspec.Struct, frozen=True):
     emitted: tuple[Token, ...]
     finish: Finish | None
     now: int
+    priority: int = 5
+
+
+class Listener(msgspec.Struct, frozen=True):
+    """A token that waits for a signal."""
+
+    signal: str
+    node: int
+    path: Path
 
 
 class State(Protocol):
@@ -67,7 +76,16 @@ class State(Protocol):
         """Make decisions true that the journal has."""
 
     async def control(self, execution: str, fact: Control) -> Applied:
-        """Pause or resume."""
+        """Pause or resume, as the journal says."""
+
+    async def controls(self, execution: str) -> tuple[int, bool]:
+        """How often an execution was paused or resumed, and whether it is paused now."""
+
+    async def signal(self, execution: str, fact: Signal) -> Applied:
+        """Hand on a signal that the journal has."""
+
+    async def listening(self, execution: str) -> list[Listener]:
+        """Who waits for which signal, the longest first."""
 
     async def end(self, execution: str, fact: End) -> None:
         """The terminal mark; what was kept of the execution is dropped."""
@@ -78,8 +96,8 @@ class State(Protocol):
     async def next_due(self) -> int | None:
         """When the next timer is due (epoch ms)."""
 
-    async def unheld(self, limit: int) -> list[tuple[str, Token]]:
-        """Tokens that nobody holds and no queue may have: what the sweeper sends again."""
+    async def unheld(self, limit: int) -> list[tuple[str, Token, int]]:
+        """Tokens that nobody holds and no queue may have, with their priority: what the sweeper sends again."""
 
     async def explain(self, execution: str) -> list[Waiting]:
         """Why an execution is where it is."""

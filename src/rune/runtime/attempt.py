@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from rune.core.effect import Decision, Finish
 from rune.core.fact import Attempt as TryAgain
-from rune.core.fact import Choice, End, Fact, Result
+from rune.core.fact import Begun, Choice, End, Fact, Result
 from rune.core.inplace import Run
 from rune.core.outcome import Cancelled, Error, Failure, FanOut, Outcome, Output
 from rune.core.plan import NodePlan
@@ -31,14 +31,19 @@ from rune.ports.state import Applied, Claim, State
 from rune.runtime import failpoint
 from rune.runtime.book import Book, Page
 from rune.runtime.books import Books
-from rune.runtime.completions import Completions
+from rune.runtime.children import Children
+from rune.runtime.endings import Endings
 from rune.runtime.leases import Leases
+from rune.runtime.reporter import Told
 from rune.runtime.runner import Runner
 from rune.wire.codec import Same
 
 log = logging.getLogger("rune.attempt")
 
 MOST_CLAIMS = 5
+UNKNOWN_OUTCOME = Error(
+    "UNKNOWN_OUTCOME", "an earlier run of this node broke off, and it must not run twice", engine=True
+)
 AWAY_PAUSE = 0.5  # s
 
 
@@ -53,11 +58,13 @@ class Attempt:
         queue: Queue,
         books: Books,
         registry: Registry,
-        completions: Completions,
+        endings: Endings,
         leases: Leases,
+        children: Children,
         *,
         in_place: bool = True,
         world: World = NOWHERE,
+        told: Told | None = None,
     ) -> None:
         self._owner = owner
         self._leases = leases
@@ -65,8 +72,9 @@ class Attempt:
         self._state = state
         self._queue = queue
         self._books = books
-        self._runner = Runner(registry, leases, world)
-        self._completions = completions
+        self._runner = Runner(registry, leases, children, world, told)
+        self._endings = endings
+        self._children = children
         self._in_place = in_place
 
     async def handle(self, delivery: Delivery) -> bool:
@@ -104,8 +112,8 @@ class Attempt:
         if count <= MOST_CLAIMS + token.attempt:
             return True
         name = token_name(token.node, token.path, book.plan.ids)
-        failure = Error("WORKER_CRASH", f"{name} ended its worker {count - 1} times", engine=True)
-        await self.finish(execution, Finish("failed", failure), claim.now)
+        failure = Error("WORKER_CRASH", f"{name} ended its worker {count - 1} times", {"node": name}, True)
+        await self._endings.finish(execution, Finish("failed", failure), claim.now)
         return False
 
     async def _run_and_commit(self, book: Book, node: NodePlan, claim: Claim) -> None:
@@ -145,10 +153,18 @@ class Attempt:
 
     async def _decide(self, book: Book, page: Page, token: Token, claim: Claim, *, first: bool) -> Decision:
         plan = book.plan
+        node = plan.nodes[token.node]
         if first and claim.verdict == "cancelled":
+            if node.type.launches:
+                await self._children.abandon(book, token, claim.now)
             return step(plan, token, Cancelled(), claim.now)
         if token.fate is not Fate.RUN:
+            if node.type.launches and token.fate is Fate.OVERDUE:
+                await self._children.abandon(book, token, claim.now)
             return step_unrun(plan, token, claim.now)
+        once = node.node.at_most_once and not node.pure and not token.resumed
+        if once and not await self._begins(book, token, claim.now):
+            return step(plan, token, Failure(UNKNOWN_OUTCOME), claim.now)
         outcome = await self._runner.run(book, page, token, claim)
         now = self._books.now(claim.now)
         try:
@@ -160,6 +176,13 @@ class Attempt:
         if now > claim.now and type(decision.fact) is Result:
             return replace(decision, fact=replace(decision.fact, began=claim.now))
         return decision
+
+    async def _begins(self, book: Book, token: Token, now: int) -> bool:
+        """Say that an effect is about to be made; False: somebody said so before, and what became of it is unknown."""
+        mine = Begun(token.node, token.path, now, token.attempt)
+        (stored,) = await self._journal.record(book.accepted.id, [mine])
+        failpoint.hit("begun")  # crash here: the effect was not made, but nobody can know
+        return stored is mine
 
     async def _kept(self, book: Book, page: Page, token: Token, outcome: Outcome) -> Outcome:
         """The outcome with its value written down: what is large lies in the blob store before a row names it."""
@@ -221,21 +244,4 @@ class Attempt:
             await self._queue.send(execution, left, book.accepted.priority)
         failpoint.hit("sent")
         if applied.finish is not None:
-            await self.finish(execution, applied.finish, applied.now)
-
-    async def finish(self, execution: str, finish: Finish, now: int) -> None:
-        """Write the terminal row; whoever comes second finds it."""
-        failpoint.hit(
-            "ending"
-        )  # crash here: the finish timer, armed by the act that brought the count to zero, fires
-        stored: Fact | None = await self._journal.end(execution)
-        if stored is None:
-            try:
-                (stored,) = await self._journal.record(execution, [End(now, finish.status, finish.error)])
-            except Ended as ended:
-                stored = ended.end
-        failpoint.hit("ended")
-        assert isinstance(stored, End)
-        await self._state.end(execution, stored)
-        self._books.close(execution)
-        self._completions.announce(execution, stored)
+            await self._endings.finish(execution, applied.finish, applied.now)

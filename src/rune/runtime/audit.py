@@ -13,7 +13,20 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from rune.core.effect import Finish
-from rune.core.fact import Attempt, Choice, Control, End, Fact, Result, Start, Suspension, TokenFact, fact_key
+from rune.core.fact import (
+    Attempt,
+    Begun,
+    Choice,
+    Control,
+    End,
+    Fact,
+    Result,
+    Signal,
+    Start,
+    Suspension,
+    TokenFact,
+    fact_key,
+)
 from rune.core.fold import fold
 from rune.core.lineage import Path
 from rune.core.plan import Plan
@@ -24,6 +37,7 @@ from rune.ports.store import Summary
 
 Key = tuple[int, Path]
 Claims = Mapping[Key, int]
+ABOUT_EXECUTION = Start | Signal | Control | End
 
 FROM_OUTSIDE = frozenset({"DEAD_LETTERED", "WORKER_CRASH", "UNKNOWN_TYPE"})
 """Ends that no fact of the execution leads to: a message of it could not be handled."""
@@ -90,6 +104,7 @@ def audit(
             *subject.placed(),
             *subject.joined(),
             *subject.claimed(effects),
+            *subject.heard(),
             *_ending(plan, stored, state.finish, summary),
         ),
     )
@@ -102,7 +117,7 @@ def _is_join(plan: Plan, result: Result) -> bool:
 
 def _made_effect(plan: Plan, result: Result) -> bool:
     """Whether the node itself ran and reached outside: what the engine detected may have no claim."""
-    if plan.nodes[result.node].pure or result.status == "cancelled":
+    if plan.nodes[result.node].pure or result.status == "cancelled" or result.kept:
         return False
     return result.failure is None or not result.failure.engine
 
@@ -133,7 +148,7 @@ class _Subject:
             if key in seen:
                 where = (
                     "execution"
-                    if isinstance(fact, Start | Control | End)
+                    if isinstance(fact, ABOUT_EXECUTION)
                     else token_name(fact.node, fact.path, self._plan.ids)
                 )
                 yield Violation("once", where, f"a second {key[0]} row")
@@ -142,7 +157,7 @@ class _Subject:
     def placed(self) -> Iterator[Violation]:
         """Facts of tokens that the rules never emit."""
         for fact in self._facts:
-            if isinstance(fact, Start | Control | End):
+            if isinstance(fact, ABOUT_EXECUTION | Begun):
                 continue
             why = self._unplaced(fact)
             if why:
@@ -181,6 +196,21 @@ class _Subject:
             choice = choices.get((fact.node, fact.path))
             if choice is not None and choice.arrived != fact.arrived and fact.status != "failed":
                 yield self._violation("joined", fact, "ran with other parties than were chosen")
+
+    def heard(self) -> Iterator[Violation]:
+        """Signals that were taken without having come, or more than once."""
+        came = {each.id for each in self._facts if isinstance(each, Signal)}
+        taken: set[str] = set()
+        for fact in self._facts:
+            if not isinstance(fact, Result | Attempt) or fact.signal is None:
+                continue
+            if isinstance(fact, Result) and fact.kept:
+                continue
+            if fact.signal in taken:
+                yield self._violation("heard", fact, f"took signal {fact.signal}, which was taken before")
+            elif fact.signal not in came:
+                yield self._violation("heard", fact, f"took signal {fact.signal}, which never came")
+            taken.add(fact.signal)
 
     def claimed(self, effects: Sequence[Result]) -> Iterator[Violation]:
         """Results of nodes that reach outside without anybody having claimed them."""

@@ -11,7 +11,10 @@ from rune.core.plan import Plan
 from rune.ports.blob import Blob
 from rune.ports.clock import Clock
 from rune.ports.journal import Accepted, Journal
+from rune.ports.library import Library
 from rune.ports.queue import Queue
+from rune.ports.retention import Retention
+from rune.ports.secret import Secret
 from rune.ports.state import Applied, State
 
 
@@ -28,11 +31,14 @@ class Admission(Protocol):
         """Whether it may be opened right away; may wait a moment to find out."""
 
 
-class Backend(msgspec.Struct, frozen=True):
+class Backend(msgspec.Struct, frozen=True, kw_only=True):
     """What the runtime stands on."""
 
     journal: Journal
     state: State
     queue: Queue
     blob: Blob
+    library: Library
+    retention: Retention
+    secret: Secret
     clock: Clock

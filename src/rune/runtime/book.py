@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from rune.core.fact import Result
 from rune.core.limits import LIMITS, Limits
 from rune.core.lineage import Path
@@ -18,6 +20,7 @@ from rune.core.token import Ref, Token, token_name
 from rune.core.values import Sight, Values
 from rune.errors import LimitExceeded
 from rune.nodes.base import Interruption
+from rune.nodes.blobs import Blobs
 from rune.ports.blob import Blob
 from rune.ports.journal import Accepted, Journal
 from rune.runtime.cache import Cache
@@ -27,10 +30,16 @@ Key = tuple[int, Path]
 ABSENT = object()
 
 
+class Spoken(msgspec.Struct, frozen=True):
+    """A signal that a page lacks."""
+
+    id: str
+
+
 class NotLoaded(Interruption):
     """A value is needed that is not in memory. Not an Exception: no node and no expression may swallow it."""
 
-    def __init__(self, what: Key | str) -> None:
+    def __init__(self, what: Key | Spoken | str) -> None:
         super().__init__(what)
         self.what = what
 
@@ -46,6 +55,7 @@ class Book:
         self._cache = cache
         self._start: Any = ABSENT
         self.execution = {"id": accepted.id, "workflow_id": accepted.workflow}
+        self.blobs = Blobs(blob, accepted.id)
 
     @property
     def start(self) -> Any:
@@ -86,8 +96,14 @@ class Book:
     def keep_page(self, key: str, items: list[Any], size: int) -> None:
         self._cache.put((key, "page"), items, size * 4)
 
-    async def fetch(self, what: Key | str, page: Page) -> None:
+    async def fetch(self, what: Key | Spoken | str, page: Page) -> None:
         """Bring what a page lacked."""
+        if isinstance(what, Spoken):
+            signal = await self._journal.signal(self.accepted.id, what.id)
+            if signal is None:
+                raise KeyError(what)
+            page.signals[what.id] = signal.value
+            return
         if isinstance(what, str):
             data = await self._blob.get(what)
             if data is None:
@@ -110,11 +126,9 @@ class Book:
         data = encode_value(value)
         if len(data) <= limits.inline_bytes:
             return Inline(data)
-        if len(data) > limits.output_bytes:
-            raise LimitExceeded("output bytes", limits.output_bytes, len(data))
-        key = f"{self.accepted.id}/{token_name(node, path, self.plan.ids)}"
-        await self._blob.put(key, data)
-        return Large(key, len(data))
+        return await kept_bytes(
+            self._blob, f"{self.accepted.id}/{token_name(node, path, self.plan.ids)}", data, limits
+        )
 
     async def spread(self, node: int, path: Path, items: list[Any], limits: Limits = LIMITS) -> Paged:
         """The items of a fan-out, in pages bounded by count and bytes."""
@@ -126,6 +140,16 @@ class Book:
             starts.append(first)
         await asyncio.gather(*writes)
         return Paged(key, len(items), tuple(starts))
+
+
+async def kept_bytes(blob: Blob, key: str, data: bytes, limits: Limits = LIMITS) -> Inline | Large:
+    """A value as JSON bytes: small ones stay in their row, large ones lie in the blob store before a row names them."""
+    if len(data) <= limits.inline_bytes:
+        return Inline(data)
+    if len(data) > limits.output_bytes:
+        raise LimitExceeded("output bytes", limits.output_bytes, len(data))
+    await blob.put(key, data)
+    return Large(key, len(data))
 
 
 def _pages(items: list[Any], limits: Limits) -> Iterator[tuple[int, bytes]]:
@@ -155,6 +179,7 @@ class Page(Values):
         self.fetched: dict[Key, Result] = {}
         self.absent: set[Key] = set()
         self.blobs: dict[str, bytes] = {}
+        self.signals: dict[str, Kept | None] = {}
         self._sight: Sight
         self.execution = book.execution
 
@@ -191,6 +216,15 @@ class Page(Values):
             self._book.keep_decoded(result, found, len(data))
         self.values[key] = found
         return found
+
+    def signal(self, id: str) -> Any:
+        """What a signal brought."""
+        if id not in self.signals:
+            raise NotLoaded(Spoken(id))
+        kept = self.signals[id]
+        if kept is None:
+            return None
+        return decode_value(kept.data if type(kept) is Inline else self._bytes(kept))
 
     def _bytes(self, kept: Kept) -> bytes:
         if type(kept) is Paged:

@@ -15,11 +15,16 @@ from rune.ports.journal import Accepted
 from rune.runtime.attempt import Attempt
 from rune.runtime.backend import Admission, Backend
 from rune.runtime.books import Books
+from rune.runtime.children import Children
 from rune.runtime.completions import Completions
+from rune.runtime.desk import Desk
+from rune.runtime.endings import Endings
 from rune.runtime.launcher import Launcher, new_execution_id
 from rune.runtime.leases import Leases
 from rune.runtime.planbook import Planbook
+from rune.runtime.reporter import Told
 from rune.runtime.scheduler import Scheduler
+from rune.runtime.signals import Signals
 from rune.runtime.worker import Worker
 
 SLOTS = 256
@@ -39,6 +44,7 @@ class Engine:
         slots: int = SLOTS,
         admission: Admission | None = None,
         world: World | None = None,
+        told: Told | None = None,
     ) -> None:
         self.backend = backend
         self.plans = plans
@@ -47,6 +53,16 @@ class Engine:
         self._world = world or World()
         books = Books(backend.journal, backend.blob, plans, backend.clock)
         leases = Leases(backend.state)
+        endings = Endings(backend.journal, backend.state, books, self.completions)
+        self.launcher = Launcher(
+            backend.journal, backend.state, backend.queue, plans, books, endings, backend.clock, admission
+        )
+        signals = Signals(backend.journal, backend.state, backend.queue, books)
+        children = Children(
+            backend.journal, backend.blob, backend.library, plans, books, self.launcher, signals, endings
+        )
+        endings.then(children.ended)
+        self.desk = Desk(backend, plans, self.launcher, signals, endings)
         attempt = Attempt(
             f"{os.getpid()}",
             backend.journal,
@@ -54,16 +70,15 @@ class Engine:
             backend.queue,
             books,
             registry,
-            self.completions,
+            endings,
             leases,
+            children,
             in_place=in_place,
             world=self._world,
+            told=told,
         )
-        self._worker = Worker(attempt, backend.queue, slots)
-        self._scheduler = Scheduler(backend.state, backend.queue, attempt, leases, backend.clock)
-        self.launcher = Launcher(
-            backend.journal, backend.state, backend.queue, plans, books, attempt, backend.clock, admission
-        )
+        self._worker = Worker(attempt, endings, backend.queue, backend.clock, slots)
+        self._scheduler = Scheduler(backend.state, backend.queue, endings, leases, children, backend.clock)
 
     @property
     def busy(self) -> int:
@@ -71,9 +86,12 @@ class Engine:
         return self._worker.busy
 
     @asynccontextmanager
-    async def running(self, *, grace: float = GRACE) -> AsyncIterator[Engine]:
-        """Work while the block runs; then take nothing more, finish what runs, and stop."""
-        services = [asyncio.create_task(self._worker.run()), asyncio.create_task(self._scheduler.run())]
+    async def running(self, *, grace: float = GRACE, working: bool = True) -> AsyncIterator[Engine]:
+        """Work while the block runs; then take nothing more, finish what runs, and stop. One that does not work only
+        writes down what is asked for."""
+        services: list[asyncio.Task[None]] = []
+        if working:
+            services = [asyncio.create_task(self._worker.run()), asyncio.create_task(self._scheduler.run())]
         try:
             yield self
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-POINTS = (
+WALK = (
     "received",
     "claimed",
     "chosen",
@@ -19,6 +19,20 @@ POINTS = (
     "admitted",
     "fired",
 )
+"""The points that an execution may pass on its way."""
+
+ACTS = (
+    "begun",
+    "signalled",
+    "heard",
+    "controlled",
+    "launching",
+    "launched",
+    "telling",
+)
+"""The points that only what is asked of an execution, or of its children, leads to."""
+
+POINTS = WALK + ACTS
 
 
 def _nothing(name: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rune.core.fact import Attempt, Choice, Control, End, Result, Start, Suspension
+from rune.core.fact import Attempt, Begun, Choice, Control, End, Result, Signal, Start, Suspension
 from rune.core.fold import fold
 from rune.core.lineage import Path
 from rune.core.outcome import Error
@@ -27,6 +27,12 @@ from rune.runtime.cache import Cache
 T = TypeVar("T")
 CACHE_BYTES = 32 * 1024 * 1024
 STATUS = {"ok": "success"}
+_NODE_EVENTS = {
+    Attempt: "node.retrying",
+    Suspension: "node.waiting",
+    Choice: "node.opened",
+    Begun: "node.begun",
+}
 
 
 class History:
@@ -177,7 +183,7 @@ class History:
 
     def _event(self, number: int, stored: Stored) -> Event:
         fact = stored.fact
-        if isinstance(fact, Start | Control | End):
+        if isinstance(fact, Start | Signal | Control | End):
             return Event(
                 number=number, at=fact.at, kind=_execution_event(fact), details=_details(fact, stored.late)
             )
@@ -190,13 +196,27 @@ class History:
             details=_details(fact, stored.late),
         )
 
+    def _is_paused(self) -> bool:
+        controls = [each.fact for each in self._stored if isinstance(each.fact, Control)]
+        return bool(controls) and controls[-1].paused
+
+    def _kin(self) -> dict[str, Any]:
+        """The executions that this one came from."""
+        accepted = self.accepted
+        found: dict[str, Any] = {}
+        if accepted.parent is not None:
+            found["parent_id"] = accepted.parent.execution
+        if accepted.retry_of is not None:
+            found["retry_of"] = accepted.retry_of
+        return found
+
     async def document(self) -> dict[str, Any]:
         """The whole of it, as `rune run --json` prints it."""
         end = self.end
         return {
             "execution_id": self.accepted.id,
             "workflow_id": self.accepted.workflow,
-            "status": end.status if end else "running",
+            "status": end.status if end else "paused" if self._is_paused() else "running",
             "error": error_document(end.error if end else None),
             "output": await self.output(),
             "context": await self.context(),
@@ -204,6 +224,7 @@ class History:
             "started_at": iso(self.accepted.at),
             "completed_at": iso(end.at) if end else None,
             "total_duration_ms": end.at - self.accepted.at if end else None,
+            **self._kin(),
         }
 
 
@@ -212,18 +233,20 @@ async def read_history(journal: Journal, blob: Blob, accepted: Accepted, plan: P
     return History(accepted, plan, journal, blob, await journal.facts(accepted.id))
 
 
-def _execution_event(fact: Start | Control | End) -> str:
+def _execution_event(fact: Start | Signal | Control | End) -> str:
     if isinstance(fact, End):
         return f"execution.{fact.status}"
+    if isinstance(fact, Signal):
+        return "execution.signalled"
     if isinstance(fact, Control):
         return "execution.paused" if fact.paused else "execution.resumed"
     return "execution.accepted"
 
 
-def _node_event(fact: Result | Attempt | Suspension | Choice) -> str:
+def _node_event(fact: Result | Begun | Attempt | Suspension | Choice) -> str:
     if isinstance(fact, Result):
         return f"node.{STATUS.get(fact.status, fact.status)}"
-    return {Attempt: "node.retrying", Suspension: "node.waiting", Choice: "node.opened"}[type(fact)]
+    return _NODE_EVENTS[type(fact)]
 
 
 def _details(fact: Any, late: bool) -> dict[str, Any]:
@@ -233,6 +256,10 @@ def _details(fact: Any, late: bool) -> dict[str, Any]:
         found["error"] = error_document(failure)
     if isinstance(fact, Attempt | Result):
         found["attempt"] = fact.attempt
+    if isinstance(fact, Result) and fact.kept:
+        found["kept"] = True
+    if isinstance(fact, Signal):
+        found |= {"id": fact.id, "signal": fact.name}
     if isinstance(fact, Suspension):
         found["resume_at"] = fact.due
         if fact.signal is not None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import itertools
 import secrets
 import time
+from collections.abc import Sequence
 
 from rune.core.definition import canonical
+from rune.core.fact import Fact
 from rune.core.plan import Plan
 from rune.ports.clock import Clock
-from rune.ports.journal import Accepted, Journal
+from rune.ports.journal import FORMAT, Accepted, Journal, Parent
 from rune.ports.queue import Queue
 from rune.ports.state import Applied, State
 from rune.runtime import failpoint
-from rune.runtime.attempt import Attempt
 from rune.runtime.backend import Admission
 from rune.runtime.books import Books
+from rune.runtime.endings import Endings
 from rune.runtime.planbook import Planbook
 
 _PROCESS = secrets.token_hex(4)
@@ -37,7 +39,7 @@ class Launcher:
         queue: Queue,
         plans: Planbook,
         books: Books,
-        attempt: Attempt,
+        endings: Endings,
         clock: Clock,
         admission: Admission | None = None,
     ) -> None:
@@ -46,7 +48,7 @@ class Launcher:
         self._queue = queue
         self._plans = plans
         self._books = books
-        self._attempt = attempt
+        self._endings = endings
         self._clock = clock
         self._admission = admission
         self._saved: set[str] = set()
@@ -58,24 +60,28 @@ class Launcher:
         *,
         key: str | None = None,
         labels: dict[str, str] | None = None,
+        priority: int | None = None,
         fake_time: bool = False,
         execution: str | None = None,
+        parent: Parent | None = None,
+        depth: int = 0,
+        at: int | None = None,
     ) -> Accepted:
         """Accept an execution; durable when this returns."""
-        if plan.hash not in self._saved:
-            await self._journal.save_definition(plan.hash, canonical(plan.definition))
-            self._saved.add(plan.hash)
-        self._plans.add(plan)
+        await self._save(plan)
         wanted = Accepted(
             id=execution or new_execution_id(),
             workflow=plan.definition.id,
             hash=plan.hash,
-            at=self._clock.now(),
+            at=self._clock.now() if at is None else at,
             input=input,
             key=key,
             labels=labels or {},
-            priority=plan.definition.settings.priority,
+            priority=plan.definition.settings.priority if priority is None else priority,
             fake_time=fake_time,
+            parent=parent,
+            depth=depth,
+            format=FORMAT,
         )
         if self._admission is None:
             accepted = await self._journal.accept(wanted)
@@ -83,6 +89,21 @@ class Launcher:
                 await self._send(accepted, await self._state.begin(accepted.id))
             return accepted
         return await self._admitted(self._admission, wanted, plan)
+
+    async def _save(self, plan: Plan) -> None:
+        if plan.hash not in self._saved:
+            await self._journal.save_definition(plan.hash, canonical(plan.definition))
+            self._saved.add(plan.hash)
+        self._plans.add(plan)
+
+    async def start_again(self, wanted: Accepted, plan: Plan, kept: Sequence[Fact]) -> Accepted:
+        """Accept an execution that begins with results of another one."""
+        await self._save(plan)
+        accepted = await self._journal.accept(wanted, kept)
+        failpoint.hit("accepted")
+        if accepted.id == wanted.id:
+            await self._send(accepted, await self._state.begin(accepted.id))
+        return accepted
 
     async def _admitted(self, admission: Admission, wanted: Accepted, plan: Plan) -> Accepted:
         """Accept, and open at once what would otherwise have to be read back."""
@@ -103,4 +124,4 @@ class Launcher:
         failpoint.hit("admitted")
         await self._queue.send(accepted.id, applied.emitted, accepted.priority)
         if applied.finish is not None:
-            await self._attempt.finish(accepted.id, applied.finish, applied.now)
+            await self._endings.finish(accepted.id, applied.finish, applied.now)

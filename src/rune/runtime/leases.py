@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from rune.core.lineage import Path
-from rune.core.outcome import Outcome
 from rune.core.token import Token
 from rune.ports.state import Fence, State
+
+Key = tuple[str, int, Path]
 
 
 class Leases:
@@ -15,8 +17,9 @@ class Leases:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._held: dict[tuple[str, int, Path], Fence] = {}
-        self._running: dict[tuple[str, int, Path], asyncio.Future[Outcome]] = {}
+        self._held: dict[Key, Fence] = {}
+        self._running: dict[Key, asyncio.Task[Any]] = {}
+        self._lost: set[Key] = set()
 
     def hold(self, execution: str, token: Token, fence: Fence) -> None:
         """A token was claimed under this fence."""
@@ -28,17 +31,28 @@ class Leases:
         if self._held.get(key) == fence:
             del self._held[key]
 
-    def follow(self, execution: str, token: Token, run: asyncio.Future[Outcome]) -> None:
-        """What to cancel if the lease is lost."""
+    def follow(self, execution: str, token: Token) -> Key:
+        """A node begins to run here: it is what to cancel if the lease is lost."""
         key = (execution, *token.key)
-        self._running[key] = run
-        run.add_done_callback(lambda done: self._running.pop(key, None))
+        here = asyncio.current_task()
+        assert here is not None
+        self._running[key] = here
+        return key
+
+    def left(self, key: Key) -> bool:
+        """The node runs no more. Whether that was because its lease was lost, and nothing else wants to stop it."""
+        here = self._running.pop(key, None)
+        if key not in self._lost:
+            return False
+        self._lost.discard(key)
+        return here is not None and here.uncancel() == 0
 
     async def renew(self) -> None:
         """Prolong everything that is held."""
         for (execution, node, path), fence in list(self._held.items()):
             if not await self._state.renew(execution, node, path, fence):
                 self._held.pop((execution, node, path), None)
-                run = self._running.pop((execution, node, path), None)
-                if run is not None:
-                    run.cancel()
+                running = self._running.get((execution, node, path))
+                if running is not None:
+                    self._lost.add((execution, node, path))
+                    running.cancel()

@@ -19,6 +19,9 @@ class Observer(Protocol):
     def applied(self, execution: str, decisions: Sequence[Decision]) -> None:
         """Decisions have become true."""
 
+    def progressed(self, execution: str, token: Token, text: str) -> None:
+        """A node that runs says how far it is."""
+
 
 class _Observed:
     def __init__(self, state: State, observer: Observer) -> None:

@@ -28,7 +28,7 @@ class Planbook:
 
     def __init__(self, journal: Journal, catalogue: Catalogue) -> None:
         self._journal = journal
-        self._catalogue = catalogue
+        self.catalogue = catalogue
         self._plans: OrderedDict[str, Plan] = OrderedDict()
 
     def add(self, plan: Plan) -> None:
@@ -38,6 +38,10 @@ class Planbook:
         if len(self._plans) > MAX_PLANS:
             self._plans.popitem(last=False)
 
+    def known(self, hash: str) -> Plan | None:
+        """The plan of a definition, if it is here."""
+        return self._plans.get(hash)
+
     async def plan(self, hash: str) -> Plan:
         """The plan of a definition, compiled from the journal if need be."""
         found = self._plans.get(hash)
@@ -46,6 +50,6 @@ class Planbook:
         canonical = await self._journal.definition(hash)
         if canonical is None:
             raise UnknownDefinition(f"no definition has the hash {hash}")
-        plan = compile_definition(_DECODER.decode(canonical), self._catalogue)
+        plan = compile_definition(_DECODER.decode(canonical), self.catalogue)
         self.add(plan)
         return plan

@@ -12,6 +12,7 @@ from rune.core.plan import Plan
 from rune.core.state import State
 from rune.ports.blob import Blob
 from rune.ports.journal import Accepted, Journal, Stored
+from rune.ports.library import Library
 from rune.ports.store import Event, NodeRun, Summary
 from rune.runtime.books import UnknownExecution
 from rune.runtime.history import History
@@ -54,7 +55,9 @@ class Sight(Protocol):
 class Reader:
     """The store's verbs over a journal that somebody else may be writing."""
 
-    def __init__(self, index: Index, journal: Journal, blob: Blob, plans: Planbook, sight: Sight) -> None:
+    def __init__(
+        self, index: Index, journal: Journal, blob: Blob, plans: Planbook, sight: Sight, library: Library
+    ) -> None:
         self._index = index
         self._journal = journal
         self._blob = blob
@@ -65,6 +68,9 @@ class Reader:
         self.execution = index.execution
         self.matching = index.matching
         self.claims = index.claims
+        self.library = library
+        self.definition = journal.definition
+        self.dead_letters = journal.dead_letters
 
     async def accepted(self, execution: str) -> Accepted:
         """How an execution was started."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -13,11 +14,14 @@ from rune.core.token import Token, token_name
 from rune.errors import RuneError
 from rune.ids import idempotency_key
 from rune.nodes.base import Call, RunnableType, failure_of
+from rune.nodes.redaction import NAMES_ONLY
 from rune.nodes.registry import Registry, execute, execute_async, typed
 from rune.nodes.world import NOWHERE, World
 from rune.ports.state import Claim
 from rune.runtime.book import Book, NotLoaded, Page
+from rune.runtime.children import Children
 from rune.runtime.leases import Leases
+from rune.runtime.reporter import Reporter, Told
 
 TIMED_OUT = Error("TIMEOUT", "the node took longer than its timeout", engine=True)
 LEASE_LOST = Error(
@@ -46,8 +50,17 @@ class Post:
 class Runner:
     """Runs nodes for one worker."""
 
-    def __init__(self, registry: Registry, leases: Leases, world: World = NOWHERE) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        leases: Leases,
+        children: Children,
+        world: World = NOWHERE,
+        told: Told | None = None,
+    ) -> None:
         self._registry = registry
+        self._told = told
+        self._children = children
         self._leases = leases
         self._world = world
         self._posts: OrderedDict[str, list[Post | None]] = OrderedDict()
@@ -83,12 +96,35 @@ class Runner:
             except NotLoaded as missing:
                 await book.fetch(missing.what, page)
         try:
-            return await self._with_effects(post, call)
+            outcome = await self._followed(post, call, book.accepted.id, token)
+            if call.usage is not None:
+                return call.usage.ended(outcome)
+            return NAMES_ONLY.outcome(outcome) if type(outcome) is Failure else outcome
         except NotLoaded as missing:
             # The effect may have been made: to fetch and run again is not ours to decide.
             return failure_of(
                 RuneError(f"the node read {missing.what} without its type saying so", code="UNDECLARED_READ")
             )
+        finally:
+            if call.usage is not None:
+                call.usage.close()
+
+    async def _followed(self, post: Post, call: Call[Any], execution: str, token: Token) -> Outcome:
+        """Run a node that is stopped when its lease is lost."""
+        if not post.asynchronous:
+            return await self._with_effects(post, call)
+        key = self._leases.follow(execution, token)
+        lost = False
+        try:
+            return await self._with_effects(post, call)
+        except asyncio.CancelledError:
+            lost = self._leases.left(key)
+            if not lost:
+                raise
+            return Failure(LEASE_LOST)
+        finally:
+            if not lost:
+                self._leases.left(key)
 
     async def _with_effects(self, post: Post, call: Call[Any]) -> Outcome:
         timeout = post.node.node.timeout
@@ -126,9 +162,17 @@ class Runner:
             call.entries = lambda: page.entries(token)
         if not node.pure:
             call.world = self._world
+            call.blobs = book.blobs
+            call.credentials = node.node.credentials
+            if self._told is not None:
+                call.progress = Reporter(self._told, book.accepted.id, token)
         if not node.pure and node.node.idempotency_key:
-            call.key = idempotency_key(book.accepted.id, name)
+            call.idempotency_key = idempotency_key(book.accepted.root or book.accepted.id, name)
         if node.type.suspends:
             call.timer_id = f"wait:{name}"
             call.due = claim.now if claim.due is None else claim.due
+        if token.signal is not None:
+            call.signal = page.signal(token.signal)
+        if node.type.launches:
+            call.launch = partial(self._children.launch, book, token, claim)
         return call

@@ -9,7 +9,8 @@ from rune.ports.journal import StoreAway
 from rune.ports.queue import Queue
 from rune.ports.state import State
 from rune.runtime import failpoint
-from rune.runtime.attempt import Attempt
+from rune.runtime.children import Children
+from rune.runtime.endings import Endings
 from rune.runtime.leases import Leases
 
 log = logging.getLogger("rune.scheduler")
@@ -17,18 +18,23 @@ log = logging.getLogger("rune.scheduler")
 BATCH = 500
 AWAY_PAUSE = 500
 SWEEP = 3_000
+RECONCILE = 60_000
 
 
 class Scheduler:
     """Fires timers, wakes executions that slept, and sends again what nobody holds."""
 
-    def __init__(self, state: State, queue: Queue, attempt: Attempt, leases: Leases, clock: Clock) -> None:
+    def __init__(
+        self, state: State, queue: Queue, endings: Endings, leases: Leases, children: Children, clock: Clock
+    ) -> None:
         self._state = state
         self._queue = queue
-        self._attempt = attempt
+        self._endings = endings
+        self._children = children
         self._leases = leases
         self._clock = clock
         self._swept = 0
+        self._reconciled = -RECONCILE
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -54,14 +60,17 @@ class Scheduler:
                 "fired"
             )  # crash here: the timer's consequence is not journaled, so a fold arms it again
             if each.emitted:
-                await self._queue.send(each.execution, each.emitted)
+                await self._queue.send(each.execution, each.emitted, each.priority)
             if each.finish is not None:
-                await self._attempt.finish(each.execution, each.finish, each.now)
+                await self._endings.finish(each.execution, each.finish, each.now)
         if self._clock.now() - self._swept >= SWEEP:
             self._swept = self._clock.now()
             await self._leases.renew()  # first: a loop that was blocked must not take its own work for lost
-            for execution, token in await self._state.unheld(BATCH):
-                await self._queue.send(execution, [token])
+            for execution, token, priority in await self._state.unheld(BATCH):
+                await self._queue.send(execution, [token], priority)
+        if self._clock.now() - self._reconciled >= RECONCILE:
+            self._reconciled = self._clock.now()
+            await self._children.recover(self._clock.now())
         return len(fired) >= BATCH
 
     async def _next(self) -> int:

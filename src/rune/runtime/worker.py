@@ -8,9 +8,11 @@ import logging
 from rune.core.effect import Finish
 from rune.core.outcome import Error
 from rune.errors import RuneError
+from rune.ports.clock import Clock
 from rune.ports.journal import StoreAway
 from rune.ports.queue import Delivery, Queue
 from rune.runtime.attempt import Attempt
+from rune.runtime.endings import Endings
 from rune.runtime.failures import Failures
 
 log = logging.getLogger("rune.worker")
@@ -21,9 +23,11 @@ AWAY_PAUSE = 0.5
 class Worker:
     """Runs attempts. An outage is nobody's fault; an exception is its message's."""
 
-    def __init__(self, attempt: Attempt, queue: Queue, slots: int) -> None:
+    def __init__(self, attempt: Attempt, endings: Endings, queue: Queue, clock: Clock, slots: int) -> None:
         self._attempt = attempt
+        self._endings = endings
         self._queue = queue
+        self._clock = clock
         self._slots = slots
         self._failures = Failures()
         self._idle = asyncio.Event()
@@ -74,8 +78,9 @@ class Worker:
             return
         log.error("engine error on %s, given up", name, exc_info=error)
         code = error.code if isinstance(error, RuneError) else type(error).__name__
-        failure = Error("DEAD_LETTERED", f"the engine could not handle {name}: {code}: {error}", engine=True)
-        await self._attempt.finish(delivery.execution, Finish("failed", failure), delivery.token.at)
+        message = f"the engine could not handle {name}: {code}: {error}"
+        failure = Error("DEAD_LETTERED", message, {"node": name}, True)
+        await self._endings.finish(delivery.execution, Finish("failed", failure), self._clock.now())
 
     async def drain(self, grace: float) -> None:
         """Take nothing more; let what runs finish within the grace period."""

@@ -6,11 +6,21 @@ from typing import Any
 
 import msgspec
 
-from rune.core.fact import Attempt, Choice, Control, End, Fact, Result, Start, Suspension
+from rune.core.fact import Attempt, Begun, Choice, Control, End, Fact, Result, Signal, Start, Suspension
 from rune.core.lineage import Path
 from rune.core.token import Ref
 
-KINDS: dict[type, int] = {Start: 0, Result: 1, Attempt: 2, Suspension: 3, Choice: 4, Control: 5, End: 6}
+KINDS: dict[type, int] = {
+    Start: 0,
+    Result: 1,
+    Attempt: 2,
+    Suspension: 3,
+    Choice: 4,
+    Control: 5,
+    End: 6,
+    Signal: 7,
+    Begun: 8,
+}
 
 
 _RESULT = KINDS[Result]
@@ -59,7 +69,7 @@ def encode_fact(fact: Fact) -> bytes:
 def decode_fact(data: bytes) -> Fact:
     """A fact from its bytes; what a result holds is typed again."""
     fact: Fact = _FACT_DECODER.decode(data)
-    if type(fact) is Result and fact.value is not None:
+    if isinstance(fact, Result | Signal) and fact.value is not None:
         return msgspec.structs.replace(fact, value=msgspec.convert(fact.value, Kept))
     return fact
 
@@ -83,7 +93,9 @@ def fact_columns(fact: Fact) -> tuple[int, int, bytes, int]:
         return kind, -1, b"", 0
     if isinstance(fact, Control):
         return kind, -1, b"", fact.number
-    number = fact.attempt if isinstance(fact, Attempt | Suspension) else 0
+    if isinstance(fact, Signal):
+        return kind, -1, fact.id.encode(), 0
+    number = fact.attempt if isinstance(fact, Attempt | Suspension | Begun) else 0
     return kind, fact.node, encode_path(fact.path), number
 
 

@@ -13,8 +13,10 @@ from aiohttp import web
 from rune.core.expr import Names
 from rune.core.outcome import Failure, Outcome
 from rune.core.parameters import compile_parameters
-from rune.nodes.registry import execute_async, prepare, standard_registry
+from rune.nodes.blobs import Blobs
+from rune.nodes.registry import Facts, execute_async, prepare, standard_registry
 from rune.nodes.world import World
+from rune.testing.nodes import MemoryBlob
 
 NOW = 1_700_000_000_000
 KEY = "x1:call@/"
@@ -29,13 +31,28 @@ def local_world(**options: Any) -> World:
     return World(**{"http_allow": ("127.0.0.1",), **options})
 
 
-async def call(type: str, parameters: Mapping[str, Any], world: World, *, key: str = KEY) -> Outcome:
-    """The outcome of one run, as the engine would run it."""
+async def call(
+    type: str,
+    parameters: Mapping[str, Any],
+    world: World,
+    *,
+    key: str = KEY,
+    store: MemoryBlob | None = None,
+    told: Callable[[float | str], None] | None = None,
+) -> Outcome:
+    """The outcome of one run of the execution `x1`, as the engine would run it."""
     kind = standard_registry()[type]
     problems = kind.type.check(parameters, lambda text: False)
     assert not problems, problems
     compiled = compile_parameters(kind.type, parameters, NAMES)
-    prepared = prepare(kind, compiled, {"$json": None}, now=NOW, key=key, world=world)
+    facts: Facts = {
+        "idempotency_key": key,
+        "world": world,
+        "blobs": Blobs(store or MemoryBlob(), "x1"),
+    }
+    if told is not None:
+        facts["progress"] = told
+    prepared = prepare(kind, compiled, {"$json": None}, now=NOW, **facts)
     return prepared if isinstance(prepared, Failure) else await execute_async(kind, prepared)
 
 

@@ -16,7 +16,7 @@ from rune.errors import NodeFailure
 from rune.nodes.io.address import joined, target
 from rune.nodes.io.guard import BadAllowList, Guard, Policy
 from rune.nodes.io.networks import is_public
-from rune.nodes.io.redact import redacted
+from rune.nodes.redaction import redacted
 
 LINES = (pathlib.Path(__file__).parent / "ssrf.txt").read_text(encoding="utf-8").split("\n")
 HOSTILE = [line.replace("\\t", "\t") for line in LINES if line and not line.startswith("# ")]

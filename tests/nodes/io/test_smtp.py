@@ -18,9 +18,11 @@ from hypothesis import strategies as st
 
 from rune.core.outcome import Error, Failure, Outcome, Output
 from rune.errors import NodeFailure
+from rune.nodes.blobs import Blobs
 from rune.nodes.io.mail import compose
 from rune.nodes.io.mailserver import server
 from rune.nodes.io.smtp import Parameters
+from rune.testing.nodes import MemoryBlob
 from tests.nodes.io.calling import KEY, call, listening, local_world
 
 MAIL = {"from": "rune@example.com", "to": "ada@example.com", "subject": "Hi", "body": "Text"}
@@ -84,12 +86,12 @@ def send(
     url: str = "smtp://127.0.0.1:PORT",
     tls: ssl.SSLContext | None = None,
     key: str = KEY,
+    store: MemoryBlob | None = None,
 ) -> Outcome:
     async def scenario() -> Outcome:
         async with listening(sink.talk, tls) as port:
-            return await call(
-                "smtp", parameters, local_world(smtp_url=url.replace("PORT", str(port))), key=key
-            )
+            world = local_world(smtp_url=url.replace("PORT", str(port)))
+            return await call("smtp", parameters, world, key=key, store=store)
 
     return asyncio.run(scenario())
 
@@ -236,10 +238,91 @@ def test_who_sends_and_who_receives_is_bounded(change: dict[str, Any]) -> None:
     assert error(send(Sink(), {**MAIL, **change})).code == "SMTP_BAD_ADDRESS"
 
 
-def test_attachments_are_refused_and_not_lost() -> None:
-    attachment = {"filename": "a.txt", "content": "x"}
+def put(store: MemoryBlob, data: bytes, *about: str, execution: str = "x1") -> dict[str, Any]:
+    return asyncio.run(Blobs(store, execution).put(data, *about))
 
-    assert error(send(Sink(), {**MAIL, "attachments": [attachment]})).code == "SMTP_ATTACHMENTS"
+
+def attached(sink: Sink) -> list[tuple[str | None, str, bytes]]:
+    return [
+        (part.get_filename(), part.get_content_type(), part.get_payload(decode=True))  # type: ignore[misc]
+        for part in sink.mail.iter_attachments()
+    ]
+
+
+def test_attachments_come_from_text_data_and_blobs() -> None:
+    sink, store = Sink(), MemoryBlob()
+    picture = put(store, b"\x00\xff" * 5000, "bild ü.png", "image/png")
+    attachments = [
+        {"filename": "a.txt", "content": "Grüße\n.\nEnde"},
+        {"filename": "b.json", "content": {"n": 1}},
+        {"filename": "c.bin", "content": "AAEC", "encoding": "base64"},
+        picture,
+        {"filename": "d.png", "content": picture},
+        {**picture, "filename": "e.bin", "content_type": "application/x-own"},
+    ]
+
+    value(send(sink, {**MAIL, "html": "<p>x</p>", "attachments": attachments}, store=store))
+
+    assert attached(sink) == [
+        ("a.txt", "text/plain", "Grüße\n.\nEnde".encode()),
+        ("b.json", "application/json", b'{"n":1}'),
+        ("c.bin", "application/octet-stream", b"\x00\x01\x02"),
+        ("bild ü.png", "image/png", b"\x00\xff" * 5000),
+        ("d.png", "image/png", b"\x00\xff" * 5000),
+        ("e.bin", "application/x-own", b"\x00\xff" * 5000),
+    ]
+    assert sink.mail.get_body(("html",)) is not None
+    assert sink.mail.get_body(("plain",)) is not None
+
+
+@pytest.mark.parametrize(
+    "kind", ["message/rfc822", "multipart/mixed", "text/html\r\nEvil: 1", "nonsense", ""]
+)
+def test_an_attachment_is_never_a_part_of_the_mail_itself(kind: str) -> None:
+    sink = Sink()
+    attachment = {"filename": "a", "content": "Subject: x\r\n\r\ny", "content_type": kind}
+
+    value(send(sink, {**MAIL, "attachments": [attachment]}))
+
+    ((_, content_type, data),) = attached(sink)
+    assert content_type in ("application/octet-stream", "text/plain")
+    assert data == b"Subject: x\r\n\r\ny"
+    assert (sink.mail["Evil"], sink.mail["Subject"]) == (None, "Hi")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a\r\nBcc: eve@example.com", "../../x", "=?utf-8?q?a=0d=0aBcc:_e@e.com?=", '"; x="', "\x00", "ü" * 300],
+)
+def test_no_name_of_a_file_breaks_out(name: str) -> None:
+    sink = Sink()
+
+    value(send(sink, {**MAIL, "attachments": [{"filename": name, "content": "x"}]}))
+
+    ((shown, _, data),) = attached(sink)
+    assert data == b"x"
+    assert not set(shown or "") & set("/\\\r\n\0")
+    assert (sink.mail["Bcc"], sink.recipients) == (None, ["ada@example.com"])
+
+
+@pytest.mark.parametrize(
+    ("attachment", "code"),
+    [
+        ({"filename": "a", "content": "x" * (25 * 1024 * 1024 + 1)}, "SMTP_TOO_LARGE"),
+        ({"blob": f"x1/files/{'0' * 64}", "size": 26 * 1024 * 1024}, "SMTP_TOO_LARGE"),
+        ({"blob": f"x1/files/{'0' * 64}", "size": 5}, "BLOB_UNKNOWN"),
+        ({"blob": f"x2/files/{'0' * 64}", "size": 5}, "BLOB_UNKNOWN"),
+        ({"blob": "x1/other", "size": 5}, "BAD_PARAMETER"),
+        ({"blob": f"x1/files/{'0' * 64}", "size": 5, "content": "x"}, "BAD_PARAMETER"),
+        ({"filename": "a", "content": "!", "encoding": "base64"}, "BAD_PARAMETER"),
+    ],
+    ids=range(7),
+)
+def test_attachments_that_cannot_be_sent(attachment: dict[str, Any], code: str) -> None:
+    sink = Sink()
+
+    assert error(send(sink, {**MAIL, "attachments": [attachment]})).code == code
+    assert sink.said == []
 
 
 @pytest.mark.parametrize(

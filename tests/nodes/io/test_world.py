@@ -91,7 +91,7 @@ def test_a_node_may_want_no_key(wanted: bool, key: bool) -> None:
 
     @custom("t.keyed")
     async def keyed(ctx: NodeContext) -> Any:
-        keys.append(ctx.key)
+        keys.append(ctx.idempotency_key)
 
     kind = kind_of(keyed)
     assert kind is not None

@@ -25,7 +25,7 @@ def bare_rate(path: Path, *, nodes: int, claims: bool, per_commit: int, relaxed:
         for i in range(start, min(start + per_commit, nodes)):
             fact = (i % AT_ONCE, 1, i // AT_ONCE, b"", 0, i, 0, body)
             claim = (i % AT_ONCE, i // AT_ONCE, b"", i, i)
-            group.append(Rows([fact], [claim] if claims else [], None))
+            group.append(Rows("x", [fact], [claim] if claims else [], None))
         db.execute("BEGIN IMMEDIATE")
         write_rows(db, group)
         db.execute("COMMIT")

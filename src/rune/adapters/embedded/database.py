@@ -19,6 +19,20 @@ from rune.adapters.embedded.rows import Rows, Start, write_rows, write_starts
 from rune.ports.journal import StoreAway
 
 Work = Callable[[sqlite3.Connection], Any]
+PATIENCE = 10_000
+"""How long a connection waits for another, in ms."""
+
+
+class Alone:
+    """Work that is in no transaction with others: it makes its own, or none."""
+
+    __slots__ = ("work",)
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+
+    def __call__(self, db: sqlite3.Connection) -> Any:
+        return self.work(db)
 
 
 class Write:
@@ -53,15 +67,22 @@ class Database:
         uri = f"{self.path.resolve().as_uri()}{'?mode=ro' if read_only else ''}"
         try:
             connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
-            connection.execute("PRAGMA busy_timeout = 10000")
+            connection.execute(f"PRAGMA busy_timeout = {PATIENCE}")
             connection.execute("PRAGMA cache_size = -16384")
             if not read_only:
+                # Only a file in which nothing was written takes this on: it has to come first.
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+                connection.execute("PRAGMA secure_delete = FAST")
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute(f"PRAGMA synchronous = {'NORMAL' if self._relaxed else 'FULL'}")
                 connection.execute("PRAGMA wal_autocheckpoint = 4000")
         except sqlite3.Error as error:
             raise StoreAway(f"cannot open {self.path}: {error}") from error
         return connection
+
+    def connect_reader(self) -> sqlite3.Connection:
+        """One more reader, for whoever has much to read; theirs to close."""
+        return self._connect(read_only=True)
 
     def start(self) -> None:
         """Begin to write, on behalf of the running loop."""
@@ -88,11 +109,24 @@ class Database:
                     self._wakeup.wait(0.2)
                 if not self._pending:
                     return
-            group: list[Write] = []
-            while self._pending:
-                group.append(self._pending.popleft())
-            self._write(group)
+            group = [self._pending.popleft()]
+            if type(group[0].work) is Alone:
+                self._write_alone(group[0])
+            else:
+                while self._pending and type(self._pending[0].work) is not Alone:
+                    group.append(self._pending.popleft())
+                self._write(group)
             self._answer(group)
+
+    def _write_alone(self, write: Write) -> None:
+        try:
+            write.answer = write.work(self._writer)
+        except sqlite3.Error as error:
+            write.error = StoreAway(f"{self.path}: {error}")
+        except Exception as error:
+            write.error = error
+        finally:
+            self._roll_back()
 
     def _write(self, group: list[Write]) -> None:
         """One transaction for all; if one of them fails, each gets its own savepoint and the innocent go through."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from rune.adapters.embedded import family, letters
+from rune.adapters.embedded.accepting import accept_row, references
 from rune.adapters.embedded.database import Database
 from rune.adapters.embedded.rows import Row, Rows, Start
-from rune.core.fact import End, Fact, Result
+from rune.core.fact import Control, End, Fact, Result, Signal
 from rune.core.lineage import Path
-from rune.ports.journal import FORMAT, Accepted, Ended, KeyConflict, NewerFormat, StoreAway, Stored
+from rune.ports.journal import FORMAT, Accepted, DeadLetter, Ended, NewerFormat, StoreAway, Stored
 from rune.wire.codec import KINDS, decode_fact, encode_fact, encode_path, fact_columns
 
 _ACCEPTED = msgspec.msgpack.Decoder(Accepted)
@@ -29,15 +30,20 @@ class EmbeddedJournal:
     def __init__(self, database: Database) -> None:
         self._database = database
         reader = database.reader
-        (self._next_execution,) = reader.execute("SELECT coalesce(max(n), 0) + 1 FROM execution").fetchone()
+        # Rows of a removed execution may be left over: its number is not given out again.
+        (self._next_execution,) = reader.execute(
+            "SELECT max((SELECT coalesce(max(n), 0) FROM execution), (SELECT coalesce(max(n), 0) FROM removed)) + 1"
+        ).fetchone()
         (self._next_seq,) = reader.execute("SELECT coalesce(max(seq), 0) + 1 FROM fact").fetchone()
         self._numbers: dict[str, int] = {}
         self._ended: dict[str, End] = {}  # handed to the writer
         self._final: dict[str, End] = {}  # durable
         self._sleeps: dict[str, int] = {}
         self._claims: list[tuple[Any, ...]] = []  # they go along with the next facts
+        self.saved: set[str] = set()  # definitions that somebody in this process may be about to name
 
     async def save_definition(self, hash: str, canonical: bytes) -> None:
+        self.saved.add(hash)
         await self._database.submit(
             lambda db: db.execute("INSERT OR IGNORE INTO definition VALUES (?, ?)", (hash, canonical))
         )
@@ -48,7 +54,7 @@ class EmbeddedJournal:
         ).fetchone()
         return row[0] if row else None
 
-    async def accept(self, execution: Accepted) -> Accepted:
+    async def accept(self, execution: Accepted, kept: Sequence[Fact] = ()) -> Accepted:
         number = self._next_execution
         self._next_execution += 1
         self._numbers[execution.id] = number
@@ -61,14 +67,27 @@ class EmbeddedJournal:
             execution.at,
             _PACK.encode(execution),
         )
-        if execution.key is None:
+        if execution.key is None and execution.parent is None and not kept:
             await self._database.submit(Start(row))
             return execution
-        known: Accepted | None = await self._database.submit(lambda db: _accept(db, execution, row))
+        facts = self._rows(number, kept, late=0)
+        known: Accepted | None = await self._database.submit(
+            lambda db: accept_row(db, execution, row, facts, references(execution.id, kept))
+        )
         if known is None:
             return execution
         self._numbers.pop(execution.id, None)
         return known
+
+    def _rows(self, number: int, facts: Sequence[Fact], late: int) -> list[Row]:
+        seq = self._next_seq
+        self._next_seq += len(facts)
+        rows: list[Row] = []
+        for fact in facts:
+            kind, node, path, index = fact_columns(fact)
+            rows.append((number, kind, node, path, index, seq, late, encode_fact(fact)))
+            seq += 1
+        return rows
 
     async def accepted(self, execution: str) -> Accepted | None:
         row = self._database.reader.execute(
@@ -95,22 +114,18 @@ class EmbeddedJournal:
             raise Ended(ended)
         if ended is None and type(last) is End:
             self._ended[execution] = last
-        seq = self._next_seq
-        self._next_seq += len(facts)
         late = int(ended is not None)
-        rows: list[Row] = []
-        for fact in facts:
-            kind, node, path, index = fact_columns(fact)
-            rows.append((number, kind, node, path, index, seq, late, encode_fact(fact)))
-            seq += 1
+        rows = self._rows(number, facts, late)
         try:
             claims, self._claims = self._claims, []
             await self._database.submit(
                 Rows(
+                    execution,
                     rows,
                     claims,
                     last if type(last) is End and not late else None,
-                    self._sleeps.pop(execution, None),
+                    _wakes_at(last) or self._sleeps.pop(execution, None),
+                    _status(last) if type(last) is Control and not late else None,
                 )
             )
         except sqlite3.IntegrityError:
@@ -146,6 +161,32 @@ class EmbeddedJournal:
             (self._number(execution), after),
         )
         return [Stored(seq, decode_fact(body), bool(late)) for seq, body, late in rows]
+
+    async def signal(self, execution: str, id: str) -> Signal | None:
+        row = self._database.reader.execute(
+            "SELECT body FROM fact WHERE execution = ? AND kind = ? AND node = -1 AND path = ? AND number = 0",
+            (self._number(execution), KINDS[Signal], id.encode()),
+        ).fetchone()
+        fact = decode_fact(row[0]) if row else None
+        return fact if isinstance(fact, Signal) else None
+
+    async def children(self, parent: str) -> list[str]:
+        return family.children(self._database.reader, parent)
+
+    async def untold(self, limit: int) -> list[str]:
+        return family.untold(self._database.reader, limit)
+
+    async def told(self, execution: str) -> None:
+        await self._database.submit(
+            lambda db: db.execute("UPDATE execution SET told = 1 WHERE id = ?", (execution,))
+        )
+
+    async def dead_letters(self, limit: int, after: str | None = None) -> list[DeadLetter]:
+        return letters.unsettled(self._database.reader, limit, after)
+
+    async def settle(self, letter: str, how: str) -> bool:
+        settled: bool = await self._database.submit(lambda db: letters.settle(db, letter, how))
+        return settled
 
     async def results(self, execution: str, keys: Sequence[tuple[int, Path]]) -> list[Result | None]:
         number = self._number(execution)
@@ -242,17 +283,10 @@ def _nothing(db: sqlite3.Connection) -> None:
     """Only to be behind what was submitted before."""
 
 
-def _accept(db: sqlite3.Connection, execution: Accepted, row: tuple[Any, ...]) -> Accepted | None:
-    """A start under a client key; answers the execution that the key started before."""
-    digest = hashlib.sha256(execution.hash.encode() + b"\0" + execution.input).digest()
-    known = db.execute("SELECT execution, digest FROM client_key WHERE key = ?", (execution.key,)).fetchone()
-    if known is not None:
-        if known[1] != digest:
-            raise KeyConflict(f"key `{execution.key}` was used before with another payload or workflow")
-        stored = db.execute("SELECT accepted FROM execution WHERE id = ?", (known[0],)).fetchone()
-        return _ACCEPTED.decode(stored[0])
-    db.execute(
-        "INSERT INTO client_key VALUES (?, ?, ?, ?)", (execution.key, execution.id, digest, execution.at)
-    )
-    Start(row)(db)
-    return None
+def _wakes_at(fact: Fact) -> int | None:
+    """A signal or a control touches an execution that may be asleep: whoever owns the file next must look at it."""
+    return fact.at if type(fact) is Signal or type(fact) is Control else None
+
+
+def _status(fact: Control) -> str:
+    return "paused" if fact.paused else "running"

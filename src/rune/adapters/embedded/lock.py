@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from rune.ports.journal import StoreAway
+from rune.ports.owner import InUse
 
 NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs", "lustre"}
@@ -50,7 +51,7 @@ class Lock:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._handle)
-            raise StoreAway(f"{self._database} is in use by another process") from None
+            raise InUse(f"{self._database} is in use by another process") from None
         os.ftruncate(self._handle, 0)
         os.write(self._handle, f"{os.getpid()}\n".encode())
         return self

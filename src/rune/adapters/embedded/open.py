@@ -8,6 +8,7 @@ from rune.adapters.embedded.blob import EmbeddedBlob
 from rune.adapters.embedded.database import Database
 from rune.adapters.embedded.journal import EmbeddedJournal
 from rune.adapters.embedded.queue import EmbeddedQueue
+from rune.adapters.embedded.retention import EmbeddedRetention
 from rune.adapters.embedded.state import EmbeddedState, Plans
 from rune.ports.clock import Clock
 
@@ -21,6 +22,7 @@ class Embedded:
         self.journal = EmbeddedJournal(self.database)
         self.blob = EmbeddedBlob(self.database)
         self.queue = EmbeddedQueue()
+        self.retention = EmbeddedRetention(self.database, self.journal)
         self._clock = clock
 
     def state(self, plans: Plans) -> EmbeddedState:

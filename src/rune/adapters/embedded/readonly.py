@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from rune.adapters.embedded.database import Database, Write
+from rune.adapters.embedded.database import Database, Work
 from rune.adapters.embedded.migrations import STEPS
 from rune.core.fact import End
 from rune.core.lineage import Path as LineagePath
@@ -47,7 +49,7 @@ class ReadOnly(Database):
             raise StoreAway(f"cannot read {self.path}: {error}") from error
         return row
 
-    def _enqueue(self, write: Write) -> None:
+    def submit(self, work: Work) -> asyncio.Future[Any]:
         raise StoreAway(f"{self.path} is open for reading only")
 
     def change(self) -> int:

@@ -21,6 +21,8 @@ _WIDTHS = (64, 16, 4, 1)
 _FACTS = "INSERT INTO fact (execution, kind, node, path, number, seq, late, body) VALUES "
 _CLAIMS = "INSERT OR IGNORE INTO claim (execution, node, path, fence, at) VALUES "
 _PACK = msgspec.msgpack.Encoder()
+LETTERS = frozenset({"DEAD_LETTERED", "WORKER_CRASH"})
+"""The codes of an end that the engine itself is the reason of."""
 
 
 def _statements(head: str, columns: int) -> dict[int, str]:
@@ -44,17 +46,26 @@ _WAKE_STATEMENTS = {
 
 
 class Rows:
-    """Facts of one execution, claims made meanwhile, and the terminal fact if it is among them."""
+    """Facts of one execution, claims made meanwhile, and the terminal fact if it is among them. `status` is what lists
+    show from now on."""
 
-    __slots__ = ("claims", "end", "facts", "wake_at")
+    __slots__ = ("claims", "end", "execution", "facts", "status", "wake_at")
 
     def __init__(
-        self, facts: list[Row], claims: list[tuple[Any, ...]], end: End | None, wake_at: int | None = None
+        self,
+        execution: str,
+        facts: list[Row],
+        claims: list[tuple[Any, ...]],
+        end: End | None,
+        wake_at: int | None = None,
+        status: str | None = None,
     ) -> None:
+        self.execution = execution
         self.facts = facts
         self.claims = claims
         self.end = end
         self.wake_at = wake_at
+        self.status = status
 
     def __call__(self, db: sqlite3.Connection) -> None:
         write_rows(db, [self])
@@ -77,6 +88,11 @@ def write_starts(db: sqlite3.Connection, group: Sequence[Start]) -> None:
     _insert(db, _START_STATEMENTS, [each.row for each in group])
 
 
+def insert_facts(db: sqlite3.Connection, rows: Sequence[Row]) -> None:
+    """Insert facts that an execution begins with."""
+    _insert(db, _FACT_STATEMENTS, rows)
+
+
 def write_rows(db: sqlite3.Connection, group: Sequence[Rows]) -> None:
     """Insert everything of a group; a fact that is there already fails all of it."""
     _insert(db, _FACT_STATEMENTS, [row for each in group for row in each.facts])
@@ -84,6 +100,9 @@ def write_rows(db: sqlite3.Connection, group: Sequence[Rows]) -> None:
     _insert(
         db, _WAKE_STATEMENTS, [(each.facts[0][0], each.wake_at) for each in group if each.wake_at is not None]
     )
+    for each in group:
+        if each.status is not None:
+            db.execute("UPDATE execution SET status = ? WHERE n = ?", (each.status, each.facts[0][0]))
     ends = [
         (each.end.status, each.end.at, _PACK.encode(each.end), each.facts[0][0])
         for each in group
@@ -93,6 +112,17 @@ def write_rows(db: sqlite3.Connection, group: Sequence[Rows]) -> None:
         db.executemany(
             "UPDATE execution SET status = ?, ended_at = ?, end = ?, wake_at = NULL WHERE n = ?", ends
         )
+        _write_letters(db, group)
+
+
+def _write_letters(db: sqlite3.Connection, group: Sequence[Rows]) -> None:
+    for each in group:
+        error = each.end.error if each.end is not None else None
+        if each.end is not None and error is not None and error.code in LETTERS:
+            db.execute(
+                "INSERT OR IGNORE INTO dead_letter (execution, code, at) VALUES (?, ?, ?)",
+                (each.execution, error.code, each.end.at),
+            )
 
 
 def _insert(db: sqlite3.Connection, statements: dict[int, str], rows: Sequence[tuple[Any, ...]]) -> None:

@@ -5,21 +5,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from heapq import heappop, heappush
 
-import msgspec
-
+from rune.adapters.embedded.alarms import Alarms
+from rune.adapters.embedded.crowd import Crowd
 from rune.adapters.embedded.journal import EmbeddedJournal
+from rune.adapters.embedded.running import Lease, Running
 from rune.core import effect
 from rune.core.apply import apply, begin
-from rune.core.control import control, end, touch
+from rune.core.control import control, end, hear, touch
 from rune.core.effect import Decision, Finish, Timer
 from rune.core.ending import certain_end, certain_sleep
 from rune.core.explain import Waiting, explain
-from rune.core.fact import Control, End, Start
+from rune.core.fact import Choice, Control, End, Signal, Start
 from rune.core.fold import fold
 from rune.core.lineage import Path
 from rune.core.plan import Plan
@@ -28,42 +28,18 @@ from rune.core.token import Fate, Token
 from rune.core.wake import wake
 from rune.ports.clock import Clock
 from rune.ports.journal import Accepted, StoreAway
-from rune.ports.state import Applied, Claim, Due, Fence
+from rune.ports.state import Applied, Claim, Due, Fence, Listener
 
 log = logging.getLogger("rune.state")
 
 LEASE = 9_000
 NAP = 2_000  # ms: shorter waits stay in memory
 MAX_LOADED = 8_000
-COMFORTABLE = 1_000  # above it, starts wait a moment for others to leave: reading back later costs more
-ROOM_PATIENCE = 0.2  # s
 FAR = 2**62
+CHILD = "child:"
+"""How the signals begin by which children tell their end."""
 
 Plans = Callable[[str], Awaitable[Plan]]
-
-
-class Lease(msgspec.Struct):
-    """Who may run a token, until when."""
-
-    owner: str
-    fence: Fence
-    until: int
-
-
-class Running(msgspec.Struct):
-    """One execution in memory."""
-
-    accepted: Accepted
-    plan: Plan
-    state: State
-    offset: int = 0  # of an execution with its own clock
-    timers: dict[Timer, int] = {}
-    leases: dict[tuple[int, Path], Lease] = {}
-    claimed: set[tuple[int, Path]] = set()
-    waited: dict[tuple[int, Path], int] = {}
-    acts: int = 0
-    asleep_until: int = 0  # what the file knows of its next waking
-    recovered: bool = False  # read back from the journal: somebody may have died on one of its tokens
 
 
 class EmbeddedState:
@@ -78,9 +54,9 @@ class EmbeddedState:
         self._running: OrderedDict[str, Running] = OrderedDict()
         self._arriving: set[str] = set()
         self._missed: list[str] = []
-        self._crowd: deque[asyncio.Future[None]] = deque()
-        self._heap: list[tuple[int, int, str, Timer]] = []
-        self._pushed = 0
+        self._owed: list[Due] = []
+        self._crowd = Crowd(self._running.__len__)
+        self._alarms = Alarms(self._armed)
         self._cursor = (-1, 0)
 
     @property
@@ -106,25 +82,14 @@ class EmbeddedState:
 
     def admit(self, accepted: Accepted, plan: Plan) -> Applied:
         """Open an execution that was accepted this moment, without reading it back."""
-        running = Running(accepted, plan, State())
+        running = Running(accepted, plan, State(), self._ahead(accepted, accepted.at))
         self._running[accepted.id] = running
         return self._keep(running, begin(plan, running.state, accepted.at))
 
     async def room(self) -> bool:
         """Whether one more execution may be opened right away; waits a moment for others to leave."""
-        if len(self._running) < COMFORTABLE:
-            return True
-        leaving = asyncio.get_running_loop().create_future()
-        self._crowd.append(leaving)
-        await asyncio.wait([leaving], timeout=ROOM_PATIENCE)
+        await self._crowd.wait()
         return len(self._running) < MAX_LOADED
-
-    def _left(self) -> None:
-        while self._crowd and len(self._running) < COMFORTABLE:
-            waiting = self._crowd.popleft()
-            if not waiting.done():
-                waiting.set_result(None)
-                return
 
     async def _load(self, execution: str) -> tuple[Running, Applied | None]:
         running = self._running.get(execution)
@@ -140,18 +105,34 @@ class EmbeddedState:
             return running, None
         running = Running(accepted, plan, State(), recovered=True)
         facts = [Start(accepted.at), *(each.fact for each in stored)]
-        if accepted.fake_time:
-            latest = max((getattr(fact, "at", 0) for fact in facts), default=0)
-            running.offset = max(0, latest - self._clock.now())
+        running.offset = self._ahead(accepted, max(fact.at for fact in facts))
         running.state, applied = fold(plan, facts, self._now(running))
+        if running.state.ended:
+            return running, Applied(now=self._now(running))
         self._running[execution] = running
         return running, self._keep(running, applied)
+
+    async def _look(self, execution: str) -> Running:
+        """Load an execution for somebody who sends nothing: what follows from the loading is left to the scheduler."""
+        running, applied = await self._load(execution)
+        if applied is not None and (applied.emitted or applied.finish):
+            self._owed.append(self._due(running, Timer("wait"), applied))
+            self._clock.wake()
+        return running
+
+    def _due(self, running: Running, timer: Timer, applied: Applied) -> Due:
+        accepted = running.accepted
+        return Due(accepted.id, timer, applied.emitted, applied.finish, applied.now, accepted.priority)
+
+    def _ahead(self, accepted: Accepted, latest: int) -> int:
+        """How far the clock of an execution with a clock of its own is before this one."""
+        return max(0, latest - self._clock.now()) if accepted.fake_time else 0
 
     def _now(self, running: Running) -> int:
         return self._clock.now() + running.offset
 
     async def claim(self, execution: str, token: Token, owner: str, *, leased: bool) -> Claim:
-        running = self._running.get(execution) or (await self._load(execution))[0]
+        running = self._running.get(execution) or await self._look(execution)
         now = self._now(running)
         verdict = touch(running.plan, running.state, token)
         if verdict not in ("run", "cancelled"):
@@ -159,6 +140,9 @@ class EmbeddedState:
         live = running.state.scopes[token.path].live.get(token.node)
         mine = live.token if live is not None else token
         again = token.key in running.claimed
+        if not again and running.is_full(mine):
+            running.held_back.append(mine)
+            return Claim("held back", mine, now)
         due = running.waited.pop(token.key, None) if mine.resumed else None
         if not leased and not again:
             running.claimed.add(token.key)
@@ -209,9 +193,10 @@ class EmbeddedState:
             total.disarmed += applied.disarmed
             total.finish = total.finish or applied.finish
             key = (decision.node, decision.path)
-            if type(decision.fact).__name__ != "Choice":
-                running.claimed.discard(key)
-                running.leases.pop(key, None)
+            if type(decision.fact) is not Choice:
+                running.done(key)
+        if running.held_back:
+            total.emitted += running.let_in()
         return self._keep(running, total)
 
     def _keep(self, running: Running, applied: effect.Applied) -> Applied:
@@ -225,35 +210,40 @@ class EmbeddedState:
         root = running.state.scopes.get(())
         # A join about to be given up has no token that counts as active yet.
         gives_up = any(token.fate is Fate.EXPIRE for token in applied.emitted)
-        if root is not None and root.active == 0 and running.state.finish is None and not gives_up:
+        if root is None or running.state.finish is not None or gives_up:
+            return result
+        if root.active == 0:
             self._rest(running)
+        elif running.state.paused_at is not None and not running.leases and not running.claimed:
+            self._evict(running, FAR)  # the resume reads it back
         return result
 
     def _arm(self, running: Running, timer: Timer, due: int) -> None:
         running.timers[timer] = due
-        self._pushed += 1
-        heappush(self._heap, (due - running.offset, self._pushed, running.accepted.id, timer))
-        if self._heap[0][1] == self._pushed:
+        if self._alarms.set(due - running.offset, running.accepted.id, timer):
             self._clock.wake()
+
+    def _armed(self, execution: str, timer: Timer) -> int | None:
+        running = self._running.get(execution)
+        due = running.timers.get(timer) if running is not None else None
+        return None if running is None or due is None else due - running.offset
 
     def _rest(self, running: Running) -> None:
         """Nothing of this execution can run before its next timer."""
         nearest = min(running.timers.values(), default=None)
-        if nearest is None:
+        if running.state.paused_at is not None or nearest is None:
             self._evict(running, FAR)
         elif running.accepted.fake_time:
+            if any(name.startswith(CHILD) for name in running.state.listening):
+                return  # its time goes on when the child has ended
             jump = nearest - self._now(running)
             if jump > 0:
                 running.offset += jump
                 for timer, due in running.timers.items():
-                    self._arm_again(running, timer, due)
+                    self._alarms.set(due - running.offset, running.accepted.id, timer)
             self._clock.wake()
         elif nearest - self._now(running) > NAP:
             self._evict(running, nearest)
-
-    def _arm_again(self, running: Running, timer: Timer, due: int) -> None:
-        self._pushed += 1
-        heappush(self._heap, (due - running.offset, self._pushed, running.accepted.id, timer))
 
     def _evict(self, running: Running, when: int) -> None:
         """Leave memory once the file knows when to wake it; unless something happened meanwhile."""
@@ -272,30 +262,57 @@ class EmbeddedState:
     def _drop(self, execution: str) -> None:
         self._running.pop(execution, None)
         self._journal.forget(execution)
-        self._left()
+        self._crowd.left()
 
     async def control(self, execution: str, fact: Control) -> Applied:
-        running, _ = await self._load(execution)
-        return self._keep(running, control(running.plan, running.state, fact))
+        running, loaded = await self._load(execution)
+        if loaded is None:
+            running.asleep_until = 0
+            loaded = self._keep(running, control(running.plan, running.state, fact))
+        await self._stay_awake(execution, loaded)
+        return loaded
+
+    async def controls(self, execution: str) -> tuple[int, bool]:
+        state = (await self._look(execution)).state
+        return state.controls, state.paused_at is not None
+
+    async def signal(self, execution: str, fact: Signal) -> Applied:
+        running, loaded = await self._load(execution)
+        if loaded is None:
+            running.asleep_until = 0
+            running.offset = max(running.offset, self._ahead(running.accepted, fact.at))
+            loaded = self._keep(running, hear(running.plan, running.state, fact))
+        await self._stay_awake(execution, loaded)
+        return loaded
+
+    async def _stay_awake(self, execution: str, applied: Applied) -> None:
+        """The file may have been told meanwhile that the execution sleeps; whoever owns it next must look."""
+        if applied.emitted:
+            await self._journal.sleep_until(execution, applied.now)
+
+    async def listening(self, execution: str) -> list[Listener]:
+        running = await self._look(execution)
+        found = [
+            (since, path, node, name)
+            for name, waiting in running.state.listening.items()
+            for (path, node), since in waiting.items()
+        ]
+        return [Listener(name, node, path) for _, path, node, name in sorted(found)]
 
     async def end(self, execution: str, fact: End) -> None:
         running = self._running.pop(execution, None)
         if running is not None:
             end(running.state, fact)
         self._journal.forget(execution)
-        self._left()
+        self._crowd.left()
 
     async def due(self, limit: int) -> list[Due]:
-        found = await self._wake_sleepers(limit)
+        found, self._owed = self._owed, []
+        found += await self._wake_sleepers(limit)
         now = self._clock.now()
-        while self._heap and self._heap[0][0] <= now and len(found) < limit:
-            _, _, execution, timer = heappop(self._heap)
-            running = self._running.get(execution)
-            if running is None or timer not in running.timers:
-                continue
-            if running.timers[timer] > self._now(running):
-                continue  # armed again for later: that entry is in the heap as well
-            found.append(self._fire(running, timer))
+        while len(found) < limit and (ringing := self._alarms.ring(now)) is not None:
+            execution, timer = ringing
+            found.append(self._fire(self._running[execution], timer))
         return found
 
     def _fire(self, running: Running, timer: Timer) -> Due:
@@ -310,7 +327,7 @@ class EmbeddedState:
         if timer.kind in ("join", "finish", "deadline") and (applied.emitted or applied.finish):
             self._arm(running, timer, now + LEASE)
         kept = self._keep(running, applied)
-        return Due(running.accepted.id, timer, kept.emitted, kept.finish, now)
+        return self._due(running, timer, kept)
 
     async def _wake_sleepers(self, limit: int) -> list[Due]:
         """Load executions whose time has come, as far as memory allows."""
@@ -325,19 +342,20 @@ class EmbeddedState:
         missed, self._missed = self._missed, []
         names += [each for each in missed if await self._journal.accepted(each) is not None]
         for execution in names:
-            applied = await self._opened(execution)
-            if applied is not None:
-                found.append(Due(execution, Timer("wait"), applied.emitted, applied.finish, applied.now))
+            opened = await self._opened(execution)
+            if opened is not None:
+                found.append(opened)
         return found
 
-    async def _opened(self, execution: str) -> Applied | None:
+    async def _opened(self, execution: str) -> Due | None:
         """What follows if an execution is loaded now. One that cannot be does not hold up the others."""
         if execution in self._running:
             return None
         try:
             if await self._journal.end(execution) is not None:
                 return None
-            return (await self._load(execution))[1]
+            running, applied = await self._load(execution)
+            return None if applied is None else self._due(running, Timer("wait"), applied)
         except StoreAway:
             raise
         except Exception as error:
@@ -346,23 +364,17 @@ class EmbeddedState:
             return None
 
     async def next_due(self) -> int | None:
-        while self._heap and self._stale(self._heap[0]):
-            heappop(self._heap)
-        moments = [self._heap[0][0]] if self._heap else []
-        if self._missed:
+        nearest = self._alarms.next()
+        moments = [] if nearest is None else [nearest]
+        if self._missed or self._owed:
             return self._clock.now()
         asleep = self._journal.next_waking(self._cursor) if len(self._running) < MAX_LOADED else None
         if asleep is not None:
             moments.append(asleep)
         return min(moments, default=None)
 
-    def _stale(self, entry: tuple[int, int, str, Timer]) -> bool:
-        due, _, execution, timer = entry
-        running = self._running.get(execution)
-        return running is None or running.timers.get(timer, -1) - running.offset != due
-
-    async def unheld(self, limit: int) -> list[tuple[str, Token]]:
-        found: list[tuple[str, Token]] = []
+    async def unheld(self, limit: int) -> list[tuple[str, Token, int]]:
+        found: list[tuple[str, Token, int]] = []
         for execution, running in self._running.items():
             now = self._now(running)
             for scope in running.state.scopes.values():
@@ -370,7 +382,7 @@ class EmbeddedState:
                     held = running.leases.get(live.token.key)
                     free = held is not None and held.until <= now
                     if free and not live.waiting and not live.parked:
-                        found.append((execution, live.token))
+                        found.append((execution, live.token, running.accepted.priority))
                         if len(found) >= limit:
                             return found
         return found
@@ -380,5 +392,5 @@ class EmbeddedState:
         return sum(1 for each in self._running.values() if each.state.scopes and each.state.root.active)
 
     async def explain(self, execution: str) -> list[Waiting]:
-        running, _ = await self._load(execution)
+        running = await self._look(execution)
         return explain(running.plan, running.state)

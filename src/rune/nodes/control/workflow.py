@@ -6,6 +6,9 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType
 
+from rune.core.outcome import Outcome, Output, Suspend
+from rune.errors import NodeFailure
+from rune.nodes.base import Call
 from rune.nodes.declare import Model, declare
 
 
@@ -38,5 +41,27 @@ TYPE = declare(
     },
     effectful=lambda parameters: True,
     suspends=True,
+    launches=True,
     reads_payload=lambda parameters: "input" not in parameters,
 )
+
+
+async def run(call: Call[Parameters]) -> Outcome:
+    """Start it, and on the second run say how it ended."""
+    parameters = call.parameters
+    if call.resumed:
+        return _ended(parameters.workflow, call.signal)
+    which = None if parameters.version is None else str(parameters.version)
+    input = call.payload if parameters.input is UNSET else parameters.input
+    child = await call.launch(parameters.workflow, which, input, parameters.wait)
+    return Suspend(signal=f"child:{child}") if parameters.wait else Output({"execution_id": child})
+
+
+def _ended(workflow: str, said: dict[str, Any]) -> Outcome:
+    if said["status"] == "completed":
+        return Output(said["output"])
+    message = f"`{workflow}` ended as {said['status']}"
+    error = said["error"]
+    if error:
+        message += f": {error['message']}"
+    raise NodeFailure(message, code="CHILD_FAILED", details=said)

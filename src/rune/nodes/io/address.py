@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from urllib.parse import quote, urljoin
 
@@ -10,7 +11,7 @@ import msgspec
 
 from rune.errors import NodeFailure
 from rune.nodes.io.networks import Address
-from rune.nodes.io.redact import redacted
+from rune.nodes.redaction import redacted
 
 BLOCKED = "HTTP_BLOCKED"
 LONGEST = 8_000
@@ -100,40 +101,60 @@ def _resource(url: str, path: str, query: str) -> str:
 
 
 def _host(url: str, text: str) -> tuple[str, Address | None]:
+    found = _seen_host(text)
+    if isinstance(found, str):
+        raise blocked(url, found)
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _seen_host(text: str) -> tuple[str, Address | None] | str:
+    """A host as it was read, or what is wrong with it; workflows call the same ones again and again."""
+    try:
+        return _read_host(text)
+    except _Odd as odd:
+        return str(odd)
+
+
+class _Odd(ValueError):
+    """What is wrong with a host."""
+
+
+def _read_host(text: str) -> tuple[str, Address | None]:
     if text.startswith("["):
-        return _v6(url, text[1:-1])
+        return _v6(text[1:-1])
     name = text.lower()
     plain = name.isascii()
     if not plain:
-        name = _ascii(url, text)
+        name = _ascii(text)
     name = name.removesuffix(".")
     labels = name.split(".")
     if _NUMBER.fullmatch(labels[-1]):
         if not plain or not _QUAD.fullmatch(name):
-            raise blocked(url, "its host is an unusual spelling of a number")
+            raise _Odd("its host is an unusual spelling of a number")
         try:
             return name, IPv4Address(name)
         except ValueError:
-            raise blocked(url, "its host is no address") from None
+            raise _Odd("its host is no address") from None
     if len(name) > 253 or not all(map(_LABEL.fullmatch, labels)):
-        raise blocked(url, "its host is no name")
+        raise _Odd("its host is no name")
     return name, None
 
 
-def _v6(url: str, text: str) -> tuple[str, Address]:
+def _v6(text: str) -> tuple[str, Address]:
     if "%" in text:
-        raise blocked(url, "its host has a zone")
+        raise _Odd("its host has a zone")
     try:
         address = IPv6Address(text)
     except ValueError:
-        raise blocked(url, "its host is no address") from None
+        raise _Odd("its host is no address") from None
     return str(address), address
 
 
-def _ascii(url: str, name: str) -> str:
+def _ascii(name: str) -> str:
     import idna  # noqa: PLC0415 - only few names need it
 
     try:
         return idna.encode(name, uts46=True, std3_rules=True).decode("ascii").lower()
     except (idna.IDNAError, UnicodeError):
-        raise blocked(url, "its host is no name") from None
+        raise _Odd("its host is no name") from None

@@ -1,26 +1,33 @@
-"""Bodies of requests and answers: JSON, forms, text, and bytes that are none of these."""
+"""Bodies of answers: JSON, text, and bytes that are neither."""
 
 from __future__ import annotations
 
-import base64
 import codecs
 import re
-from collections.abc import Mapping
 from email.message import Message
-from typing import Any
-from urllib.parse import urlencode
+from functools import lru_cache
+from typing import Any, Protocol
+from urllib.parse import unquote
 
-import msgspec
-
-from rune.core import codes
 from rune.core.jsontext import decode_json
 from rune.core.limits import Limits
 from rune.errors import NodeFailure
+from rune.nodes.blobs import BINARY, file_name
+from rune.nodes.io.http import Wanted
 
-FORM = "application/x-www-form-urlencoded"
+AS_BLOB = object()
+"""In place of a body that belongs into the blob store."""
+
+INLINE = 10 * 1024 * 1024
+"""Up to this size JSON and text are values of their own unless the node says otherwise."""
+
 _JSON = re.compile(r"(application|text)/(json|[a-z0-9.+_-]+\+json)")
 _TEXT = re.compile(
     r"text/.*|application/(xml|.*\+xml|javascript|ecmascript|x-www-form-urlencoded|x-ndjson|graphql|yaml|x-yaml|toml|sql)"
+)
+_BINARY = re.compile(
+    r"(image|audio|video|font|model)/.*|application/(octet-stream|pdf|zip|gzip|zstd|wasm|x-tar|x-7z-compressed"
+    r"|x-protobuf|cbor|msgpack|vnd\.(ms-.*|openxmlformats.*|oasis.*|apache\.(parquet|arrow.*)|sqlite3))"
 )
 _CHARSET = re.compile(
     r"utf-?8|utf-?(16|32)(-?[lb]e)?|us-ascii|ascii|latin-?1|iso-?8859-?\d{1,2}|windows-?125\d|cp125\d|koi8-[ru]"
@@ -28,48 +35,40 @@ _CHARSET = re.compile(
 )
 
 
-def written(body: Any, content_type: str) -> tuple[bytes | None, str]:
-    """What is sent, and its type unless the request names one."""
-    if body is None:
-        return None, content_type
-    if isinstance(body, str):
-        return body.encode(), content_type or "text/plain; charset=utf-8"
-    if content_type.partition(";")[0].strip().lower() == FORM and isinstance(body, dict):
-        return _form(body), content_type
-    return msgspec.json.encode(body), content_type or "application/json"
+class Labelled(Protocol):
+    """What an error is about; put into words only if there is one."""
+
+    @property
+    def label(self) -> str: ...
 
 
-def _form(body: Mapping[str, Any]) -> bytes:
-    pairs: list[tuple[str, str]] = []
-    for name, value in body.items():
-        for each in value if isinstance(value, list) else [value]:
-            if isinstance(each, list | dict):
-                raise NodeFailure(
-                    f"parameters.body.{name}: a form holds no lists of lists", code=codes.BAD_PARAMETER
-                )
-            if each is not None:
-                pairs.append((name, plain(each)))
-    return urlencode(pairs).encode()
-
-
-def plain(value: Any) -> str:
-    """A scalar as text, the way JSON writes it."""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def read(data: bytes, content_type: str, limits: Limits, label: str) -> tuple[Any, str | None]:
-    """The body of an answer, and how it is written where it is not text: JSON if its type says so."""
+def read(data: bytes, content_type: str, limits: Limits, about: Labelled, wanted: Wanted = "auto") -> Any:
+    """The body of an answer as a value: JSON or text if its type says so, or looks like it; else `AS_BLOB`."""
     kind, charset = _kind(content_type)
+    if wanted == "json":
+        return _json(data, charset, limits, about)
+    if wanted == "text":
+        return data.decode(charset, "replace")
+    if wanted == "blob" or len(data) > INLINE:
+        return AS_BLOB
     if _JSON.fullmatch(kind):
-        return _json(data, charset, limits, label), None
+        return _json(data, charset, limits, about)
     if _TEXT.fullmatch(kind) or not data:
-        return data.decode(charset, "replace"), None
-    try:
-        if b"\0" not in data:
-            return data.decode("utf-8"), None
-    except UnicodeDecodeError:
-        pass
-    return base64.b64encode(data).decode(), "base64"
+        return data.decode(charset, "replace")
+    if not _BINARY.fullmatch(kind) or (kind == BINARY and not content_type):
+        try:
+            if b"\0" not in data:
+                return data.decode("utf-8")
+        except UnicodeDecodeError:
+            pass
+    return AS_BLOB
+
+
+def named(disposition: str, resource: str) -> str | None:
+    """The name of a file: what the server calls it, else the end of its address."""
+    header = Message()
+    header["content-disposition"] = disposition.replace("\r", " ").replace("\n", " ")
+    return file_name(header.get_filename()) or file_name(unquote(resource.partition("?")[0]))
 
 
 def excerpt(data: bytes, content_type: str, most: int = 500) -> str:
@@ -78,7 +77,7 @@ def excerpt(data: bytes, content_type: str, most: int = 500) -> str:
     return data[: 4 * most].decode(charset, "replace")[:most]
 
 
-def _json(data: bytes, charset: str, limits: Limits, label: str) -> Any:
+def _json(data: bytes, charset: str, limits: Limits, about: Labelled) -> Any:
     if not data.strip():
         return None
     if charset.startswith(("utf-16", "utf-32", "utf16", "utf32")):
@@ -86,11 +85,12 @@ def _json(data: bytes, charset: str, limits: Limits, label: str) -> Any:
     found = decode_json(data, max_bytes=limits.output_bytes, max_depth=limits.json_depth)
     if found.problems:
         raise NodeFailure(
-            f"{label}: the answer says it is JSON but is not: {found.problems[0].message}", code="HTTP_BODY"
+            f"{about.label}: the answer should be JSON but is not: {found.problems[0].message}", code="HTTP_BODY"
         )
     return found.value
 
 
+@lru_cache(maxsize=256)
 def _kind(content_type: str) -> tuple[str, str]:
     header = Message()
     header["content-type"] = content_type.replace("\r", " ").replace("\n", " ") or "application/octet-stream"

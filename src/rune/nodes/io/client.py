@@ -6,9 +6,9 @@ import asyncio
 import io
 import socket
 import ssl
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from contextvars import ContextVar
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any
 
@@ -21,7 +21,6 @@ from rune.nodes.io.guard import Guard
 from rune.nodes.io.networks import Address
 
 CONNECT_SECONDS = 5.0
-PER_HOST = 64
 IDLE_SECONDS = 15.0
 LARGE = 256 * 1024
 
@@ -32,9 +31,9 @@ _passed: ContextVar[list[Address] | None] = ContextVar("passed", default=None)
 class Client:
     """Sends single requests; redirects, decoding and limits are its caller's."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, per_host: int) -> None:
         self._guard = guard
-        self._lanes = Lanes(PER_HOST)
+        self._lanes = Lanes(per_host)
         connector = _Connector(
             guard,
             resolver=_Resolver(guard),
@@ -52,24 +51,20 @@ class Client:
             skip_auto_headers=("User-Agent", "Content-Type"),
         )
 
-    @asynccontextmanager
-    async def send(
+    def send(
         self, method: str, where: Target, headers: Mapping[str, str], body: bytes | None, *, verify: bool
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """One request and its answer, whose body is as it came."""
+    ) -> Sending:
+        """One request; entered, it is the answer, whose body is as it came."""
         self._guard.check_target(where)
         url = URL(where.url, encoded=True)
         if url.host != where.host or url.port != where.port or url.user is not None:
             raise blocked(where.url, "its host can be read in two ways")
         options: dict[str, Any] = {} if verify else {"ssl": False}
-        token = _passed.set([])
-        try:
-            async with self._session.request(
+        return Sending(
+            self._session.request(
                 method, url, headers=headers, data=_payload(body), allow_redirects=False, **options
-            ) as response:
-                yield response
-        finally:
-            _passed.reset(token)
+            )
+        )
 
     def lane(self, where: Target) -> Lane:
         """A place among the calls to a host; there are only so many at once."""
@@ -78,6 +73,30 @@ class Client:
     async def close(self) -> None:
         """Close every connection."""
         await self._session.close()
+
+
+class Sending:
+    """A request under way, and the addresses that were let through for it."""
+
+    __slots__ = ("_request", "_token")
+
+    def __init__(self, request: Any) -> None:
+        self._request = request
+
+    async def __aenter__(self) -> aiohttp.ClientResponse:
+        self._token = _passed.set([])
+        try:
+            response: aiohttp.ClientResponse = await self._request.__aenter__()
+        except BaseException:
+            _passed.reset(self._token)
+            raise
+        return response
+
+    async def __aexit__(self, *exc: Any) -> None:
+        try:
+            await self._request.__aexit__(*exc)
+        finally:
+            _passed.reset(self._token)
 
 
 def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
@@ -126,7 +145,7 @@ class _Connector(aiohttp.TCPConnector):
         transport = connection.transport
         peer = transport.get_extra_info("peername") if transport is not None else None
         host = req.url.host or ""
-        if peer is None or not self._expected(host, ip_address(peer[0])):
+        if peer is None or not self._expected(host, _address(peer[0])):
             connection.close()
             raise blocked(str(req.url), "the connection leads to another address than was allowed")
         return connection
@@ -134,6 +153,11 @@ class _Connector(aiohttp.TCPConnector):
     def _expected(self, host: str, peer: Address) -> bool:
         passed = _passed.get()
         return (not passed or peer in passed) and self._guard.permits(host, peer)
+
+
+@lru_cache(maxsize=1024)
+def _address(text: str) -> Address:
+    return ip_address(text)
 
 
 class Lane:

@@ -5,10 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-import zlib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import aiohttp
@@ -17,17 +13,21 @@ import msgspec
 from rune.errors import NodeFailure
 from rune.nodes.base import Call
 from rune.nodes.io.address import Target, joined
-from rune.nodes.io.body import excerpt, read
-from rune.nodes.io.redact import redacted
+from rune.nodes.io.authorization import authorized, renewed
+from rune.nodes.io.body import AS_BLOB, excerpt, named, read
+from rune.nodes.io.pages import PAGES, Pagination, following, items_of, rule_of
 from rune.nodes.io.request import Request, build, raises
+from rune.nodes.io.sending import patience, sent
 from rune.nodes.io.unpack import unpacked
+from rune.nodes.redaction import redacted
 
 REDIRECTS = 5
-PAGES = 100
+_AT_ONCE = 256 * 1024
+"""A body that is announced to be no larger is read in one go."""
+
 _REDIRECTING = frozenset({301, 302, 303, 307, 308})
 _NEXT = re.compile(r"<([^<>]*)>([^<]*)")
 _REL_NEXT = re.compile(r""";\s*rel\s*=\s*("[^"]*\bnext\b[^"]*"|next\b)""", re.IGNORECASE)
-_LONGEST_DELAY = 10 * 365 * 86_400
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -47,106 +47,133 @@ class Answer(msgspec.Struct, frozen=True):
         return redacted(self.request.where.url)
 
 
+class Pages(msgspec.Struct):
+    """What was fetched: answers, their bodies, and their lists where pages are followed."""
+
+    answers: list[Answer]
+    bodies: list[Any]
+    items: list[list[Any] | None] = []
+    complete: bool = True
+
+
 async def exchange(call: Call[Any]) -> dict[str, Any]:
     """What the node gives back."""
-    request = build(call.parameters, call.key)
+    rule = rule_of(call.parameters)
+    request = await build(call, rule)
     client = call.world.http()
     began = time.monotonic()
     async with client.lane(request.where):
         try:
             async with asyncio.timeout(call.parameters.timeout):
-                answers = await _pages(call, request)
+                pages = await _pages(call, await authorized(call, request), rule)
         except TimeoutError:
             seconds = f"{call.parameters.timeout:g}"
             message = f"{redacted(request.where.url)}: no complete answer within {seconds} s"
             raise NodeFailure(message, code="HTTP_TIMEOUT") from None
-    return _output(call, answers, round((time.monotonic() - began) * 1000))
+    return await _output(call, pages, round((time.monotonic() - began) * 1000))
 
 
-async def _pages(call: Call[Any], request: Request) -> list[Answer]:
-    wanted = call.parameters.follow_next
-    most = PAGES if wanted is True else int(wanted)
+async def _pages(call: Call[Any], request: Request, rule: Pagination | None) -> Pages:
+    """The answer and, if there is a rule, all that follow from it. They share the bytes that one may have."""
     left = call.parameters.max_bytes
-    answers = [await _answer(call, request, left)]
-    while len(answers) <= most:
-        last = answers[-1]
-        following = _next(last)
-        if following is None:
+    answer = await _answer(call, request, left)
+    pages = Pages([answer], [_body(call, answer)])
+    if rule is None or answer.status >= 400:
+        return pages
+    pages.items.append(items_of(rule, pages.bodies[0], answer.label))
+    seen = {request.where.url, answer.request.where.url}
+    while (where := _next(rule, pages)) is not None:
+        last = pages.answers[-1]
+        if len(pages.answers) == rule.max_pages:
+            pages.complete = False
             break
+        _check_step(call, last.request, where)
+        if where.url in seen:
+            raise NodeFailure(f"{last.label}: the next page is one that was fetched before", code=PAGES)
+        seen.add(where.url)
         left -= len(last.body)
-        answers.append(await _answer(call, last.request.to(following), max(left, 0)))
-    return answers
+        answer = await _answer(call, last.request.to(where), max(left, 0))
+        if answer.status >= 400:
+            if answer.status == 404 and rule.style in ("page", "offset"):
+                break
+            raise _failed(call, answer)
+        body = _body(call, answer)
+        items = items_of(rule, body, answer.label)
+        if rule.style in ("page", "offset") and not items:
+            break
+        pages.answers.append(answer)
+        pages.bodies.append(body)
+        pages.items.append(items)
+    return pages
+
+
+def _next(rule: Pagination, pages: Pages) -> Target | None:
+    last = pages.answers[-1]
+    if rule.style == "link":
+        return _linked(last)
+    found = following(rule, last.request.where, pages.bodies[-1], pages.items, last.label)
+    return joined(last.request.where, found) if isinstance(found, str) else found
+
+
+def _body(call: Call[Any], answer: Answer) -> Any:
+    return read(answer.body, answer.content_type, call.limits, answer, call.parameters.response)
 
 
 async def _answer(call: Call[Any], request: Request, most: int) -> Answer:
-    """The answer to one request, wherever it leads; a status that is to fail does so here."""
-    for hop in range(REDIRECTS + 1):
-        async with _sent(call, request) as response:
-            location = response.headers.get("Location")
-            moved = response.status in _REDIRECTING and location is not None
-            if not (moved and call.parameters.follow_redirects):
-                answer = await _received(response, request, most)
-                break
-            if hop == REDIRECTS:
-                raise _redirect(request, f"more than {REDIRECTS} redirects")
-            where = joined(request.where, location or "")
-            if request.where.scheme == "https" and where.scheme == "http":
-                raise _redirect(request, "a redirect from https to http is not followed")
-            request = request.redirected(response.status, where)
+    """The answer to one request; a token that is refused is renewed once, a status that is to fail does so here."""
+    answer = await _led(call, request, most)
+    if answer.status == 401 and answer.request.where.origin == request.where.origin:
+        again = await renewed(call, request)
+        if again is not None:
+            answer = await _led(call, again, most)
     if raises(call.parameters.raise_on_status, answer.status):
         raise _failed(call, answer)
     return answer
+
+
+async def _led(call: Call[Any], request: Request, most: int) -> Answer:
+    """The answer at the end of the redirects."""
+    for hop in range(REDIRECTS + 1):
+        async with sent(call, request, verify=not call.parameters.ignore_ssl) as response:
+            location = response.headers.get("Location")
+            moved = response.status in _REDIRECTING and location is not None
+            if not (moved and call.parameters.follow_redirects):
+                return await _received(response, request, most)
+            if hop == REDIRECTS:
+                raise _redirect(request, f"more than {REDIRECTS} redirects")
+            where = joined(request.where, location or "")
+            _check_step(call, request, where)
+            request = request.redirected(response.status, where)
+    raise AssertionError("the last hop answers or raises")
+
+
+def _check_step(call: Call[Any], request: Request, where: Target) -> None:
+    """A redirect or a next page does not give up encryption and takes no secret elsewhere."""
+    if request.where.scheme == "https" and where.scheme == "http":
+        raise _redirect(request, "a redirect from https to http is not followed")
+    if where.origin != request.where.origin and call.usage and call.usage.redactor.finds(where.url):
+        raise _redirect(request, "a redirect would carry the credential elsewhere")
 
 
 def _redirect(request: Request, why: str) -> NodeFailure:
     return NodeFailure(f"{redacted(request.where.url)}: {why}", code="HTTP_REDIRECT")
 
 
-@asynccontextmanager
-async def _sent(call: Call[Any], request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
-    """Send a request; whatever the network does is one of the node's errors."""
-    label = redacted(request.where.url)
-    try:
-        async with call.world.http().send(
-            request.method,
-            request.where,
-            request.headers,
-            request.body,
-            verify=not call.parameters.ignore_ssl,
-        ) as response:
-            yield response
-    except (aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch) as error:
-        raise NodeFailure(f"{label}: {_cause(error)}", code="HTTP_TLS") from None
-    except (
-        aiohttp.ServerDisconnectedError,
-        aiohttp.ClientPayloadError,
-        aiohttp.ClientResponseError,
-    ) as error:
-        raise NodeFailure(f"{label}: the answer is broken: {_cause(error)}", code="HTTP_PROTOCOL") from None
-    except zlib.error as error:
-        raise NodeFailure(f"{label}: the answer is broken: {error}", code="HTTP_PROTOCOL") from None
-    except aiohttp.ServerTimeoutError:
-        raise NodeFailure(f"{label}: no connection in time", code="HTTP_CONNECT") from None
-    except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise NodeFailure(f"{label}: no connection: {_cause(error)}", code="HTTP_CONNECT") from None
-
-
-def _cause(error: Exception) -> str:
-    """In short, and without the address, which aiohttp repeats in full."""
-    inner = getattr(error, "os_error", None) or error.__cause__ or error
-    if isinstance(error, aiohttp.ClientResponseError):
-        return error.message[:200] or type(error).__name__
-    return (getattr(inner, "strerror", None) or str(inner) or type(inner).__name__)[:200]
-
-
 async def _received(response: aiohttp.ClientResponse, request: Request, most: int) -> Answer:
-    label = redacted(request.where.url)
-    encoding = response.headers.get("Content-Encoding", "")
+    headers = response.headers
     if request.method == "HEAD" or response.status in (204, 304):
         body = b""
+    elif "Content-Encoding" not in headers and "Transfer-Encoding" not in headers and _fits(response, most):
+        body = await response.content.read()  # no more than was announced
     else:
-        body = await unpacked(response.content.iter_any(), encoding, most, label)
+        label = redacted(request.where.url)
+        body = await unpacked(response.content.iter_any(), headers.get("Content-Encoding", ""), most, label)
     return Answer(request, response.status, _headers(response), body)
+
+
+def _fits(response: aiohttp.ClientResponse, most: int) -> bool:
+    announced = response.content_length
+    return announced is not None and announced <= min(most, _AT_ONCE)
 
 
 def _headers(response: aiohttp.ClientResponse) -> dict[str, Any]:
@@ -162,7 +189,7 @@ def _headers(response: aiohttp.ClientResponse) -> dict[str, Any]:
     return found
 
 
-def _next(answer: Answer) -> Target | None:
+def _linked(answer: Answer) -> Target | None:
     for link, rest in _NEXT.findall(str(answer.headers.get("link", ""))):
         if _REL_NEXT.search(rest):
             return joined(answer.request.where, link)
@@ -174,36 +201,29 @@ def _failed(call: Call[Any], answer: Answer) -> NodeFailure:
         "status": answer.status,
         "body": excerpt(answer.body, answer.content_type),
     }
-    asked = _asked_delay(answer.headers.get("retry-after"))
-    if asked is not None:
-        details["retry_at"] = call.now + round(asked * 1000)
+    details |= patience(call.now, answer.headers.get("retry-after"))
     message = f"{answer.request.method} {answer.label} answered {answer.status}"
     return NodeFailure(message, code="HTTP_STATUS", details=details)
 
 
-def _asked_delay(text: str | None) -> float | None:
-    """Seconds that a `Retry-After` asks for; it is a number or a date."""
-    if text is None:
-        return None
-    if text.isascii() and text.isdigit():
-        return float(min(int(text[:12]), _LONGEST_DELAY))
-    try:
-        seconds = parsedate_to_datetime(text).timestamp() - time.time()
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return min(max(seconds, 0.0), _LONGEST_DELAY)
-
-
-def _output(call: Call[Any], answers: list[Answer], duration: int) -> dict[str, Any]:
-    last = answers[-1]
-    bodies = [read(each.body, each.content_type, call.limits, each.label) for each in answers]
-    output: dict[str, Any] = {"status": last.status, "body": bodies[0][0], "headers": last.headers}
-    if call.parameters.follow_next:
-        pages = [body for body, _ in bodies]
-        whole = all(isinstance(each, list) for each in pages)
-        output["body"] = [item for page in pages for item in page] if whole else pages
-        output["pages"] = len(pages)
-    elif bodies[0][1] is not None:
-        output["encoding"] = bodies[0][1]
+async def _output(call: Call[Any], pages: Pages, duration: int) -> dict[str, Any]:
+    last = pages.answers[-1]
+    bodies = [
+        await _kept(call, answer) if body is AS_BLOB else body
+        for answer, body in zip(pages.answers, pages.bodies, strict=True)
+    ]
+    output: dict[str, Any] = {"status": last.status, "body": bodies[0], "headers": last.headers}
+    if pages.items:
+        lists = [each for each in pages.items if each is not None]
+        whole = len(lists) == len(bodies)
+        output["body"] = [item for page in lists for item in page] if whole else bodies
+        output["pages"] = len(bodies)
+        output["complete"] = pages.complete
     output["duration_ms"] = duration
     return output
+
+
+async def _kept(call: Call[Any], answer: Answer) -> dict[str, Any]:
+    """The reference to a body that is too large or too binary to be a value."""
+    name = named(str(answer.headers.get("content-disposition", "")), answer.request.where.resource)
+    return await call.blobs.put(answer.body, name, answer.content_type)

@@ -10,8 +10,12 @@ from msgspec import Meta, field
 from rune.core.outcome import Outcome, Output
 from rune.nodes.base import Call
 from rune.nodes.declare import Model, declare
+from rune.nodes.io.pages import Pagination, combined
 from rune.nodes.rules import Scalar
+from rune.nodes.usage import CREDENTIAL_ERRORS
 
+BodyType = Literal["auto", "json", "form", "multipart", "text", "binary"]
+Wanted = Literal["auto", "json", "text", "blob"]
 Values = dict[str, Scalar | list[Scalar]]
 
 
@@ -32,10 +36,24 @@ class Parameters(Model, kw_only=True, frozen=True):
     body: Annotated[
         Any,
         Meta(
-            description="Text as it is, anything else as JSON; an object as a form if the Content-Type says so. "
-            "Default: none."
+            description="Text as it is, a reference to a blob as its bytes, anything else as JSON; an object as a "
+            "form if the Content-Type says so. Default: none."
         ),
     ] = None
+    body_type: Annotated[
+        BodyType,
+        Meta(
+            description="How `body` is sent. `multipart`: an object of values and files, which are references to blobs "
+            "or `{filename, content}`. `binary`: a reference, or text in base64. Default: as it looks."
+        ),
+    ] = "auto"
+    response: Annotated[
+        Wanted,
+        Meta(
+            description="What becomes of the answer's body. `auto`: JSON and text up to 10 MiB are values, all else is "
+            "a reference to a blob."
+        ),
+    ] = "auto"
     retry: Annotated[
         Annotated[int, Meta(ge=0, le=100)] | None,
         Meta(description="Further tries after a failed one. The node's own `retry` wins."),
@@ -51,6 +69,9 @@ class Parameters(Model, kw_only=True, frozen=True):
             "100. The body is then all lists in one, or a list of the bodies."
         ),
     ] = False
+    pagination: Annotated[
+        Pagination | None, Meta(description="How further pages are found. Default: there are none.")
+    ] = None
     timeout: Annotated[float, Meta(gt=0, description="Seconds for the whole exchange.")] = 30
     raise_on_status: Annotated[
         Annotated[str, Meta(pattern=r"^\s*[1-5](xx|XX|[0-9]{2})(\s*,\s*[1-5](xx|XX|[0-9]{2}))*\s*$")]
@@ -80,13 +101,14 @@ TYPE = declare(
     Parameters,
     kinds={"retry": "literal", "retry_delay": "literal"},
     lax=True,
+    extra=combined,
     aliases=("call_external_service",),
     summary="Sends an HTTP request.",
     doc="Sends a request and reads the answer, JSON where it is JSON. Private addresses are blocked unless "
     "allowed. Each "
     "request carries an `Idempotency-Key` unless the node says `idempotency_key: false`.",
-    output="`{status, body, headers, duration_ms}`; header names in lower case. Bytes that are no text come as "
-    "base64, with `encoding` beside.",
+    output="`{status, body, headers, duration_ms}`; header names in lower case. A body that is no JSON and no text, or "
+    "is large, is a reference `{blob, size, content_type, name}`. With pages: `pages` and `complete` too.",
     errors={
         "HTTP_TIMEOUT": "no complete answer in time",
         "HTTP_CONNECT": "no connection",
@@ -96,7 +118,11 @@ TYPE = declare(
         "HTTP_TLS": "the certificate or handshake failed",
         "HTTP_REDIRECT": "too many redirects, or one that is not allowed",
         "HTTP_PROTOCOL": "the answer is not HTTP, or breaks off",
-        "HTTP_BODY": "the answer says it is JSON and is not",
+        "HTTP_BODY": "the answer should be JSON and is not",
+        "HTTP_PAGES": "a page has no list, or leads back to an earlier one",
+        "BLOB_UNKNOWN": "a reference leads to no blob of this execution",
+        **CREDENTIAL_ERRORS,
+        "CREDENTIAL_TOKEN": "the token endpoint of the credential gives no token",
         "EXPRESSION_ERROR": "a parameter cannot be evaluated",
     },
     credentials=True,

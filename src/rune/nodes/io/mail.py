@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from email.headerregistry import Address
 from email.message import EmailMessage
@@ -15,7 +16,8 @@ from typing import Any
 import msgspec
 
 from rune.errors import NodeFailure
-from rune.nodes.io.body import plain
+from rune.nodes.io.files import Loaded
+from rune.nodes.rules import plain
 
 BAD_ADDRESS = "SMTP_BAD_ADDRESS"
 RECIPIENTS = 100
@@ -37,7 +39,7 @@ class Mail(msgspec.Struct, frozen=True):
     raw: bytes
 
 
-def compose(parameters: Any, *, key: str, now: int) -> Mail:
+def compose(parameters: Any, *, key: str, now: int, files: Sequence[Loaded] = ()) -> Mail:
     """The mail that a node's parameters ask for."""
     senders = addresses("from", parameters.from_)
     if len(senders) != 1:
@@ -62,6 +64,8 @@ def compose(parameters: Any, *, key: str, now: int) -> Mail:
     message["Date"] = format_datetime(datetime.fromtimestamp(now / 1000, UTC))
     message["Message-ID"] = message_id(key, senders[0].domain)
     _fill(message, parameters)
+    for file in files:
+        _attach(message, file)
     return Mail(senders[0].addr_spec, recipients, str(message["Message-ID"]), _written(message))
 
 
@@ -127,6 +131,14 @@ def _fill(message: EmailMessage, parameters: Any) -> None:
     message.set_content(body)
     if isinstance(parameters.html, str) and parameters.html:
         message.add_alternative(parameters.html, subtype="html")
+
+
+def _attach(message: EmailMessage, file: Loaded) -> None:
+    """A file as bytes, whatever it is: nothing in it is read as a part of the mail."""
+    main, _, sub = file.content_type.partition("/")
+    if main in ("multipart", "message"):  # these would be taken for parts of this mail
+        main, sub = "application", "octet-stream"
+    message.add_attachment(file.data, maintype=main, subtype=sub, filename=_line(file.name) or "file")
 
 
 def _shown(value: Any) -> str:

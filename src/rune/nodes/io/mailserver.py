@@ -9,6 +9,9 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from rune.errors import NodeFailure
+from rune.nodes.base import Call
+from rune.nodes.usage import FORBIDDEN, check_host
+from rune.ports.secret import Smtp
 
 NO_SERVER = "SMTP_NO_SERVER"
 Security = Literal["none", "starttls", "tls"]
@@ -57,6 +60,31 @@ def server(url: str) -> Server:
     user = unquote(parts.username) if parts.username else None
     password = unquote(parts.password) if parts.password else None
     return Server(host, port or _PORTS[security], security, user, password)
+
+
+async def server_for(call: Call[Any]) -> tuple[Server, str | None]:
+    """The server that a call hands its mail to, and who the mail is from unless it says so."""
+    credential = await call.credential("smtp")
+    if credential is None:
+        found = server(call.world.smtp_url)
+        if found.password:
+            call.protect(found.password, f"\0{found.user or ''}\0{found.password}")
+        return found, None
+    fields = credential.fields
+    assert isinstance(fields, Smtp)
+    check_host(credential, fields.host)
+    return server_of(fields), fields.sender
+
+
+def server_of(fields: Smtp) -> Server:
+    """The server of a credential."""
+    if fields.password is not None and fields.security == "none" and not _is_here(fields.host):
+        raise NodeFailure(
+            f"{fields.host}: a password is not sent without TLS; `security` must be tls or starttls",
+            code=FORBIDDEN,
+        )
+    port = fields.port or _PORTS[fields.security]
+    return Server(fields.host, port, fields.security, fields.username, fields.password)
 
 
 def _is_here(host: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 Address = IPv4Address | IPv6Address
@@ -54,6 +55,7 @@ _DENIED_V6: tuple[IPv6Network, ...] = tuple(
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
+@lru_cache(maxsize=4096)
 def is_public(address: Address) -> bool:
     """Whether anybody on the Internet could call this address."""
     if isinstance(address, IPv4Address):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -11,9 +12,12 @@ from msgspec.structs import replace
 
 from rune.core import codes
 from rune.errors import NodeFailure
+from rune.nodes.base import Call
 from rune.nodes.io.address import Target, target
-from rune.nodes.io.body import plain, written
-from rune.nodes.io.redact import is_telling
+from rune.nodes.io.pages import Pagination, first
+from rune.nodes.io.payload import payload
+from rune.nodes.redaction import is_telling
+from rune.nodes.rules import plain
 
 KEY = "idempotency-key"
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -39,12 +43,15 @@ _TO_GET = {301: ("POST",), 302: ("POST",), 303: ("POST", "PUT", "PATCH", "DELETE
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One request. Header names are in lower case."""
+    """One request. Header names are in lower case. `private` headers and `query`, which is part of every address of
+    the first origin, come from a credential."""
 
     method: str
     where: Target
     headers: dict[str, str]
     body: bytes | None
+    private: frozenset[str] = frozenset()
+    query: str = ""
 
     def redirected(self, status: int, where: Target) -> Request:
         """The request that a redirect asks for."""
@@ -52,30 +59,43 @@ class Request(msgspec.Struct, frozen=True):
         if self.method not in _TO_GET.get(status, ()):
             return moved
         kept = {name: value for name, value in moved.headers.items() if name not in _OF_BODY}
-        return Request("GET", where, kept, None)
+        return replace(moved, method="GET", headers=kept, body=None)
 
     def to(self, where: Target) -> Request:
         """The same request elsewhere; what may be a secret does not leave its origin."""
-        headers = self.headers
-        if where.origin != self.where.origin:
-            headers = {name: value for name, value in headers.items() if not _is_secret(name)}
-        return replace(self, where=where, headers=headers)
+        if where.origin == self.where.origin:
+            return replace(self, where=_with_pair(where, self.query))
+        kept = {
+            name: value
+            for name, value in self.headers.items()
+            if name not in self.private and not _is_secret(name)
+        }
+        return replace(self, where=where, headers=kept, private=frozenset(), query="")
 
 
 def _is_secret(name: str) -> bool:
     return name != KEY and (is_telling(name) or name.endswith("-key"))
 
 
-def build(parameters: Any, key: str) -> Request:
+async def build(call: Call[Any], rule: Pagination | None) -> Request:
     """The first request of a node."""
+    parameters, key = call.parameters, call.idempotency_key
+    where = first(rule, _with_query(target(parameters.url), parameters.query))
     headers = dict(_DEFAULTS)
     headers.update(_headers(parameters.headers))
-    body, content_type = written(parameters.body, headers.get("content-type", ""))
+    body, content_type = await payload(
+        parameters.body, parameters.body_type, headers.get("content-type", ""), call.blobs
+    )
     if content_type:
         headers["content-type"] = content_type
     if key and KEY not in headers:
-        headers[KEY] = quote(key, safe=":/@.,;=+!*()'$&[]{}|~^ #<>?\"\\`%")
-    return Request(parameters.method, _with_query(target(parameters.url), parameters.query), headers, body)
+        headers[KEY] = key_text(key)
+    return Request(parameters.method, where, headers, body)
+
+
+def key_text(key: str) -> str:
+    """An idempotency key as a header holds it."""
+    return quote(key, safe=":/@.,;=+!*()'$&[]{}|~^ #<>?\"\\`%")
 
 
 def _headers(given: dict[str, Any]) -> dict[str, str]:
@@ -114,9 +134,22 @@ def _with_query(where: Target, query: dict[str, Any]) -> Target:
     return replace(where, resource=f"{where.resource}{joint}{urlencode(pairs)}")
 
 
+def _with_pair(where: Target, pair: str) -> Target:
+    """The address with a name and value in its query, in the place of any other value of this name."""
+    if not pair:
+        return where
+    name = pair.partition("=")[0]
+    path, _, query = where.resource.partition("?")
+    kept = [each for each in query.split("&") if each and each.partition("=")[0] != name]
+    return replace(where, resource=f"{path}?{'&'.join([*kept, pair])}")
+
+
 def raises(listed: str | int | None, status: int) -> bool:
     """Whether `raise_on_status` names this status."""
-    if listed is None:
-        return False
-    kinds = (each.strip().lower() for each in str(listed).split(","))
-    return any(each in (str(status), f"{status // 100}xx") for each in kinds)
+    return listed is not None and status in _listed(str(listed))
+
+
+@lru_cache(maxsize=256)
+def _listed(text: str) -> frozenset[int]:
+    kinds = {each.strip().lower() for each in text.split(",")}
+    return frozenset(each for each in range(100, 600) if {str(each), f"{each // 100}xx"} & kinds)

@@ -113,7 +113,7 @@ class StateContract:
             await world.state.claim("x", b, "me", leased=True)
             assert await world.state.unheld(10) == []
             world.clock.advance(LEASE + 1)
-            assert [(each, token.node) for each, token in await world.state.unheld(10)] == [("x", b.node)]
+            assert [(each, token.node) for each, token, _ in await world.state.unheld(10)] == [("x", b.node)]
 
     @scenario
     async def test_a_claim_behind_the_journal_says_that_it_was_claimed_before(self, folder: Path) -> None:

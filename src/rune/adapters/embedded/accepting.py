@@ -1,0 +1,87 @@
+"""The row of a start that is more than a start: under a client key, for a parent, or with facts to begin with."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from rune.adapters.embedded.rows import Row, Start, insert_facts
+from rune.core.fact import End, Fact, Result
+from rune.ports.journal import Accepted, Ended, Gone, KeyConflict, KeySpent
+from rune.wire.codec import Large, Paged
+
+_ACCEPTED = msgspec.msgpack.Decoder(Accepted)
+_END = msgspec.msgpack.Decoder(End)
+
+
+def accept_row(
+    db: sqlite3.Connection,
+    execution: Accepted,
+    row: tuple[Any, ...],
+    facts: Sequence[Row],
+    needed: Iterable[str],
+) -> Accepted | None:
+    """Write it; answers the execution that was started before under the same key or id."""
+    known = db.execute("SELECT accepted FROM execution WHERE id = ?", (execution.id,)).fetchone()
+    if known is not None:
+        return _ACCEPTED.decode(known[0])
+    if execution.key is not None:
+        earlier = _under_key(db, execution, execution.key)
+        if earlier is not None:
+            return earlier
+    if execution.parent is not None:
+        _find_running(db, execution.parent.execution)
+    Start(row)(db)
+    if execution.parent is not None:
+        db.execute("UPDATE execution SET parent = ? WHERE n = ?", (execution.parent.execution, row[0]))
+    insert_facts(db, facts)
+    for each in needed:
+        _need(db, execution.id, each)
+    return None
+
+
+def _need(db: sqlite3.Connection, execution: str, other: str) -> None:
+    """From this row on the other one stays; it may have been removed since its facts were read."""
+    if db.execute("SELECT 1 FROM execution WHERE id = ?", (other,)).fetchone() is None:
+        raise Gone(f"{other} was removed, and {execution} would need its results")
+    db.execute("INSERT INTO needs VALUES (?, ?)", (execution, other))
+
+
+def _under_key(db: sqlite3.Connection, execution: Accepted, key: str) -> Accepted | None:
+    digest = hashlib.sha256(execution.hash.encode() + b"\0" + execution.input).digest()
+    # Past its time a key is free, whether or not it was dropped yet.
+    db.execute("DELETE FROM client_key WHERE key = ? AND expires <= ?", (key, execution.at))
+    known = db.execute("SELECT execution, digest, expires FROM client_key WHERE key = ?", (key,)).fetchone()
+    if known is not None:
+        if known[1] != digest:
+            raise KeyConflict(f"key `{key}` was used before with another payload or workflow")
+        if known[2] is not None:
+            raise KeySpent(key, known[0])
+        stored = db.execute("SELECT accepted FROM execution WHERE id = ?", (known[0],)).fetchone()
+        return _ACCEPTED.decode(stored[0])
+    db.execute(
+        "INSERT INTO client_key (key, execution, digest, at) VALUES (?, ?, ?, ?)",
+        (key, execution.id, digest, execution.at),
+    )
+    return None
+
+
+def _find_running(db: sqlite3.Connection, parent: str) -> None:
+    """A parent that has ended gets no more children: it is the end that cancels those it has."""
+    row = db.execute("SELECT end FROM execution WHERE id = ?", (parent,)).fetchone()
+    if row is None or row[0] is not None:
+        raise Ended(End(0, "cancelled") if row is None else _END.decode(row[0]))
+
+
+def references(execution: str, kept: Sequence[Fact]) -> set[str]:
+    """The other executions whose blobs these facts name."""
+    found: set[str] = set()
+    for fact in kept:
+        value = fact.value if isinstance(fact, Result) else None
+        if isinstance(value, Large | Paged):
+            found.add(value.key.partition("/")[0])
+    return found - {execution}

@@ -1,0 +1,55 @@
+"""An execution in memory: what the journal knows of it, folded, and what only this moment knows."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from rune.core.effect import Timer
+from rune.core.lineage import Path
+from rune.core.plan import Plan
+from rune.core.state import State
+from rune.core.token import Fate, Token
+from rune.ports.journal import Accepted
+from rune.ports.state import Fence
+
+
+class Lease(msgspec.Struct):
+    """Who may run a token, until when."""
+
+    owner: str
+    fence: Fence
+    until: int
+
+
+class Running(msgspec.Struct):
+    """One execution in memory."""
+
+    accepted: Accepted
+    plan: Plan
+    state: State
+    offset: int = 0  # of an execution with its own clock
+    timers: dict[Timer, int] = {}
+    leases: dict[tuple[int, Path], Lease] = {}
+    claimed: set[tuple[int, Path]] = set()
+    waited: dict[tuple[int, Path], int] = {}
+    acts: int = 0
+    held_back: deque[Token] = msgspec.field(default_factory=deque)  # as many run as may run at once
+    asleep_until: int = 0  # what the file knows of its next waking
+    recovered: bool = False  # read back from the journal: somebody may have died on one of its tokens
+
+    def is_full(self, token: Token) -> bool:
+        """Whether as many nodes run as may run at once."""
+        most = self.plan.max_parallel
+        return most is not None and token.fate is Fate.RUN and len(self.claimed) >= most
+
+    def let_in(self) -> list[Token]:
+        """Somebody is done: whoever was held back may try again."""
+        free = (self.plan.max_parallel or 0) - len(self.claimed)
+        return [self.held_back.popleft() for _ in range(min(free, len(self.held_back)))]
+
+    def done(self, key: tuple[int, Path]) -> None:
+        """A token is no longer in anybody's hands."""
+        self.claimed.discard(key)
+        self.leases.pop(key, None)

@@ -1,0 +1,109 @@
+"""The use of a credential by one call: resolved when it is asked for, checked against what it may be used for,
+hidden in everything that the call leaves behind, and forgotten with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rune.core.outcome import Outcome
+from rune.errors import NodeFailure, RuneError
+from rune.nodes.blobs import BINARY, Blobs
+from rune.nodes.redaction import IN_USE, Redactor
+from rune.ports.journal import StoreAway
+from rune.ports.secret import Credential, Secret
+
+MISSING = "CREDENTIAL_MISSING"
+FORBIDDEN = "CREDENTIAL_FORBIDDEN"
+UNREADABLE = "CREDENTIAL_UNREADABLE"
+
+CREDENTIAL_ERRORS = {
+    MISSING: "the credential does not exist",
+    FORBIDDEN: "the credential is of another type, or may not be sent to this host",
+    UNREADABLE: "the credential cannot be opened: its key is missing or another",
+}
+"""For the declaration of a node type that takes credentials."""
+
+Reference = Mapping[str, Any]
+"""As a document writes it: `name` or `id`, perhaps `type`."""
+
+
+class Usage:
+    """What one call uses, and must not show."""
+
+    def __init__(self) -> None:
+        self.redactor = Redactor()
+        self._credential: Credential | None = None
+        self.renewed = False  # a token that was refused has been fetched anew
+
+    async def credential(
+        self, reference: Reference, secret: Secret | None, types: tuple[str, ...], host: str | None
+    ) -> Credential:
+        """The credential, if this call may use it here."""
+        if self._credential is None:
+            self._credential = await _resolved(reference, secret)
+            self.protect(*self._credential.fields.secrets())
+        found = self._credential
+        if types and found.type not in types:
+            raise _forbidden(found, f"is of type {found.type}; this node takes {' or '.join(types)}")
+        if host is not None:
+            check_host(found, host)
+        return found
+
+    def protect(self, *values: str) -> None:
+        """Hide these as well from now on."""
+        self.redactor.add(values)
+        IN_USE.enter(self.redactor)
+
+    def told(self, progress: Callable[[float | str], None]) -> Callable[[float | str], None]:
+        """What lookers-on are told, without what they must not see."""
+        return lambda what: progress(self.redactor.text(what) if isinstance(what, str) else what)
+
+    def ended(self, outcome: Outcome) -> Outcome:
+        """The outcome as it may be kept."""
+        return self.redactor.outcome(outcome)
+
+    def close(self) -> None:
+        """The call is over."""
+        IN_USE.leave(self.redactor)
+        self._credential = None
+
+
+async def _resolved(reference: Reference, secret: Secret | None) -> Credential:
+    name, id, type = (reference.get(key) for key in ("name", "id", "type"))
+    label = f"the credential `{name or id}`"
+    try:
+        found = await secret.resolve(str(id or name)) if secret is not None else None
+    except StoreAway:
+        raise
+    except RuneError as error:
+        raise NodeFailure(f"{label} cannot be read: {error.message}", code=UNREADABLE) from None
+    if found is None:
+        raise NodeFailure(f"{label} does not exist here", code=MISSING)
+    if (id is not None and found.id != id) or (name is not None and found.name != name):
+        raise NodeFailure(f"{label} does not exist here: its name and id belong to different ones", code=MISSING)
+    if type is not None and found.type != type:
+        raise _forbidden(found, f"is of type {found.type}, and the node asks for {type}")
+    return found
+
+
+def check_host(credential: Credential, host: str) -> None:
+    """Refuse to send a credential to a host that it is not for."""
+    if not credential.fits(host):
+        raise _forbidden(credential, f"may not be sent to {host}: it is bound to {', '.join(credential.hosts)}")
+
+
+def _forbidden(credential: Credential, why: str) -> NodeFailure:
+    return NodeFailure(f"the credential `{credential.name}` {why}", code=FORBIDDEN)
+
+
+class CleanBlobs(Blobs):
+    """Keeps bytes as all else is kept: without the values that are in use."""
+
+    def __init__(self, blobs: Blobs, redactor: Redactor) -> None:
+        super().__init__(blobs._store, blobs.execution)
+        self._redactor = redactor
+
+    async def put(self, data: bytes, name: str | None = None, content_type: str = BINARY) -> dict[str, Any]:
+        """Keep bytes without the values in use."""
+        return await super().put(self._redactor.bytes(data), name, content_type)

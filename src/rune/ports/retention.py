@@ -1,0 +1,90 @@
+"""Retention: which ended executions go, and what became of the space they took.
+
+An execution goes if at least one rule selects it. The rules that name its workflow are asked; the rules that name none
+are asked only if no rule names it, so `keep everything of x` is a rule for x that selects nothing.
+Whatever the rules say, these stay: executions that have not ended, executions whose results another one holds by
+reference, and children whose parent has not ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from rune.errors import RuneError
+
+ENDED = ("completed", "failed", "halted", "cancelled")
+KEY_DAYS = 30
+KEY_LIFE = KEY_DAYS * 24 * 3_600_000
+"""How long a client key outlives its execution, in ms."""
+
+
+class BadRule(RuneError):
+    """A rule that cannot be meant."""
+
+    code = "BAD_RULE"
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """Selects ended executions: all that it says must hold.
+
+    `keep` spares the newest of those that have the rule's workflow and status, by the time they ended.
+    """
+
+    workflow: str | None = None
+    status: tuple[str, ...] = ()  # none: however it ended
+    older_than: int | None = None  # ms since it ended
+    keep: int | None = None  # per workflow
+
+    def __post_init__(self) -> None:
+        unknown = [each for each in self.status if each not in ENDED]
+        if unknown:
+            raise BadRule(
+                f"status `{unknown[0]}`: an ended execution is {', '.join(ENDED[:-1])} or {ENDED[-1]}"
+            )
+        if self.workflow == "":
+            raise BadRule("workflow: the name is empty; leave it out to mean every workflow")
+        if self.older_than is None and self.keep is None:
+            raise BadRule("a rule says `older_than`, `keep` or both; `keep = 0` keeps none")
+        if min(self.older_than or 0, self.keep or 0) < 0:
+            raise BadRule("`older_than` and `keep` are not negative")
+
+
+class Collected(msgspec.Struct, frozen=True, kw_only=True):
+    """What was removed. `longest_ms` is the time that the longest act took, waiting for others included; `shrinks`
+    says whether the backend can give space back while it is in use."""
+
+    executions: int = 0
+    facts: int = 0
+    blobs: int = 0
+    definitions: int = 0
+    keys: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    duration_ms: int = 0
+    longest_ms: int = 0
+    shrinks: bool = True
+
+
+Progress = Callable[[Collected], None]
+
+
+class Retention(Protocol):
+    """Removes what is no longer wanted."""
+
+    async def collect(
+        self, rules: Sequence[Rule], now: int, *, progress: Progress | None = None
+    ) -> Collected:
+        """Remove what the rules select, in short acts between which others go on. Cancelled or killed at any instant
+        it leaves every execution whole or gone; what is left over is removed by the next."""
+
+    async def vacuum(self) -> tuple[int, int]:
+        """Give back what `collect` cannot, while nothing else is written; the size before and after."""
+
+
+def applicable(rules: Sequence[Rule], workflow: str) -> list[Rule]:
+    """The rules that are asked about executions of a workflow."""
+    own = [rule for rule in rules if rule.workflow == workflow]
+    return own or [rule for rule in rules if rule.workflow is None]

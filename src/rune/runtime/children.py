@@ -1,0 +1,150 @@
+"""Children: executions that a node of another one starts, waits for, and takes along when it ends."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from rune.core.effect import Finish
+from rune.core.fact import End, Signal
+from rune.core.limits import LIMITS
+from rune.core.outcome import Error
+from rune.core.token import Token, token_name
+from rune.documents import check_input
+from rune.errors import LimitExceeded, NodeFailure
+from rune.ids import child_id
+from rune.ports.blob import Blob
+from rune.ports.journal import Accepted, Ended, Journal, Parent
+from rune.ports.library import Library
+from rune.ports.state import Claim
+from rune.runtime import failpoint
+from rune.runtime.book import Book, kept_bytes
+from rune.runtime.books import Books
+from rune.runtime.endings import Endings
+from rune.runtime.history import error_document, read_history
+from rune.runtime.launcher import Launcher
+from rune.runtime.planbook import Planbook
+from rune.runtime.signals import Signals
+from rune.wire.codec import encode_value
+
+log = logging.getLogger("rune.children")
+
+ABANDONED = Finish("cancelled", Error("PARENT_ENDED", "the execution that waited for this one has ended"))
+SIGNAL = "child:"
+BATCH = 500
+
+
+class Children:
+    """Starts children, tells parents of their end, and ends those whose parent is gone."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        blob: Blob,
+        library: Library,
+        plans: Planbook,
+        books: Books,
+        launcher: Launcher,
+        signals: Signals,
+        endings: Endings,
+    ) -> None:
+        self._journal = journal
+        self._blob = blob
+        self._library = library
+        self._plans = plans
+        self._books = books
+        self._launcher = launcher
+        self._signals = signals
+        self._endings = endings
+
+    async def launch(
+        self,
+        book: Book,
+        token: Token,
+        claim: Claim,
+        workflow: str,
+        which: str | None,
+        input: Any,
+        waits: bool,
+    ) -> str:
+        """Start the child of an attempt; if it was started before, that is the one."""
+        parent = book.accepted
+        if parent.depth >= LIMITS.child_depth:
+            raise LimitExceeded("executions inside executions", LIMITS.child_depth)
+        name = token_name(token.node, token.path, book.plan.ids)
+        child = child_id(parent.id, name, token.attempt)
+        if await self._journal.accepted(child) is not None:
+            return child
+        hash = await self._hash(parent.id, name, workflow, which)
+        plan = await self._plans.plan(hash)
+        payload = encode_value(input)
+        _, problems = check_input(plan.definition, payload)
+        if problems:
+            message = "; ".join(f"{each.path}: {each.message}" for each in problems[:5])
+            raise NodeFailure(f"`{workflow}` refuses its start payload: {message}", code="INVALID_INPUT")
+        failpoint.hit("launching")
+        await self._launcher.start(
+            plan,
+            payload,
+            labels=parent.labels,
+            fake_time=parent.fake_time,
+            execution=child,
+            parent=Parent(parent.id, token.node, token.path, token.attempt) if waits else None,
+            depth=parent.depth + 1,
+            at=claim.now,
+        )
+        failpoint.hit("launched")  # crash here: the child runs; the attempt is made again and finds it
+        return child
+
+    async def _hash(self, parent: str, name: str, workflow: str, which: str | None) -> str:
+        """Which definition: that of the first attempt, whatever was deployed since."""
+        first = await self._journal.accepted(child_id(parent, name, 1))
+        if first is not None:
+            return first.hash
+        return (await self._library.find(workflow, which)).hash
+
+    async def abandon(self, book: Book, token: Token, now: int) -> None:
+        """The token that waits will never look at its child again: the child ends before the token does."""
+        name = token_name(token.node, token.path, book.plan.ids)
+        await self._cancel(child_id(book.accepted.id, name, token.attempt), now)
+
+    async def _cancel(self, child: str, now: int) -> None:
+        accepted = await self._journal.accepted(child)
+        if accepted is not None and accepted.parent is not None and await self._journal.end(child) is None:
+            await self._endings.finish(child, ABANDONED, now)
+
+    async def ended(self, book: Book, end: End) -> None:
+        """An execution has its terminal row: those it waits for end too, and whoever waits for it is told."""
+        if book.plan.launches:
+            for child in await self._journal.children(book.accepted.id):
+                await self._cancel(child, end.at)
+        if book.accepted.parent is not None:
+            await self._tell(book, book.accepted.parent, end)
+
+    async def _tell(self, book: Book, parent: Parent, end: End) -> None:
+        failpoint.hit("telling")  # crash here: its row says that nobody was told; the next owner does it
+        child: Accepted = book.accepted
+        history = await read_history(self._journal, self._blob, child, book.plan)
+        said = {
+            "execution_id": child.id,
+            "status": end.status,
+            "output": await history.output(),
+            "error": error_document(end.error),
+        }
+        kept = await kept_bytes(self._blob, f"{parent.execution}/signal/{child.id}", encode_value(said))
+        signal = Signal(end.at, child.id, f"{SIGNAL}{child.id}", parent.path, kept)
+        try:
+            await self._signals.deliver(parent.execution, signal)
+        except (Ended, KeyError):
+            log.debug("%s ended after its parent", child.id)
+        await self._journal.told(child.id)
+
+    async def recover(self, now: int) -> None:
+        """What a process that died left undone between parents and children."""
+        while rows := await self._journal.untold(BATCH):
+            for each in rows:
+                end = await self._journal.end(each)
+                if end is None:
+                    await self._endings.finish(each, ABANDONED, now)
+                else:
+                    await self.ended(await self._books.book(each), end)

@@ -1,0 +1,344 @@
+"""The desk: what people ask of executions. Whatever it answers is durable."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from rune.core.compile import compile_definition
+from rune.core.definition import Definition, canonical, content_hash
+from rune.core.effect import Finish
+from rune.core.fact import Control, End, Fact, Signal
+from rune.core.limits import LIMITS
+from rune.core.lineage import ROOT, Path, parse_path, path_text
+from rune.core.outcome import Error
+from rune.core.parse import parse_input
+from rune.core.plan import Plan
+from rune.core.rerun import failed_items, from_node, kept, unfinished
+from rune.documents import check_input
+from rune.errors import InvalidDocument, RuneError
+from rune.ports.journal import FORMAT, Accepted, DeadLetter, Ended, KeyConflict
+from rune.ports.library import Version
+from rune.ports.retention import Collected, Rule
+from rune.ports.secret import Listing
+from rune.runtime import failpoint
+from rune.runtime.backend import Backend
+from rune.runtime.book import kept_bytes
+from rune.runtime.books import UnknownExecution
+from rune.runtime.children import SIGNAL
+from rune.runtime.endings import Endings
+from rune.runtime.launcher import Launcher, new_execution_id
+from rune.runtime.planbook import Planbook
+from rune.runtime.signals import Signals
+from rune.runtime.vault import Vault
+
+_DEFINITION = msgspec.json.Decoder(Definition)
+Again = Callable[[Plan, Sequence[Fact]], set[tuple[int, Path]]]
+
+
+class Refused(RuneError):
+    """Something that cannot be done with this execution as it is."""
+
+    code = "REFUSED"
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """A signal that was taken down, and whether somebody was waiting for it."""
+
+    id: str
+    resumed: bool
+
+
+class Desk:
+    """Starts, signals, pauses, ends and reruns executions."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        plans: Planbook,
+        launcher: Launcher,
+        signals: Signals,
+        endings: Endings,
+    ) -> None:
+        self._journal = backend.journal
+        self._state = backend.state
+        self._queue = backend.queue
+        self._blob = backend.blob
+        self._clock = backend.clock
+        self._library = backend.library
+        self._retention = backend.retention
+        self._vault = Vault(backend.secret, backend.clock)
+        self._plans = plans
+        self._launcher = launcher
+        self._signals = signals
+        self._endings = endings
+
+    async def run(
+        self,
+        definition: bytes,
+        input: bytes,
+        *,
+        key: str | None = None,
+        labels: dict[str, str] | None = None,
+        fake_time: bool = False,
+        execution: str | None = None,
+    ) -> Accepted:
+        """Start a definition that is stored nowhere but with its executions."""
+        plan = self._compiled(definition)
+        return await self._start(plan, input, key, labels, None, fake_time, execution)
+
+    async def start(
+        self,
+        workflow: str,
+        which: str | None,
+        input: bytes,
+        *,
+        key: str | None = None,
+        labels: dict[str, str] | None = None,
+        priority: int | None = None,
+        fake_time: bool = False,
+        execution: str | None = None,
+    ) -> Accepted:
+        """Start a version of a stored workflow."""
+        version = await self._library.find(workflow, which)
+        plan = await self._plans.plan(version.hash)
+        return await self._start(plan, input, key, labels, priority, fake_time, execution)
+
+    async def _start(
+        self,
+        plan: Plan,
+        input: bytes,
+        key: str | None,
+        labels: dict[str, str] | None,
+        priority: int | None,
+        fake_time: bool,
+        execution: str | None,
+    ) -> Accepted:
+        _, problems = check_input(plan.definition, input)
+        if problems:
+            raise InvalidDocument(tuple(problems))
+        if execution is not None:
+            known = await self._journal.accepted(execution)
+            if known is not None:
+                if (known.hash, known.input, known.key) != (plan.hash, input, key):
+                    raise KeyConflict(f"an execution `{execution}` is there already")
+                return known
+        return await self._launcher.start(
+            plan,
+            input,
+            key=key,
+            labels=labels,
+            priority=priority,
+            fake_time=fake_time,
+            execution=execution,
+        )
+
+    def _compiled(self, document: bytes) -> Plan:
+        definition = _DEFINITION.decode(document)
+        found = self._plans.known(content_hash(definition))
+        if found is not None:
+            return found
+        strange = sorted({each.type for each in definition.nodes} - self._plans.catalogue.keys())
+        if strange:
+            raise Refused(
+                f"the process that runs this file has no node type `{strange[0]}`: it was started without it",
+                code="OWNER_LACKS_TYPE",
+            )
+        return compile_definition(definition, self._plans.catalogue)
+
+    async def signal(
+        self,
+        execution: str,
+        name: str,
+        value: bytes = b"null",
+        *,
+        key: str | None = None,
+        item: str | None = None,
+    ) -> Heard:
+        """Tell an execution something. It is kept until somebody waits for it; under a key it is told once."""
+        if name.startswith(SIGNAL) or not name:
+            raise Refused(f"`{name}` is no name for a signal", code="BAD_SIGNAL")
+        decoded = parse_input(value)
+        if decoded.problems:
+            raise InvalidDocument(decoded.problems)
+        accepted = await self._running(execution)
+        plan = await self._plans.plan(accepted.hash)
+        path = await self._addressed(execution, plan, name, item)
+        id = key or secrets.token_hex(8)
+        data = await kept_bytes(self._blob, f"{execution}/signal/{id}", value, LIMITS)
+        mine = Signal(self._clock.now(), id, name, path, data)
+        stored, resumed = await self._signals.deliver(execution, mine)
+        if (stored.name, stored.value) != (name, data):
+            raise KeyConflict(f"key `{key}` was used before with another signal")
+        return Heard(id, resumed)
+
+    async def _addressed(self, execution: str, plan: Plan, name: str, item: str | None) -> Path | None:
+        """In which lineage the signal is meant. Several that wait and none named: nobody can know."""
+        if item is not None:
+            path = parse_path(item, plan.index)
+            if path is None:
+                raise Refused(f"`{item}` is no item of this workflow; for example `users:5`", code="BAD_ITEM")
+            return path
+        waiting = [each.path for each in await self._state.listening(execution) if each.signal == name]
+        if len(waiting) <= 1:
+            return waiting[0] if waiting else None
+        if not any(waiting):
+            return ROOT
+        shown = ", ".join(path_text(path, plan.ids).lstrip("/") or "/" for path in waiting[:10])
+        more = f" and {len(waiting) - 10} more" if len(waiting) > 10 else ""
+        raise Refused(
+            f"{len(waiting)} wait for `{name}`: say which item is meant, one of {shown}{more}",
+            code="AMBIGUOUS_SIGNAL",
+        )
+
+    async def cancel(self, execution: str, reason: str = "") -> str:
+        """End an execution as cancelled; answers how it ended, should something else have been first."""
+        await self._running(execution)
+        error = Error("CANCELLED", reason or "cancelled by request")
+        end = await self._endings.finish(execution, Finish("cancelled", error), self._clock.now())
+        return end.status
+
+    async def pause(self, execution: str) -> bool:
+        """Let nothing more begin until it is resumed; False if it is paused already."""
+        return await self._control(execution, paused=True)
+
+    async def resume(self, execution: str) -> bool:
+        """Go on; False if it is not paused."""
+        return await self._control(execution, paused=False)
+
+    async def _control(self, execution: str, *, paused: bool) -> bool:
+        accepted = await self._running(execution)
+        while True:
+            number, is_paused = await self._state.controls(execution)
+            if is_paused is paused:
+                return False
+            mine = Control(self._clock.now(), number + 1, paused)
+            stored: Fact
+            (stored,) = await self._journal.record(execution, [mine])
+            failpoint.hit("controlled")  # crash here: the row is there, and the next fold begins with it
+            assert isinstance(stored, Control)
+            applied = await self._state.control(execution, stored)
+            await self._queue.send(execution, applied.emitted, accepted.priority)
+            if stored is mine:
+                return True
+
+    async def retry(self, execution: str, *, failed_items: bool = False, key: str | None = None) -> Accepted:
+        """Run again what failed, was cancelled or never ended, or only the items that failed: as a new execution."""
+        return await self._again(execution, _failed_items if failed_items else unfinished, key, retries=True)
+
+    async def rerun(
+        self, execution: str, node: str, *, item: str | None = None, key: str | None = None
+    ) -> Accepted:
+        """Run a node, in one item or in all, and everything behind it again: as a new execution."""
+
+        def choose(plan: Plan, facts: Sequence[Fact]) -> set[tuple[int, Path]]:
+            if node not in plan.index:
+                raise Refused(f"the workflow has no node `{node}`", code="UNKNOWN_NODE")
+            inside = ROOT if item is None else parse_path(item, plan.index)
+            if inside is None:
+                raise Refused(f"`{item}` is no item of this workflow; for example `users:5`", code="BAD_ITEM")
+            if plan.index[node] in plan.triggers:
+                return {(each, ROOT) for each in plan.triggers}
+            return from_node(plan, facts, plan.index[node], inside)
+
+        return await self._again(execution, choose, key, retries=False)
+
+    async def _again(self, execution: str, choose: Again, key: str | None, *, retries: bool) -> Accepted:
+        old = await self._accepted(execution)
+        if await self._journal.end(execution) is None:
+            raise Refused(f"{execution} has not ended; cancel it first", code="NOT_ENDED")
+        plan = await self._plans.plan(old.hash)
+        facts = [each.fact for each in await self._journal.facts(execution) if not each.late]
+        again = choose(plan, facts)
+        if not again:
+            raise Refused(f"{execution} has nothing of this kind to run again", code="NOTHING_TO_RUN")
+        now = self._clock.now()
+        wanted = Accepted(
+            id=new_execution_id(),
+            workflow=old.workflow,
+            hash=old.hash,
+            at=now,
+            input=old.input,
+            key=key,
+            labels=old.labels,
+            priority=old.priority,
+            fake_time=old.fake_time,
+            depth=old.depth,
+            root=(old.root or old.id) if retries else "",
+            retry_of=old.id,
+            format=FORMAT,
+        )
+        return await self._launcher.start_again(wanted, plan, kept(plan, facts, again, now))
+
+    async def dead_letters(self, limit: int = 100, after: str | None = None) -> list[DeadLetter]:
+        """Executions that the engine gave up on, newest first."""
+        return await self._journal.dead_letters(limit, after)
+
+    async def requeue(self, letter: str) -> Accepted:
+        """Try again what the engine gave up on; the letter is settled by it."""
+        accepted = await self.retry(letter, key=f"requeue:{letter}")
+        await self._journal.settle(letter, "requeued")
+        return accepted
+
+    async def drop(self, letter: str) -> bool:
+        """Settle a dead letter without trying again; False if there is none."""
+        return await self._journal.settle(letter, "dropped")
+
+    async def deploy(self, definition: bytes, *, alias: str | None = None) -> Version:
+        """Store a definition as a version of its workflow."""
+        plan = self._compiled(definition)
+        return await self._library.deploy(
+            canonical(plan.definition), plan.hash, plan.definition.id, self._clock.now(), alias=alias
+        )
+
+    async def point(self, workflow: str, alias: str, version: int) -> Version:
+        """Let an alias point at a version."""
+        return await self._library.point(workflow, alias, version, self._clock.now())
+
+    async def hide(self, workflow: str) -> bool:
+        """Take a workflow out of sight."""
+        return await self._library.hide(workflow, self._clock.now())
+
+    async def collect(self, rules: tuple[Rule, ...]) -> Collected:
+        """Remove ended executions."""
+        return await self._retention.collect(rules, self._clock.now())
+
+    async def add_credential(
+        self, name: str, type: str, values: dict[str, Any], hosts: tuple[str, ...] = (), id: str | None = None
+    ) -> Listing:
+        """Store a credential. The values are secret: they are neither logged nor repeated."""
+        return await self._vault.add(name, type, values, hosts, id)
+
+    async def rotate_credential(
+        self, reference: str, values: dict[str, Any], hosts: tuple[str, ...] | None = None
+    ) -> Listing:
+        """Give a credential new values, which are as secret as the old ones."""
+        return await self._vault.rotate(reference, values, hosts)
+
+    async def remove_credential(self, reference: str) -> Listing:
+        """Forget a credential."""
+        return await self._vault.remove(reference)
+
+    async def rekey(self) -> int:
+        """Seal all credentials with the newest key; answers how many were not."""
+        return await self._vault.rekey()
+
+    async def _accepted(self, execution: str) -> Accepted:
+        accepted = await self._journal.accepted(execution)
+        if accepted is None:
+            raise UnknownExecution(f"no execution has the id {execution}")
+        return accepted
+
+    async def _running(self, execution: str) -> Accepted:
+        accepted = await self._accepted(execution)
+        end: End | None = await self._journal.end(execution)
+        if end is not None:
+            raise Ended(end)
+        return accepted
+
+
+def _failed_items(plan: Plan, facts: Sequence[Fact]) -> set[tuple[int, Path]]:
+    return failed_items(plan, facts)

@@ -1,0 +1,64 @@
+"""Endings: the terminal row of an execution, and who has to hear of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from rune.core.effect import Finish
+from rune.core.fact import End, Fact
+from rune.ports.journal import Ended, Journal
+from rune.ports.state import State
+from rune.runtime import failpoint
+from rune.runtime.book import Book
+from rune.runtime.books import Books
+from rune.runtime.completions import Completions
+
+log = logging.getLogger("rune.endings")
+
+After = Callable[[Book, End], Awaitable[None]]
+
+
+class Endings:
+    """Ends executions, each once."""
+
+    def __init__(self, journal: Journal, state: State, books: Books, completions: Completions) -> None:
+        self._journal = journal
+        self._state = state
+        self._books = books
+        self._completions = completions
+        self._after: After | None = None
+
+    def then(self, after: After) -> None:
+        """What is to be done with executions that have parents or children once their end is written."""
+        self._after = after
+
+    async def finish(self, execution: str, finish: Finish, now: int) -> End:
+        """Write the terminal row; whoever comes second finds it."""
+        failpoint.hit(
+            "ending"
+        )  # crash here: the finish timer, armed by the act that brought the count to zero, fires
+        stored: Fact | None = await self._journal.end(execution)
+        if stored is None:
+            try:
+                (stored,) = await self._journal.record(execution, [End(now, finish.status, finish.error)])
+            except Ended as ended:
+                stored = ended.end
+        failpoint.hit("ended")
+        assert isinstance(stored, End)
+        await self._state.end(execution, stored)
+        await self._tell(execution, stored)
+        self._books.close(execution)
+        self._completions.announce(execution, stored)
+        return stored
+
+    async def _tell(self, execution: str, end: End) -> None:
+        if self._after is None:
+            return
+        try:
+            book = await self._books.book(execution)
+            if book.plan.launches or book.accepted.parent is not None:
+                await self._after(book, end)
+        except Exception:
+            # The end stands. That somebody is still to be told stands beside it, and is looked at again.
+            log.exception("parents or children of %s have not heard of its end yet", execution)

@@ -1,0 +1,33 @@
+"""`rune` within this process: quicker than a process of its own where only its words matter."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+from typer.testing import CliRunner, Result
+
+from rune.cli.main import app
+
+
+class Here:
+    """The command line over one home folder."""
+
+    def __init__(self, home: pathlib.Path, **environment: str) -> None:
+        self.home = home
+        self._runner = CliRunner(env={"RUNE_HOME": str(home), "NO_COLOR": "1", **environment})
+
+    def __call__(self, *arguments: str, stdin: str | None = None) -> Result:
+        """Run a command to its end; what it raises is raised here."""
+        return self._runner.invoke(app, list(arguments), input=stdin, catch_exceptions=False)
+
+    def said(self, *arguments: str, code: int = 0) -> str:
+        """What a command prints."""
+        done = self(*arguments)
+        assert done.exit_code == code, done.output
+        return done.stdout
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        """The document that a command prints."""
+        return json.loads(self.said(*arguments, "--json", code=code))

@@ -1,0 +1,360 @@
+"""The door of the owner and those who call, in one process with a desk of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import socket
+import stat
+import struct
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from rune.adapters.embedded.caller import Caller, Line
+from rune.adapters.embedded.door import Door, address, socket_of
+from rune.core.fact import End
+from rune.core.problem import Problem
+from rune.errors import InvalidDocument, LimitExceeded, RuneError
+from rune.ports.journal import Ended, KeyConflict, StoreAway
+from rune.ports.owner import MARKED, VERBS, InUse, Lost, NoOwner
+from rune.wire import request as wire
+from rune.wire.request import HEADER, VERSION, BadFrame, BadRequest, FrameTooLarge, Verbs
+
+ERRORS: dict[str, RuneError] = {
+    "conflict": KeyConflict("used before"),
+    "ended": Ended(End(5, "cancelled")),
+    "invalid": InvalidDocument((Problem("nodes[0]", "UNKNOWN_TYPE", "no such type"),)),
+    "limit": LimitExceeded("labels", 3, 4),
+    "own": RuneError("something of one's own", code="OWN"),
+}
+
+
+class Said(msgspec.Struct, frozen=True):
+    """An answer with a type."""
+
+    key: str
+    size: int
+    again: bool = False
+
+
+class Desk:
+    """Verbs of this test. Under a key that was used before it answers as it did then."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Said] = {}
+        self.calls: list[str] = []
+
+    async def signal(
+        self, execution: str, name: str, value: bytes = b"null", *, key: str | None = None
+    ) -> Said:
+        self.calls.append(name)
+        assert key is not None
+        known = self.known.get(key)
+        self.known[key] = known or Said(key, len(value))
+        return msgspec.structs.replace(self.known[key], again=known is not None)
+
+    async def cancel(self, execution: str, reason: str = "") -> str:
+        if execution in ERRORS:
+            raise ERRORS[execution]
+        if execution == "odd":
+            raise ZeroDivisionError("a mistake of the engine")
+        return reason.upper()
+
+    async def secret(self) -> str:
+        raise AssertionError("nobody may reach this")
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(30):
+            await work
+
+    asyncio.run(bounded())
+
+
+VERBS_HERE = Verbs(Desk, VERBS)
+
+
+@pytest.fixture
+def place(tmp_path: pathlib.Path) -> pathlib.Path:
+    return socket_of(tmp_path / "rune.db")
+
+
+def test_answers_and_errors_arrive_as_what_they_were(place: pathlib.Path) -> None:
+    async def work() -> None:
+        async with Door(place, VERBS_HERE, Desk()):
+            line = await Line.open(place, VERBS_HERE)
+            assert await line.signal("x", "go", b"12345", key="k") == Said("k", 5)
+            assert await line.cancel("x", reason="because") == "BECAUSE"
+            for name, error in ERRORS.items():
+                with pytest.raises(type(error)) as caught:
+                    await line.cancel(name)
+                assert type(caught.value) is type(error)
+                assert (caught.value.code, caught.value.message, str(caught.value)) == (
+                    error.code,
+                    error.message,
+                    str(error),
+                )
+                assert vars(caught.value) == {**vars(error), "message": error.message, "code": error.code}
+            with pytest.raises(RuneError, match="ZeroDivisionError"):
+                await line.cancel("odd")
+            assert await line.cancel("x", "still there") == "STILL THERE"
+            line.close()
+
+    run(work())
+
+
+def test_only_what_the_desk_declares_can_be_called(place: pathlib.Path) -> None:
+    async def work() -> None:
+        async with Door(place, VERBS_HERE, Desk()):
+            line = await Line.open(place, VERBS_HERE)
+            with pytest.raises(AttributeError):
+                _ = line.secret
+            assert "run" not in VERBS_HERE, "this desk has no such verb"
+            for verb in ("secret", "run", "__init__", "known", ""):
+                with pytest.raises(BadRequest, match="no verb"):
+                    await asked(line, verb, {})
+            for arguments in (
+                {},
+                {"execution": 5, "name": "n"},
+                {"execution": "x", "name": "n", "z": 1},
+                [1],
+            ):
+                with pytest.raises(BadRequest, match="signal"):
+                    await asked(line, "signal", arguments)
+            line.close()
+
+    run(work())
+
+
+async def asked(line: Line, verb: str, arguments: Any) -> Any:
+    """A request that no caller of ours would make."""
+    made = wire.Request(verb, msgspec.Raw(msgspec.msgpack.encode(arguments)))
+    line._writer.write(wire.frame(made))
+    header = await line._reader.readexactly(HEADER.size)
+    reply = wire.read_reply(await line._reader.readexactly(wire.body_size(header)))
+    assert isinstance(reply, wire.Refusal)
+    raise wire.error_of(reply)
+
+
+DEEP = b"\x91" * 200_000 + b"\xc0"
+HOSTILE = {
+    "words": b"GET / HTTP/1.1\r\nHost: rune\r\n\r\n",
+    "nothing": b"",
+    "half a header": b"\x01\x00",
+    "another version": struct.pack(">BI", 99, 3) + b"abc",
+    "too large": struct.pack(">BI", VERSION, wire.MAX_FRAME + 1),
+    "half a body": struct.pack(">BI", VERSION, 1000) + b"abc",
+    "an empty body": struct.pack(">BI", VERSION, 0),
+    "no msgpack": struct.pack(">BI", VERSION, 3) + b"\xc1\xc1\xc1",
+    "no request": struct.pack(">BI", VERSION, 1) + b"\x05",
+    "deep": struct.pack(">BI", VERSION, len(DEEP)) + DEEP,
+    "deep arguments": wire.frame(wire.Request("cancel", msgspec.Raw(b"\x81\xa6reason" + DEEP))),
+    "zeros": b"\0" * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_is_no_request_harms_nobody(name: str, place: pathlib.Path) -> None:
+    async def work() -> None:
+        async with Door(place, VERBS_HERE, Desk()):
+            reader, writer = await asyncio.open_unix_connection(str(place))
+            writer.write(HOSTILE[name])
+            writer.write_eof()
+            told = await reader.read()
+            writer.close()
+            if told:
+                reply = wire.read_reply(told[HEADER.size :])
+                assert isinstance(reply, wire.Refusal)
+                assert reply.code in {"BAD_FRAME", "BAD_REQUEST", "FRAME_TOO_LARGE"}
+            line = await Line.open(place, VERBS_HERE)
+            assert await line.cancel("x", "fine") == "FINE"
+            line.close()
+
+    run(work())
+
+
+def test_a_large_payload_passes_and_a_larger_one_is_refused_before_it_is_sent(
+    place: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        async with Door(place, VERBS_HERE, Desk()):
+            line = await Line.open(place, VERBS_HERE)
+            assert (await line.signal("x", "n", b"x" * 5_000_000, key="k")).size == 5_000_000
+            monkeypatch.setattr(wire, "MAX_FRAME", 1_000_000)
+            with pytest.raises(FrameTooLarge, match="1,000,000"):
+                await line.signal("x", "n", b"x" * 2_000_000, key="k")
+            with pytest.raises(FrameTooLarge):
+                await line.cancel("x", "y" * 1_000_000)
+            assert await line.cancel("x", "z") == "Z"
+            line.close()
+
+    run(work())
+
+
+def test_a_deep_folder_and_what_a_killed_owner_left(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / ("d" * 100) / ("e" * 100)
+    folder.mkdir(parents=True)
+    place = socket_of(folder / "rune.db")
+    left = socket.socket(socket.AF_UNIX)
+    with address(place) as name:
+        left.bind(name)
+    left.close()
+
+    async def work() -> None:
+        with pytest.raises(NoOwner, match="refused"):
+            await Line.open(place, VERBS_HERE)
+        async with Door(place, VERBS_HERE, Desk()):
+            assert stat.S_IMODE(place.stat().st_mode) == 0o600
+            line = await Line.open(place, VERBS_HERE)
+            assert await line.cancel("x", "deep") == "DEEP"
+            waiting = asyncio.ensure_future(line.gone())
+        await waiting
+        with pytest.raises(Lost):
+            await line.cancel("x")
+        line.close()
+        assert not place.exists()
+        with pytest.raises(NoOwner, match="no such file"):
+            await Line.open(place, VERBS_HERE)
+
+    run(work())
+
+
+def test_where_no_socket_can_be_made_the_owner_works_on(tmp_path: pathlib.Path) -> None:
+    async def work() -> None:
+        async with Door(tmp_path / "missing" / "rune.sock", VERBS_HERE, Desk()):
+            pass
+
+    run(work())
+
+
+class Owning:
+    """Whether this process may own, and how often it tried."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.free = False
+        self.tries = 0
+        self.tried_thrice = asyncio.Event()
+
+    @asynccontextmanager
+    async def __call__(self) -> AsyncIterator[Desk]:
+        self.tries += 1
+        if self.tries == 3:
+            self.tried_thrice.set()
+        if not self.free:
+            raise InUse("in use")
+        yield self.desk
+
+
+def test_a_caller_waits_for_an_owner_that_is_just_starting(place: pathlib.Path) -> None:
+    async def work() -> None:
+        owning = Owning(Desk())
+        async with Caller(place, VERBS_HERE, owning, lambda: "made-up") as caller:
+            heard = asyncio.ensure_future(caller.signal("x", "n"))
+            await owning.tried_thrice.wait()
+            async with Door(place, VERBS_HERE, owning.desk):
+                assert await heard == Said("made-up", 4)
+            assert not caller.owns
+
+    run(work())
+
+
+def test_a_caller_becomes_the_owner_where_there_is_none(place: pathlib.Path) -> None:
+    async def work() -> None:
+        owning = Owning(Desk())
+        owning.free = True
+        async with Caller(place, VERBS_HERE, owning, lambda: "made-up") as caller:
+            assert await caller.signal("x", "n") == Said("made-up", 4)
+            assert await caller.cancel("x", "a") == "A"
+            with pytest.raises(AttributeError):
+                _ = caller.secret
+            assert caller.owns
+        assert owning.tries == 1
+
+    run(work())
+
+
+def test_what_may_have_been_done_is_asked_for_again_under_the_same_mark(place: pathlib.Path) -> None:
+    """An owner that dies after it has written and before it has answered."""
+
+    async def work() -> None:
+        owning = Owning(Desk())
+        marks = iter(("first", "second"))
+
+        async def dies(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            size = wire.body_size(await reader.readexactly(HEADER.size))
+            request = wire.read_request(await reader.readexactly(size))
+            await owning.desk.signal(**VERBS_HERE["signal"].arguments(request))
+            owning.free = True
+            writer.close()
+
+        server = await asyncio.start_unix_server(dies, str(place))
+        async with Caller(place, VERBS_HERE, owning, lambda: next(marks)) as caller:
+            said = await caller.signal("x", "n")
+            server.close()
+        assert said == Said("first", 4, again=True)
+        assert owning.desk.calls == ["n", "n"]
+        assert set(owning.desk.known) == {"first"}
+
+    run(work())
+
+
+def test_an_owner_that_never_answers_is_named_at_last(
+    place: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rune.adapters.embedded.caller.REACHED", 0.05)
+
+    async def work() -> None:
+        async with Caller(place, VERBS_HERE, Owning(Desk()), lambda: "m") as caller:
+            with pytest.raises(StoreAway, match="does not answer"):
+                await caller.cancel("x")
+
+    run(work())
+
+
+def test_an_owner_that_leaves_answers_first(place: pathlib.Path) -> None:
+    async def work() -> None:
+        began, may_end = asyncio.Event(), asyncio.Event()
+
+        class Slow(Desk):
+            async def cancel(self, execution: str, reason: str = "") -> str:
+                began.set()
+                await may_end.wait()
+                return "done"
+
+        door = Door(place, Verbs(Slow, VERBS), Slow())
+        async with door:
+            line = await Line.open(place, Verbs(Slow, VERBS))
+            asked = asyncio.ensure_future(line.cancel("x"))
+            await began.wait()
+            asyncio.get_running_loop().call_soon(may_end.set)
+        assert await asked == "done"
+        line.close()
+
+    run(work())
+
+
+def test_garbage_as_an_answer_is_an_error(place: pathlib.Path) -> None:
+    async def work() -> None:
+        async def rude(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(1)
+            writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            writer.close()
+
+        server = await asyncio.start_unix_server(rude, str(place))
+        line = await Line.open(place, VERBS_HERE)
+        with pytest.raises(BadFrame, match="version 72"):
+            await line.cancel("x")
+        line.close()
+        server.close()
+
+    run(work())
+
+
+def test_every_verb_that_starts_or_tells_something_has_a_mark() -> None:
+    assert set(MARKED) <= set(VERBS)

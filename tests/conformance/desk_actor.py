@@ -1,0 +1,94 @@
+"""Asks the desk of an engine in this process."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+from rune.compose import reader, running_engine
+from rune.core.definition import canonical
+from rune.errors import InvalidDocument, RuneError
+from rune.runtime.engine import Engine
+from rune.settings import Settings
+from rune.testing.harness import compiled
+from tests.conformance.actor import Look, Refusal, Start
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Errors of the engine as a client is told of them."""
+    try:
+        yield
+    except InvalidDocument as invalid:
+        first: Any = invalid.problems[0]
+        raise Refusal(first.code, invalid.message) from invalid
+    except RuneError as error:
+        raise Refusal(error.code, error.message) from error
+
+
+class DeskActor(Look):
+    """Every verb as a call."""
+
+    def __init__(self, engine: Engine, look: Any) -> None:
+        super().__init__(look)
+        self._engine = engine
+        self._desk = engine.desk
+
+    def _canonical(self, source: str) -> bytes:
+        return canonical(compiled(json.loads(source), self._engine.registry).definition)
+
+    async def deploy(self, source: str, alias: str | None) -> int:
+        with refusals():
+            return (await self._desk.deploy(self._canonical(source), alias=alias)).number
+
+    async def alias(self, workflow: str, alias: str, version: int) -> int:
+        with refusals():
+            return (await self._desk.point(workflow, alias, version)).number
+
+    async def start(self, wanted: Start) -> str:
+        options: dict[str, Any] = {"key": wanted.key, "labels": wanted.labels, "fake_time": wanted.fake_time}
+        payload = wanted.input.encode()
+        with refusals():
+            if wanted.workflow is None:
+                return (await self._desk.run(self._canonical(wanted.source), payload, **options)).id
+            name, _, which = wanted.workflow.partition("@")
+            options["priority"] = wanted.priority
+            return (await self._desk.start(name, which or None, payload, **options)).id
+
+    async def signal(
+        self, execution: str, name: str, value: str, *, key: str | None, item: str | None
+    ) -> bool:
+        with refusals():
+            return (await self._desk.signal(execution, name, value.encode(), key=key, item=item)).resumed
+
+    async def pause(self, execution: str) -> bool:
+        with refusals():
+            return await self._desk.pause(execution)
+
+    async def resume(self, execution: str) -> bool:
+        with refusals():
+            return await self._desk.resume(execution)
+
+    async def cancel(self, execution: str, reason: str) -> str:
+        with refusals():
+            return await self._desk.cancel(execution, reason)
+
+    async def retry(self, execution: str, *, failed_items: bool, key: str | None) -> str:
+        with refusals():
+            return (await self._desk.retry(execution, failed_items=failed_items, key=key)).id
+
+    async def rerun(self, execution: str, node: str, *, item: str | None, key: str | None) -> str:
+        with refusals():
+            return (await self._desk.rerun(execution, node, item=item, key=key)).id
+
+
+@asynccontextmanager
+async def at_desk(home: pathlib.Path, **settings: Any) -> AsyncIterator[DeskActor]:
+    """An engine in this process, and somebody at its desk."""
+    made = Settings(home=str(home), **settings)
+    async with running_engine(made) as engine:
+        with reader(made) as look:
+            yield DeskActor(engine, look)

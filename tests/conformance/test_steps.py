@@ -1,0 +1,34 @@
+"""Every case with steps, asked at the desk of an engine in this process, with nodes run in place and each on its own."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+
+import pytest
+
+from tests.conformance.case import Case, load_steps
+from tests.conformance.desk_actor import at_desk
+from tests.conformance.stubs import surroundings
+from tests.conformance.walk import Walk
+
+CASES = load_steps()
+
+
+async def _walk(case: Case, home: pathlib.Path, *, in_place: bool) -> None:
+    with surroundings(case) as around:
+        options = {"durability": "relaxed", "http_allow": ("127.0.0.1",), "grace": 0.1}
+        async with at_desk(home, in_place=in_place, smtp_url=around.smtp_url, **options) as actor:
+            await Walk(case, actor, around).to_end()
+
+
+@pytest.mark.parametrize("in_place", [True, False], ids=["in-place", "travelling"])
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_a_case_goes_as_it_must(case: Case, in_place: bool, tmp_path: pathlib.Path) -> None:
+    asyncio.run(_walk(case, tmp_path / "home", in_place=in_place))
+
+
+def test_every_case_says_what_it_shows() -> None:
+    assert len(CASES) >= 45
+    assert all(case.about and case.covers for case in CASES)
+    assert all(any("expect" in step or "refused" in step for step in case.steps) for case in CASES)

@@ -1,0 +1,176 @@
+"""The redactor: what is secret is found in every form, and nothing else is touched."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from rune.core.outcome import Error, Failure, FanOut, Output, Suspend
+from rune.nodes.redaction import HIDDEN, IN_USE, NAMES_ONLY, Redactor, by_name, protect_log
+
+SECRET = 'S3cr+t/"ü<&> é\\x'
+VALUES = st.text(min_size=6, max_size=40).filter(lambda text: "*" not in text)
+
+
+@given(VALUES, st.binary(max_size=5), st.binary(max_size=5))
+@example(SECRET, b"", b"x")
+@example("sixsix", b"12", b"345")
+def test_a_value_is_found_in_every_form(value: str, before: bytes, after: bytes) -> None:
+    raw = value.encode("utf-8", "surrogatepass")
+    forms = [value, quote(raw), quote(raw, safe=""), quote_plus(raw), html.escape(value)]
+    forms += [json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]]
+    forms += [json.dumps(form)[1:-1] for form in forms]
+    forms += [json.dumps(form)[1:-1].replace("/", r"\/") for form in forms[-3:]]
+    redactor = Redactor([value])
+
+    for form in forms:
+        assert form not in redactor.text(f"<{form}>")
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        assert redactor.finds(encode(before + raw + after).decode())
+
+
+@given(VALUES, st.integers(0, 2**40))
+def test_a_value_of_which_some_characters_are_percent_encoded(value: str, which: int) -> None:
+    value = value.encode("utf-8", "replace").decode()
+    parts = [quote(each, safe="") if which >> place & 1 or each == "%" else each for place, each in enumerate(value)]
+
+    assert Redactor([value]).text(f"?a={''.join(parts)}&b") == f"?a={HIDDEN}&b"
+
+
+@given(st.text(alphabet="abcdefgh", min_size=1, max_size=5))
+def test_a_short_value_is_hidden_where_it_stands_alone(value: str) -> None:
+    redactor = Redactor([value])
+
+    assert redactor.text(f"pass={value}; next") == f"pass={HIDDEN}; next"
+    assert redactor.text(f"xx{value}xx") == f"xx{value}xx"
+
+
+def test_a_pair_goes_as_a_whole() -> None:
+    redactor = Redactor(["password1", "me:password1"])
+    header = base64.b64encode(b"me:password1").decode()
+
+    assert redactor.text(f"Basic {header}") == f"Basic {HIDDEN}"
+    assert redactor.text("me:password1") == HIDDEN
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(JSON)
+def test_what_holds_no_secret_is_the_same_object(value: Any) -> None:
+    assert Redactor(["a-secret-that-is-nowhere"]).value(value) is value
+
+
+def test_values_and_keys_at_any_depth() -> None:
+    redactor = Redactor(["hunter2hunter2", "424242424242"])
+    value = {"a": [{"hunter2hunter2": 1}, "x hunter2hunter2 y"], "n": 424242424242, "m": 42}
+
+    assert redactor.value(value) == {"a": [{HIDDEN: 1}, f"x {HIDDEN} y"], "n": HIDDEN, "m": 42}
+
+
+def test_outcomes() -> None:
+    redactor = Redactor(["hunter2hunter2"])
+    clean, waiting = Output({"a": 1}, "true"), Suspend(until=1)
+
+    assert redactor.outcome(clean) is clean
+    assert redactor.outcome(waiting) is waiting
+    assert redactor.outcome(Output("hunter2hunter2", "true")) == Output(HIDDEN, "true")
+    assert redactor.outcome(FanOut(1, ["hunter2hunter2"])) == FanOut(1, [HIDDEN])
+    failed = redactor.outcome(Failure(Error("X", "got hunter2hunter2", {"body": "hunter2hunter2"}, engine=True)))
+    assert failed == Failure(Error("X", f"got {HIDDEN}", {"body": HIDDEN}, engine=True))
+
+
+@pytest.mark.parametrize("kept", range(4, 14))
+def test_a_value_that_was_cut_is_hidden_too(kept: int) -> None:
+    redactor = Redactor(["hunter2hunter2"])
+    part = "hunter2hunter2"[:kept]
+    error = redactor.error(Error("X", f"said {part}…", {"body": f"...{part}"}))
+
+    assert (error.message, error.details) == (f"said {HIDDEN}", {"body": f"...{HIDDEN}"})
+
+
+def test_errors_lose_telling_fields_and_users_of_addresses() -> None:
+    details = {
+        "headers": {"Authorization": "Bearer abc", "Set-Cookie": ["a=b"], "X-Api-Key": "k", "Age": "5"},
+        "usage": {"prompt_tokens": 12},
+        "password": "p",
+        "code": "E17",
+        "author": "Ada",
+        "url": "https://me:pw@shop.example/x",
+    }
+    error = NAMES_ONLY.error(Error("X", "GET https://me:pw@shop.example/ with Authorization: Basic bWU6cHc=", details))
+
+    assert error.message == f"GET https://{HIDDEN}@shop.example/ with Authorization: {HIDDEN}"
+    assert error.details == {
+        "headers": {"Authorization": HIDDEN, "Set-Cookie": [HIDDEN], "X-Api-Key": HIDDEN, "Age": "5"},
+        "usage": {"prompt_tokens": 12},
+        "password": HIDDEN,
+        "code": "E17",
+        "author": "Ada",
+        "url": f"https://{HIDDEN}@shop.example/x",
+    }
+
+
+@pytest.mark.parametrize(
+    "text", ["mail ada@example.com", "see https://x.example/a@b", "Basic authentication failed", "cookies are fine"]
+)
+def test_ordinary_text_stays(text: str) -> None:
+    assert by_name(text) == text
+
+
+@pytest.fixture
+def in_use() -> Iterator[Redactor]:
+    redactor = Redactor(["hunter2hunter2"])
+    IN_USE.enter(redactor)
+    yield redactor
+    IN_USE.leave(redactor)
+
+
+@pytest.fixture
+def factory() -> Iterator[None]:
+    before = logging.getLogRecordFactory()
+    protect_log()
+    yield
+    logging.setLogRecordFactory(before)
+
+
+def test_the_log_shows_nothing_that_is_in_use(
+    in_use: Redactor, factory: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("rune", "rune.worker", "rune.node.deep", "asyncio"):
+        logging.getLogger(name).warning("got %s from %s", "hunter2hunter2", {"x": "hunter2hunter2"})
+        try:
+            raise RuntimeError("with hunter2hunter2 inside")
+        except RuntimeError:
+            logging.getLogger(name).exception("it failed")
+
+    assert "hunter2" not in caplog.text
+    assert caplog.text.count("RuntimeError: with *** inside") == 4
+    assert "got *** from {'x': '***'}" in caplog.text
+
+
+def test_the_log_hides_by_name_whatever_is_in_use(factory: None, caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("rune.worker").warning("https://me:pw@shop.example/ %d", 5)
+    logging.getLogger("rune.worker").warning("100%% of %s", "hunter2hunter2")
+
+    assert caplog.messages == [f"https://{HIDDEN}@shop.example/ 5", "100% of hunter2hunter2"]
+
+
+def test_protecting_twice_is_protecting_once(factory: None) -> None:
+    made = logging.getLogRecordFactory()
+    protect_log()
+
+    assert logging.getLogRecordFactory() is made

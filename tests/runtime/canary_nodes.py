@@ -1,0 +1,44 @@
+"""Nodes that do with a credential what they should not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from rune.nodes.custom import NodeContext, node
+from rune.ports.secret import Custom
+
+log = logging.getLogger("acme.shop")
+
+
+async def _value(ctx: NodeContext) -> str:
+    credential = await ctx.credential()
+    assert credential is not None
+    assert isinstance(credential.fields, Custom)
+    return credential.fields.values["password"]
+
+
+@node("canary.tell", credentials=True)
+async def tell(ctx: NodeContext) -> dict[str, Any]:
+    """Tells everybody."""
+    value = await _value(ctx)
+    ctx.log(f"the password is {value}", level="warning", password=value, beside=value)
+    log.warning("it is %s", value)
+    log.error("once more", exc_info=RuntimeError(value))
+    ctx.progress(f"logging in with {value}")
+    reference = await ctx.blob.put(f"notes: {value}".encode(), "notes.txt")
+    return {"value": value, value: [value], "notes": reference}
+
+
+@node("canary.fail", credentials=True)
+async def fail(ctx: NodeContext) -> dict[str, Any]:
+    """Fails and tells everybody."""
+    value = await _value(ctx)
+
+    async def background() -> None:
+        raise RuntimeError(f"in the background: {value}")
+
+    asyncio.create_task(background())  # noqa: RUF006 - nobody waits for it, so the loop complains
+    await asyncio.sleep(0)
+    raise RuntimeError(f"cannot log in with {value}")
