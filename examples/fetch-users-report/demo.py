@@ -30,7 +30,7 @@ class Shop(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     busy: ClassVar[set[str]] = {"/users/1/orders"}
 
-    def do_GET(self) -> None:  # noqa: N802 - its name there
+    def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
         if path in self.busy:
             self.busy.discard(path)
@@ -90,7 +90,7 @@ def run(shop: str, sink: str) -> int:
             "RUNE_SMTP_URL": sink,
         }
         given = json.dumps({"base_url": shop, "to": "Boss <boss@shop.example>"})
-        command = [sys.executable, "-m", "rune.cli.main", "run", str(HERE / "fetch-users-report.yaml"), "--input", given]
+        command = [sys.executable, "-m", "rune.cli.main", "run", str(HERE), "--input", given]
         return subprocess.run(command, env=environment, check=False).returncode
 
 

@@ -23,7 +23,7 @@ from rune.adapters.embedded.secret import EmbeddedSecret
 from rune.adapters.keyring import new_key
 from rune.adapters.keysource import KeySource
 from rune.nodes.discovery import full_registry
-from rune.nodes.redaction import protect_log
+from rune.nodes.inuse import protect_log
 from rune.nodes.registry import Registry
 from rune.nodes.world import World
 from rune.ports.clock import Clock
@@ -114,6 +114,7 @@ def _engine(
         admission=state,
         world=world,
         told=observer.progressed if observer is not None else None,
+        rules=settings.retention,
     )
 
 

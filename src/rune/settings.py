@@ -77,7 +77,9 @@ def load_settings(environment: Mapping[str, str] | None = None, folder: Path | N
     given = os.environ if environment is None else environment
     values: dict[str, Any] = _from_file((folder or Path()) / "rune.toml")
     if "secret_key" in values:
-        raise BadSettings("rune.toml: a key does not belong there; set RUNE_SECRET_KEY or RUNE_SECRET_KEY_FILE")
+        raise BadSettings(
+            "rune.toml: a key does not belong there; set RUNE_SECRET_KEY or RUNE_SECRET_KEY_FILE"
+        )
     for field in msgspec.structs.fields(Settings):
         text = given.get(f"RUNE_{field.name.upper()}")
         if text is not None:

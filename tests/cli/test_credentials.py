@@ -45,12 +45,22 @@ def test_from_standard_input_as_a_line_or_an_object(rune: Here) -> None:
 
 def test_from_a_file(rune: Here, tmp_path: pathlib.Path) -> None:
     file = tmp_path / "mail.json"
-    file.write_text(json.dumps({"host": "mail.example", "port": 587, "security": "starttls", "password": TOKEN}))
+    file.write_text(
+        json.dumps({"host": "mail.example", "port": 587, "security": "starttls", "password": TOKEN})
+    )
 
-    done = rune("credentials", "add", "mail", "-t", "smtp", "--field", "username=me", "--from-file", str(file))
+    done = rune(
+        "credentials", "add", "mail", "-t", "smtp", "--field", "username=me", "--from-file", str(file)
+    )
 
     assert (done.exit_code, done.stdout) == (0, "added mail (smtp, version 1)\n")
-    assert rune.json("credentials", "show", "mail")["fields"] == ["host", "password", "port", "security", "username"]
+    assert rune.json("credentials", "show", "mail")["fields"] == [
+        "host",
+        "password",
+        "port",
+        "security",
+        "username",
+    ]
 
 
 def test_from_a_terminal_without_echo(rune: Here, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +83,8 @@ def test_from_a_terminal_without_echo(rune: Here, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("type", "field"), [("bearer", "token"), ("basic", "password"), ("oauth2", "client_secret"), ("custom", "any")]
+    ("type", "field"),
+    [("bearer", "token"), ("basic", "password"), ("oauth2", "client_secret"), ("custom", "any")],
 )
 def test_never_from_the_arguments(type: str, field: str, rune: Here) -> None:
     done = rune("credentials", "add", "x", "--type", type, "--field", f"{field}={TOKEN}", "--json", stdin="")

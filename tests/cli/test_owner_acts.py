@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import pathlib
 import signal
+import sqlite3
 from typing import Any
 
 import pytest
 
+from rune.compose import reader
+from rune.ports.store import Summary
+from tests.cli.gated import GATED, begun, finished, go, looked, owner, waits
 from tests.cli.process import PATIENCE, Rune, until
-from tests.cli.test_owner import GATED, begun, finished, go, owner, waits
 from tests.core.documents import document, node
 
 ITEMS = document(
@@ -75,8 +79,15 @@ def code_of(rune: Rune, *arguments: str, code: int) -> str:
 
 
 def status(rune: Rune, name: str) -> str:
-    found: str = rune.json("show", name)["status"]
-    return found
+    return {each.id: each.status for each in listed(rune)}[name]
+
+
+def listed(rune: Rune) -> list[Summary]:
+    async def look() -> list[Summary]:
+        with reader(looked(rune)) as opened:
+            return await opened.executions()
+
+    return asyncio.run(look())
 
 
 def test_a_signal_from_another_process_lets_it_go_on(rune: Rune) -> None:
@@ -119,9 +130,7 @@ def test_a_kept_signal_is_taken_by_whoever_comes_to_wait(rune: Rune) -> None:
 def test_a_signal_for_one_item(rune: Rune) -> None:
     arguments = ("run", file(rune, "items"), "--id", "many", "--json", "--input", '{"users": [1, 2]}')
     with rune.begin(*arguments) as process:
-        until(lambda: (rune.home / "rune.db").exists() or None, "the file is there")
-        until(lambda: waits(rune, "many"), "the items wait")
-        until(lambda: both_wait(rune), "both wait")
+        until(lambda: waits(rune, "many", 2), "both items wait")
         assert code_of(rune, "signal", "many", "approve", code=2) == "AMBIGUOUS_SIGNAL"
         assert code_of(rune, "signal", "many", "approve", "--item", "nobody:1", code=2) == "BAD_ITEM"
         for item in (1, 0):
@@ -132,11 +141,6 @@ def test_a_signal_for_one_item(rune: Rune) -> None:
         told = finished(process)
 
     assert told["output"] == [{"item": 0}, {"item": 1}]
-
-
-def both_wait(rune: Rune) -> bool | None:
-    waiting = rune.json("explain", "many")["waiting"]
-    return True if sum("signal" in each["reason"] for each in waiting) == 2 else None
 
 
 def test_pause_resume_and_cancel_beside_an_owner(rune: Rune) -> None:
@@ -206,33 +210,30 @@ class TestStart:
 
         told = rune.json("start", "partly@1", "--input", '{"list": [1]}', "--key", "k", "--wait")
         assert (told["execution_id"], told["status"]) == (name, "completed")
-        (listed,) = rune.json("list")["executions"]
-        assert listed["labels"] == {"a": "b"}
+        assert [each.labels for each in listed(rune)] == [{"a": "b"}]
 
     def test_beside_an_owner_it_runs_there(self, rune: Rune) -> None:
         with begun(rune, "first") as process:
             told = rune.json("start", "partly", "--input", '{"list": [2, 3]}', "--priority", "9", "--wait")
             assert told["output"] == {"all": [{"x": 3.0}, {"x": 2.0}]}
             begun_there = rune.json("start", "gated", "--input", '{"n": 8}')
-            assert begun_there["owner"] == process.pid == owner(rune, "first")
+            assert begun_there["owner"] == process.pid == owner(rune)
             name = begun_there["execution_id"]
             until(lambda: waits(rune, name), "it waits")
             go(rune, name)
             until(lambda: status(rune, name) == "completed" or None, "it has ended")
 
     def test_who_waits_takes_over_from_a_killed_owner(self, rune: Rune) -> None:
-        with begun(rune, "first") as process:
-            with rune.begin(
-                "start", "gated", "--input", '{"n": 8}', "--label", "me=1", "--json", "--wait"
-            ) as other:
-                name = until(lambda: second(rune), "the other has started")
-                until(lambda: waits(rune, name), "it waits")
-                process.kill()
-                process.wait(PATIENCE)
-                until(lambda: owner(rune, name) == other.pid or None, "it owns the file")
-                go(rune, "first")
-                go(rune, name)
-                assert finished(other)["output"] == [8, "went"]
+        waiting = ("start", "gated", "--input", '{"n": 8}', "--label", "me=1", "--json", "--wait")
+        with begun(rune, "first") as process, rune.begin(*waiting) as other:
+            name = until(lambda: second(rune), "the other has started")
+            until(lambda: waits(rune, name), "it waits")
+            process.kill()
+            process.wait(PATIENCE)
+            until(lambda: owner(rune) == other.pid or None, "it owns the file")
+            go(rune, "first")
+            go(rune, name)
+            assert finished(other)["output"] == [8, "went"]
         assert rune.json("audit", "--all")["violations"] == 0
 
     def test_what_is_not_there_or_does_not_fit_is_refused(self, rune: Rune, tmp_path: pathlib.Path) -> None:
@@ -250,8 +251,7 @@ class TestStart:
 
 def second(rune: Rune) -> str | None:
     """The id of the execution that is not called `first`."""
-    names = [each["execution_id"] for each in rune.json("list")["executions"]]
-    return next((each for each in names if each != "first"), None)
+    return next((each.id for each in listed(rune) if each.id != "first"), None)
 
 
 def test_retry_and_rerun_start_anew_and_keep_what_succeeded(rune: Rune) -> None:
@@ -265,13 +265,14 @@ def test_retry_and_rerun_start_anew_and_keep_what_succeeded(rune: Rune) -> None:
     assert [each["node_id"] for each in again["nodes"]] == ["start", "first", "bad"]
 
     rune("run", file(rune, "partly"), "--id", "partly-1", "--input", '{"list": [1, 0, 3]}')
-    assert code_of(rune, "retry", "partly-1", code=1) == "NOTHING_TO_RUN"
     assert items(rune.json("retry", "partly-1", "--failed-items", "--wait")) == [6.0, None, 2.0]
     rerun = rune.json("rerun", "partly-1", "--from", "half", "--item", "parts:1", "--key", "k")
     assert rerun["retry_of"] == "partly-1"
     same = rune.json("rerun", "partly-1", "--from", "half", "--item", "parts:1", "--key", "k", "--wait")
     assert (same["execution_id"], items(same)) == (rerun["execution_id"], [6.0, None, 2.0])
     assert code_of(rune, "rerun", "partly-1", "--from", "nobody", code=2) == "UNKNOWN_NODE"
+    rune("run", file(rune, "partly"), "--id", "wholly-1", "--input", '{"list": [1, 3]}')
+    assert code_of(rune, "retry", "wholly-1", code=1) == "NOTHING_TO_RUN"
     assert rune.json("audit", "--all")["violations"] == 0
 
 
@@ -282,3 +283,41 @@ def items(told: dict[str, Any]) -> list[float | None]:
 def test_what_has_not_ended_cannot_be_retried(rune: Rune) -> None:
     with begun(rune, "first"):
         assert code_of(rune, "retry", "first", code=1) == "NOT_ENDED"
+
+
+@pytest.fixture
+def dead(rune: Rune, tmp_path: pathlib.Path) -> str:
+    """An execution that ended its process each time it was tried, until the engine gave up."""
+    raw = document(
+        [node("start", "input"), node("send", "noop", parameters={"effectful": True})], "start>send"
+    )
+    (tmp_path / "deadly.json").write_text(json.dumps(raw))
+    deadly = Rune(rune.home, RUNE_FAILPOINT="ran")
+    for _ in range(10):
+        if deadly("run", str(tmp_path / "deadly.json"), "--key", "k").returncode != 137:
+            break
+    (letter,) = rune.json("dlq")["dead_letters"]
+    assert (letter["code"], letter["execution_id"]) == ("WORKER_CRASH", letter["id"])
+    found: str = letter["id"]
+    return found
+
+
+def test_what_the_engine_gave_up_on_can_be_tried_again_or_dropped(rune: Rune, dead: str) -> None:
+    assert dead in rune("dlq", "list").stdout
+    assert "WORKER_CRASH: send@/" in rune("dlq", "show", dead[:20]).stdout
+    again = rune.json("dlq", "requeue", dead, "--wait")
+    assert again["status"] == "completed"
+    assert again["execution_id"] != dead
+    assert rune("dlq").stdout == "no dead letters\n"
+    assert code_of(rune, "dlq", "show", dead, code=2) == "UNKNOWN_DEAD_LETTER"
+
+
+def test_a_dead_letter_that_is_dropped_is_gone(rune: Rune) -> None:
+    rune("run", file(rune, "halts"), "--id", "halts-1")
+    with sqlite3.connect(rune.home / "rune.db") as db:
+        db.execute("INSERT INTO dead_letter (execution, code, at) VALUES ('halts-1', 'DEAD_LETTERED', 1)")
+    db.close()
+
+    assert rune.json("dlq", "drop", "halts") == {"id": "halts-1", "dropped": True}
+    assert rune.json("dlq", "list") == {"dead_letters": []}
+    assert status(rune, "halts-1") == "halted"

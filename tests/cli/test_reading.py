@@ -132,7 +132,7 @@ def test_audit_counts_and_finds_nothing(rune: Rune) -> None:
     [
         ("claimed", "DELETE FROM claim"),
         ("ended", "UPDATE execution SET status = 'failed' WHERE n = 1"),
-        ("ended", "UPDATE fact SET seq = 9999 WHERE execution = 1 AND kind = 1 AND node = 4"),
+        ("ended", "UPDATE fact SET seq = seq + 9999 WHERE execution = 1 AND kind = 1 AND node = 4"),
         ("ended", "UPDATE fact SET late = 1 WHERE execution = 1 AND kind = 1 AND node = 4"),
         ("ended", "DELETE FROM fact WHERE execution = 1 AND kind = 1 AND node = 4"),
         ("ended", "DELETE FROM fact WHERE execution = 1 AND kind = 6"),

@@ -104,7 +104,8 @@ class Look:
 
     async def executions(self, workflow: str) -> list[str]:
         with self._reader.still():
-            return sorted(each.id for each in await self._reader.executions(workflow=workflow, limit=1000))
+            found = await self._reader.executions(workflow=workflow, limit=1000)
+        return [each.id for each in reversed(found)]
 
 
 async def until(fact: Any, what: Mapping[str, Any] | str, patience: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -15,6 +16,7 @@ from tests.conformance.verdict import TERMINAL, UNDER_WAY, Observed, complaints_
 EXIT = {"completed": 0, "failed": 1, "halted": 1, "cancelled": 1}
 BESIDE = frozenset({"as", "of", "refused", "says", "answers", "same"})
 IT = "it"
+_ID_OF = re.compile(r"<id of (\w+)>")
 
 
 class Walk:
@@ -80,6 +82,16 @@ class Walk:
             assert execution == self.names[step["same"]], f"{execution} is another one"
         self.names[step.get("as", IT)] = execution
         return execution
+
+    def _filled(self, value: Any) -> Any:
+        """With `<id of a>` as the id of the execution that the steps call `a`."""
+        if isinstance(value, dict):
+            return {key: self._filled(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [self._filled(inner) for inner in value]
+        if isinstance(value, str):
+            return _ID_OF.sub(lambda match: self.names[match[1]], value)
+        return value
 
     async def _deploy(self, given: Any, step: Mapping[str, Any]) -> int:
         return await self._actor.deploy(self._source(given["document"]), given.get("alias"))
@@ -168,7 +180,7 @@ class Walk:
 
     async def _expect(self, given: Any, step: Mapping[str, Any]) -> None:
         """An execution is seen to its end, unless the case says that it is under way, or must be where it is now."""
-        expect = dict(given)
+        expect: dict[str, Any] = self._filled(dict(given))
         execution = self._about(step)
         if not expect.pop("now", False) and expect.get("status") not in UNDER_WAY:
             await until(self._fact(execution, "ended"), "ended", self._case.timeout_s)

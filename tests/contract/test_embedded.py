@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Mapping
@@ -21,8 +22,9 @@ from rune.adapters.embedded.state import EmbeddedState
 from rune.compose import reader
 from rune.core.plan import Plan
 from rune.ports.clock import Clock
-from rune.ports.journal import NewerFormat
+from rune.ports.journal import Journal, NewerFormat
 from rune.runtime.clock import SystemClock
+from rune.runtime.reader import Reader
 from rune.settings import Settings
 from rune.testing.clock import VirtualClock
 from rune.testing.contracts.blob import BlobContract
@@ -33,7 +35,7 @@ from rune.testing.contracts.queue import QueueContract
 from rune.testing.contracts.scenario import scenario
 from rune.testing.contracts.state import StateContract
 from rune.testing.contracts.store import Stage, StoreContract
-from rune.testing.harness import harness
+from rune.testing.harness import compiled, harness
 
 
 @asynccontextmanager
@@ -61,6 +63,11 @@ class TestJournal(JournalContract):
     async def make_journal(self, folder: Path) -> AsyncIterator[EmbeddedJournal]:
         async with opened(folder) as embedded:
             yield embedded.journal
+
+    @asynccontextmanager
+    async def make_store(self, folder: Path) -> AsyncIterator[Reader]:
+        with reader(Settings(home=str(folder))) as store:
+            yield store
 
     def crashed(self, folder: Path) -> Path:
         return left_on_disk(folder)
@@ -112,11 +119,18 @@ class TestState(StateContract):
     async def make_stores(
         self, folder: Path, clock: VirtualClock, plans: Mapping[str, Plan]
     ) -> AsyncIterator[tuple[EmbeddedJournal, EmbeddedState]]:
+        async with opened(folder, clock) as embedded:
+            yield embedded.journal, self.make_state(embedded.journal, clock, plans)
+
+    def make_state(self, journal: Journal, clock: VirtualClock, plans: Mapping[str, Plan]) -> EmbeddedState:
         async def plan(hash: str) -> Plan:
             return plans[hash]
 
-        async with opened(folder, clock) as embedded:
-            yield embedded.journal, embedded.state(plan)
+        assert isinstance(journal, EmbeddedJournal)
+        return EmbeddedState(journal, plan, clock)
+
+    def crashed(self, folder: Path) -> Path:
+        return left_on_disk(folder)
 
 
 class TestQueue(QueueContract):
@@ -156,3 +170,18 @@ class TestStore(StoreContract):
         async with harness(folder, clock=VirtualClock()) as running:
             with reader(Settings(home=str(folder))) as store:
                 yield Stage(running, store)
+
+    @scenario
+    async def test_two_starts_of_one_id_at_once_are_one_execution(self, folder: Path) -> None:
+        plan = compiled(
+            {"id": "one", "nodes": [{"id": "a", "type": "noop", "parameters": {"effectful": True}}]}
+        )
+        async with harness(folder, clock=VirtualClock()) as running:
+            launcher = running.engine.launcher
+            first, second = await asyncio.gather(
+                *(launcher.start(plan, b"{}", execution="same") for _ in range(2))
+            )
+            assert first == second
+            await running.until(await running.engine.expect("same"))
+            with reader(Settings(home=str(folder))) as store:
+                assert sum((await store.claims("same")).values()) == 1

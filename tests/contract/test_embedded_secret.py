@@ -90,7 +90,9 @@ def test_a_key_file_that_others_can_read_is_refused(mode: int, tmp_path: Path) -
         assert "chmod 600" in problem.value.message
 
 
-@pytest.mark.parametrize("text", ["", " \n# nothing\n", "short", "!!", "a" * 44, base64.b64encode(b"x" * 31).decode()])
+@pytest.mark.parametrize(
+    "text", ["", " \n# nothing\n", "short", "!!", "a" * 44, base64.b64encode(b"x" * 31).decode()]
+)
 def test_what_is_no_key_is_refused_and_not_repeated(text: str, tmp_path: Path) -> None:
     file = tmp_path / "secret.key"
     file.write_text(text)

@@ -19,9 +19,9 @@ from typing import Any
 
 from rune.core.apply import apply, begin
 from rune.core.compile import compile_definition
-from rune.core.control import control
+from rune.core.control import control, hear
 from rune.core.effect import Applied, Decision, Finish, Timer
-from rune.core.fact import Control, Fact, Result, Start, TokenFact
+from rune.core.fact import Control, Fact, Result, Signal, Start, TokenFact
 from rune.core.fold import fold
 from rune.core.limits import LIMITS, Limits
 from rune.core.lineage import Path
@@ -262,6 +262,16 @@ class Life:
         if not paused:
             # The timers of joins were dropped when they fired; a resume arms what is needed.
             self.timers.update(applied.armed)
+        return self.take(applied)
+
+    def say(self, name: str, id: str = "", *, path: Path | None = None) -> Applied:
+        """Give the execution a signal; its twin changes nothing."""
+        fact = Signal(self.now, id or f"signal-{len(self.facts)}", name, path)
+        self.facts.append(fact)
+        applied = hear(self.plan, self.state, fact)
+        after = copy.deepcopy(self.state)
+        twin = hear(self.plan, self.state, fact)
+        assert (twin.fresh, twin.emitted, self.state == after) == (False, [], True)
         return self.take(applied)
 
     def scope(self, path: Path = ()) -> Scope:

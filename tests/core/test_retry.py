@@ -123,3 +123,10 @@ def test_a_retried_success_is_a_success() -> None:
 
     assert life.queue == {"y@/"}
     assert life.timers == {}
+
+
+def test_what_may_have_been_done_is_never_tried_again() -> None:
+    policy = Retry(max_attempts=5)
+
+    assert tries_again(policy, 1, Error("BROKEN", "no"))
+    assert not tries_again(policy, 1, Error("UNKNOWN_OUTCOME", "nobody knows"))

@@ -55,7 +55,9 @@ def test_bytes_are_kept_and_found_again() -> None:
         return {"bytes": len(data), "again": ctx.wait(ctx.blob.put(data[:1]))}
 
     raw = document(
-        [listed("start", "input"), listed("k", "t.keep"), listed("s", "t.size", {"file": "$k"})], "start>k", "k>s"
+        [listed("start", "input"), listed("k", "t.keep"), listed("s", "t.size", {"file": "$k"})],
+        "start>k",
+        "k>s",
     )
 
     told = run_document(raw, registry=registry(keep, size))
@@ -176,7 +178,14 @@ def test_too_much_is_left_out() -> None:
 
 @pytest.mark.parametrize(
     ("what", "text"),
-    [(0.5, "50%"), (7, "100%"), (-1, "0%"), (float("nan"), ""), ("two\nlines", "two lines"), ("x" * 999, "x" * 200)],
+    [
+        (0.5, "50%"),
+        (7, "100%"),
+        (-1, "0%"),
+        (float("nan"), ""),
+        ("two\nlines", "two lines"),
+        ("x" * 999, "x" * 200),
+    ],
 )
 def test_progress_in_words(what: float | str, text: str) -> None:
     assert as_text(what) == text
@@ -257,14 +266,20 @@ def test_a_halt_reaches_what_still_runs(in_thread: bool, tmp_path: pathlib.Path)
         raise NodeFailure("no", code="NO")
 
     raw = document(
-        [listed("start", "input"), listed("a", "t.thread" if in_thread else "t.loop"), listed("b", "t.fails")],
+        [
+            listed("start", "input"),
+            listed("a", "t.thread" if in_thread else "t.loop"),
+            listed("b", "t.fails"),
+        ],
         "start>a",
         "start>b",
     )
 
     async def scenario() -> tuple[str, dict[str, Any]]:
         clock = VirtualClock()
-        async with harness(tmp_path, clock=clock, registry=registry(blocking, waiting, fails), grace=0.0) as engine:
+        async with harness(
+            tmp_path, clock=clock, registry=registry(blocking, waiting, fails), grace=0.0
+        ) as engine:
             run = await engine.start(raw)
             end = await asyncio.wait_for(run.ending, PATIENCE)
             clock.advance(3_000)  # leases are renewed, and this one is not any more
@@ -317,7 +332,12 @@ def test_a_function_can_be_tested_without_an_engine() -> None:
         ctx.progress(0.5)
         ctx.log("counting")
         kept = await ctx.blob.put(b"x" * n)
-        return {"n": n, "payload": ctx.payload, "kept": await ctx.blob.get(kept), "who": await ctx.credential()}
+        return {
+            "n": n,
+            "payload": ctx.payload,
+            "kept": await ctx.blob.get(kept),
+            "who": await ctx.credential(),
+        }
 
     ctx = context({"p": 1}, attempt=2)
 

@@ -6,11 +6,13 @@ from typing import Any
 
 from tests.oracle.model import (
     Aggregator,
+    Child,
     Conditional,
     Edge,
     Edit,
     Effect,
     Fail,
+    Hear,
     Log,
     Merge,
     Model,
@@ -22,7 +24,7 @@ from tests.oracle.model import (
     Wait,
 )
 
-TYPES = {"trigger": "input", "effect": "test.effect"}
+TYPES = {"trigger": "input", "effect": "test.effect", "hear": "wait", "child": "workflow"}
 
 
 def to_document(model: Model) -> dict[str, Any]:
@@ -56,6 +58,10 @@ def _node(node: Node, error_edges: dict[str, str]) -> dict[str, Any]:
             entry["retry"]["on"] = list(node.retry.on)
     if node.join != "all":
         entry["join"] = node.join
+    if node.timeout is not None:
+        entry["timeout"] = node.timeout
+    if node.once:
+        entry["at_most_once"] = True
     return entry
 
 
@@ -96,6 +102,10 @@ def _parameters(params: Params) -> dict[str, Any]:
             return _merge(params)
         case Wait(seconds):
             return {"resume": "time_interval", "amount": seconds.to_text(), "unit": "seconds"}
+        case Hear(name):
+            return {"resume": "signal", "name": name}
+        case Child(workflow, payload):
+            return {"workflow": workflow, "input": payload}
         case Output(value):
             return {"value": value.to_text()}
     return {}

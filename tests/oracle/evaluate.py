@@ -23,6 +23,7 @@ from tests.oracle.frame import (
 )
 from tests.oracle.legal import check_choices
 from tests.oracle.model import (
+    ASKS,
     PASSES_PAYLOAD,
     Conditional,
     Edge,
@@ -44,6 +45,8 @@ from tests.oracle.model import (
 __all__ = ["Choices", "Evaluation", "Expected", "check_choices", "evaluate"]
 
 Picker = Callable[[TokenKey, Sequence[str], int], tuple[str, ...]]
+DETECTED = ("TIMEOUT", "UNKNOWN_OUTCOME")
+"""Failures that the engine finds: an execution that they stop has failed, it was not halted."""
 
 
 class Evaluation:
@@ -108,6 +111,8 @@ class Evaluation:
 
     def _seen_at_failure(self, node: Node, key: TokenKey, edges: list[Edge], wires: list[Wire]) -> int:
         arrived = self.choices.opened.get(key)
+        if node.kind in ASKS and not (node.quorum and len(edges) > 1):
+            return all_seen(wires)
         if arrived is None:
             return 0 if node.quorum else all_seen(wires)
         return all_seen([wire for edge, wire in zip(edges, wires, strict=True) if edge.id in arrived])
@@ -141,6 +146,9 @@ class Evaluation:
 
     def _run(self, node: Node, frame: Frame, payload: Any, error: Error | None, seen: int) -> None:
         sight = Sight(self.shape, self.input, frame, payload, error, seen)
+        if node.kind in ASKS and (node.id, frame.path) not in self.model.answers:
+            self._undecided(node, frame)
+            return
         if isinstance(node.params, Split):
             self._run_split(node, node.params, frame, sight)
             return
@@ -168,6 +176,12 @@ class Evaluation:
 
     def _outcome(self, node: Node, frame: Frame, sight: Sight) -> tuple[Any, str | None]:
         """A node's output and the outlet it takes."""
+        answer = self.model.answers.get((node.id, frame.path))
+        if answer is not None:
+            status, value = answer
+            if status == "failed":
+                raise NodeError(value)
+            return value, None
         match node.params:
             case Edit(assignments):
                 return {name: value.evaluate(sight) for name, value in assignments}, None
@@ -306,7 +320,7 @@ class Evaluation:
         key = (node.id, frame.path)
         if policy == "halt":
             self.expected.halting.add(key)
-            status = "failed" if code == "TIMEOUT" else "halted"
+            status = "failed" if code in DETECTED else "halted"
             self.expected.endings.add((status, code))
         if policy == "collect" and not self.shape.shows(node.id):
             self.expected.items_failed.append(key)

@@ -16,7 +16,8 @@ def check_choices(model: Model, expected: Expected, choices: Choices) -> list[st
         if not stopped:
             problems.append(f"{key} had live arrivals and never opened")
     for name, path in sorted(choices.timed_out):
-        if model.shape.nodes[name].kind not in ("merge", "aggregator"):
+        node = model.shape.nodes[name]
+        if node.kind not in ("merge", "aggregator") and node.timeout is None:
             problems.append(f"{(name, path)} has no timeout")
     regions = _open_regions(model, expected)
     for name, path in sorted(choices.cancelled):

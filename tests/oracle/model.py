@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -110,6 +111,23 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
+class Hear:
+    """Waits for a signal; its output is what the signal brought."""
+
+    name: str
+    kind: ClassVar[str] = "hear"
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """Runs another workflow on a start payload of its own; its output is that one's."""
+
+    workflow: str
+    input: Any
+    kind: ClassVar[str] = "child"
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
     value: Expr
     kind: ClassVar[str] = "output"
@@ -128,10 +146,14 @@ Params = (
     | Aggregator
     | Merge
     | Wait
+    | Hear
+    | Child
     | Output
 )
 
 PASSES_PAYLOAD = frozenset({"conditional", "switch", "wait", "log", "noop"})
+ASKS = frozenset({"hear", "child"})
+"""Kinds whose output comes from outside the definition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +166,18 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """`error` is the explicit policy: None, halt, ignore or branch (along its one error edge)."""
+    """`error` is the explicit policy: None, halt, ignore or branch (along its one error edge).
+
+    `timeout` bounds what is waited for; `once` says that its effect must not be made twice.
+    """
 
     id: str
     params: Params
     error: str | None = None
     retry: Retry | None = None
     join: str = "all"
+    timeout: int | None = None
+    once: bool = False
 
     @property
     def kind(self) -> str:
@@ -185,13 +212,17 @@ class Edge:
 
 @dataclass(frozen=True)
 class Model:
-    """Nodes and edges in document order; the order of a node's in-edges is the order of `edges`."""
+    """Nodes and edges in document order; the order of a node's in-edges is the order of `edges`.
+
+    `answers` is what the world said to tokens that depend on it: ("success", value) or ("failed", code).
+    """
 
     id: str
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
     settings: tuple[tuple[str, Any], ...] = ()
     features: frozenset[str] = field(default=frozenset(), compare=False)
+    answers: Mapping[TokenKey, tuple[str, Any]] = field(default_factory=dict, compare=False)
 
     @cached_property
     def shape(self) -> Shape:

@@ -11,6 +11,7 @@ import os
 import pathlib
 import subprocess
 import sys
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -21,13 +22,15 @@ KILLED = 137
 class Forks:
     """Somebody to ask for runs of `rune`."""
 
+    module = "tests.runtime.forks"
+
     def __init__(self, folder: pathlib.Path) -> None:
         self._folder = folder
         self._number = 0
 
     def __enter__(self) -> Forks:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.runtime.forks"],
+            [sys.executable, "-m", self.module],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
             stdin=subprocess.PIPE,
@@ -43,9 +46,13 @@ class Forks:
 
     def rune(self, *arguments: str, **environment: str) -> tuple[int, str, str]:
         """Exit code, stdout and stderr of a command."""
+        return self.ask({"arguments": arguments, "environment": environment})
+
+    def ask(self, asked: dict[str, Any]) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr of a child."""
         self._number += 1
         out, err = (self._folder / f"{name}-{self._number}" for name in ("stdout", "stderr"))
-        asked = {"arguments": arguments, "environment": environment, "stdout": str(out), "stderr": str(err)}
+        asked = {**asked, "stdout": str(out), "stderr": str(err)}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(asked) + "\n")
@@ -54,17 +61,15 @@ class Forks:
         return code, out.read_text(), err.read_text()
 
 
-def _child(asked: dict[str, Any]) -> None:
+def child(asked: dict[str, Any], work: Callable[[], None]) -> None:
+    """Do something in this process, which is somebody's child, and end."""
     for number, name in ((1, "stdout"), (2, "stderr")):
         handle = os.open(asked[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.dup2(handle, number)
     os.environ.update(asked["environment"])
-    sys.argv = ["rune", *asked["arguments"]]
-    from rune.cli.main import main
-
     code: Any = 1
     try:
-        main()
+        work()
         code = 0
     except SystemExit as done:
         code = done.code or 0
@@ -74,17 +79,27 @@ def _child(asked: dict[str, Any]) -> None:
         os._exit(code if isinstance(code, int) else 1)
 
 
-def _serve() -> None:
-    for name in ("rune.cli.main", "rune.cli.running", "tests.runtime.ledger_nodes"):
+def command(asked: dict[str, Any]) -> None:
+    """A command of `rune`."""
+    sys.argv = ["rune", *asked["arguments"]]
+    from rune.cli.main import main
+
+    main()
+
+
+def serve(work: Callable[[dict[str, Any]], None], *modules: str) -> None:
+    """Import what the children need, then have one child after the other."""
+    for name in ("rune.cli.main", "rune.cli.running", "tests.runtime.ledger_nodes", *modules):
         importlib.import_module(name)
     for line in sys.stdin:
         process = os.fork()
         if process == 0:
-            _child(json.loads(line))
+            asked = json.loads(line)
+            child(asked, lambda: work(asked))
         _, status = os.waitpid(process, 0)
         answer = os.waitstatus_to_exitcode(status)
         os.write(1, f"{answer}\n".encode())
 
 
 if __name__ == "__main__":
-    _serve()
+    serve(command)

@@ -31,7 +31,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 def traces() -> dict[str, bytes]:
     """What must be nowhere: the part that all the values share, as it is and encoded at any place in any text."""
-    found = {"plain": CORE.encode(), "reversed case": CORE.upper().encode(), "hex": CORE.encode().hex().encode()}
+    found = {
+        "plain": CORE.encode(),
+        "reversed case": CORE.upper().encode(),
+        "hex": CORE.encode().hex().encode(),
+    }
     for offset in range(3):
         text = base64.b64encode(b"\0" * offset + CORE.encode())
         found[f"base64 at {offset}"] = text[4:-4]
@@ -62,16 +66,24 @@ class Loud:
             "said": said,
             "values": list(secrets),
             "json": json.dumps({each: each for each in secrets}),
-            "base64": [base64.b64encode(b"x" * n + each.encode() + b"y").decode() for each in secrets for n in range(3)],
+            "base64": [
+                base64.b64encode(b"x" * n + each.encode() + b"y").decode()
+                for each in secrets
+                for n in range(3)
+            ],
             "url": [f"https://me:{quote(each, safe='')}@x.example/?q={quote_plus(each)}" for each in secrets],
             "keys": {each: [{each: each}] for each in secrets},
         }
         if request.path == "/token":
-            return web.json_response({"access_token": FETCHED, "token_type": "bearer", "expires_in": 60, **told})
+            return web.json_response(
+                {"access_token": FETCHED, "token_type": "bearer", "expires_in": 60, **told}
+            )
         status = int(request.query.get("status", 200))
         headers = {"X-Said": quote(said), "X-Auth": request.headers.get("Authorization", "none")}
         if request.path == "/bytes":
-            return web.Response(body=b"\0\xff" + json.dumps(told, ensure_ascii=False).encode(), headers=headers)
+            return web.Response(
+                body=b"\0\xff" + json.dumps(told, ensure_ascii=False).encode(), headers=headers
+            )
         return web.json_response(told, status=status, headers=headers)
 
 
@@ -116,8 +128,18 @@ def credentials(http: int, smtp: int) -> dict[str, dict[str, Any]]:
         "header": {"name": "X-Auth", "value": TOKEN},
         "api_key": {"key": PASSWORD, "name": "k", "place": "query"},
         "oauth2": {"token_url": f"http://127.0.0.1:{http}/token", **client},
-        "oauth2-body": {"token_url": f"http://127.0.0.1:{http}/refuses?status=401", "send_as": "body", **client},
-        "smtp": {"host": "127.0.0.1", "port": smtp, "security": "none", "username": "me", "password": PASSWORD},
+        "oauth2-body": {
+            "token_url": f"http://127.0.0.1:{http}/refuses?status=401",
+            "send_as": "body",
+            **client,
+        },
+        "smtp": {
+            "host": "127.0.0.1",
+            "port": smtp,
+            "security": "none",
+            "username": "me",
+            "password": PASSWORD,
+        },
         "custom": {"password": PASSWORD},
     }
 
@@ -170,7 +192,10 @@ def stored(home: pathlib.Path) -> dict[str, bytes]:
 def test_no_credential_is_ever_seen(tmp_path: pathlib.Path) -> None:
     paths = os.pathsep.join((str(SOURCE), str(ROOT)))
     rune = Rune(
-        tmp_path / "home", PYTHONPATH=paths, RUNE_HTTP_ALLOW="127.0.0.1", RUNE_NODES="tests.runtime.canary_nodes"
+        tmp_path / "home",
+        PYTHONPATH=paths,
+        RUNE_HTTP_ALLOW="127.0.0.1",
+        RUNE_NODES="tests.runtime.canary_nodes",
     )
     refusal = f"535 me:{PASSWORD} {base64.b64encode(f'{chr(0)}me{chr(0)}{PASSWORD}'.encode()).decode()}"
     sink = Sink({"AUTH": refusal, "MAIL": f"550 {PASSWORD}"})
@@ -213,7 +238,6 @@ def test_no_credential_is_ever_seen(tmp_path: pathlib.Path) -> None:
         run("doctor", "--json")
 
     _was_loud(told, loud, sink, seen)
-    [debug_leaks(t) for t in seen.values()]
     found = {name: leaks(text) for name, text in seen.items()}
     assert {name: each for name, each in found.items() if each} == {}
     for when, each in (("while it ran", files), ("at the end", stored(rune.home))):
@@ -225,7 +249,7 @@ def _ended(rune: Rune, execution: str, count: int) -> bool:
     if done.returncode == 2:
         return False
     nodes = json.loads(done.stdout)["nodes"]
-    return sum(each["node_id"] != "start" for each in nodes) >= count
+    return bool(sum(each["node_id"] != "start" for each in nodes) >= count)
 
 
 def _was_loud(told: dict[str, Any], loud: Loud, sink: Sink, seen: dict[str, str]) -> None:
@@ -239,7 +263,11 @@ def _was_loud(told: dict[str, Any], loud: Loud, sink: Sink, seen: dict[str, str]
     assert any(line.startswith("AUTH") for line in sink.said)
     nodes = {each["node_id"]: each for each in told["nodes"]}
     assert nodes["fails"]["attempts"] == 2
-    codes = {name: (each["error"] or {}).get("code") for name, each in nodes.items() if not name.startswith("after")}
+    codes = {
+        name: (each["error"] or {}).get("code")
+        for name, each in nodes.items()
+        if not name.startswith("after")
+    }
     assert codes == {
         "start": None,
         "fails": "HTTP_STATUS",
@@ -260,9 +288,3 @@ def _was_loud(told: dict[str, Any], loud: Loud, sink: Sink, seen: dict[str, str]
     assert "***" in nodes["raises"]["error"]["message"]
     assert nodes["header"]["output"]["headers"]["x-auth"] == "none"
     assert "the password is ***" in seen["the owner"]
-
-
-def debug_leaks(text: str) -> None:
-    import re
-    for m in re.finditer(CORE, text):
-        print("LEAK", ascii(text[max(0, m.start() - 160) : m.end() + 60]))

@@ -11,6 +11,8 @@ from rune.nodes.base import Call, RunnableType
 from rune.nodes.declare import Model, declare
 from rune.nodes.registry import Registry, standard_registry
 
+FAILED = "told to fail"
+
 
 class Parameters(Model, kw_only=True, frozen=True):
     key: str
@@ -28,7 +30,7 @@ def run(call: Call[Parameters]) -> Outcome:
     asked = call.parameters
     index: Any = call.scope["$index"] if _inside(call) else None
     if call.attempt <= asked.fail_attempts or index in asked.fail_items:
-        return Failure(Error(asked.code, "told to fail"))
+        return Failure(Error(asked.code, FAILED))
     return Output({"did": asked.key, "json": call.payload})
 
 

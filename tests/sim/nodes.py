@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
+from rune.core.context import Lookup
 from rune.core.effect import Decision
-from rune.core.fact import Result
+from rune.core.fact import Attempt, Result, Signal
 from rune.core.lineage import Path
 from rune.core.outcome import Error, Failure, Outcome, Output
 from rune.core.token import Token, token_name
 from rune.core.values import Values
-from rune.nodes.registry import Registry, run_node
+from rune.nodes.base import Call
+from rune.nodes.registry import Registry, execute, execute_async, prepare
+from tests.sim.effect import FAILED
+from tests.sim.execution import Execution
+from tests.sim.family import launch
+from tests.sim.journal import Violation
 from tests.sim.store import Lease
 
 if TYPE_CHECKING:
@@ -18,28 +25,53 @@ if TYPE_CHECKING:
 
 
 class Nodes:
-    """Runs tokens and keeps a ledger of effects."""
+    """Runs the tokens of one execution and keeps a ledger of effects."""
 
-    def __init__(self, world: World, registry: Registry, start: Any) -> None:
+    def __init__(self, world: World, execution: Execution, registry: Registry) -> None:
         self._world = world
+        self._execution = execution
         self._registry = registry
-        self.start = start
-        self.calls: list[str] = []
+        self.made: dict[tuple[str, int], int] = {}
 
     def run(self, token: Token, lease: Lease | None, decisions: list[Decision]) -> Outcome:
         """The outcome of a token. `decisions` are those of its own run, which nobody else can see yet."""
-        world = self._world
+        node = self._execution.case.plan.nodes[token.node]
+        kind = self._registry[node.node.type]
+        prepared = self._prepared(token, decisions)
+        outcome = prepared if isinstance(prepared, Failure) else execute(kind, prepared)
+        if node.pure:
+            return outcome
+        if self._world.mended and isinstance(prepared, Call) and _was_told_to_fail(outcome):
+            outcome = Output({"did": prepared.parameters.key, "json": prepared.payload})
+        return self._effect(token, lease, outcome, once=node.node.at_most_once)
+
+    def launch(self, token: Token, decisions: list[Decision]) -> Generator[None, None, Outcome]:
+        """The outcome of a token whose node starts another execution."""
+        node = self._execution.case.plan.nodes[token.node]
+        prepared = self._prepared(token, decisions)
+        if isinstance(prepared, Failure):
+            return prepared
+
+        async def start(workflow: str, which: str | None, input: Any, waits: bool) -> str:
+            return await launch(self._world, self._execution, token, workflow)
+
+        prepared.launch = start
+        return (yield from execute_async(self._registry[node.node.type], prepared).__await__())
+
+    def _prepared(self, token: Token, decisions: list[Decision]) -> Call[Any] | Failure:
+        world, execution = self._world, self._execution
+        plan = execution.case.plan
         own = {(each.node, each.path): each.fact for each in decisions if isinstance(each.fact, Result)}
 
         def results(node: int, path: Path) -> Result | None:
             fact = own.get((node, path))
-            return fact if isinstance(fact, Result) else world.journal.result(node, path)
+            return fact if isinstance(fact, Result) else execution.journal.result(node, path)
 
-        world.check_started(token, results)
-        name = token_name(token.node, token.path, world.plan.ids)
-        values = Values(world.plan, self.start, results, {"id": "sim"}, lambda value: value)
-        node = world.plan.nodes[token.node]
-        outcome = run_node(
+        self._check_started(token, results)
+        name = token_name(token.node, token.path, plan.ids)
+        values = Values(plan, execution.case.start, results, {"id": execution.id}, lambda value: value)
+        node = plan.nodes[token.node]
+        return prepare(
             self._registry[node.node.type],
             node.parameters,
             values.scope(token, world.now / 1000, name),
@@ -51,16 +83,44 @@ class Nodes:
             resumed=token.resumed,
             timer_id=f"wait:{name}",
             due=world.now,
+            signal=self._heard(token),
         )
-        if node.pure:
-            return outcome
-        return self._effect(name, token, lease, outcome)
 
-    def _effect(self, name: str, token: Token, lease: Lease | None, outcome: Outcome) -> Outcome:
+    def _heard(self, token: Token) -> Any:
+        if token.signal is None:
+            return None
+        fact = self._execution.journal.facts[("signal", token.signal)]
+        assert isinstance(fact, Signal)
+        return fact.value
+
+    def _check_started(self, token: Token, results: Lookup) -> None:
+        """No node starts before the commit of what it depends on, or if its result was kept."""
+        for ref in (token.payload, *(each.payload for each in token.arrived)):
+            if ref.kind == "result" and results(ref.node, ref.path) is None:
+                raise Violation(f"{token} started before the commit of {ref}")
+        mine = self._execution.journal.result(token.node, token.path)
+        if mine is not None and mine.kept:
+            raise Violation(f"{token} runs although its result was kept")
+
+    def _effect(self, token: Token, lease: Lease | None, outcome: Outcome, *, once: bool) -> Outcome:
         """An effect happened in the world. Each physical call has a number, by which a lost one is known."""
-        self.calls.append(name)
-        if lease is not None and lease.until <= self._world.now and self._world.rng.random() < 0.5:
+        world = self._world
+        world.calls += 1
+        made = (token_name(token.node, token.path, self._execution.case.plan.ids), token.attempt)
+        self.made[made] = self.made.get(made, 0) + 1
+        if once and (self.made[made] > 1 or self._is_unknown(token)):
+            raise Violation(f"the effect of {made} must not be made twice, and was")
+        if lease is not None and lease.until <= world.now and world.rng.random() < 0.5:
             return Failure(Error("LOST", "the holder was cut off"))
         if isinstance(outcome, Output):
-            return Output({**outcome.value, "call": len(self.calls)}, outcome.outlet)
+            return Output({**outcome.value, "call": world.calls}, outcome.outlet)
         return outcome
+
+    def _is_unknown(self, token: Token) -> bool:
+        """Whether nobody can know if an earlier try made the effect."""
+        earlier = self._execution.journal.facts.get(("attempt", *token.key, token.attempt - 1))
+        return isinstance(earlier, Attempt) and earlier.failure.code == "UNKNOWN_OUTCOME"
+
+
+def _was_told_to_fail(outcome: Outcome) -> bool:
+    return isinstance(outcome, Failure) and outcome.error.message == FAILED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-CALM = ("crash", "jump", "zombie", "zombie", "sweep_early", "crash_relay")
+CALM = ("crash", "jump", "zombie", "zombie", "sweep_early", "crash_errand", "recover_early")
 LOSSY = (*CALM, "drop_queue")
 STATEFUL = (*CALM, "wipe", "save", "roll_back", "store_away", "journal_away")
 ACTS = (*CALM, "pause", "resume", "pause", "resume", "wipe")
@@ -25,12 +25,14 @@ class Profile:
     workers: int
     pace: int
     in_place: bool
+    foresees: bool  # the end is written together with what leads to it
+    talkative: float  # how often a signal comes rather than the time up to which it is waited for
 
 
 def random_profile(rng: Random) -> Profile:
     """Some worlds are calm, most are not, a few are cancelled from outside."""
     kinds = rng.choice((CALM, LOSSY, STATEFUL, ACTS, ZOMBIES, EVERYTHING, EVERYTHING))
-    if rng.random() < 0.05:
+    if rng.random() < 0.07:
         kinds = (*kinds, "cancel")
     haunted = kinds is ZOMBIES
     return Profile(
@@ -42,4 +44,6 @@ def random_profile(rng: Random) -> Profile:
         workers=8 if haunted else rng.choice((1, 2, 4, 8)),
         pace=rng.choice((1, 5, 200, 3_000)),
         in_place=haunted or rng.random() < 0.5,
+        foresees=rng.random() < 0.5,
+        talkative=rng.choice((0.1, 0.5, 0.9)),
     )

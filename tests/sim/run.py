@@ -1,28 +1,29 @@
-"""One seed: a random definition in a world of random trouble, and the verdict on it."""
+"""One seed: a random definition in a world of random trouble, and the verdict on it; then, for some, a rerun."""
 
 from __future__ import annotations
 
-from functools import cache
+from collections import Counter
 from random import Random
 
-from rune.core.compile import compile_definition
-from rune.core.jsontext import Decoded
-from rune.core.parse import parse_data
-from rune.nodes.registry import Registry
-from tests.oracle.document import to_document
-from tests.oracle.generate import random_model
-from tests.sim.effect import sim_registry
-from tests.sim.journal import Violation
+from rune.core.fact import Begun, Signal
+from tests.sim.again import beginning
+from tests.sim.answers import check_family
+from tests.sim.case import Case, random_case, registry
 from tests.sim.profile import random_profile
-from tests.sim.verdict import check_counts, check_end, check_fold, check_once
+from tests.sim.verdict import (
+    check_calls,
+    check_counts,
+    check_end,
+    check_fold,
+    check_once,
+    check_owned,
+    check_parallel,
+    check_signals,
+)
 from tests.sim.world import World
 
 PROBE = 0.03
-
-
-@cache
-def registry() -> Registry:
-    return sim_registry()
+MOST_RERUNS = 2
 
 
 class ProbedWorld(World):
@@ -30,24 +31,68 @@ class ProbedWorld(World):
 
     def _act(self) -> None:
         super()._act()
-        memory = self.store.memory
-        if memory is not None:
-            check_counts(memory.state)
-            check_once(self.store)
+        for execution in list(self.executions.values()):
+            memory = execution.store.memory
+            if memory is not None:
+                check_counts(memory.state)
+                check_signals(execution.case.plan, memory.state)
+                check_once(execution.store)
+        check_parallel(self)
         if self.rng.random() < PROBE and not self.workers:
-            check_fold(self, self.rng)
+            for execution in self.executions.values():
+                check_owned(execution)
+                check_fold(execution, self.now, self.rng)
 
 
-def run_seed(seed: int) -> str:
-    """Run one seed; raises Violation. Answers how the execution ended."""
-    model, start = random_model(seed)
-    parsed = parse_data(Decoded(to_document(model)))
-    if parsed.definition is None:
-        raise Violation(f"the generator made an invalid document: {parsed.problems}")
-    plan = compile_definition(parsed.definition, registry().catalogue)
+def run_seed(seed: int, tally: Counter[str] | None = None) -> str:
+    """Run one seed; raises Violation. Answers how its first execution ended; `tally` counts what occurred."""
+    case = random_case(seed)
     rng = Random(f"world-{seed}")
-    world = ProbedWorld(plan, registry(), start, random_profile(rng), rng)
+    world = ProbedWorld(case, registry(), random_profile(rng), rng)
+    _live(world, tally)
+    first = world.root.journal.end
+    assert first is not None
+    for number in range(MOST_RERUNS if case.again else 0):
+        again = _run_again(world, case.mended(), rng, f"sim+{number}")
+        if again is None:
+            break
+        world = again
+        _live(world, tally)
+        if tally is not None and world.root.journal.end is not None:
+            tally[f"rerun {world.root.journal.end.status}"] += 1
+    return first.status
+
+
+def _run_again(world: World, case: Case, rng: Random, name: str) -> ProbedWorld | None:
+    """The same definition once more, beginning with what still holds, in a world where effects succeed."""
+    kept = beginning(world.root, world.now, rng)
+    if kept is None:
+        return None
+    return ProbedWorld(
+        case,
+        registry(),
+        random_profile(rng),
+        rng,
+        name=name,
+        kept=kept,
+        calls=world.calls,
+        mended=True,
+        now=world.now,
+    )
+
+
+def _live(world: World, tally: Counter[str] | None) -> None:
     world.run()
-    check_end(world, model, start)
-    assert world.journal.end is not None
-    return world.journal.end.status
+    for execution in world.executions.values():
+        check_family(world, execution)
+        check_end(world, execution)
+    check_calls(world)
+    if tally is None:
+        return
+    tally["children"] += len(world.executions) - 1
+    for execution in world.executions.values():
+        for fact in execution.journal.facts.values():
+            tally[type(fact).__name__.lower()] += isinstance(fact, Signal | Begun)
+            failure = getattr(fact, "failure", None)
+            tally[failure.code if failure else ""] += failure is not None
+        tally["paused"] += execution.journal.paused_once

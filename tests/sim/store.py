@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rune.core.apply import apply
-from rune.core.control import Verdict, control, end, touch
-from rune.core.effect import Applied, Decision, Timer
-from rune.core.fact import Control, End, fact_key
+from rune.core.control import Verdict, control, end, hear, touch
+from rune.core.effect import Applied, Decision, Finish, Timer
+from rune.core.ending import certain_end
+from rune.core.fact import Control, End, Signal, fact_key
 from rune.core.fold import fold
 from rune.core.plan import Plan
-from rune.core.state import State
-from rune.core.token import Token
+from rune.core.state import Live, State
+from rune.core.token import Fate, Token
 from rune.core.wake import wake
-from tests.sim.journal import Journal, Outage, Violation
+from tests.sim.journal import Journal, Outage, Violation, Weather
 
 LEASE = 9_000
 Key = tuple[int, tuple[int, ...]]
@@ -36,24 +37,26 @@ class Memory:
     timers: dict[Timer, int] = field(default_factory=dict)
     leases: dict[Key, Lease] = field(default_factory=dict)
     claims: dict[Key, int] = field(default_factory=dict)
+    held_back: list[Token] = field(default_factory=list)  # as many run as may run at once
     numbers: int = 0
+    paused: bool = False  # by the controls that were told to this memory, whatever the state says
 
 
 class Store:
     """Answers every verb after making sure that the state is there; finding none, it folds the journal."""
 
-    def __init__(self, plan: Plan, journal: Journal) -> None:
+    def __init__(self, plan: Plan, journal: Journal, weather: Weather) -> None:
         self.plan = plan
         self.journal = journal
+        self.weather = weather
         self.memory: Memory | None = None
         self.snapshot: Memory | None = None
         self.incarnation = 0
         self.folded_under = -1
-        self.away = False
+        self.folds = 0
         self.applied_facts: set[Any] = set()
         self.openings: dict[Key, int] = {}
-        self.fired: dict[Timer, int] = {}
-        self.keep_timers = True
+        self.fired: dict[tuple[Timer, int], int] = {}
 
     def wipe(self) -> None:
         self.memory, self.incarnation = None, self.incarnation + 1
@@ -63,12 +66,17 @@ class Store:
             self.memory, self.incarnation = copy.deepcopy(self.snapshot), self.incarnation + 1
 
     def save(self) -> None:
-        if self.memory is not None and self.folded_under == self.incarnation:
+        if self.current is not None:
             self.snapshot = copy.deepcopy(self.memory)
+
+    @property
+    def current(self) -> Memory | None:
+        """The memory, if it is of this incarnation."""
+        return self.memory if self.folded_under == self.incarnation else None
 
     def ready(self, now: int) -> tuple[Memory, list[Token]]:
         """The memory, folded anew if it belongs to another incarnation; and what a fold has to send."""
-        if self.away:
+        if self.weather.state:
             raise Outage
         if self.memory is not None and self.folded_under == self.incarnation:
             return self.memory, []
@@ -76,8 +84,9 @@ class Store:
 
     def refold(self, now: int) -> tuple[Memory, list[Token]]:
         state, applied = fold(self.plan, list(self.journal.facts.values()), now)
-        self.memory = Memory(state)
+        self.memory = Memory(state, paused=self.journal.paused)
         self.folded_under = self.incarnation
+        self.folds += 1
         self.openings.clear()
         self.fired.clear()
         self.applied_facts = set(self.journal.facts)
@@ -89,15 +98,17 @@ class Store:
         self._keep(applied)
 
     def _keep(self, applied: Applied) -> None:
-        assert self.memory is not None
+        memory = self.memory
+        assert memory is not None
         for timer in applied.disarmed:
-            self.memory.timers.pop(timer, None)
-        if self.keep_timers:
-            for timer, due in applied.armed:
-                self.memory.timers[timer] = due
+            memory.timers.pop(timer, None)
+        for timer, due in applied.armed:
+            memory.timers[timer] = due
         for token in applied.emitted:
-            if token.attempt == 1 and not token.resumed:
+            if token.attempt == 1 and not token.resumed and token.fate is not Fate.EXPIRE:
                 self.openings[token.key] = self.openings.get(token.key, 0) + 1
+            if memory.paused and token.fate is not Fate.EXPIRE:
+                raise Violation(f"{token} was sent while the execution is paused")
 
     def claim(
         self, token: Token, owner: int, now: int, *, leases: bool
@@ -112,21 +123,28 @@ class Store:
             return verdict, token, None, False
         if memory.state.ended:
             raise Violation(f"{token} was let through after the terminal mark")
-        if self.journal.paused:
+        if memory.paused:
             raise Violation(f"{token} was let through while the execution is paused")
-        scope = memory.state.scopes[token.path]
-        live = scope.live.get(token.node)
+        live = memory.state.scopes[token.path].live.get(token.node)
+        mine = live.token if live else token
         again = memory.claims.get(token.key, 0) > 0
+        if not again and self._is_full(memory, mine):
+            memory.held_back.append(mine)
+            return "held back", mine, None, False
         if not leases and not again:
             memory.claims[token.key] = 1
-            return verdict, live.token if live else token, None, False
+            return verdict, mine, None, False
         held = memory.leases.get(token.key)
         if held is not None and held.until > now:
             return "held", token, None, True
         memory.numbers += 1
         memory.claims[token.key] = memory.claims.get(token.key, 0) + 1
         lease = memory.leases[token.key] = Lease(owner, memory.numbers, now + LEASE)
-        return verdict, live.token if live else token, lease, again
+        return verdict, mine, lease, again
+
+    def _is_full(self, memory: Memory, token: Token) -> bool:
+        most = self.plan.max_parallel
+        return most is not None and token.fate is Fate.RUN and len(memory.claims) >= most
 
     def renew(self, token: Token, lease: Lease, now: int) -> bool:
         """Whether the holder still has the lease; then it is longer."""
@@ -136,6 +154,13 @@ class Store:
             return False
         held.until = now + LEASE
         return True
+
+    def certain_end(self, decisions: list[Decision], now: int) -> Finish | None:
+        """The end that can be written together with what leads to it."""
+        memory = self.current
+        if self.weather.state or memory is None:
+            return None
+        return certain_end(memory.state, decisions)
 
     def apply(self, decisions: list[Decision], now: int, *, keeps: bool = False) -> Applied:
         memory, sent = self.ready(now)
@@ -154,12 +179,25 @@ class Store:
             if not keeps:
                 memory.leases.pop((decision.node, decision.path), None)
                 memory.claims.pop((decision.node, decision.path), None)
-        total.emitted = sent + total.emitted
+        total.emitted = sent + total.emitted + self._let_in(memory)
         return total
+
+    def _let_in(self, memory: Memory) -> list[Token]:
+        """Somebody is done: whoever was held back may try again. One that came twice, or ended elsewhere, would take
+        the place of another and never give it back."""
+        free = (self.plan.max_parallel or 0) - len(memory.claims)
+        found: dict[Key, Token] = {}
+        while memory.held_back and len(found) < free:
+            token = memory.held_back.pop(0)
+            if touch(self.plan, memory.state, token) in ("run", "cancelled"):
+                found[token.key] = token
+        return list(found.values())
 
     def fire(self, timer: Timer, now: int) -> Applied:
         """Move a due timer on. What has no token of its own yet stays armed until what follows is applied."""
         memory, _ = self.ready(now)
+        if memory.timers.get(timer, now + 1) > now:
+            return Applied()
         if timer.kind in ("wait", "retry"):
             memory.timers.pop(timer, None)
         else:
@@ -167,21 +205,60 @@ class Store:
         applied = wake(self.plan, memory.state, timer, now)
         if timer.kind in ("wait", "retry"):
             for token in applied.emitted:
-                self.fired[timer] = self.fired.get(timer, 0) + 1
+                fired = (timer, token.attempt)
+                self.fired[fired] = self.fired.get(fired, 0) + 1
                 memory.claims.pop(token.key, None)
         elif not applied.emitted and applied.finish is None:
             memory.timers.pop(timer, None)
-        for armed, due in applied.armed:
-            memory.timers[armed] = due
+        self._keep(applied)
         return applied
 
     def control(self, fact: Control, now: int) -> list[Token]:
         memory, sent = self.ready(now)
         applied = control(self.plan, memory.state, fact)
+        if applied.fresh:
+            memory.paused = fact.paused
         self.applied_facts.add(fact_key(fact))
         for timer, due in applied.armed:
             memory.timers[timer] = due
         return sent + applied.emitted
+
+    def controls(self, now: int) -> tuple[int, bool]:
+        """How often the execution was paused or resumed, and whether it is paused."""
+        state = self.ready(now)[0].state
+        return state.controls, state.paused_at is not None
+
+    def signal(self, fact: Signal, now: int) -> list[Token]:
+        _, sent = self.ready(now)
+        assert self.memory is not None
+        waiting = {
+            live.token.key: self._waits_since(live)
+            for name, live in self.listening()
+            if name == fact.name and fact.path in (None, live.token.path)
+        }
+        applied = hear(self.plan, self.memory.state, fact)
+        self.applied_facts.add(fact_key(fact))
+        self._keep(applied)
+        for token in applied.emitted:
+            if waiting[token.key] != min(waiting.values()):
+                raise Violation(f"{fact} passed over who waited longest: {waiting}")
+        return sent + applied.emitted
+
+    def _waits_since(self, live: Live) -> int:
+        row = self.journal.facts[("suspend", *live.token.key, live.token.attempt)]
+        return row.at
+
+    def listening(self) -> list[tuple[str, Live]]:
+        """Who waits for which signal."""
+        memory = self.current
+        if memory is None:
+            return []
+        return [
+            (live.signal, live)
+            for scope in memory.state.scopes.values()
+            for live in scope.live.values()
+            if live.waiting and live.signal is not None
+        ]
 
     def close(self, fact: End, now: int) -> None:
         memory, _ = self.ready(now)

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
+from itertools import pairwise
 from random import Random
 from typing import Any
 
 from rune.core.apply import apply
-from rune.core.fact import Attempt, End, Fact, Result
+from rune.core.fact import Attempt, Control, End, Fact, Result
 from rune.core.fold import fold
 from rune.core.lineage import Path
+from rune.core.outcome import Error
 from rune.core.plan import Plan
-from rune.core.state import Live, Scope, State
+from rune.core.state import Live, Scope, State, in_cancelled_region
 from rune.core.step import step_unrun
 from rune.core.token import Fate
+from rune.core.wake import OVERDUE, timers_of
 from tests.oracle.choices import Expected
-from tests.oracle.model import Model
 from tests.oracle_check import Disagreement, Past, check_past
+from tests.sim.answers import answers
+from tests.sim.execution import Execution
 from tests.sim.journal import Violation
 from tests.sim.store import Store
+from tests.sim.values import calls, plain
 from tests.sim.world import World
 
 
@@ -45,31 +51,91 @@ def check_once(store: Store) -> None:
     for key, times in store.openings.items():
         if times > 1 and key[0] not in _dispatchers(store):
             raise Violation(f"{key} was emitted {times} times")
-    for timer, times in store.fired.items():
+    for (timer, attempt), times in store.fired.items():
         if times > 1:
-            raise Violation(f"{timer} fired {times} times")
+            raise Violation(f"{timer} of attempt {attempt} fired {times} times")
 
 
 def _dispatchers(store: Store) -> set[int]:
     return {node.index for node in store.plan.nodes if node.fans_out}
 
 
-def check_fold(world: World, rng: Random) -> None:
+def check_signals(plan: Plan, state: State) -> None:
+    """No signal is kept while somebody waits for it, who listens is who waits, and nobody waits in vain."""
+    for scope in state.scopes.values():
+        for node, live in scope.live.items():
+            if live.waiting and in_cancelled_region(plan, state, node, scope.path):
+                raise Violation(f"{live} waits, and a race that others won makes it pointless")
+    listening = {
+        (live.signal, scope.path, node)
+        for scope in state.scopes.values()
+        for node, live in scope.live.items()
+        if live.waiting and live.signal is not None
+    }
+    if listening != {(name, *who) for name, waiting in state.listening.items() for who in waiting}:
+        raise Violation(f"listening: {state.listening}, waiting: {listening}")
+    for signal in state.unheeded:
+        for name, path, node in listening:
+            if name == signal.name and signal.path in (None, path):
+                raise Violation(f"{signal} is kept while {node}@{path} waits for it")
+
+
+def check_owned(execution: Execution) -> None:
+    """Whatever the state waits for by the clock has its timer."""
+    memory = execution.store.current
+    if memory is None or memory.state.ended:
+        return
+    for timer, due in timers_of(execution.case.plan, memory.state):
+        if timer not in memory.timers and (memory.state.finish is None or timer.kind == "finish"):
+            raise Violation(f"nothing will fire {timer}, due at {due}")
+
+
+def check_parallel(world: World) -> None:
+    """No more tokens of an execution run than may run at once; who lost its token is not counted."""
+    for execution in world.executions.values():
+        most, memory = execution.case.plan.max_parallel, execution.store.current
+        if most is None or memory is None:
+            continue
+        running = set()
+        for worker in world.workers:
+            if worker.execution is execution and worker.running is not None:
+                token, folds = worker.running
+                scope = memory.state.scopes.get(token.path)
+                live = scope.live.get(token.node) if scope is not None else None
+                same = live is not None and not live.waiting and _try(live.token) == _try(token)
+                if same and folds == execution.store.folds:
+                    running.add(token.key)
+        if len(running) > most:
+            raise Violation(f"{len(running)} run at once, {most} may: {running}")
+
+
+def _try(token: Any) -> tuple[int, bool]:
+    return token.attempt, token.resumed
+
+
+def check_fold(execution: Execution, now: int, rng: Random) -> None:
     """The state is the fold of the journal, whatever order the facts are read in."""
-    memory = world.store.memory
-    if memory is None or world.store.folded_under != world.store.incarnation or world.journal.end is not None:
+    memory, journal, plan = execution.store.current, execution.journal, execution.case.plan
+    if memory is None or journal.end is not None:
         return
-    if world.journal.facts.keys() - world.store.applied_facts - {("start",)}:
+    if journal.facts.keys() - execution.store.applied_facts - {("start",)} - _begun(journal.facts):
         return
-    facts = list(world.journal.facts.values())
-    if any(isinstance(each, Result) and _closes_items(world.plan, each) for each in facts):
+    facts = list(journal.facts.values())
+    if any(isinstance(each, Result) and _closes_items(plan, each) for each in facts):
         return  # items that a closed fan-out had started without a fact may never start again: both are right
+    if memory.state.finish is not None and memory.state.finish.error == OVERDUE:
+        return  # no fact but the terminal row says so
     rng.shuffle(facts)
-    folded, _ = fold(world.plan, facts, world.now)
-    live = settled(world.plan, memory.state)
-    here, there = picture(live, world.now), picture(settled(world.plan, folded), world.now)
+    folded, _ = fold(plan, facts, now)
+    here, there = picture(plan, memory.state, now), picture(plan, folded, now)
     if here != there:
         raise Violation(f"state is not the fold of the journal:\n  state {here}\n  fold  {there}")
+
+
+def _begun(facts: dict[tuple[Any, ...], Fact]) -> set[tuple[Any, ...]]:
+    return {key for key in facts if key[0] == "begun"} | {
+        key for key, each in facts.items() if isinstance(each, Result) and each.kept
+    }
 
 
 def _closes_items(plan: Plan, fact: Result) -> bool:
@@ -95,16 +161,21 @@ def settled(plan: Plan, state: State) -> State:
             apply(plan, state, step_unrun(plan, token, token.at))
 
 
-def picture(state: State, now: int) -> Any:
-    """What two equal states have in common; leases, parking and who leads an open race are left out."""
+def picture(plan: Plan, given: State, now: int) -> Any:
+    """What two equal states have in common; leases, parking, who leads an open race and whom a signal that no
+    fact names as taken went to are left out."""
+    state = settled(plan, given)
     scopes = {path: _scope_picture(scope, now) for path, scope in state.scopes.items()}
     finish = state.finish.status if state.finish else None
-    return (scopes, finish, sorted(state.cancelled), state.failures)
+    given_out = {live.token.signal for scope in state.scopes.values() for live in scope.live.values()}
+    untaken = {signal.id for signal in state.unheeded} | (given_out - {None})
+    control = (given.controls, given.paused_at, given.pauses)
+    return (scopes, finish, sorted(state.cancelled), state.failures, control, untaken, state.heard)
 
 
 def _scope_picture(scope: Scope, now: int) -> Any:
     live = {
-        node: (each.token.attempt, each.token.resumed, each.token.fate, _is_asleep(each, now))
+        node: (each.token.attempt, each.token.resumed, *_condition(each, now))
         for node, each in scope.live.items()
     }
     waiting = {
@@ -116,57 +187,65 @@ def _scope_picture(scope: Scope, now: int) -> Any:
     return (scope.count, sorted(scope.done), live, waiting, fans)
 
 
-def _is_asleep(live: Live, now: int) -> bool:
-    return live.waiting and (live.due is None or live.due > now)
+def _condition(live: Live, now: int) -> tuple[Any, ...]:
+    """Whether a token sleeps. Of several that want one signal, and of a signal and a timeout, no fact says yet
+    which comes first."""
+    asks = live.signal is not None or live.token.signal is not None or live.token.fate is Fate.OVERDUE
+    if asks:
+        return ("asks",)
+    return (live.token.fate, live.waiting and (live.due is None or live.due > now))
 
 
-def check_end(world: World, model: Model, start: Any) -> Expected:
+def check_end(world: World, execution: Execution) -> Expected:
     """One completion, one result per token, and all of it as the oracle says."""
-    kinds = {(row.status, row.error.code if row.error else None) for row in world.completions}
+    kinds = {(row.status, row.error.code if row.error else None) for row in execution.completions}
     if len(kinds) != 1:
         raise Violation(f"completions: {kinds}")
-    end = world.journal.end
+    case, journal, end = execution.case, execution.journal, execution.journal.end
     assert end is not None
-    facts: list[Fact] = [fact for fact in world.journal.facts.values() if not isinstance(fact, End)]
-    past = Past(world.plan, facts, end, start, world.now, lambda fact: _plain(fact.value))
+    facts: list[Fact] = [fact for fact in journal.facts.values() if not isinstance(fact, End)]
+    if end.error == OVERDUE:
+        end = _timed_out(execution, end)
+    model = replace(case.model, answers=answers(world, execution))
+    past = Past(case.plan, facts, end, case.start, world.now, lambda fact: plain(fact.value))
     try:
         expected = check_past(past, model)
     except Disagreement as disagreement:
         raise Violation(*disagreement.args) from None
-    _check_calls(world)
+    if end.status == "completed" and expected.undecided:
+        raise Violation(f"completed without {sorted(expected.undecided)[:5]}")
     return expected
 
 
-def _plain(value: Any) -> Any:
-    """Without the numbers of physical calls, which the oracle cannot know."""
-    if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items() if key != "call"}
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    return value
+def _timed_out(execution: Execution, end: End) -> End:
+    """An execution that took too long was stopped like one that is cancelled; and not before its time."""
+    facts = execution.journal.facts
+    controls = sorted((each for each in facts.values() if isinstance(each, Control)), key=lambda c: c.number)
+    paused = sum(
+        max(0, later.at - earlier.at)
+        for earlier, later in pairwise(controls)
+        if earlier.paused and later.at <= end.at
+    )
+    took = end.at - facts[("start",)].at
+    if took < (execution.case.plan.timeout or 0) + paused:
+        raise Violation(f"timed out after {took} ms, of which {paused} in a pause")
+    return End(end.at, "cancelled", Error("TIMEOUT", ""))
 
 
-def _check_calls(world: World) -> None:
+def check_calls(world: World) -> None:
     """Every value that carries the number of a physical call carries one whose result was journaled."""
     stored: set[int] = set()
     seen: set[int] = set()
-    for fact in world.journal.facts.values():
-        if isinstance(fact, Result):
-            if not world.plan.nodes[fact.node].pure and isinstance(fact.value, dict):
-                stored.add(fact.value["call"])
-            _calls(fact.value, seen)
-        elif isinstance(fact, Attempt) and fact.failure.code == "LOST":
-            raise Violation("a stale holder's failure was journaled")
+    for execution in world.executions.values():
+        for fact in execution.journal.facts.values():
+            if isinstance(fact, Result):
+                node = execution.case.plan.nodes[fact.node]
+                if node.type.launches:
+                    calls(fact.value, stored if fact.kept else seen)
+                elif not node.pure and isinstance(fact.value, dict):
+                    stored.add(fact.value["call"])
+                calls(fact.value, seen)
+            elif isinstance(fact, Attempt) and fact.failure.code == "LOST":
+                raise Violation("a stale holder's failure was journaled")
     if seen - stored:
         raise Violation(f"values of calls whose results were never journaled: {sorted(seen - stored)}")
-
-
-def _calls(value: Any, found: set[int]) -> None:
-    if isinstance(value, dict):
-        if "call" in value:
-            found.add(value["call"])
-        for each in value.values():
-            _calls(each, found)
-    elif isinstance(value, list):
-        for each in value:
-            _calls(each, found)

@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from rune.core.effect import Decision
-from rune.core.fact import Attempt, Choice, End, Result, TokenFact
+from rune.core.fact import Attempt, Begun, Choice, End, Fact, Result, TokenFact
 from rune.core.inplace import Run
-from rune.core.outcome import Cancelled
+from rune.core.outcome import Cancelled, Error, Failure, Outcome
 from rune.core.routing import follow
 from rune.core.step import step, step_unrun
 from rune.core.token import Fate, Token
-from tests.sim.journal import Ended
+from tests.sim.execution import Execution
+from tests.sim.family import abandon, finish
+from tests.sim.journal import Ended, Spent
 from tests.sim.store import Lease
 
 if TYPE_CHECKING:
     from tests.sim.world import Delivery, World
+
+UNKNOWN = Error("UNKNOWN_OUTCOME", "an earlier run broke off", engine=True)
 
 
 class Worker:
@@ -24,36 +30,47 @@ class Worker:
 
     def __init__(self, world: World, number: int, delivery: Delivery) -> None:
         self.world = world
+        self.execution = delivery.execution
         self.number = number
         self.delivery = delivery
+        self.running: tuple[Token, int] | None = None  # what it was let run, and in which fold
         self.steps = self._until_ended()
 
     def _until_ended(self) -> Iterator[None]:
         """Handle the delivery; whoever finds the terminal row closes the state and leaves."""
+        world, execution = self.world, self.execution
         try:
             yield from self._handle()
         except Ended:
-            end = self.world.journal.end
+            end = execution.journal.end
             assert end is not None
-            self.world.store.close(end, self.world.now)
-            self.world.ack(self.delivery)
+            execution.store.close(end, world.now)
+            world.ack(self.delivery)
+        except Spent:
+            # The state gave away a signal that it had not seen taken: it is behind the journal.
+            for token in execution.store.refold(world.now)[1]:
+                world.send(execution, token)
+            world.ack(self.delivery)
 
     def _handle(self) -> Iterator[None]:
-        world = self.world
+        world, execution = self.world, self.execution
+        plan, store = execution.case.plan, execution.store
         yield
         token = self.delivery.token
-        leases = token.fate is Fate.RUN and not world.plan.nodes[token.node].pure
-        verdict, token, lease, again = world.store.claim(token, self.number, world.now, leases=leases)
+        leases = token.fate is Fate.RUN and not plan.nodes[token.node].pure
+        verdict, token, lease, again = store.claim(token, self.number, world.now, leases=leases)
         if verdict not in ("run", "cancelled"):
             world.ack(self.delivery)
             return
+        self.running = (token, store.folds) if token.fate is Fate.RUN else None
         yield
-        stored = world.journal.result(token.node, token.path) if again else None
-        run = Run(world.plan, token, in_place=world.in_place, bound=world.bound())
+        # Not every kept result is placed by the fold: an aggregator opens when the last of its items has started.
+        stored = execution.journal.newest(token) if again or execution.is_again else None
+        run = Run(plan, token, in_place=world.in_place, bound=world.bound())
         if stored is None:
-            if world.needs_choice(token) and verdict == "run" and token.fate is Fate.RUN:
+            if plan.nodes[token.node].needs_choice and verdict == "run" and token.fate is Fate.RUN:
                 token = yield from self._choose(token)
-                run = Run(world.plan, token, in_place=world.in_place, bound=world.bound())
+                run = Run(plan, token, in_place=world.in_place, bound=world.bound())
             yield from self._run(run, token, lease, cancelled=verdict == "cancelled")
             yield
             if self._is_stale(run, token, lease):
@@ -63,83 +80,104 @@ class Worker:
 
     def _choose(self, token: Token) -> Generator[None, None, Token]:
         """Say which parties opened a race before anything follows from it."""
-        world = self.world
+        world, execution = self.world, self.execution
         fact = Choice(token.node, token.path, world.now, token.arrived, token.payload, token.error)
-        (chosen,) = world.journal.record([fact])
+        (chosen,) = execution.journal.record([fact])
         assert isinstance(chosen, Choice)
         yield
-        world.store.apply([follow(world.plan, chosen)], world.now, keeps=True)
-        return Token(
-            token.node,
-            token.path,
-            chosen.payload,
-            chosen.error,
-            chosen.arrived,
-            token.fate,
-            token.attempt,
-            token.resumed,
-        )
+        applied = execution.store.apply([follow(execution.case.plan, chosen)], world.now, keeps=True)
+        for each in applied.emitted:
+            world.send(execution, each)
+        return replace(token, arrived=chosen.arrived, payload=chosen.payload, error=chosen.error)
 
     def _run(self, run: Run, first: Token, lease: Lease | None, *, cancelled: bool) -> Iterator[None]:
-        world = self.world
         while (token := run.next()) is not None:
-            if cancelled:
-                decision = step(world.plan, token, Cancelled(), world.now)
-            elif token.fate is not Fate.RUN:
-                decision = step_unrun(world.plan, token, world.now)
-            else:
-                if not world.plan.nodes[token.node].pure:
-                    yield
-                outcome = world.nodes.run(token, lease, run.decisions)
-                if not world.plan.nodes[token.node].pure:
-                    yield from (
-                        None for _ in range(world.rng.randrange(6))
-                    )  # the effect is made, nobody knows yet
-                decision = step(world.plan, token, outcome, world.now)
+            decision = yield from self._decide(run, token, lease, cancelled=cancelled and token is first)
             run.add(decision)
+
+    def _decide(
+        self, run: Run, token: Token, lease: Lease | None, *, cancelled: bool
+    ) -> Generator[None, None, Decision]:
+        world, plan = self.world, self.execution.case.plan
+        node = plan.nodes[token.node]
+        if node.type.launches and (cancelled or token.fate is Fate.OVERDUE):
+            yield from abandon(world, self.execution, token)
+        if cancelled:
+            return step(plan, token, Cancelled(), world.now)
+        if token.fate is not Fate.RUN:
+            return step_unrun(plan, token, world.now)
+        once = node.node.at_most_once and not node.type.launches and not token.resumed
+        if once and not self._begins(token):
+            return step(plan, token, Failure(UNKNOWN), world.now)
+        outcome = yield from self._outcome(run, token, lease)
+        return step(plan, token, outcome, world.now)
+
+    def _outcome(self, run: Run, token: Token, lease: Lease | None) -> Generator[None, None, Outcome]:
+        world, node = self.world, self.execution.case.plan.nodes[token.node]
+        nodes = world.nodes[self.execution.id]
+        if node.pure:
+            return nodes.run(token, lease, run.decisions)
+        yield
+        if node.type.launches:
+            return (yield from nodes.launch(token, run.decisions))
+        outcome = nodes.run(token, lease, run.decisions)
+        for _ in range(world.rng.randrange(6)):
+            yield  # the effect is made, nobody knows yet
+        return outcome
+
+    def _begins(self, token: Token) -> bool:
+        """Say that an effect is about to be made; False: somebody said so before."""
+        mine = Begun(token.node, token.path, self.world.now, token.attempt)
+        (stored,) = self.execution.journal.record([mine])
+        return stored is mine
 
     def _is_stale(self, run: Run, token: Token, lease: Lease | None) -> bool:
         """A failure is only journaled by a holder that proves its fence."""
         fact = run.decisions[0].fact
         failed = isinstance(fact, Attempt) or (isinstance(fact, Result) and fact.status == "failed")
-        return failed and lease is not None and not self.world.store.renew(token, lease, self.world.now)
+        store = self.execution.store
+        return failed and lease is not None and not store.renew(token, lease, self.world.now)
 
-    def _commit(self, run: Run, stored: Result | None) -> Iterator[None]:
+    def _commit(self, run: Run, stored: TokenFact | None) -> Iterator[None]:
         """Crash at any yield: the row is found and applied, the sweeper sends, the delivery comes again."""
-        world = self.world
-        decisions = [follow(world.plan, stored)] if stored is not None else self._journal(run)
+        world, execution = self.world, self.execution
+        plan, store = execution.case.plan, execution.store
+        decisions = [follow(plan, stored)] if stored is not None else self._journal(run)
         yield
-        applied = world.store.apply(decisions, world.now)
+        applied = store.apply(decisions, world.now)
+        self.running = None
         yield
         for token in run.left(applied.emitted):
-            world.send(token)
+            world.send(execution, token)
             yield
         if applied.finish is not None:
-            world.journal.record([End(world.now, applied.finish.status, applied.finish.error)])
-            yield
+            yield from finish(world, execution, applied.finish)
         world.ack(self.delivery)
 
     def _journal(self, run: Run) -> list[Decision]:
         """If the first fact was somebody else's, the whole run is dropped and the stored fact used."""
-        facts = [each.fact for each in run.decisions if each.fact is not None]
+        world, execution = self.world, self.execution
+        facts: list[Fact] = [each.fact for each in run.decisions if each.fact is not None]
         if not facts:
             return run.decisions
-        stored = self.world.journal.record(facts)
+        how = execution.store.certain_end(run.decisions, world.now) if world.foresees else None
+        end = [] if how is None else [End(world.now, how.status, how.error)]
+        stored = execution.journal.record([*facts, *end])
         first = stored[0]
         if first is facts[0]:
             return run.decisions
         assert isinstance(first, TokenFact)
-        return [follow(self.world.plan, first)]
+        return [follow(execution.case.plan, first)]
 
 
-def relay(world: World) -> Iterator[None]:
+def relay(world: World, execution: Execution) -> Iterator[None]:
     """Publish the completion and close the state; only then is the outbox row gone."""
-    while world.journal.outbox:
-        row = world.journal.outbox[0]
+    while execution.journal.outbox:
+        row = execution.journal.outbox[0]
         yield
-        world.completions.append(row)
+        execution.completions.append(row)
         yield
-        world.store.close(row, world.now)
+        execution.store.close(row, world.now)
         yield
-        if row in world.journal.outbox:
-            world.journal.outbox.remove(row)
+        if row in execution.journal.outbox:
+            execution.journal.outbox.remove(row)

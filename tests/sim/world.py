@@ -2,58 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from random import Random
-from typing import Any
 
 from rune.core.apply import begin
-from rune.core.context import Lookup
-from rune.core.fact import Control, End, Start
-from rune.core.plan import Plan
+from rune.core.effect import Finish, Timer
+from rune.core.fact import Fact, Start
 from rune.core.state import State
 from rune.core.token import Token
 from rune.nodes.registry import Registry
-from tests.sim.journal import Ended, Journal, Outage, Violation
+from tests.sim.case import Case
+from tests.sim.desk import catch_up, steer
+from tests.sim.execution import Execution, accept
+from tests.sim.family import finish, recover, untold
+from tests.sim.journal import Ended, Outage, Violation, Weather
 from tests.sim.nodes import Nodes
 from tests.sim.profile import Profile
-from tests.sim.store import LEASE, Store
+from tests.sim.store import LEASE
+from tests.sim.voices import Voices
 from tests.sim.worker import Worker, relay
 
 START_TIME = 1_700_000_000_000
-MAX_ACTS = 30_000
+MAX_ACTS = 60_000
 SWEEP_PAUSE = 100  # ms: even a sweeper with nothing to wait for takes its time
+CANCELLED = Finish("cancelled")
 
 
 @dataclass(eq=False)
 class Delivery:
+    execution: Execution
     token: Token
 
 
 class World:
-    """One execution and everything that can go wrong around it."""
+    """An execution, those that it starts, and everything that can go wrong around them."""
 
-    def __init__(self, plan: Plan, registry: Registry, start: Any, profile: Profile, rng: Random) -> None:
-        self.plan = plan
+    def __init__(
+        self,
+        case: Case,
+        registry: Registry,
+        profile: Profile,
+        rng: Random,
+        *,
+        name: str = "sim",
+        kept: Iterable[Fact] = (),
+        calls: int = 0,
+        mended: bool = False,
+        now: int = START_TIME,
+    ) -> None:
         self.profile = profile
         self.rng = rng
-        self.now = START_TIME
-        self.journal = Journal()
-        self.store = Store(plan, self.journal)
-        self.nodes = Nodes(self, registry, start)
+        self.now = now
+        self.weather = Weather()
+        self.registry = registry
+        self.executions: dict[str, Execution] = {}
+        self.nodes: dict[str, Nodes] = {}
         self.queue: list[Delivery] = []
-        self.held: set[Delivery] = set()
         self.workers: list[Worker] = []
-        self.relays: list[Iterator[None]] = []
-        self.completions: list[End] = []
+        self.errands: list[Iterator[None]] = []  # whoever else is at work: people, timers, relays
         self.in_place = profile.in_place
+        self.foresees = profile.foresees
         self.faults_left = profile.faults
-        self.paused = False
-        self.controls = 0
         self.numbers = 0
+        self.calls = calls
+        self.mended = mended
+        self.root = accept(name, case, self.weather, kept)
+        self.voices = Voices(self)
+        self.admit(self.root)
+
+    def admit(self, execution: Execution) -> None:
+        self.executions[execution.id] = execution
+        self.nodes[execution.id] = Nodes(self, execution, self.registry)
 
     def run(self) -> None:
-        self._start()
+        self._start(self.root)
         for _ in range(MAX_ACTS):
             if self._over():
                 return
@@ -61,23 +84,27 @@ class World:
                 self._act()
             except Outage:
                 self._end_outages()
-            except Ended:
-                continue
         raise Violation("hung: the execution never ended")
 
-    def _start(self) -> None:
+    def _start(self, execution: Execution) -> None:
         """The start row and its outbox are one act; the relay's part may be lost and found by the sweeper."""
-        self.journal.record([Start(self.now)])
+        execution.journal.record([Start(self.now)])
+        if execution.is_again:
+            for token in execution.store.ready(self.now)[1]:
+                self.send(execution, token)
+            return
         state = State()
-        applied = begin(self.plan, state, self.now)
-        self.store.begin(applied, state)
+        applied = begin(execution.case.plan, state, self.now)
+        execution.store.begin(applied, state)
         for token in applied.emitted:
-            self.send(token)
+            self.send(execution, token)
         if applied.finish is not None:
-            self.journal.record([End(self.now, applied.finish.status, applied.finish.error)])
+            self.errands.append(finish(self, execution, applied.finish))
 
     def _over(self) -> bool:
-        return bool(self.completions) and not self.journal.outbox and not self.workers and not self.queue
+        if self.workers or self.queue or self.errands or untold(self):
+            return False
+        return all(each.completions and not each.journal.outbox for each in self.executions.values())
 
     def _act(self) -> None:
         rng = self.rng
@@ -89,12 +116,16 @@ class World:
         choices = []
         if self.workers:
             choices += [self._advance] * 4
+        if self.errands:
+            choices += [self._errand] * 2
         if self.queue and len(self.workers) < self.profile.workers:
             choices += [self._deliver] * 2
-        if self.journal.outbox or self.relays:
+        if any(each.journal.outbox for each in self.executions.values()):
             choices.append(self._relay)
         if self._due():
             choices.append(self._fire)
+        if self.voices.may_speak():
+            choices.append(self._speak)
         if choices:
             rng.choice(choices)()
         else:
@@ -111,112 +142,147 @@ class World:
             self._die(worker, lost=False)
             raise
 
+    def _errand(self) -> None:
+        errand = self.rng.choice(self.errands)
+        try:
+            next(errand)
+        except (StopIteration, Ended):
+            self.errands.remove(errand)
+        except Outage:
+            self.errands.remove(errand)
+            raise
+
     def _deliver(self) -> None:
         position = self.rng.randrange(len(self.queue))
         delivery = self.queue[position]
         if self.rng.random() < self.profile.duplicates:
-            delivery = Delivery(delivery.token)
+            delivery = Delivery(delivery.execution, delivery.token)
         else:
             del self.queue[position]
-        self.held.add(delivery)
         self.numbers += 1
         self.workers.append(Worker(self, self.numbers, delivery))
 
-    def ack(self, delivery: Delivery) -> None:
-        self.held.discard(delivery)
-
-    def send(self, token: Token) -> None:
+    def send(self, execution: Execution, token: Token) -> None:
         if self.rng.random() >= self.profile.loss:
-            self.queue.append(Delivery(token))
+            self.queue.append(Delivery(execution, token))
 
     def _relay(self) -> None:
-        if not self.relays:
-            self.relays.append(relay(self))
-        try:
-            next(self.relays[0])
-        except StopIteration:
-            del self.relays[0]
-        except Outage:
-            self.relays.clear()
-            raise
+        owing = [each for each in self.executions.values() if each.journal.outbox]
+        self.errands.append(relay(self, self.rng.choice(owing)))
 
-    def _due(self) -> list[Any]:
-        memory = self.store.memory
-        if memory is None or self.store.away:
+    def _due(self) -> list[tuple[Execution, Timer]]:
+        if self.weather.state:
             return []
-        return [timer for timer, due in memory.timers.items() if due <= self.now]
+        return [
+            (each, timer)
+            for each in self.executions.values()
+            if each.store.memory is not None
+            for timer, due in each.store.memory.timers.items()
+            if due <= self.now
+        ]
 
     def _fire(self) -> None:
-        timer = self.rng.choice(sorted(self._due(), key=repr))
-        applied = self.store.fire(timer, self.now)
+        execution, timer = self.rng.choice(sorted(self._due(), key=lambda each: (each[0].id, repr(each[1]))))
+        self.errands.append(self._fired(execution, timer))
+
+    def _fired(self, execution: Execution, timer: Timer) -> Iterator[None]:
+        applied = execution.store.fire(timer, self.now)
+        yield
         for token in applied.emitted:
-            self.send(token)
+            self.send(execution, token)
         if applied.finish is not None:
-            self.journal.record([End(self.now, applied.finish.status, applied.finish.error)])
+            yield from finish(self, execution, applied.finish)
+
+    def _speak(self) -> None:
+        self.errands.append(self.voices.speak())
 
     def _idle(self) -> None:
         """Nothing moves: end outages and pauses, sweep, and let time pass to what is due next."""
-        if self.store.away or self.journal.away:
+        if self.weather.state or self.weather.journal:
             self._end_outages()
             return
-        if self.paused:
-            self._resume()
+        if self._take_up():
             return
         self.now += SWEEP_PAUSE
-        if self._sweep():
+        if self._sweep() or self._due():
             return
-        memory, _ = self.store.ready(self.now)
-        if self._due():
-            return
-        ahead = [due for due in memory.timers.values() if due > self.now]
-        ahead += [lease.until for lease in memory.leases.values() if lease.until > self.now]
-        if not ahead:
+        ahead = [
+            moment
+            for memory in (each.store.ready(self.now)[0] for each in self.executions.values())
+            for moment in (*memory.timers.values(), *(lease.until for lease in memory.leases.values()))
+            if moment > self.now
+        ]
+        if self.voices.is_awaited() and (not ahead or self.rng.random() < self.profile.talkative):
+            self.errands.append(self.voices.answer())
+        elif ahead:
+            self.now = min(ahead)
+        else:
             raise Violation("lost: unfinished work that nobody owns")
-        self.now = min(ahead)
+
+    def _take_up(self) -> bool:
+        """What somebody left undone: rows that the state was not told of, families, pauses."""
+        unattended = [each for each in self.executions.values() if each.journal.marks]
+        paused = [each for each in self.executions.values() if self._is_paused(each)]
+        if unattended:
+            self.errands.append(catch_up(self, unattended[0]))
+        elif untold(self):
+            self.errands.append(recover(self))
+        elif paused:
+            self.errands.append(steer(self, self.rng.choice(paused), paused=False))
+        return bool(unattended or untold(self) or paused)
+
+    def _is_paused(self, execution: Execution) -> bool:
+        return execution.journal.end is None and execution.store.controls(self.now)[1]
 
     def _sweep(self) -> bool:
         """Send again what nobody holds."""
-        memory, sent = self.store.ready(self.now)
-        found = list(sent)
-        for scope in memory.state.scopes.values():
-            for live in scope.live.values():
-                lease = memory.leases.get(live.token.key)
-                if not live.waiting and not live.parked and (lease is None or lease.until <= self.now):
-                    found.append(live.token)
-        for token in found:
-            self.queue.append(Delivery(token))
-        return bool(found)
+        count = len(self.queue)
+        for execution in list(self.executions.values()):
+            memory, sent = execution.store.ready(self.now)
+            found = list(sent)
+            back = {token.key for token in memory.held_back} - memory.claims.keys()
+            for scope in memory.state.scopes.values():
+                for live in scope.live.values():
+                    lease = memory.leases.get(live.token.key)
+                    idle = not live.waiting and not live.parked and live.token.key not in back
+                    if idle and (lease is None or lease.until <= self.now):
+                        found.append(live.token)
+            self.queue += [Delivery(execution, token) for token in found]
+        return len(self.queue) > count
 
     def _end_outages(self) -> None:
-        self.store.away = self.journal.away = False
+        self.weather.state = self.weather.journal = False
 
     def _die(self, worker: Worker, *, lost: bool) -> None:
         self.workers.remove(worker)
-        self.held.discard(worker.delivery)
         if not lost:
-            self.queue.append(Delivery(worker.delivery.token))
+            self.queue.append(Delivery(worker.execution, worker.delivery.token))
 
     def _crash(self) -> None:
         if self.workers:
             self._die(self.rng.choice(self.workers), lost=self.rng.random() < self.profile.loss)
 
-    def _crash_relay(self) -> None:
-        self.relays.clear()
+    def _crash_errand(self) -> None:
+        if self.errands:
+            self.errands.remove(self.rng.choice(self.errands))
+
+    def _someone(self) -> Execution:
+        return self.rng.choice(list(self.executions.values()))
 
     def _wipe(self) -> None:
-        self.store.wipe()
+        self._someone().store.wipe()
 
     def _save(self) -> None:
-        self.store.save()
+        self._someone().store.save()
 
     def _roll_back(self) -> None:
-        self.store.roll_back()
+        self._someone().store.roll_back()
 
     def _store_away(self) -> None:
-        self.store.away = True
+        self.weather.state = True
 
     def _journal_away(self) -> None:
-        self.journal.away = True
+        self.weather.journal = True
 
     def _jump(self) -> None:
         self.now += self.rng.randrange(20_000)
@@ -230,41 +296,24 @@ class World:
         self.queue.clear()
 
     def _sweep_early(self) -> None:
-        if not self.store.away:
+        if not self.weather.state:
             self._sweep()
 
+    def _recover_early(self) -> None:
+        self.errands.append(recover(self))
+
     def _pause(self) -> None:
-        if not self.paused and self.journal.end is None:
-            self._control(paused=True)
+        self.errands.append(steer(self, self._someone(), paused=True))
 
     def _resume(self) -> None:
-        if self.paused:
-            self._control(paused=False)
-
-    def _control(self, *, paused: bool) -> None:
-        if self.store.away or self.journal.away:
-            return
-        self.controls += 1
-        fact = Control(self.now, self.controls, paused)
-        self.journal.record([fact])
-        self.paused = paused
-        for token in self.store.control(fact, self.now):
-            self.send(token)
+        self.errands.append(steer(self, self._someone(), paused=False))
 
     def _cancel(self) -> None:
-        if not self.journal.away:
-            self.journal.record([End(self.now, "cancelled")])
+        self.errands.append(finish(self, self._someone(), CANCELLED))
+
+    def ack(self, delivery: Delivery) -> None:
+        """Nothing is left of a delivery that was handled."""
 
     def bound(self) -> int:
         """How far a run in place goes: workers differ, and are interrupted."""
         return self.rng.choice((1, 2, 256))
-
-    def needs_choice(self, token: Token) -> bool:
-        """Whether who opened the token's join must be a fact before it runs."""
-        return self.plan.nodes[token.node].needs_choice
-
-    def check_started(self, token: Token, results: Lookup) -> None:
-        """No node starts before the commit of what it depends on."""
-        for ref in (token.payload, *(each.payload for each in token.arrived)):
-            if ref.kind == "result" and results(ref.node, ref.path) is None:
-                raise Violation(f"{token} started before the commit of {ref}")

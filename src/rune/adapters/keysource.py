@@ -47,7 +47,8 @@ class KeySource:
             found = self.file.stat()
         except FileNotFoundError:
             raise KeyProblem(
-                f"there is no key: neither RUNE_SECRET_KEY nor the file {self.file}", code="SECRET_KEY_MISSING"
+                f"there is no key: neither RUNE_SECRET_KEY nor the file {self.file}",
+                code="SECRET_KEY_MISSING",
             ) from None
         except OSError as error:
             raise _unreadable(self.file, error) from None

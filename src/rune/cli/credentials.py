@@ -49,7 +49,9 @@ HostList = Annotated[
 ]
 Source = Annotated[
     str | None,
-    typer.Option("--from-file", metavar="PATH", help="Read the fields from a JSON file; - is standard input."),
+    typer.Option(
+        "--from-file", metavar="PATH", help="Read the fields from a JSON file; - is standard input."
+    ),
 ]
 
 

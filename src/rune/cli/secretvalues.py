@@ -25,7 +25,9 @@ class NotHere(SecretError):
     code = "SECRET_IN_ARGUMENTS"
 
 
-def values_of(type: str, fields: list[str], source: str | None, *, only_given: bool = False) -> dict[str, Any]:
+def values_of(
+    type: str, fields: list[str], source: str | None, *, only_given: bool = False
+) -> dict[str, Any]:
     """The values of a credential of this type. `only_given`: what is absent need not be asked for."""
     kind = TYPES.get(type)
     if kind is None:
@@ -102,5 +104,11 @@ def _asked(kind: type[Fields], given: dict[str, Any]) -> dict[str, Any]:
     for name in kind.__struct_fields__:
         if name in given or (name not in hidden and name not in required):
             continue
-        answers[name] = getpass.getpass(f"{name}: ") if name in hidden else input(f"{name}: ")
+        answers[name] = getpass.getpass(f"{name}: ") if name in hidden else _typed(name)
     return {name: value for name, value in answers.items() if value or name in required}
+
+
+def _typed(name: str) -> str:
+    """An answer that may be seen; the question does not go where documents are printed."""
+    print(f"{name}: ", end="", file=sys.stderr, flush=True)
+    return input()

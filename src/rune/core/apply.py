@@ -47,6 +47,10 @@ def apply(plan: Plan, state: State, decision: Decision) -> Applied:
     fact = decision.fact
     if decision.node in scope.done and (live is None or fact is not None):
         return _unchanged(act)
+    given = None if live is None else live.heard
+    named = fact.signal if type(fact) is Result or type(fact) is Attempt else None
+    if named is not None and not state.folding and (given is None or given.id != named):
+        return _unchanged(act, known=False)  # this state keeps the signal, or gave it to another
     if fact is None or type(fact) is Result:
         changed = _complete(plan, act, scope, live, decision, fact)
     elif live is None:
@@ -60,6 +64,8 @@ def apply(plan: Plan, state: State, decision: Decision) -> Applied:
     if not changed:
         return _unchanged(act, known=live is not None)
     act.settle(scope)
+    if given is not None and named is None and type(fact) is not Suspension and type(fact) is not Choice:
+        act.hand_on(given)  # the token ended without it
     return act.applied
 
 
@@ -99,10 +105,16 @@ def _remove(act: Transition, scope: Scope, live: Live) -> None:
     del scope.live[live.token.node]
     scope.count -= 1
     if live.waiting:
-        act.applied.disarmed.append(own_timer(live))
-        act.stop_listening(live)
+        _stop_waiting(act, live)
     else:
         scope.active -= 1
+
+
+def _stop_waiting(act: Transition, live: Live) -> None:
+    """A fact says what became of a token that this state still sees waiting."""
+    act.applied.disarmed.append(own_timer(live))
+    act.stop_listening(live)
+    live.signal, live.deadline = None, None
 
 
 def _gives_up(node: NodePlan, scope: Scope, fact: Result | None) -> bool:
@@ -121,7 +133,10 @@ def _release(scope: Scope, node: NodePlan) -> None:
 def _try_again(plan: Plan, act: Transition, scope: Scope, live: Live, fact: Attempt) -> bool:
     if live.token.attempt != fact.attempt:
         return False
+    if live.waiting:
+        _stop_waiting(act, live)
     live.token = replace(live.token, attempt=fact.attempt + 1, resumed=False, signal=None, fate=Fate.RUN)
+    live.heard = None
     asked = fact.failure.details.get("retry_at")
     earliest = asked if type(asked) is int else 0
     name = token_name(fact.node, fact.path, plan.ids)
@@ -134,7 +149,7 @@ def _try_again(plan: Plan, act: Transition, scope: Scope, live: Live, fact: Atte
 def _end_if_pointless(plan: Plan, act: Transition, scope: Scope, live: Live) -> None:
     """A race that was decided while the node ran leaves it nothing to wait for: it is touched, and ends."""
     if live.waiting and in_cancelled_region(plan, act.state, live.token.node, scope.path):
-        act.applied.disarmed.append(own_timer(live))
+        act.disarm(live)
         act.wake(scope, live)
 
 

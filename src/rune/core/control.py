@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec.structs import replace
-
 from rune.core.effect import Applied, Finish
 from rune.core.fact import Control, End, Signal
 from rune.core.plan import Plan
@@ -71,18 +69,7 @@ def hear(plan: Plan, state: State, fact: Signal) -> Applied:
         act.applied.fresh = False
         return act.applied
     state.heard.add(fact.id)
-    waiting = [
-        (since, path, node)
-        for (path, node), since in state.listening.get(fact.name, {}).items()
-        if fact.path is None or path == fact.path
-    ]
-    if not waiting:
-        state.unheeded.append(replace(fact, value=None))
-        return act.applied
-    _, path, node = min(waiting)
-    scope = state.scopes[path]
-    act.take(scope, scope.live[node], fact)
-    act.settle(scope)
+    act.hand_on(fact)
     return act.applied
 
 

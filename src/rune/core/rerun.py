@@ -69,7 +69,11 @@ def kept(plan: Plan, facts: Sequence[Fact], again: set[Key], at: int) -> list[Fa
     before it."""
     results = _results(facts)
     stale = _Stale(plan, results, again).keys()
-    return [replace(each, at=at, began=0, kept=True) for key, each in results.items() if key not in stale]
+    return [
+        replace(each, at=at, began=0, signal=None, kept=True)
+        for key, each in results.items()
+        if key not in stale
+    ]
 
 
 def _results(facts: Iterable[Fact]) -> Results:

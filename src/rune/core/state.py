@@ -23,6 +23,7 @@ class Live(msgspec.Struct, gc=False):
     due: int | None = None
     signal: str | None = None
     deadline: int | None = None
+    heard: Signal | None = None  # what resumed it; given back if no fact of it says so
 
     @property
     def wakes_at(self) -> int | None:

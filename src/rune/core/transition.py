@@ -5,6 +5,8 @@ Tokens, joins, windows and counts change together here and nowhere else.
 
 from __future__ import annotations
 
+from bisect import insort
+
 from msgspec.structs import replace
 
 from rune.core.barrier import Arrival, Barrier, opened_token, verdict
@@ -251,10 +253,31 @@ class Transition:
 
     def take(self, scope: Scope, live: Live, signal: Signal) -> None:
         """A waiting token gets what it waited for."""
-        if live.wakes_at is not None:
-            self.applied.disarmed.append(own_timer(live))
+        self.disarm(live)
         live.token = replace(live.token, signal=signal.id)
+        live.heard = replace(signal, value=None)
         self.wake(scope, live)
+
+    def hand_on(self, signal: Signal) -> None:
+        """A signal resumes whoever has waited for it longest; if nobody does, it is kept, the oldest first."""
+        waiting = [
+            (since, path, node)
+            for (path, node), since in self.state.listening.get(signal.name, {}).items()
+            if signal.path is None or path == signal.path
+        ]
+        if not waiting:
+            insort(self.state.unheeded, replace(signal, value=None), key=lambda each: (each.at, each.id))
+            return
+        _, path, node = min(waiting)
+        scope = self.state.scopes[path]
+        self.take(scope, scope.live[node], signal)
+        self.settle(scope)
+
+    def disarm(self, live: Live) -> None:
+        """The timer of a waiting token has served, also one that this very act has set."""
+        timer = own_timer(live)
+        self.applied.armed = [each for each in self.applied.armed if each[0] != timer]
+        self.applied.disarmed.append(timer)
 
     def wake(self, scope: Scope, live: Live) -> None:
         """A waiting token goes on; in a pause it is parked."""

@@ -84,9 +84,7 @@ def join_waits_since(node: NodePlan, scope: Scope) -> int | None:
 
 def _resume(act: Transition, scope: Scope, timer: Timer, now: int) -> None:
     live = scope.live.get(timer.node)
-    if live is None or not live.waiting or live.wakes_at is None:
-        return
-    if timer.kind == "retry" and live.token.attempt != timer.number:
+    if live is None or not live.waiting or live.wakes_at is None or own_timer(live) != timer:
         return
     if live.wakes_at > now:
         act.applied.armed.append((timer, live.wakes_at))

@@ -16,7 +16,7 @@ from rune.core.parameters import Element, Rules, evaluate
 from rune.errors import NodeFailure, RuneError
 from rune.nodes.blobs import NO_BLOBS, Blobs
 from rune.nodes.boundary import check_json
-from rune.nodes.redaction import IN_USE
+from rune.nodes.inuse import IN_USE
 from rune.nodes.usage import CleanBlobs, Reference, Usage
 from rune.nodes.world import NOWHERE, World
 from rune.ports.secret import Credential

@@ -7,12 +7,12 @@ addresses. A value is found as it stands and as it looks percent-encoded, in bas
 from __future__ import annotations
 
 import base64
-import logging
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import unquote, unquote_plus
 
+import msgspec
 from msgspec.structs import replace
 
 from rune.core.outcome import Error, Failure, FanOut, Outcome, Output
@@ -77,6 +77,7 @@ class Redactor:
         self._forms: list[str] = []
         self._words: re.Pattern[str] | None = None
         self._numbers: frozenset[str] = frozenset()
+        self._hints: tuple[bytes, ...] = ()
         self.add(values)
 
     def add(self, values: Iterable[str]) -> None:
@@ -88,6 +89,8 @@ class Redactor:
         # The longer one first: a pair of user and password holds the password.
         forms = {*self._forms, *(form for value in new if len(value) >= SHORT for form in forms_of(value))}
         self._forms = sorted(forms, key=len, reverse=True)
+        parts = [*self._values.values(), *(each for each in forms if _BASE64.fullmatch(each))]
+        self._hints = tuple(each.encode() for each in parts)
         short = sorted((each for each in self._values if len(each) < SHORT), key=len, reverse=True)
         together = "|".join(map(re.escape, short))
         self._words = re.compile(rf"(?<!\w)(?:{together})(?!\w)") if short else None
@@ -148,17 +151,29 @@ class Redactor:
 
     def value(self, value: Any) -> Any:
         """JSON without the values; the same object if there are none."""
+        return self._value(value) if self._may_hold(value) else value
+
+    def _may_hold(self, value: Any) -> bool:
+        """A look at the whole as one text, which is quick, and mostly the end of it: no value is written in JSON
+        without a part that JSON leaves as it is."""
+        try:
+            text = msgspec.json.encode(value)
+        except (TypeError, ValueError, RecursionError):
+            return True
+        return b"%" in text or any(each in text for each in self._hints)
+
+    def _value(self, value: Any) -> Any:
         kind = type(value)
         if kind is str:
             return self.text(value)
         if kind is dict:
-            items = {self.text(key): self.value(each) for key, each in value.items()}
+            items = {self.text(key): self._value(each) for key, each in value.items()}
             same = len(items) == len(value) and all(
                 key in value and each is value[key] for key, each in items.items()
             )
             return value if same else items
         if kind is list:
-            listed = [self.value(each) for each in value]
+            listed = [self._value(each) for each in value]
             return value if all(map(_is, listed, value)) else listed
         if kind is int and self._numbers and str(value) in self._numbers:
             return HIDDEN
@@ -208,6 +223,7 @@ NAMES_ONLY = Redactor()
 
 _ENCODED = re.compile(r"[%\\&+]")
 _PLAIN = re.compile(r"[A-Za-z0-9]+")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_=-]+")
 _WIDEST = 16
 """Characters that one of a value takes up at most, escapes and all."""
 
@@ -273,75 +289,3 @@ def _base64_forms(raw: bytes) -> Iterator[str]:
 
 
 _URL_SAFE = str.maketrans("+/", "-_")
-
-
-class InUse:
-    """The redactors of all calls under way, for what belongs to no single one of them: the log."""
-
-    def __init__(self) -> None:
-        self._redactors: dict[int, Redactor] = {}
-
-    def enter(self, redactor: Redactor) -> None:
-        """From now on its values are in use."""
-        self._redactors[id(redactor)] = redactor
-
-    def leave(self, redactor: Redactor) -> None:
-        """They are no more."""
-        self._redactors.pop(id(redactor), None)
-
-    def text(self, text: str) -> str:
-        """A line of the log."""
-        text = by_name(text)
-        for redactor in tuple(self._redactors.values()):
-            text = redactor.text(text)
-        return text
-
-    def fields(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """What a line of the log carries beside its text."""
-        shown = NAMES_ONLY.details(fields)
-        for redactor in tuple(self._redactors.values()):
-            shown = redactor.details(shown)
-        return shown
-
-
-IN_USE = InUse()
-"""Of this process, as the log is."""
-
-
-class LogFilter(logging.Filter):
-    """Rewrites a record before anybody formats it: the message, its arguments, and the traceback."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        try:
-            message = record.getMessage()
-        except Exception:  # arguments that do not fit are for the handler to complain about
-            return True
-        shown = IN_USE.text(message)
-        if shown != message:
-            record.msg, record.args = shown, ()
-        if record.exc_info and record.exc_info[0] is not None:
-            trace = _FORMATTER.formatException(record.exc_info)
-            clean = IN_USE.text(trace)
-            if clean != trace:
-                record.exc_text, record.exc_info = clean, None
-        return True
-
-
-_FORMATTER = logging.Formatter()
-
-
-def protect_log() -> None:
-    """Have every log record of this process pass the filter. A filter on a logger is not asked about the records of
-    the loggers below it, so it stands where records are made. Done twice it is done once."""
-    make = logging.getLogRecordFactory()
-    if getattr(make, "redacts", False):
-        return
-    judge = LogFilter()
-
-    def made(*arguments: Any, **named: Any) -> logging.LogRecord:
-        record = make(*arguments, **named)
-        judge.filter(record)
-        return record
-
-    made.redacts = True  # type: ignore[attr-defined]
-    logging.setLogRecordFactory(made)

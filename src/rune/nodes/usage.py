@@ -9,7 +9,8 @@ from typing import Any
 from rune.core.outcome import Outcome
 from rune.errors import NodeFailure, RuneError
 from rune.nodes.blobs import BINARY, Blobs
-from rune.nodes.redaction import IN_USE, Redactor
+from rune.nodes.inuse import IN_USE
+from rune.nodes.redaction import Redactor
 from rune.ports.journal import StoreAway
 from rune.ports.secret import Credential, Secret
 
@@ -81,7 +82,9 @@ async def _resolved(reference: Reference, secret: Secret | None) -> Credential:
     if found is None:
         raise NodeFailure(f"{label} does not exist here", code=MISSING)
     if (id is not None and found.id != id) or (name is not None and found.name != name):
-        raise NodeFailure(f"{label} does not exist here: its name and id belong to different ones", code=MISSING)
+        raise NodeFailure(
+            f"{label} does not exist here: its name and id belong to different ones", code=MISSING
+        )
     if type is not None and found.type != type:
         raise _forbidden(found, f"is of type {found.type}, and the node asks for {type}")
     return found
@@ -90,7 +93,9 @@ async def _resolved(reference: Reference, secret: Secret | None) -> Credential:
 def check_host(credential: Credential, host: str) -> None:
     """Refuse to send a credential to a host that it is not for."""
     if not credential.fits(host):
-        raise _forbidden(credential, f"may not be sent to {host}: it is bound to {', '.join(credential.hosts)}")
+        raise _forbidden(
+            credential, f"may not be sent to {host}: it is bound to {', '.join(credential.hosts)}"
+        )
 
 
 def _forbidden(credential: Credential, why: str) -> NodeFailure:

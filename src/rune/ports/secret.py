@@ -221,13 +221,15 @@ def fields_of(type: str, values: Mapping[str, Any]) -> AnyFields:
         found: AnyFields = msgspec.convert(given, kind, strict=False)  # type: ignore[assignment]
     except msgspec.ValidationError as error:
         raise SecretError(f"a credential of type {type}: {_told(error)}") from None
-    named = isinstance(found, Header) or (isinstance(found, ApiKey) and found.place == "header")
-    if named and found.name.lower() in _OF_THE_CONNECTION:
+    header = isinstance(found, Header) or (isinstance(found, ApiKey) and found.place == "header")
+    if header and getattr(found, "name", "").lower() in _OF_THE_CONNECTION:
         raise SecretError(f"a credential of type {type}: `name` is a header that belongs to the connection")
     for name in kind.__struct_fields__:
         value = getattr(found, name)
         if isinstance(value, str) and re.search(r"[\x00-\x1f\x7f]", value):
-            raise SecretError(f"a credential of type {type}: `{name}` holds a line break or control character")
+            raise SecretError(
+                f"a credential of type {type}: `{name}` holds a line break or control character"
+            )
     return found
 
 
@@ -235,7 +237,9 @@ def _told(error: msgspec.ValidationError) -> str:
     """The library quotes values that it did not expect; those may be secrets in the wrong field."""
     text, _, place = str(error).partition(" - at `$.")
     if not place:
-        return text.replace("Object missing required field", "missing field").replace("Object contains", "has")
+        return text.replace("Object missing required field", "missing field").replace(
+            "Object contains", "has"
+        )
     field = place.rstrip("`")
     if text.startswith(("Expected `str` matching regex", "Invalid enum value")):
         return f"`{field}` has a form that is not accepted"

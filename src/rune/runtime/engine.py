@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from rune.core.fact import End
@@ -12,13 +12,16 @@ from rune.core.plan import Plan
 from rune.nodes.registry import Registry
 from rune.nodes.world import World
 from rune.ports.journal import Accepted
+from rune.ports.retention import Rule
 from rune.runtime.attempt import Attempt
 from rune.runtime.backend import Admission, Backend
 from rune.runtime.books import Books
 from rune.runtime.children import Children
+from rune.runtime.clock import SystemClock
 from rune.runtime.completions import Completions
 from rune.runtime.desk import Desk
 from rune.runtime.endings import Endings
+from rune.runtime.janitor import Janitor
 from rune.runtime.launcher import Launcher, new_execution_id
 from rune.runtime.leases import Leases
 from rune.runtime.planbook import Planbook
@@ -45,6 +48,7 @@ class Engine:
         admission: Admission | None = None,
         world: World | None = None,
         told: Told | None = None,
+        rules: Sequence[Rule] = (),
     ) -> None:
         self.backend = backend
         self.plans = plans
@@ -77,6 +81,8 @@ class Engine:
             world=self._world,
             told=told,
         )
+        # A clock of its own: a wake that is meant for the scheduler would be lost on it.
+        self._janitor = Janitor(backend.retention, rules, SystemClock())
         self._worker = Worker(attempt, endings, backend.queue, backend.clock, slots)
         self._scheduler = Scheduler(backend.state, backend.queue, endings, leases, children, backend.clock)
 
@@ -91,7 +97,8 @@ class Engine:
         writes down what is asked for."""
         services: list[asyncio.Task[None]] = []
         if working:
-            services = [asyncio.create_task(self._worker.run()), asyncio.create_task(self._scheduler.run())]
+            running = (self._worker.run(), self._scheduler.run(), self._janitor.run())
+            services = [asyncio.create_task(each) for each in running]
         try:
             yield self
         finally:

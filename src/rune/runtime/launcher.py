@@ -113,7 +113,7 @@ class Launcher:
             failpoint.hit(
                 "accepted"
             )  # crash here: the row says it needs attention; the next owner of the file opens it
-            if accepted.id != wanted.id or not room:
+            if accepted is not wanted or not room:  # one of the same id may be under way
                 return accepted
             self._books.open(accepted, plan)
             applied = admission.admit(accepted, plan)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from rune.core.token import Token
-from rune.nodes.redaction import IN_USE
+from rune.nodes.inuse import IN_USE
 
 PAUSE = 0.1  # s between two reports of one run
 LONGEST = 200

@@ -53,7 +53,13 @@ async def call(
     if told is not None:
         facts["progress"] = told
     prepared = prepare(kind, compiled, {"$json": None}, now=NOW, **facts)
-    return prepared if isinstance(prepared, Failure) else await execute_async(kind, prepared)
+    if isinstance(prepared, Failure):
+        return prepared
+    try:
+        return await execute_async(kind, prepared)
+    finally:
+        if prepared.usage is not None:
+            prepared.usage.close()
 
 
 @contextlib.asynccontextmanager

@@ -14,7 +14,8 @@ from aiohttp import web
 
 from rune.core.outcome import Error, Failure, Outcome, Output
 from rune.errors import RuneError
-from rune.nodes.redaction import IN_USE, Redactor
+from rune.nodes.inuse import IN_USE
+from rune.nodes.redaction import Redactor
 from rune.ports.secret import Credential, KeyProblem, Unreadable
 from rune.testing.nodes import MemoryBlob
 from tests.nodes.io.calling import Handler, listening, local_world, serving
@@ -38,7 +39,9 @@ class Server:
         return web.json_response({"headers": self.seen[-1], "path": request.raw_path})
 
 
-def saying(status: int = 200, body: Any = None, **headers: str) -> Callable[[web.Request], Awaitable[web.Response]]:
+def saying(
+    status: int = 200, body: Any = None, **headers: str
+) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def answer(request: web.Request) -> web.Response:
         return web.json_response(
             body, status=status, headers={name.replace("_", "-"): text for name, text in headers.items()}
@@ -206,7 +209,11 @@ FOUND = credential("bearer", {"token": TOKEN})
         (Drawer(FOUND), {"name": FOUND.id}, "CREDENTIAL_MISSING"),
         (Drawer(FOUND), {"name": "other", "id": FOUND.id}, "CREDENTIAL_MISSING"),
         (Drawer(FOUND), {"name": "shop", "type": "basic"}, "CREDENTIAL_FORBIDDEN"),
-        (Drawer(credential("smtp", {"host": "x", "password": TOKEN})), {"name": "shop"}, "CREDENTIAL_FORBIDDEN"),
+        (
+            Drawer(credential("smtp", {"host": "x", "password": TOKEN})),
+            {"name": "shop"},
+            "CREDENTIAL_FORBIDDEN",
+        ),
         (Drawer(credential("custom", {"a": TOKEN})), {"name": "shop"}, "CREDENTIAL_FORBIDDEN"),
         (Drawer(error=Unreadable("altered")), {"name": "shop"}, "CREDENTIAL_UNREADABLE"),
         (Drawer(error=KeyProblem("no key")), {"name": "shop"}, "CREDENTIAL_UNREADABLE"),
@@ -276,7 +283,12 @@ def oauth(**more: Any) -> Credential:
 
 
 def with_tokens(
-    tokens: Server, api: Server, times: int = 1, *, drawer: Callable[[str], Drawer] | None = None, **parameters: Any
+    tokens: Server,
+    api: Server,
+    times: int = 1,
+    *,
+    drawer: Callable[[str], Drawer] | None = None,
+    **parameters: Any,
 ) -> list[Outcome]:
     """Calls of one worker with an OAuth credential whose tokens come from the first server."""
 

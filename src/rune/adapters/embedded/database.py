@@ -59,9 +59,20 @@ class Database:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._writer = self._connect()
         migrate(self._writer)
+        self.opened = self._count_opening()
         self.reader = self._connect(read_only=True)
         self._thread = threading.Thread(target=self._run, name="rune-writer", daemon=True)
         self.groups = 0
+
+    def _count_opening(self) -> int:
+        """How often the file was opened for writing, this time included."""
+        try:
+            (count,) = self._writer.execute(
+                "INSERT INTO opening VALUES (1, 1) ON CONFLICT (one) DO UPDATE SET count = count + 1 RETURNING count"
+            ).fetchone()
+        except sqlite3.Error as error:
+            raise StoreAway(f"cannot write to {self.path}: {error}") from error
+        return int(count)
 
     def _connect(self, *, read_only: bool = False) -> sqlite3.Connection:
         uri = f"{self.path.resolve().as_uri()}{'?mode=ro' if read_only else ''}"

@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -73,6 +73,7 @@ class Door:
         self._verbs = verbs
         self._desk = desk
         self._server: asyncio.Server | None = None
+        self._named = ExitStack()
         self._talks: set[asyncio.Task[Any]] = set()
         self._large = asyncio.Lock()
         self._busy = 0
@@ -80,18 +81,19 @@ class Door:
 
     async def __aenter__(self) -> Door:
         try:
-            self._server = await asyncio.start_unix_server(self._talk, sock=self._listening())
+            # The name stays good for as long as the socket has it: newer Pythons look it up again at the end.
+            name = self._named.enter_context(address(self._path))
+            self._server = await asyncio.start_unix_server(self._talk, sock=self._listening(name))
         except OSError as error:
             # Some file systems know no sockets. Executions run all the same; others have to wait.
             log.warning("no other process can reach this one: %s: %s", self._path, error.strerror or error)
         return self
 
-    def _listening(self) -> socket.socket:
+    def _listening(self, name: str) -> socket.socket:
         self._path.unlink(missing_ok=True)
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            with address(self._path) as name:
-                made.bind(name)
+            made.bind(name)
             self._path.chmod(0o600)  # nobody can connect before it listens
             made.listen(MOST)
         except OSError:
@@ -104,11 +106,14 @@ class Door:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Whoever has not been answered by the end asks the next owner."""
-        if self._server is None:
-            return
+        with self._named:
+            if self._server is not None:
+                await self._shut(self._server)
+
+    async def _shut(self, server: asyncio.Server) -> None:
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
-        self._server.close()
+        server.close()
         if self._busy:
             self._quiet.clear()
             with suppress(TimeoutError):

@@ -22,6 +22,8 @@ _ACCEPTED = msgspec.msgpack.Decoder(Accepted)
 _END = msgspec.msgpack.Decoder(End)
 _PACK = msgspec.msgpack.Encoder()
 _RESULT = KINDS[Result]
+FACTS_BITS = 40
+"""Facts are numbered from opening to opening of the file: so many of each are told apart."""
 
 
 class EmbeddedJournal:
@@ -34,11 +36,12 @@ class EmbeddedJournal:
         (self._next_execution,) = reader.execute(
             "SELECT max((SELECT coalesce(max(n), 0) FROM execution), (SELECT coalesce(max(n), 0) FROM removed)) + 1"
         ).fetchone()
-        (self._next_seq,) = reader.execute("SELECT coalesce(max(seq), 0) + 1 FROM fact").fetchone()
+        self._next_seq = database.opened << FACTS_BITS
         self._numbers: dict[str, int] = {}
         self._ended: dict[str, End] = {}  # handed to the writer
         self._final: dict[str, End] = {}  # durable
         self._sleeps: dict[str, int] = {}
+        self._unheard: dict[str, set[str | int]] = {}  # signals and controls that no state was handed yet
         self._claims: list[tuple[Any, ...]] = []  # they go along with the next facts
         self.saved: set[str] = set()  # definitions that somebody in this process may be about to name
 
@@ -57,7 +60,6 @@ class EmbeddedJournal:
     async def accept(self, execution: Accepted, kept: Sequence[Fact] = ()) -> Accepted:
         number = self._next_execution
         self._next_execution += 1
-        self._numbers[execution.id] = number
         row = (
             number,
             execution.id,
@@ -67,17 +69,26 @@ class EmbeddedJournal:
             execution.at,
             _PACK.encode(execution),
         )
+        known: Accepted | None
         if execution.key is None and execution.parent is None and not kept:
+            known = await self._start(row, execution.id)
+        else:
+            facts = self._rows(number, kept, late=0)
+            known = await self._database.submit(
+                lambda db: accept_row(db, execution, row, facts, references(execution.id, kept))
+            )
+        if known is not None:
+            return known
+        self._numbers[execution.id] = number  # not before: until then the id may be that of another row
+        return execution
+
+    async def _start(self, row: tuple[Any, ...], execution: str) -> Accepted | None:
+        """Write a start that is no more than that; answers the one that was there before under the same id."""
+        try:
             await self._database.submit(Start(row))
-            return execution
-        facts = self._rows(number, kept, late=0)
-        known: Accepted | None = await self._database.submit(
-            lambda db: accept_row(db, execution, row, facts, references(execution.id, kept))
-        )
-        if known is None:
-            return execution
-        self._numbers.pop(execution.id, None)
-        return known
+        except sqlite3.IntegrityError:
+            return await self.accepted(execution)
+        return None
 
     def _rows(self, number: int, facts: Sequence[Fact], late: int) -> list[Row]:
         seq = self._next_seq
@@ -95,9 +106,7 @@ class EmbeddedJournal:
         ).fetchone()
         if row is None:
             return None
-        self._numbers[execution] = row[0]
-        if row[2] is not None:
-            self._ended[execution] = self._final[execution] = _END.decode(row[2])
+        self._learn(execution, row[0], row[2])
         found = _ACCEPTED.decode(row[1])
         if found.format > FORMAT:
             raise NewerFormat(
@@ -114,6 +123,8 @@ class EmbeddedJournal:
             raise Ended(ended)
         if ended is None and type(last) is End:
             self._ended[execution] = last
+        if ended is None and (type(last) is Signal or type(last) is Control):
+            self._unheard.setdefault(execution, set()).add(_name(last))
         late = int(ended is not None)
         rows = self._rows(number, facts, late)
         try:
@@ -133,6 +144,8 @@ class EmbeddedJournal:
             return await self._stored(execution, number, facts)
         except StoreAway:
             self._take_back(execution, last)
+            if isinstance(last, Signal | Control):
+                self.heard(execution, last)
             raise
         if ended is not None:
             raise Ended(ended)
@@ -229,6 +242,18 @@ class EmbeddedJournal:
             lambda db: db.execute("UPDATE execution SET wake_at = ? WHERE n = ? AND wake_at IS NOT NULL", row)
         )
 
+    def has_unheard(self, execution: str) -> bool:
+        """Whether something is written, or about to be, that the state does not know: until it does, it must not say
+        that the execution sleeps."""
+        return execution in self._unheard
+
+    def heard(self, execution: str, fact: Signal | Control) -> None:
+        """The state knows."""
+        unheard = self._unheard.get(execution, set())
+        unheard.discard(_name(fact))
+        if not unheard:
+            self._unheard.pop(execution, None)
+
     def sleeps_with_next(self, execution: str, when: int) -> None:
         """The same, to go along with the facts that are recorded next."""
         self._sleeps[execution] = when
@@ -260,11 +285,17 @@ class EmbeddedJournal:
         number = self._numbers.get(execution)
         if number is None:
             row = self._database.reader.execute(
-                "SELECT n FROM execution WHERE id = ?", (execution,)
+                "SELECT n, end FROM execution WHERE id = ?", (execution,)
             ).fetchone()
             if row is None:
                 raise KeyError(execution)
-            number = self._numbers[execution] = row[0]
+            number = self._learn(execution, *row)
+        return number
+
+    def _learn(self, execution: str, number: int, end: bytes | None) -> int:
+        self._numbers[execution] = number
+        if end is not None:
+            self._ended[execution] = self._final[execution] = _END.decode(end)
         return number
 
     async def close(self) -> None:
@@ -286,6 +317,10 @@ def _nothing(db: sqlite3.Connection) -> None:
 def _wakes_at(fact: Fact) -> int | None:
     """A signal or a control touches an execution that may be asleep: whoever owns the file next must look at it."""
     return fact.at if type(fact) is Signal or type(fact) is Control else None
+
+
+def _name(fact: Signal | Control) -> str | int:
+    return fact.id if type(fact) is Signal else fact.number
 
 
 def _status(fact: Control) -> str:

@@ -33,6 +33,7 @@ class ReadOnly(Database):
     def __init__(self, path: Path) -> None:
         self.path = path
         self._relaxed = True
+        self.opened = 0
         self.reader = self._connect(read_only=True)
         (version,) = self._asked("PRAGMA user_version")
         if version > len(STEPS):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from itertools import islice
 
 import msgspec
 
@@ -35,7 +35,7 @@ class Running(msgspec.Struct):
     claimed: set[tuple[int, Path]] = set()
     waited: dict[tuple[int, Path], int] = {}
     acts: int = 0
-    held_back: deque[Token] = msgspec.field(default_factory=deque)  # as many run as may run at once
+    held_back: dict[tuple[int, Path], Token] = {}  # as many run as may run at once
     asleep_until: int = 0  # what the file knows of its next waking
     recovered: bool = False  # read back from the journal: somebody may have died on one of its tokens
 
@@ -44,10 +44,15 @@ class Running(msgspec.Struct):
         most = self.plan.max_parallel
         return most is not None and token.fate is Fate.RUN and len(self.claimed) >= most
 
+    def claim(self, key: tuple[int, Path]) -> None:
+        """A token is in somebody's hands."""
+        self.claimed.add(key)
+        self.held_back.pop(key, None)
+
     def let_in(self) -> list[Token]:
         """Somebody is done: whoever was held back may try again."""
-        free = (self.plan.max_parallel or 0) - len(self.claimed)
-        return [self.held_back.popleft() for _ in range(min(free, len(self.held_back)))]
+        free = max(0, (self.plan.max_parallel or 0) - len(self.claimed))
+        return [self.held_back.pop(key) for key in list(islice(self.held_back, free))]
 
     def done(self, key: tuple[int, Path]) -> None:
         """A token is no longer in anybody's hands."""

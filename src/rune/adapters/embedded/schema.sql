@@ -6,6 +6,12 @@ CREATE TABLE definition (
     canonical BLOB NOT NULL
 ) WITHOUT ROWID;
 
+-- One row: how often the file was opened for writing. Numbers of facts begin anew, and higher, each time.
+CREATE TABLE opening (
+    one   INTEGER PRIMARY KEY CHECK (one = 1),
+    count INTEGER NOT NULL
+);
+
 -- wake_at: not later than when the execution needs attention (epoch ms); NULL once it has ended.
 CREATE TABLE execution (
     n         INTEGER PRIMARY KEY,

@@ -86,7 +86,9 @@ class EmbeddedSecret:
             type = str(draft.fields.__struct_config__.tag)
             row = Row(draft.id, draft.name, type, 1, "", b"", b"", draft.at, draft.at)
             sealed = _sealed(self._first_ring(db), row, draft.fields, draft.hosts)
-            db.execute(f"INSERT INTO credential ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", _values(sealed))
+            db.execute(
+                f"INSERT INTO credential ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", _values(sealed)
+            )
             return _listing(sealed)
 
         return await self._write(work)

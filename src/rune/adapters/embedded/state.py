@@ -9,10 +9,10 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from rune.adapters.embedded.alarms import Alarms
 from rune.adapters.embedded.crowd import Crowd
 from rune.adapters.embedded.journal import EmbeddedJournal
 from rune.adapters.embedded.running import Lease, Running
+from rune.adapters.embedded.timers import Timers
 from rune.core import effect
 from rune.core.apply import apply, begin
 from rune.core.control import control, end, hear, touch
@@ -56,7 +56,7 @@ class EmbeddedState:
         self._missed: list[str] = []
         self._owed: list[Due] = []
         self._crowd = Crowd(self._running.__len__)
-        self._alarms = Alarms(self._armed)
+        self._timers = Timers(self._armed)
         self._cursor = (-1, 0)
 
     @property
@@ -141,18 +141,18 @@ class EmbeddedState:
         mine = live.token if live is not None else token
         again = token.key in running.claimed
         if not again and running.is_full(mine):
-            running.held_back.append(mine)
+            running.held_back[token.key] = mine
             return Claim("held back", mine, now)
         due = running.waited.pop(token.key, None) if mine.resumed else None
         if not leased and not again:
-            running.claimed.add(token.key)
+            running.claim(token.key)
             return Claim(verdict, mine, now, due=due)
         held = running.leases.get(token.key)
         if held is not None and held.until > now:
             return Claim("held", mine, now)
         self._numbers += 1
         fence = (self._incarnation, self._numbers)
-        running.claimed.add(token.key)
+        running.claim(token.key)
         running.leases[token.key] = Lease(owner, fence, now + LEASE)
         return Claim(verdict, mine, now, fence, again, due, running.recovered)
 
@@ -220,7 +220,7 @@ class EmbeddedState:
 
     def _arm(self, running: Running, timer: Timer, due: int) -> None:
         running.timers[timer] = due
-        if self._alarms.set(due - running.offset, running.accepted.id, timer):
+        if self._timers.set(due - running.offset, running.accepted.id, timer):
             self._clock.wake()
 
     def _armed(self, execution: str, timer: Timer) -> int | None:
@@ -240,7 +240,7 @@ class EmbeddedState:
             if jump > 0:
                 running.offset += jump
                 for timer, due in running.timers.items():
-                    self._alarms.set(due - running.offset, running.accepted.id, timer)
+                    self._timers.set(due - running.offset, running.accepted.id, timer)
             self._clock.wake()
         elif nearest - self._now(running) > NAP:
             self._evict(running, nearest)
@@ -248,6 +248,8 @@ class EmbeddedState:
     def _evict(self, running: Running, when: int) -> None:
         """Leave memory once the file knows when to wake it; unless something happened meanwhile."""
         execution, acts = running.accepted.id, running.acts
+        if self._journal.has_unheard(execution):
+            return  # the file knows what there is to do; having heard of it, it may rest
         if running.asleep_until == when and (when, 0) > self._cursor:
             self._drop(execution)  # its row went along with the fact that put it to sleep
             return
@@ -266,11 +268,7 @@ class EmbeddedState:
 
     async def control(self, execution: str, fact: Control) -> Applied:
         running, loaded = await self._load(execution)
-        if loaded is None:
-            running.asleep_until = 0
-            loaded = self._keep(running, control(running.plan, running.state, fact))
-        await self._stay_awake(execution, loaded)
-        return loaded
+        return await self._hear(running, fact, control(running.plan, running.state, fact), loaded)
 
     async def controls(self, execution: str) -> tuple[int, bool]:
         state = (await self._look(execution)).state
@@ -278,17 +276,21 @@ class EmbeddedState:
 
     async def signal(self, execution: str, fact: Signal) -> Applied:
         running, loaded = await self._load(execution)
-        if loaded is None:
-            running.asleep_until = 0
-            running.offset = max(running.offset, self._ahead(running.accepted, fact.at))
-            loaded = self._keep(running, hear(running.plan, running.state, fact))
-        await self._stay_awake(execution, loaded)
-        return loaded
+        running.offset = max(running.offset, self._ahead(running.accepted, fact.at))
+        return await self._hear(running, fact, hear(running.plan, running.state, fact), loaded)
 
-    async def _stay_awake(self, execution: str, applied: Applied) -> None:
-        """The file may have been told meanwhile that the execution sleeps; whoever owns it next must look."""
-        if applied.emitted:
-            await self._journal.sleep_until(execution, applied.now)
+    async def _hear(
+        self, running: Running, fact: Signal | Control, applied: effect.Applied, loaded: Applied | None
+    ) -> Applied:
+        """What was just loaded has heard of it already. The file may have been told meanwhile that the execution
+        sleeps; whoever owns it next must look."""
+        self._journal.heard(running.accepted.id, fact)
+        running.asleep_until = 0
+        kept = self._keep(running, applied)
+        found = kept if loaded is None else loaded
+        if found.emitted:
+            await self._journal.sleep_until(running.accepted.id, found.now)
+        return found
 
     async def listening(self, execution: str) -> list[Listener]:
         running = await self._look(execution)
@@ -310,7 +312,7 @@ class EmbeddedState:
         found, self._owed = self._owed, []
         found += await self._wake_sleepers(limit)
         now = self._clock.now()
-        while len(found) < limit and (ringing := self._alarms.ring(now)) is not None:
+        while len(found) < limit and (ringing := self._timers.ring(now)) is not None:
             execution, timer = ringing
             found.append(self._fire(self._running[execution], timer))
         return found
@@ -364,7 +366,7 @@ class EmbeddedState:
             return None
 
     async def next_due(self) -> int | None:
-        nearest = self._alarms.next()
+        nearest = self._timers.next()
         moments = [] if nearest is None else [nearest]
         if self._missed or self._owed:
             return self._clock.now()

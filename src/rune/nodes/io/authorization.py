@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import zlib
 from typing import Any
 from urllib.parse import quote, quote_plus, urlencode
 
@@ -25,6 +26,12 @@ UNSAID = 300.0
 """Seconds that a token is kept whose server does not say how long it is good."""
 
 _REFUSED = frozenset({400, 401, 403})
+_HEADERS = {
+    "accept": "application/json",
+    "accept-encoding": "gzip, deflate",
+    "content-type": "application/x-www-form-urlencoded",
+    "user-agent": "rune",
+}
 
 
 class _Token(msgspec.Struct):
@@ -98,7 +105,7 @@ async def _fetched(call: Call[Any], fields: OAuth2) -> tuple[str, float]:
     where = target(fields.token_url)
     label = redacted(where.url)
     form = {"grant_type": "client_credentials", "scope": fields.scope, "audience": fields.audience}
-    headers = {"accept": "application/json", "content-type": "application/x-www-form-urlencoded"}
+    headers = {**_HEADERS}
     if fields.send_as == "body":
         form |= {"client_id": fields.client_id, "client_secret": fields.client_secret}
     else:
@@ -112,7 +119,7 @@ async def _fetched(call: Call[Any], fields: OAuth2) -> tuple[str, float]:
             data = await unpacked(
                 response.content.iter_any(), response.headers.get("Content-Encoding", ""), LARGEST, label
             )
-    except (aiohttp.ClientError, OSError, ValueError) as error:
+    except (aiohttp.ClientError, OSError, ValueError, zlib.error) as error:
         raise NodeFailure(f"{label}: no token: {type(error).__name__}", code=NO_TOKEN) from None
     if status != 200:
         why = "the client is refused" if status in _REFUSED else "no token"

@@ -85,7 +85,8 @@ def _json(data: bytes, charset: str, limits: Limits, about: Labelled) -> Any:
     found = decode_json(data, max_bytes=limits.output_bytes, max_depth=limits.json_depth)
     if found.problems:
         raise NodeFailure(
-            f"{about.label}: the answer should be JSON but is not: {found.problems[0].message}", code="HTTP_BODY"
+            f"{about.label}: the answer should be JSON but is not: {found.problems[0].message}",
+            code="HTTP_BODY",
         )
     return found.value
 

@@ -70,23 +70,27 @@ class _Zipped:
         return self._inner.eof or not self._begun
 
 
-def unpacker(encoding: str) -> Unpacker:
+def unpacker(encoding: str, label: str) -> Unpacker:
     """For the `Content-Encoding` of an answer."""
     name = encoding.strip().lower()
     if name in ("", "identity"):
         return _Plain()
     if name in ("gzip", "x-gzip", "deflate"):
         return _Zipped(gzip=name != "deflate")
-    raise NodeFailure(f"the answer is packed as {name[:40]}, which was not asked for", code="HTTP_PROTOCOL")
+    raise NodeFailure(
+        f"{label}: the answer is packed as {name[:40]}, which was not asked for", code="HTTP_PROTOCOL"
+    )
 
 
 async def unpacked(pieces: AsyncIterator[bytes], encoding: str, most: int, label: str) -> bytes:
     """The whole body, if it has at most so many bytes and no piece of it is a bomb."""
-    worker = unpacker(encoding)
+    worker = unpacker(encoding, label)
     body = bytearray()
     received = 0
     async for piece in pieces:
         received += len(piece)
+        if received > most + SMALL:  # what is packed has ended, and still more comes
+            raise NodeFailure(f"{label}: the answer has more than {most:,} bytes", code=TOO_LARGE)
         left = piece
         while left:
             body += worker.feed(left, min(_PIECE, most + 1 - len(body)))

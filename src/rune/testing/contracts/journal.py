@@ -3,49 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 
-from rune.core.fact import Attempt, Choice, Control, End, Fact, Result, Suspension
+from rune.core.fact import Attempt, Begun, Choice, Control, End, Fact, Result, Signal, Suspension
 from rune.core.lineage import Path as Lineage
 from rune.core.outcome import Error
 from rune.core.token import START
-from rune.ports.journal import FORMAT, Accepted, Ended, Journal, KeyConflict, NewerFormat
+from rune.ports.journal import Ended
+from rune.testing.contracts.family import FamilyContract
+from rune.testing.contracts.letters import LetterContract
+from rune.testing.contracts.records import WRITERS, accepted, result
 from rune.testing.contracts.scenario import scenario
+from rune.testing.contracts.starting import StartContract
 from rune.wire.codec import Inline, Large, Paged, Same
 
-WRITERS = 50
 
-
-def accepted(execution: str = "x", **given: object) -> Accepted:
-    """An execution as it may be accepted."""
-    fields: dict[str, object] = {
-        "id": execution,
-        "workflow": "w",
-        "hash": "h",
-        "at": 1,
-        "input": b"{}",
-        **given,
-    }
-    return Accepted(**fields)  # type: ignore[arg-type]
-
-
-def result(node: int, value: bytes = b"1", path: Lineage = (), at: int = 2) -> Result:
-    """A result whose value is told apart."""
-    return Result(node, path, at, "ok", value=Inline(value))
-
-
-class JournalContract:
+class JournalContract(StartContract, FamilyContract, LetterContract):
     """Subclass it and open a journal in a folder; opened again there, it holds what it held."""
-
-    def make_journal(self, folder: Path) -> AbstractAsyncContextManager[Journal]:
-        raise NotImplementedError
-
-    def crashed(self, folder: Path) -> Path:
-        """A folder with what a crash at this instant would leave on disk; the journal stays open."""
-        raise NotImplementedError
 
     @scenario
     async def test_the_first_writer_wins_and_the_stored_row_is_the_answer(self, folder: Path) -> None:
@@ -127,6 +103,13 @@ class JournalContract:
             Result(5, (), 7, "ok", value=Same(START), outlet="true"),
             Result(6, (), 7, "skipped"),
             Result(7, (), 7, "cancelled"),
+            Result(8, (), 7, "ok", value=Inline(b"1"), signal="s", kept=True),
+            Begun(9, (2, 0), 7, 1),
+            Attempt(9, (2, 0), 7, 1, Error("E", "said"), "s"),
+            Suspension(9, (2, 0), 7, attempt=2, due=90, signal="go", deadline=80),
+            Signal(7, "s", "go"),
+            Signal(8, "key/with ü", "go", (2, 0), Inline(b'{"a": 1}')),
+            Signal(8, "large", "go", (), Large("x/signal", 5)),
             Control(8, 1, True),
             Control(9, 2, False),
             End(10, "failed", Error("E", "over")),
@@ -267,52 +250,118 @@ class JournalContract:
             assert await journal.definition("other") is None
 
     @scenario
-    async def test_an_unknown_execution_is_none(self, folder: Path) -> None:
+    async def test_the_end_is_known_after_a_restart_to_whoever_asks_for_nothing_first(
+        self, folder: Path
+    ) -> None:
+        end = End(5, "completed")
         async with self.make_journal(folder) as journal:
-            assert await journal.accepted("nobody") is None
+            await journal.accept(accepted())
+            await journal.record("x", [end])
+        async with self.make_journal(folder) as journal:
+            with pytest.raises(Ended) as raised:
+                await journal.record("x", [result(2)])
+            assert raised.value.end == end
+            assert [row.late for row in await journal.facts("x")] == [False, True]
 
     @scenario
-    async def test_a_client_key_starts_one_execution(self, folder: Path) -> None:
+    async def test_a_signal_is_kept_once_by_its_id(self, folder: Path) -> None:
         async with self.make_journal(folder) as journal:
-            wanted = [accepted(f"x{number}", key="k") for number in range(WRITERS)]
-            answers = await asyncio.gather(*(journal.accept(each) for each in wanted))
-            assert len({each.id for each in answers}) == 1
-            assert (await journal.accept(accepted("late", key="k"))).id == answers[0].id
-            assert await journal.accepted("late") is None
-            known = [each.id for each in wanted if await journal.accepted(each.id) is not None]
-            assert known == [answers[0].id]
+            await journal.accept(accepted())
+            first = Signal(2, "s", "go", (1, 0), Inline(b'{"a": 1}'))
+            assert (await journal.record("x", [first]))[0] is first
+            again, other = Signal(3, "s", "stop", None, Inline(b"2")), Signal(3, "t", "go")
+            assert list(await journal.record("x", [again])) == [first]
+            assert list(await journal.record("x", [other])) == [other]
+            assert await journal.signal("x", "s") == first
+            assert await journal.signal("x", "t") == other
+            assert await journal.signal("x", "nobody") is None
+            assert [row.fact for row in await journal.facts("x")] == [first, other]
 
     @scenario
-    async def test_a_client_key_with_something_else_is_refused(self, folder: Path) -> None:
+    async def test_of_many_who_signal_at_once_under_one_id_one_is_heard(self, folder: Path) -> None:
         async with self.make_journal(folder) as journal:
-            await journal.accept(accepted("x", key="k"))
-            others: tuple[dict[str, object], ...] = ({"input": b"[1]"}, {"hash": "h2"})
-            for number, other in enumerate(others):
-                with pytest.raises(KeyConflict):
-                    await journal.accept(accepted(f"y{number}", key="k", **other))
-                assert await journal.accepted(f"y{number}") is None
-            await journal.record("x", [result(1)])
+            await journal.accept(accepted())
+            mine = [Signal(2, "s", "go", None, Inline(str(number).encode())) for number in range(WRITERS)]
+            answers = await asyncio.gather(*(journal.record("x", [each]) for each in mine))
+            stored = await journal.signal("x", "s")
+            assert all(answer == stored for (answer,) in answers)
+            assert [answer is own for own, (answer,) in zip(mine, answers, strict=True)].count(True) == 1
 
     @scenario
-    async def test_a_conflict_does_not_touch_its_neighbours(self, folder: Path) -> None:
-        """Writes of one moment share a transaction; what is wrong with one of them is its own affair."""
+    async def test_a_signal_belongs_to_one_execution(self, folder: Path) -> None:
         async with self.make_journal(folder) as journal:
-            await journal.accept(accepted("x", key="k"))
-            wanted = [accepted(f"n{number}") for number in range(20)]
-            bad = accepted("bad", key="k", input=b"[]")
-            answers = await asyncio.gather(
-                *(journal.accept(each) for each in [*wanted[:10], bad, *wanted[10:]]), return_exceptions=True
-            )
-            assert [type(each) for each in answers].count(KeyConflict) == 1
-            assert all([await journal.accepted(each.id) == each for each in wanted])
+            await journal.accept(accepted("x"))
+            await journal.accept(accepted("y"))
+            await journal.record("x", [Signal(2, "s", "go", None, Inline(b"1"))])
+            mine = Signal(3, "s", "go", None, Inline(b"2"))
+            assert await journal.signal("y", "s") is None
+            assert list(await journal.record("y", [mine])) == [mine]
 
     @scenario
-    async def test_what_a_newer_version_wrote_is_refused_and_left_alone(self, folder: Path) -> None:
+    async def test_an_ended_execution_hears_nothing(self, folder: Path) -> None:
         async with self.make_journal(folder) as journal:
-            await journal.accept(accepted("new", format=FORMAT + 1))
-            await journal.accept(accepted("old"))
+            await journal.accept(accepted())
+            await journal.record("x", [End(5, "completed")])
+            for fact in (Signal(6, "s", "go"), Control(6, 1, True), Begun(1, (), 6, 1)):
+                with pytest.raises(Ended):
+                    await journal.record("x", [fact])
+            assert [row.late for row in await journal.facts("x")] == [False, True, True, True]
+
+    @scenario
+    async def test_a_beginning_is_noted_once_for_each_attempt(self, folder: Path) -> None:
         async with self.make_journal(folder) as journal:
-            for _ in range(2):
-                with pytest.raises(NewerFormat):
-                    await journal.accepted("new")
-            assert await journal.accepted("old") == accepted("old")
+            await journal.accept(accepted())
+            first, again, second = Begun(1, (2, 0), 2, 1), Begun(1, (2, 0), 3, 1), Begun(1, (2, 0), 4, 2)
+            assert (await journal.record("x", [first]))[0] is first
+            (stored,) = await journal.record("x", [again])
+            assert (stored == first, stored is again) == (True, False)
+            assert (await journal.record("x", [second]))[0] is second
+            assert (await journal.record("x", [Begun(1, (2, 1), 4, 1)]))[0] == Begun(1, (2, 1), 4, 1)
+            assert await journal.results("x", [(1, (2, 0))]) == [None]
+
+    @scenario
+    async def test_a_pause_or_a_resume_is_written_once_by_its_number(self, folder: Path) -> None:
+        async with self.make_journal(folder) as journal, self.make_store(folder) as store:
+
+            async def status() -> str:
+                summary = await store.execution("x")
+                assert summary is not None
+                return summary.status
+
+            await journal.accept(accepted())
+            first = Control(2, 1, True)
+            assert (await journal.record("x", [first]))[0] is first
+            assert await status() == "paused"
+            assert list(await journal.record("x", [Control(3, 1, False)])) == [first]
+            assert await status() == "paused"
+            assert [each.id for each in await store.executions(status="paused")] == ["x"]
+            await journal.record("x", [Control(4, 2, False)])
+            assert await status() == "running"
+            await journal.record("x", [Control(5, 3, True)])
+            await journal.record("x", [End(6, "cancelled")])
+            with pytest.raises(Ended):
+                await journal.record("x", [Control(7, 4, False)])
+            assert await status() == "cancelled"
+
+    @scenario
+    async def test_signals_controls_and_beginnings_outlive_a_crash(self, folder: Path) -> None:
+        facts: list[Fact] = [
+            Signal(2, "s", "go", None, Inline(b"1")),
+            Begun(1, (), 3, 1),
+            Control(4, 1, True),
+        ]
+        async with self.make_journal(folder) as journal:
+            await journal.accept(accepted())
+            for fact in facts:
+                await journal.record("x", [fact])
+            left = self.crashed(folder)
+        for place in (folder, left):
+            async with self.make_journal(place) as journal, self.make_store(place) as store:
+                assert await journal.signal("x", "s") == facts[0]
+                others = (Signal(9, "s", "go"), Begun(1, (), 9, 1), Control(9, 1, False))
+                answers = [(await journal.record("x", [other]))[0] for other in others]
+                assert answers == facts
+                assert [row.fact for row in await journal.facts("x")] == facts
+                summary = await store.execution("x")
+                assert summary is not None
+                assert summary.status == "paused"

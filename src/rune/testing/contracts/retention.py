@@ -322,8 +322,7 @@ class RetentionContract:
     async def test_cancelled_at_any_moment_each_is_whole_or_gone(self, folder: Path) -> None:
         names = " ".join(f"x{number}" for number in range(600))
         async with self.make_stores(folder) as kept:
-            for name in names.split():
-                await kept.run(name)
+            await asyncio.gather(*(kept.run(name) for name in names.split()))
             steps = 0
             while await kept.left(names):
                 steps += 1
@@ -364,8 +363,7 @@ class RetentionContract:
     @scenario
     async def test_others_write_meanwhile(self, folder: Path) -> None:
         async with self.make_stores(folder) as kept:
-            for number in range(300):
-                await kept.run(f"x{number}")
+            await asyncio.gather(*(kept.run(f"x{number}") for number in range(300)))
             collecting = asyncio.create_task(kept.collect(Rule(workflow="w", keep=0)))
             for number in range(50):
                 await kept.run(f"y{number}", "v")
@@ -376,9 +374,8 @@ class RetentionContract:
     @scenario
     async def test_space_is_given_back(self, folder: Path) -> None:
         async with self.make_stores(folder) as kept:
-            for number in range(200):
-                await kept.run(f"x{number}")
-                await kept.blob.put(f"x{number}/a@/", b"data" * 5_000)
+            await asyncio.gather(*(kept.run(f"x{number}") for number in range(200)))
+            await asyncio.gather(*(kept.blob.put(f"x{number}/a@/", b"data" * 5_000) for number in range(200)))
             done = await kept.collect(Rule(keep=1))
             assert done.bytes_before > 4_000_000
             assert done.bytes_after < done.bytes_before * 0.08

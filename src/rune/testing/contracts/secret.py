@@ -31,8 +31,19 @@ EVERY: dict[str, dict[str, Any]] = {
     "bearer": {"token": CANARY},
     "header": {"name": "X-Shop", "value": CANARY},
     "api_key": {"key": CANARY, "place": "query", "name": "k"},
-    "oauth2": {"token_url": "https://id.example/token", "client_id": "me", "client_secret": CANARY, "scope": "a b"},
-    "smtp": {"host": "mail.example", "port": 2525, "security": "starttls", "username": "me", "password": CANARY},
+    "oauth2": {
+        "token_url": "https://id.example/token",
+        "client_id": "me",
+        "client_secret": CANARY,
+        "scope": "a b",
+    },
+    "smtp": {
+        "host": "mail.example",
+        "port": 2525,
+        "security": "starttls",
+        "username": "me",
+        "password": CANARY,
+    },
     "custom": {"one": CANARY, "two": "line 1\nline 2"},
 }
 
@@ -105,7 +116,9 @@ class SecretContract:
     @scenario
     async def test_of_many_who_put_a_name_at_once_one_succeeds(self, folder: Path) -> None:
         async with self.make_secret(folder) as secret:
-            drafts = [_draft("shop", Bearer(token=f"token-{number}"), id=f"c{number:032x}") for number in range(5)]
+            drafts = [
+                _draft("shop", Bearer(token=f"token-{number}"), id=f"c{number:032x}") for number in range(5)
+            ]
             ended = await asyncio.gather(*(secret.put(each) for each in drafts), return_exceptions=True)
             assert sum(isinstance(each, NameTaken) for each in ended) == 4
             assert len(await secret.list()) == 1
@@ -256,7 +269,9 @@ class SecretContract:
     async def test_hosts_beside_the_seal_do_not_count(self, folder: Path) -> None:
         async with self.make_secret(folder) as secret:
             await secret.put(_draft("shop", hosts=("a.example",)))
-        self.altered(folder, "shop", "shown", msgspec.msgpack.encode({"fields": [], "hosts": ["evil.example"]}))
+        self.altered(
+            folder, "shop", "shown", msgspec.msgpack.encode({"fields": [], "hosts": ["evil.example"]})
+        )
         async with self.make_secret(folder) as secret:
             assert (await _resolved(secret, "shop")).hosts == ("a.example",)
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
 
-from rune.core.fact import Control, End
+from rune.core.fact import End
 from rune.core.outcome import Suspend
-from rune.core.plan import Plan
 from rune.core.token import Token
-from rune.ports.journal import Journal
-from rune.ports.state import Applied, State
+from rune.ports.state import Applied
 from rune.testing.clock import VirtualClock
+from rune.testing.contracts.crowding import CrowdContract
+from rune.testing.contracts.hearing import SignalContract
+from rune.testing.contracts.pausing import PauseContract
 from rune.testing.contracts.scenario import scenario
 from rune.testing.contracts.world import World, chain, joined
 
@@ -22,27 +20,19 @@ LEASE = 9_000
 CLAIMANTS = 50
 
 
-class StateContract:
+class StateContract(SignalContract, PauseContract, CrowdContract):
     """Subclass it and open journal and state in a folder with this clock; opened again there, the state is folded."""
-
-    def make_stores(
-        self, folder: Path, clock: VirtualClock, plans: Mapping[str, Plan]
-    ) -> AbstractAsyncContextManager[tuple[Journal, State]]:
-        raise NotImplementedError
-
-    def _world(self, folder: Path, plan: Plan, clock: VirtualClock | None = None) -> _Opened:
-        return _Opened(self, folder, plan, clock or VirtualClock())
 
     @scenario
     async def test_beginning_sends_what_stands_behind_the_trigger(self, folder: Path) -> None:
-        async with self._world(folder, joined()) as world:
+        async with self.world(folder, joined()) as world:
             applied = await world.accept()
             assert {token.node for token in applied.emitted} == {world.node("a"), world.node("b")}
             assert (await world.state.begin("x")).emitted == ()
 
     @scenario
     async def test_a_token_is_claimed_run_and_then_done(self, folder: Path) -> None:
-        async with self._world(folder, chain()) as world:
+        async with self.world(folder, chain()) as world:
             (a,) = (await world.accept()).emitted
             claim = await world.state.claim("x", a, "me", leased=False)
             assert (claim.verdict, claim.fence, claim.again, claim.token) == ("run", None, False, a)
@@ -52,14 +42,14 @@ class StateContract:
 
     @scenario
     async def test_a_token_that_was_never_sent_is_not_run(self, folder: Path) -> None:
-        async with self._world(folder, chain()) as world:
+        async with self.world(folder, chain()) as world:
             await world.accept()
             claim = await world.state.claim("x", Token(world.node("c")), "me", leased=False)
             assert claim.verdict not in ("run", "cancelled")
 
     @scenario
     async def test_of_many_claimants_one_gets_the_lease(self, folder: Path) -> None:
-        async with self._world(folder, chain()) as world:
+        async with self.world(folder, chain()) as world:
             (b,) = (await self._at_b(world)).emitted
             claims = await asyncio.gather(
                 *(world.state.claim("x", b, str(number), leased=True) for number in range(CLAIMANTS))
@@ -74,7 +64,7 @@ class StateContract:
 
     @scenario
     async def test_a_renewed_lease_holds_on(self, folder: Path) -> None:
-        async with self._world(folder, chain()) as world:
+        async with self.world(folder, chain()) as world:
             (b,) = (await self._at_b(world)).emitted
             mine = await world.state.claim("x", b, "me", leased=True)
             assert mine.fence is not None
@@ -85,7 +75,7 @@ class StateContract:
 
     @scenario
     async def test_a_lost_lease_is_taken_over_with_a_higher_fence(self, folder: Path) -> None:
-        async with self._world(folder, chain()) as world:
+        async with self.world(folder, chain()) as world:
             (b,) = (await self._at_b(world)).emitted
             mine = await world.state.claim("x", b, "me", leased=True)
             world.clock.advance(LEASE + 1)
@@ -99,7 +89,7 @@ class StateContract:
 
     @scenario
     async def test_a_lease_that_ran_out_is_not_renewed(self, folder: Path) -> None:
-        async with self._world(folder, chain()) as world:
+        async with self.world(folder, chain()) as world:
             (b,) = (await self._at_b(world)).emitted
             mine = await world.state.claim("x", b, "me", leased=True)
             assert mine.fence is not None
@@ -108,7 +98,7 @@ class StateContract:
 
     @scenario
     async def test_the_sweeper_is_given_what_nobody_holds(self, folder: Path) -> None:
-        async with self._world(folder, chain()) as world:
+        async with self.world(folder, chain()) as world:
             (b,) = (await self._at_b(world)).emitted
             await world.state.claim("x", b, "me", leased=True)
             assert await world.state.unheld(10) == []
@@ -118,7 +108,7 @@ class StateContract:
     @scenario
     async def test_a_claim_behind_the_journal_says_that_it_was_claimed_before(self, folder: Path) -> None:
         """The holder wrote its row and died: whoever comes next is told to look."""
-        async with self._world(folder, chain()) as world:
+        async with self.world(folder, chain()) as world:
             (b,) = (await self._at_b(world)).emitted
             await world.state.claim("x", b, "me", leased=True)
             await world.journaled(world.decision(b))
@@ -128,7 +118,7 @@ class StateContract:
 
     @scenario
     async def test_applying_twice_changes_nothing(self, folder: Path) -> None:
-        async with self._world(folder, chain()) as world:
+        async with self.world(folder, chain()) as world:
             (a,) = (await world.accept()).emitted
             decision = await world.journaled(world.decision(a))
             first = await world.state.apply("x", [decision])
@@ -138,7 +128,7 @@ class StateContract:
 
     @scenario
     async def test_a_decision_the_state_has_never_heard_of_is_folded_in(self, folder: Path) -> None:
-        async with self._world(folder, chain()) as world:
+        async with self.world(folder, chain()) as world:
             (a,) = (await world.accept()).emitted
             await world.journaled(world.decision(a))
             b = Token(world.node("b"))
@@ -151,10 +141,10 @@ class StateContract:
     @scenario
     async def test_a_lost_state_is_folded_and_nothing_with_a_row_runs_again(self, folder: Path) -> None:
         clock = VirtualClock()
-        async with self._world(folder, chain(), clock) as world:
+        async with self.world(folder, chain(), clock) as world:
             (b,) = (await self._at_b(world)).emitted
             await world.journaled(world.decision(b))
-        async with self._world(folder, chain(), clock) as world:
+        async with self.world(folder, chain(), clock) as world:
             applied = await world.state.begin("x")
             assert [token.node for token in applied.emitted] == [world.node("c")]
             assert (await world.state.claim("x", b, "me", leased=True)).verdict == "done"
@@ -162,15 +152,15 @@ class StateContract:
     @scenario
     async def test_a_running_token_is_sent_again_after_a_loss(self, folder: Path) -> None:
         clock = VirtualClock()
-        async with self._world(folder, chain(), clock) as world:
+        async with self.world(folder, chain(), clock) as world:
             (b,) = (await self._at_b(world)).emitted
             await world.state.claim("x", b, "me", leased=True)
-        async with self._world(folder, chain(), clock) as world:
+        async with self.world(folder, chain(), clock) as world:
             assert [token.node for token in (await world.state.begin("x")).emitted] == [b.node]
 
     @scenario
     async def test_a_join_opens_once_whatever_comes_again(self, folder: Path) -> None:
-        async with self._world(folder, joined()) as world:
+        async with self.world(folder, joined()) as world:
             a, b = (await world.accept()).emitted
             assert (await world.done(a)).emitted == ()
             assert (await world.done(a)).emitted == ()
@@ -179,7 +169,7 @@ class StateContract:
 
     @scenario
     async def test_whoever_waits_is_explained(self, folder: Path) -> None:
-        async with self._world(folder, joined()) as world:
+        async with self.world(folder, joined()) as world:
             a, _ = (await world.accept()).emitted
             await world.done(a)
             (waiting,) = [each for each in await world.state.explain("x") if each.missing]
@@ -187,7 +177,7 @@ class StateContract:
 
     @scenario
     async def test_an_early_timer_does_not_fire_and_a_due_one_fires_once(self, folder: Path) -> None:
-        async with self._world(folder, chain()) as world:
+        async with self.world(folder, chain()) as world:
             (b,) = (await self._at_b(world)).emitted
             due = world.clock.now() + 60_000
             assert (await world.done(b, Suspend(until=due))).emitted == ()
@@ -206,11 +196,11 @@ class StateContract:
     @scenario
     async def test_armed_timers_survive_a_loss(self, folder: Path) -> None:
         clock = VirtualClock()
-        async with self._world(folder, chain(), clock) as world:
+        async with self.world(folder, chain(), clock) as world:
             (b,) = (await self._at_b(world)).emitted
             due = clock.now() + 60_000
             await world.done(b, Suspend(until=due))
-        async with self._world(folder, chain(), clock) as world:
+        async with self.world(folder, chain(), clock) as world:
             assert [each for each in await world.state.due(10) if each.emitted] == []
             clock.advance(60_000)
             fired = [each for each in await world.state.due(10) if each.emitted]
@@ -219,7 +209,7 @@ class StateContract:
 
     @scenario
     async def test_the_timeout_of_a_join_counts_from_its_first_arrival(self, folder: Path) -> None:
-        async with self._world(folder, joined()) as world:
+        async with self.world(folder, joined()) as world:
             a, _ = (await world.accept()).emitted
             world.clock.advance(30_000)
             await world.done(a)
@@ -231,7 +221,7 @@ class StateContract:
 
     @scenario
     async def test_a_disarmed_timer_never_fires(self, folder: Path) -> None:
-        async with self._world(folder, joined()) as world:
+        async with self.world(folder, joined()) as world:
             a, b = (await world.accept()).emitted
             await world.done(a)
             await world.done(b)
@@ -240,7 +230,7 @@ class StateContract:
 
     @scenario
     async def test_no_more_timers_are_answered_than_asked_for(self, folder: Path) -> None:
-        async with self._world(folder, chain()) as world:
+        async with self.world(folder, chain()) as world:
             due = world.clock.now() + 1_000
             for number in range(10):
                 (a,) = (await world.accept(f"x{number}")).emitted
@@ -254,41 +244,8 @@ class StateContract:
             assert sorted(seen) == [f"x{number}" for number in range(10)]
 
     @scenario
-    async def test_a_pause_parks_and_a_resume_sends(self, folder: Path) -> None:
-        async with self._world(folder, chain()) as world:
-            (b,) = (await self._at_b(world)).emitted
-            await self._control(world, 1, paused=True)
-            assert (await world.state.claim("x", b, "me", leased=True)).verdict == "parked"
-            assert await self._control(world, 2, paused=False) == [b.node]
-            assert (await world.state.claim("x", b, "me", leased=True)).verdict == "run"
-
-    async def _control(self, world: World, number: int, *, paused: bool) -> list[int]:
-        fact = Control(world.clock.now(), number, paused)
-        await world.journal.record("x", [fact])
-        return [token.node for token in (await world.state.control("x", fact)).emitted]
-
-    @scenario
-    async def test_a_commit_under_a_pause_parks_what_it_emits(self, folder: Path) -> None:
-        async with self._world(folder, chain()) as world:
-            (a,) = (await world.accept()).emitted
-            await self._control(world, 1, paused=True)
-            for token in (await world.done(a)).emitted:
-                assert (await world.state.claim("x", token, "me", leased=True)).verdict == "parked"
-            assert await self._control(world, 2, paused=False) == [world.node("b")]
-
-    @scenario
-    async def test_a_pause_survives_a_loss(self, folder: Path) -> None:
-        clock = VirtualClock()
-        async with self._world(folder, chain(), clock) as world:
-            (b,) = (await self._at_b(world)).emitted
-            await self._control(world, 1, paused=True)
-        async with self._world(folder, chain(), clock) as world:
-            assert (await world.state.claim("x", b, "me", leased=True)).verdict == "parked"
-            assert await self._control(world, 2, paused=False) == [b.node]
-
-    @scenario
     async def test_an_ended_execution_refuses_everything(self, folder: Path) -> None:
-        async with self._world(folder, chain()) as world:
+        async with self.world(folder, chain()) as world:
             (b,) = (await self._at_b(world)).emitted
             end = End(world.clock.now(), "cancelled")
             await world.journal.record("x", [end])
@@ -304,37 +261,21 @@ class StateContract:
     async def test_an_end_that_nobody_wrote_is_offered_again(self, folder: Path) -> None:
         """The act that brought the count to zero armed a timer: the terminal row comes, whoever died."""
         clock = VirtualClock()
-        async with self._world(folder, chain(), clock) as world:
+        async with self.world(folder, chain(), clock) as world:
             (b,) = (await self._at_b(world)).emitted
             (c,) = (await world.done(b)).emitted
             last = await world.done(c)
             assert last.finish is not None
             clock.advance(10 * LEASE)
             assert any(each.finish is not None for each in await world.state.due(10))
-        async with self._world(folder, chain(), clock) as world:
+        async with self.world(folder, chain(), clock) as world:
             clock.advance(10 * LEASE)
             assert any(each.finish is not None for each in await world.state.due(10))
 
     @scenario
     async def test_executions_share_nothing(self, folder: Path) -> None:
-        async with self._world(folder, chain()) as world:
+        async with self.world(folder, chain()) as world:
             (a,) = (await world.accept("x")).emitted
             await world.accept("y")
             await world.done(a, execution="x")
             assert (await world.state.claim("y", a, "me", leased=False)).verdict == "run"
-
-
-class _Opened:
-    """Opens a world and closes it."""
-
-    def __init__(self, suite: StateContract, folder: Path, plan: Plan, clock: VirtualClock) -> None:
-        self._stores = suite.make_stores(folder, clock, {plan.hash: plan})
-        self._plan = plan
-        self._clock = clock
-
-    async def __aenter__(self) -> World:
-        journal, state = await self._stores.__aenter__()
-        return World(journal, state, self._clock, self._plan)
-
-    async def __aexit__(self, *raised: Any) -> None:
-        await self._stores.__aexit__(*raised)

@@ -1,4 +1,4 @@
-"""Alarms: the timers of the executions in memory, by the time they are due."""
+"""The timers of the executions in memory, by the time they are due."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Due = Callable[[str, Timer], int | None]
 """When a timer of an execution is due by the clock of this process; None if it is not armed."""
 
 
-class Alarms:
+class Timers:
     """A timer that was armed again is here twice; only the entry that its execution agrees with counts."""
 
     def __init__(self, due: Due) -> None:

@@ -1,0 +1,1 @@
+"""Redis: state by scripts, queue by streams."""

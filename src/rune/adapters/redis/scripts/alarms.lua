@@ -1,0 +1,120 @@
+-- The translation of rune.core.wake: what a due timer means, and which timers a state needs.
+
+-- How many ms the execution was paused after a moment.
+function act.paused_since(since)
+  local total = 0
+  for _, each in ipairs(meta.ps or {}) do total = total + math.max(0, each[2] - math.max(each[1], since)) end
+  return total
+end
+
+function act.races(path)
+  if path == '' then return store.get('#').r end
+  local around, split = act.parent(path)
+  return store.get('F' .. around .. '|' .. split).r
+end
+
+-- Timeout of a join and from when it runs; nil if the join is not waiting.
+function act.join_waits(path, node)
+  if act.is_done(path, node) or store.get('l' .. path .. '|' .. node) then return nil end
+  local scope = store.get('s' .. path)
+  for _, each in ipairs(act.races(path)) do
+    if each[1] == node then return each[2], scope.o end
+  end
+  for _, split in ipairs(scope.f or {}) do
+    local fixed = store.get('F' .. path .. '|' .. split)
+    if fixed.g == node then
+      local fan = store.get('f' .. path .. '|' .. split)
+      if not fan.r or fan.r == 0 then return nil end
+      return fixed.t, fixed.o == 'latest' and fan.l or fan.f
+    end
+  end
+  local barrier = store.get('b' .. path .. '|' .. node)
+  if barrier then return barrier.x, barrier.f end
+end
+
+-- Fire a timer. An early one is set again for its true time; one that has lost its token is dropped.
+function act.ring(kind, node, path, number, timer)
+  if kind == 'f' then
+    store.finish(meta.f or false)
+  elseif kind == 'd' then
+    act.deadline(timer)
+  elseif store.get('s' .. path) then
+    if kind == 'j' then act.expire(path, node, timer) else act.resume(kind, path, node, number, timer) end
+  end
+end
+
+function act.deadline(timer)
+  local fixed = store.get('#')
+  local due = fixed.s + fixed.t + act.paused_since(fixed.s)
+  if meta.p then return end
+  if due > at then timers[timer] = due else act.finish(ARGV[5]) end
+end
+
+function act.expire(path, node, timer)
+  local timeout, since = act.join_waits(path, node)
+  if not since or meta.p then return end
+  local due = since + timeout + act.paused_since(since)
+  if due > at then
+    timers[timer] = due
+    return
+  end
+  local barrier, listed = store.get('b' .. path .. '|' .. node), {}
+  if barrier then
+    local arrivals = act.arrivals(path, node, barrier)
+    table.sort(arrivals, function(a, b) return a[1] < b[1] end)
+    for i, each in ipairs(arrivals) do listed[i] = each[1] .. '=' .. (each[4] or 's') end
+  end
+  store.send(path, node, { p = 's', r = table.concat(listed, ' '), f = 'expire' })
+end
+
+function act.resume(kind, path, node, number, timer)
+  local live = store.get('l' .. path .. '|' .. node)
+  if not live or not live.w then return end
+  local due = act.wakes_at(live)
+  if not due or (kind == 'r' and (live.t or 1) ~= number) then return end
+  if due > at then
+    timers[timer] = due
+    return
+  end
+  if not live.d or live.d > at then live.f = 'overdue' end
+  act.wake(path, node, live)
+  act.settle(path, true)
+end
+
+-- Every timer that the state needs: what a resume arms again.
+function act.arm_all()
+  local fixed = store.get('#')
+  if meta.f then store.arm('f', -1, '', 0, 0) end
+  if fixed.t >= 0 and not meta.p then
+    store.arm('d', -1, '', 0, fixed.s + fixed.t + act.paused_since(fixed.s))
+  end
+  for _, field in ipairs(store.names('l')) do
+    local live = cache[field]
+    local due = live.w and act.wakes_at(live)
+    if due then
+      local path, node = field:match('^l(.-)|(%d+)$')
+      act.set_own_timer(path, node, live, due)
+    end
+  end
+  if not meta.p then act.arm_joins() end
+end
+
+function act.arm_joins()
+  for _, field in ipairs(store.names('b')) do
+    local path, node = field:match('^b(.-)|(%d+)$')
+    act.arm_join(path, tonumber(node))
+  end
+  for _, field in ipairs(store.names('s')) do
+    local path = field:sub(2)
+    for _, each in ipairs(act.races(path)) do act.arm_join(path, each[1]) end
+    for _, split in ipairs(cache[field].f or {}) do
+      local gathers = store.get('F' .. path .. '|' .. split).g
+      if gathers >= 0 then act.arm_join(path, gathers) end
+    end
+  end
+end
+
+function act.arm_join(path, node)
+  local timeout, since = act.join_waits(path, node)
+  if since and timeout >= 0 then store.arm('j', node, path, 0, since + timeout + act.paused_since(since)) end
+end

@@ -1,0 +1,192 @@
+-- One execution as a unit of work: a field is read when it is first needed; everything is written at the end or not
+-- at all, because a script that breaks off is not rolled back.
+--
+-- KEYS[1] fields of the execution (hash)       KEYS[4] next alarm of every execution of the partition (zset)
+-- KEYS[2] its timers (zset, due in ms)         KEYS[5] when to look after a held token of the partition (zset)
+-- KEYS[3] who listens for its signals (zset)
+-- ARGV[1] incarnation   ARGV[2] now in ms, 0: ask the server   ARGV[3] id of the execution
+local LEASE = 9000
+local BATCH = 500
+local store = {}
+local meta, now
+local cache, changed, timers, ears, held = {}, {}, {}, {}, {}
+local emitted, finish, gives_up = {}, false, false
+
+function store.get(field)
+  local found = cache[field]
+  if found == nil then
+    local packed = redis.call('HGET', KEYS[1], field)
+    found = packed and cmsgpack.unpack(packed) or false
+    cache[field] = found
+  end
+  return found
+end
+
+-- Read many fields at once; get() then finds them.
+function store.fetch(fields)
+  local missing = {}
+  for _, field in ipairs(fields) do
+    if cache[field] == nil then missing[#missing + 1] = field end
+  end
+  for first = 1, #missing, BATCH do
+    local last = math.min(first + BATCH - 1, #missing)
+    local packed = redis.call('HMGET', KEYS[1], unpack(missing, first, last))
+    for i = first, last do
+      local each = packed[i - first + 1]
+      cache[missing[i]] = each and cmsgpack.unpack(each) or false
+    end
+  end
+end
+
+function store.put(field, value)
+  cache[field] = value
+  changed[field] = true
+  return value
+end
+
+function store.write(field)
+  changed[field] = true
+  return store.get(field)
+end
+
+function store.drop(field)
+  cache[field] = false
+  changed[field] = true
+end
+
+-- Names of the fields that begin with a letter, in a fixed order.
+function store.names(letter)
+  local found, seen = {}, {}
+  for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+    if field:sub(1, 1) == letter then seen[field] = true end
+  end
+  for field in pairs(changed) do
+    if field:sub(1, 1) == letter then seen[field] = cache[field] ~= false or nil end
+  end
+  for field in pairs(seen) do found[#found + 1] = field end
+  table.sort(found)
+  store.fetch(found)
+  return found
+end
+
+function store.clock()
+  local given = tonumber(ARGV[2])
+  if given ~= 0 then return given end
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- False: there is no state of this incarnation, and whoever asks has to fold.
+function store.open()
+  now = store.clock()
+  meta = store.get('!')
+  if not meta or meta.i ~= tonumber(ARGV[1]) then return false end
+  now = now + (meta.o or 0)
+  return true
+end
+
+function store.arm(kind, node, path, number, due)
+  timers[kind .. '|' .. node .. '|' .. path .. '|' .. number] = due
+end
+
+function store.disarm(kind, node, path, number)
+  timers[kind .. '|' .. node .. '|' .. path .. '|' .. number] = false
+end
+
+function store.send(path, node, live)
+  if live.f == 'expire' then gives_up = true end
+  emitted[#emitted + 1] = {
+    node, path, live.p, live.e or false, live.r or '', live.f or 'run', live.t or 1,
+    live.m or false, live.g or false, live.i or 0, live.z or 0,
+  }
+end
+
+function store.finish(what)
+  finish = what
+end
+
+local function in_batches(command, key, list)
+  for first = 1, #list, BATCH do
+    redis.call(command, key, unpack(list, first, math.min(first + BATCH - 1, #list)))
+  end
+end
+
+-- A table of member -> score, or false for one to be removed.
+local function write_scores(key, scores)
+  local add, remove = {}, {}
+  for member, score in pairs(scores) do
+    if score then
+      add[#add + 1] = score
+      add[#add + 1] = member
+    else
+      remove[#remove + 1] = member
+    end
+  end
+  in_batches('ZREM', key, remove)
+  in_batches('ZADD', key, add)
+end
+
+local function write_fields()
+  local put, drop = {}, {}
+  for field in pairs(changed) do
+    local value = cache[field]
+    if value then
+      put[#put + 1] = field
+      put[#put + 1] = cmsgpack.pack(value)
+    else
+      drop[#drop + 1] = field
+    end
+  end
+  in_batches('HDEL', KEYS[1], drop)
+  in_batches('HSET', KEYS[1], put)
+end
+
+-- Whether nothing of the execution can run before its next timer. A join about to be given up has no token yet.
+local function rests()
+  local root = store.get('s')
+  return root and root.a == 0 and not meta.f and not gives_up
+end
+
+-- An execution that only waits leaves nothing but its next alarm; one with a clock of its own jumps there instead.
+-- Answers whether its fields are gone, and when it has to be looked at.
+local function rest(nearest)
+  if not rests() then return false, nearest end
+  if meta.p or not nearest then return true, false end
+  if meta.ft then
+    if (meta.lc or 0) == 0 and nearest > now then
+      meta.o = (meta.o or 0) + nearest - now
+      changed['!'] = true
+    end
+    return false, nearest
+  end
+  return nearest - now > meta.np, nearest
+end
+
+function store.nearest()
+  local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+  return first[2] and tonumber(first[2]) or false
+end
+
+-- Write everything. `keeps`: the execution stays even if it only waits.
+function store.flush(keeps)
+  write_scores(KEYS[2], timers)
+  write_scores(KEYS[3], ears)
+  write_scores(KEYS[5], held)
+  local gone, wakes = false, false
+  if next(timers) or rests() then
+    wakes = store.nearest()
+    if not keeps then gone, wakes = rest(wakes) end
+    if wakes then
+      redis.call('ZADD', KEYS[4], wakes - (meta.o or 0), ARGV[3])
+    else
+      redis.call('ZREM', KEYS[4], ARGV[3])
+    end
+  end
+  if gone then redis.call('DEL', KEYS[1], KEYS[2], KEYS[3]) else write_fields() end
+end
+
+-- What an act leads to. An end for failed items says how many there were and names the first.
+function store.reply(status, more)
+  local items = finish == '!items' and { meta.u, store.get('e') } or false
+  return cmsgpack.pack({ status, now, emitted, finish, items, more or false })
+end

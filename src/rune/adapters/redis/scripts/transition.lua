@@ -1,0 +1,348 @@
+-- The translation of rune.core.transition: tokens, joins, windows and counts change together here and nowhere else.
+-- Paths are texts such as 3.5.7.2; references are opaque texts, of which two kinds are made here (i: item, e: entered).
+local CHUNK, FIRST_FAILURES, FINISH_GRACE, MARKS = 256, 10, 3000, 512
+local COMPLETED = '{"status":"completed"}'
+local act = {}
+local at
+
+local split_paths = {}
+
+-- Path around, split, item.
+function act.parent(path)
+  local found = split_paths[path]
+  if not found then
+    local around, split, item = path:match('^(.-)%.?(%d+)%.(%d+)$')
+    found = { around, tonumber(split), tonumber(item) }
+    split_paths[path] = found
+  end
+  return found[1], found[2], found[3]
+end
+
+function act.within(path, outer)
+  return outer == '' or path == outer or path:sub(1, #outer + 1) == outer .. '.'
+end
+
+function act.is_done(path, node)
+  local done = store.get('s' .. path).d
+  local byte = done and done:byte(math.floor(node / 8) + 1) or 0
+  return bit.band(byte, bit.lshift(1, node % 8)) ~= 0
+end
+
+function act.set_done(path, node)
+  local scope = store.write('s' .. path)
+  local done, place = scope.d or '', math.floor(node / 8)
+  if #done < place then done = done .. string.rep('\0', place - #done) end
+  local byte = bit.bor(done:byte(place + 1) or 0, bit.lshift(1, node % 8))
+  scope.d = done:sub(1, place) .. string.char(byte) .. done:sub(place + 2)
+end
+
+-- Whether a race that others won makes a token pointless.
+function act.is_pointless(node, path)
+  for _, each in ipairs(meta.r or {}) do
+    if each[3]:find(',' .. node .. ',', 1, true) and act.within(path, each[2]) then return true end
+  end
+  return false
+end
+
+function act.emit(path, node, live)
+  local scope = store.write('s' .. path)
+  if meta.p then live.k = true end
+  store.put('l' .. path .. '|' .. node, live)
+  scope.c = scope.c + 1
+  scope.a = scope.a + 1
+  if not meta.p then store.send(path, node, live) end
+end
+
+function act.finish(what)
+  if not meta.f then
+    meta.f = what
+    changed['!'] = true
+    store.finish(what)
+    store.arm('f', -1, '', 0, at + FINISH_GRACE)
+  end
+end
+
+-- payload and error are those of a fan-out's item where the effect comes from its template.
+function act.perform(path, effects, payload, error)
+  for _, e in ipairs(effects) do
+    local kind = e[1]
+    if kind == 1 then
+      act.emit(path, e[2], { p = payload or e[3], e = error or e[4] or nil })
+    elseif kind == 2 then
+      act.arrive(path, e, payload or e[11], error or e[12])
+    elseif kind == 3 then
+      act.gather(path, e[2], e[3])
+    elseif kind == 4 then
+      act.set_done(path, e[2])
+    elseif kind == 5 then
+      act.spread(path, e)
+    elseif kind == 6 then
+      act.uncollected(path, e[2], e[3])
+    else
+      act.finish(e[2])
+    end
+  end
+end
+
+-- opens: 0 for all, else how many live arrivals are needed.
+local function verdict(opens, parties, live, arrived)
+  local missing = parties - arrived
+  if live == 0 then return missing == 0 and 'skip' or nil end
+  if opens == 0 then return missing == 0 and 'run' or nil end
+  if live >= opens then return 'run' end
+  return live + missing < opens and 'unreachable' or nil
+end
+
+-- e: 2, node, place, edge, source, parties, opens, timeout, from, alive, payload, error
+function act.arrive(path, e, payload, error)
+  local node, name = e[2], path .. '|' .. e[2]
+  if act.is_done(path, node) then return end
+  local barrier = store.get('b' .. name)
+  local arrival = 'a' .. name .. '|' .. e[3]
+  if barrier and store.get(arrival) then return end
+  if not barrier then barrier = { n = 0, l = 0, f = at, t = at, p = e[6], x = e[8], y = e[9] } end
+  store.put('b' .. name, barrier)
+  store.put(arrival, { e[4], e[5], e[10], payload or false, error or false, at })
+  barrier.n = barrier.n + 1
+  barrier.l = barrier.l + (e[10] and 1 or 0)
+  barrier.f, barrier.t = math.min(barrier.f, at), math.max(barrier.t, at)
+  if barrier.o then return end
+  local fate = verdict(e[7], e[6], barrier.l, barrier.n)
+  if not fate then
+    act.wait_on(path, node, e[8], e[9], barrier.n == 1)
+    return
+  end
+  barrier.o = true
+  if e[8] >= 0 then store.disarm('j', node, path, 0) end
+  act.emit(path, node, act.opened(path, node, barrier, fate))
+end
+
+function act.wait_on(path, node, timeout, from, first)
+  if first and timeout >= 0 and from ~= 'scope' then store.arm('j', node, path, 0, at + timeout) end
+end
+
+-- The arrivals of a join in the order of its edges.
+function act.arrivals(path, node, barrier)
+  local fields, found = {}, {}
+  for place = 0, barrier.p - 1 do fields[place + 1] = 'a' .. path .. '|' .. node .. '|' .. place end
+  store.fetch(fields)
+  for _, field in ipairs(fields) do
+    if cache[field] then found[#found + 1] = cache[field] end
+  end
+  return found
+end
+
+-- The one ordinary token that an opening emits. A join that runs absorbs the errors of its dead edges.
+function act.opened(path, node, barrier, fate)
+  local error, payload, listed, source = nil, nil, {}, nil
+  local several = false
+  for _, each in ipairs(act.arrivals(path, node, barrier)) do
+    if each[3] then
+      listed[#listed + 1] = each[1] .. '=' .. (each[4] or 's')
+      payload = payload or each[4] or 's'
+      several = several or (source ~= nil and source ~= each[2])
+      source = each[2]
+    end
+    if (each[3] or fate == 'skip') and each[5] then error = error or each[5] end
+  end
+  if several or not payload then payload = 'e' .. node .. '@' .. path end
+  return {
+    p = payload, e = error, r = #listed > 0 and table.concat(listed, ' ') or nil,
+    f = fate ~= 'run' and fate or nil, z = barrier.t,
+  }
+end
+
+function act.drop_barrier(path, node)
+  local name = path .. '|' .. node
+  local barrier = store.get('b' .. name)
+  if not barrier then return end
+  store.drop('b' .. name)
+  for place = 0, barrier.p - 1 do store.drop('a' .. name .. '|' .. place) end
+end
+
+function act.gather(path, position, mark)
+  local around, split, item = act.parent(path)
+  local name = around .. '|' .. split
+  local fixed = store.get('F' .. name)
+  if act.is_done(around, fixed.g) then return end
+  local place = item * fixed.m + position
+  local field, offset = 'k' .. name .. '|' .. math.floor(place / MARKS), place % MARKS
+  local marks = store.get(field) or ''
+  if (marks:byte(offset + 1) or 0) ~= 0 then return end
+  if #marks < offset then marks = marks .. string.rep('\0', offset - #marks) end
+  store.put(field, marks:sub(1, offset) .. string.char(mark) .. marks:sub(offset + 2))
+  local fan = store.write('f' .. name)
+  fan.r = (fan.r or 0) + 1
+  fan.f = math.min(fan.f or at, at)
+  fan.l = math.max(fan.l or 0, at)
+  if fan.r == fixed.n * fixed.m then
+    act.open_aggregator(around, fixed)
+  else
+    act.wait_on(around, fixed.g, fixed.t, fixed.o, fan.r == 1)
+  end
+end
+
+function act.open_aggregator(path, fixed)
+  if fixed.t >= 0 then store.disarm('j', fixed.g, path, 0) end
+  act.emit(path, fixed.g, { p = fixed.p, e = fixed.e or nil, i = fixed.n })
+end
+
+local function earlier(a, b)
+  local left, right = {}, {}
+  for each in a[1]:gmatch('%d+') do left[#left + 1] = tonumber(each) end
+  for each in b[1]:gmatch('%d+') do right[#right + 1] = tonumber(each) end
+  for i = 1, math.min(#left, #right) do
+    if left[i] ~= right[i] then return left[i] < right[i] end
+  end
+  if #left ~= #right then return #left < #right end
+  return a[2] < b[2]
+end
+
+function act.uncollected(path, node, failure)
+  meta.u = (meta.u or 0) + 1
+  changed['!'] = true
+  local first = store.get('e') or {}
+  first[#first + 1] = { path, node, failure }
+  table.sort(first, earlier)
+  first[FIRST_FAILURES + 1] = nil
+  store.put('e', first)
+end
+
+-- e: 5, node, count, payload, error, window, aggregator, edges, timeout, from, template, races
+function act.spread(path, e)
+  local split, count = e[2], e[3]
+  local name, scope = path .. '|' .. split, store.write('s' .. path)
+  scope.f = scope.f or {}
+  scope.f[#scope.f + 1] = split
+  local fixed = {
+    n = count, p = e[4], e = e[5], w = e[6], g = e[7], m = e[8], t = e[9], o = e[10], x = e[11], r = e[12],
+  }
+  store.put('F' .. name, fixed)
+  store.put('f' .. name, { n = count, x = 0, i = 0, a = 0 })
+  if count > 0 then
+    act.fill(path, split)
+  elseif fixed.g >= 0 then
+    act.open_aggregator(path, fixed)
+  end
+end
+
+-- Start as many items as the window takes, a chunk at a time.
+function act.fill(path, split)
+  local name = path .. '|' .. split
+  local fan, fixed = store.get('f' .. name), store.get('F' .. name)
+  if not fan.c and fan.x < fan.n and act.is_pointless(split, path) then act.abandon(path, name, fan, fixed) end
+  local left = CHUNK
+  act.pass_started(name, fan)
+  while left > 0 and act.has_room(fan, fixed) do
+    fan.x = fan.x + 1
+    changed['f' .. name] = true
+    act.start_item(path, split, fan.x - 1, fan, fixed)
+    act.pass_started(name, fan)
+    left = left - 1
+  end
+  if left == 0 and not store.get('l' .. name) and act.has_room(fan, fixed) then
+    act.emit(path, split, { p = 's', f = 'dispatch' })
+  end
+end
+
+function act.has_room(fan, fixed)
+  if fan.c or fan.x >= fan.n then return false end
+  local free = fixed.w >= 0 and fixed.w - fan.i or (meta.lw or 1000) - fan.a
+  if (meta.a or 0) >= (meta.li or 10000) then return fan.a == 0 and free > 0 end
+  return free > 0
+end
+
+-- Move the cursor over what a fold has started ahead of it.
+function act.pass_started(name, fan)
+  while (fan.d or 0) > 0 and store.get('A' .. name .. '|' .. fan.x) do
+    store.drop('A' .. name .. '|' .. fan.x)
+    fan.x = fan.x + 1
+    fan.d = fan.d - 1
+    changed['f' .. name] = true
+  end
+end
+
+function act.start_item(path, split, item, fan, fixed)
+  local inner = (path == '' and '' or path .. '.') .. split .. '.' .. item
+  store.put('s' .. inner, { o = at, c = 0, a = 0 })
+  local scope = store.write('s' .. path)
+  scope.c = scope.c + 1
+  fan.i = fan.i + 1
+  act.perform(inner, fixed.x, 'i' .. split .. '@' .. inner, fixed.e)
+  act.arm_races(inner, fixed.r)
+  act.settle(inner, false)
+end
+
+function act.arm_races(path, races)
+  for _, each in ipairs(races) do store.arm('j', each[1], path, 0, at + each[2]) end
+end
+
+-- A cancelled region starts no further items; what never started counts as dead at its aggregator.
+function act.abandon(path, name, fan, fixed)
+  fan.c = true
+  changed['f' .. name] = true
+  if fixed.g < 0 then return end
+  local from, ahead = fan.x, fan.d or 0
+  for item = fan.x, ahead > 0 and fan.n - 1 or -1 do
+    if store.get('A' .. name .. '|' .. item) then
+      act.bury(name, from * fixed.m, item * fixed.m, fan)
+      from = item + 1
+    end
+  end
+  act.bury(name, from * fixed.m, fan.n * fixed.m, fan)
+  if fan.r == fan.n * fixed.m then act.open_aggregator(path, fixed) end
+end
+
+-- Mark places [from, to) as dead, a field at a time.
+function act.bury(name, from, to, fan)
+  fan.r = (fan.r or 0) + to - from
+  while from < to do
+    local chunk = math.floor(from / MARKS)
+    local last = math.min(to, (chunk + 1) * MARKS)
+    local field, offset = 'k' .. name .. '|' .. chunk, from - chunk * MARKS
+    local marks = store.get(field) or ''
+    if #marks < offset then marks = marks .. string.rep('\0', offset - #marks) end
+    store.put(field, marks:sub(1, offset) .. string.rep('\2', last - from) .. marks:sub(offset + last - from + 1))
+    from = last
+  end
+end
+
+-- Let the counts of a scope reach those around it: items end, windows slide, the execution ends.
+function act.settle(path, refill)
+  while path ~= '' do
+    local scope = store.get('s' .. path)
+    local around, split = act.parent(path)
+    local name = around .. '|' .. split
+    local fan, stirs = store.get('f' .. name), scope.a > 0
+    if stirs ~= (scope.s or false) then act.stir(path, around, name, stirs) end
+    if scope.c == 0 then
+      act.close(path, scope)
+      local outer = store.write('s' .. around)
+      fan.i = fan.i - 1
+      outer.c = outer.c - 1
+      changed['f' .. name] = true
+    end
+    if not refill then return end
+    if fan.x < fan.n then act.fill(around, split) end
+    path = around
+  end
+  if store.get('s').c == 0 then act.finish((meta.u or 0) > 0 and '!items' or COMPLETED) end
+end
+
+function act.stir(path, around, name, stirs)
+  local change = stirs and 1 or -1
+  store.write('s' .. path).s = stirs or nil
+  local fan, outer = store.write('f' .. name), store.write('s' .. around)
+  fan.a = fan.a + change
+  outer.a = outer.a + change
+  meta.a = (meta.a or 0) + change
+  changed['!'] = true
+end
+
+function act.close(path, scope)
+  store.drop('s' .. path)
+  for _, split in ipairs(scope.f or {}) do
+    store.drop('f' .. path .. '|' .. split)
+    store.drop('F' .. path .. '|' .. split)
+  end
+end

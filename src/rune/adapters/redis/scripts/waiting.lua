@@ -1,0 +1,116 @@
+-- The translation of what rune.core.transition says of tokens that wait: for a time, for a signal, in a lost race.
+local function sortable(path)
+  local parts = {}
+  for each in path:gmatch('%d+') do parts[#parts + 1] = string.format('%08x', tonumber(each)) end
+  return table.concat(parts)
+end
+
+-- Two members per listener, both of which sort the longest wait first: by name, and by name and lineage.
+function act.ears(path, node, live)
+  local name = string.format('%08x', #live.s) .. live.s
+  local since, who = string.format('%015d', live.h), sortable(path)
+  return 'n' .. name .. since .. who .. '|' .. path .. '|' .. node, 'p' .. name .. who .. '/' .. since .. '|' .. path
+    .. '|' .. string.format('%08d', node)
+end
+
+function act.set_own_timer(path, node, live, due)
+  if live.m then
+    timers['w|' .. node .. '|' .. path .. '|0'] = due
+  else
+    timers['r|' .. node .. '|' .. path .. '|' .. (live.t or 1)] = due
+  end
+end
+
+function act.sleep(path, node, live, due)
+  if not live.w then
+    local scope = store.write('s' .. path)
+    scope.a = scope.a - 1
+  end
+  live.w, live.k, live.d = true, nil, due or nil
+  changed['l' .. path .. '|' .. node] = true
+  if due then act.set_own_timer(path, node, live, due) end
+end
+
+function act.listen(path, node, live, name, deadline)
+  live.s, live.x, live.h = name, deadline or nil, at
+  if name:sub(1, 6) == 'child:' then
+    meta.lc = (meta.lc or 0) + 1
+    changed['!'] = true
+  end
+  local one, other = act.ears(path, node, live)
+  ears[one], ears[other] = 0, 0
+  if deadline and (not live.d or deadline < live.d) then act.set_own_timer(path, node, live, deadline) end
+  local unheeded = store.get('q') or {}
+  for i, signal in ipairs(unheeded) do
+    if signal[3] == name and (not signal[4] or signal[4] == path) then
+      table.remove(unheeded, i)
+      if #unheeded > 0 then store.put('q', unheeded) else store.drop('q') end
+      act.take(path, node, live, signal[2])
+      return
+    end
+  end
+end
+
+function act.stop_listening(path, node, live)
+  if not live.s then return end
+  if live.s:sub(1, 6) == 'child:' then
+    meta.lc = meta.lc - 1
+    changed['!'] = true
+  end
+  local one, other = act.ears(path, node, live)
+  ears[one], ears[other] = false, false
+  live.s, live.h = nil, nil
+end
+
+function act.take(path, node, live, signal)
+  act.set_own_timer(path, node, live, false)
+  live.g = signal
+  act.wake(path, node, live)
+end
+
+function act.wake(path, node, live)
+  act.stop_listening(path, node, live)
+  live.w, live.d, live.x = nil, nil, nil
+  live.k = meta.p and true or nil
+  changed['l' .. path .. '|' .. node] = true
+  local scope = store.write('s' .. path)
+  scope.a = scope.a + 1
+  if not live.k then store.send(path, node, live) end
+end
+
+-- When the timer of a waiting token is due; nil where only a signal can end the wait.
+function act.wakes_at(live)
+  if not live.d or not live.x then return live.d or live.x end
+  return math.min(live.d, live.x)
+end
+
+-- A race is decided: what leads only to it is pointless. Waiting tokens are woken, to end now.
+function act.cancel_region(path, node, region)
+  meta.r = meta.r or {}
+  meta.r[#meta.r + 1] = { node, path, region }
+  changed['!'] = true
+  local inside, lives = {}, {}
+  for _, field in ipairs(store.names('l')) do
+    local around, name = field:match('^l(.-)|(%d+)$')
+    lives[around] = lives[around] or {}
+    table.insert(lives[around], tonumber(name))
+  end
+  for _, field in ipairs(store.names('s')) do
+    local inner = field:sub(2)
+    if act.within(inner, path) then
+      local _, depth = inner:gsub('%.', '')
+      inside[#inside + 1] = { inner == '' and -1 or depth, inner }
+    end
+  end
+  table.sort(inside, function(a, b) return a[1] > b[1] or (a[1] == b[1] and a[2] < b[2]) end)
+  for _, each in ipairs(inside) do act.cancel_inside(each[2], lives[each[2]] or {}, region, path) end
+end
+
+function act.cancel_inside(inner, nodes, region, path)
+  for _, split in ipairs(store.get('s' .. inner).f or {}) do act.fill(inner, split) end
+  for _, node in ipairs(nodes) do
+    local live = store.get('l' .. inner .. '|' .. node)
+    if live and live.w and region:find(',' .. node .. ',', 1, true) then act.wake(inner, node, live) end
+  end
+  if inner ~= path then act.settle(inner, false) end
+end

@@ -1,0 +1,204 @@
+"""Hazards F7, H2, I6 and I7: credentials, from the store to the request and never into the history."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from rune import compose
+from rune.errors import InvalidDocument
+from rune.ports.secret import TYPES
+from rune.settings import Settings
+from rune.testing.clock import VirtualClock
+from rune.testing.harness import harness
+from tests.hazards.building import Fields, entry, kind, ran, waits, workflow
+from tests.nodes.io.calling import serving
+
+TOKEN = "kanari-9f3d0c7-e51b"
+
+
+class Heard:
+    """A server that remembers, and repeats what it heard."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[dict[str, str], str]] = []
+
+    async def __call__(self, request: web.Request) -> web.Response:
+        headers = {name.lower(): text for name, text in request.headers.items()}
+        self.requests.append((headers, request.raw_path))
+        if request.path == "/token":
+            return web.json_response({"access_token": f"fetched-{TOKEN}", "token_type": "Bearer"})
+        return web.json_response({"headers": headers, "path": request.raw_path})
+
+
+def used(
+    folder: pathlib.Path,
+    heard: Heard,
+    type: str,
+    values: Callable[[int], Fields],
+    *,
+    hosts: tuple[str, ...] = (),
+    path: str = "/",
+    **more: Any,
+) -> Fields:
+    """What a run says whose one request uses a credential that was stored the way everybody stores one."""
+
+    async def scenario() -> Fields:
+        async with serving(heard) as port:
+            async with compose.desk(Settings(home=str(folder))) as desk:
+                await desk.add_credential("shop", type, values(port), hosts)
+            call = {
+                **kind("http", url=f"http://127.0.0.1:{port}{path}"),
+                "credentials": {"name": "shop"},
+                **more,
+            }
+            async with harness(folder, http_allow=("127.0.0.1",)) as engine:
+                return await engine.run(workflow("start>call", call=call))
+
+    return asyncio.run(scenario())
+
+
+def basic(port: int) -> Fields:
+    return {"username": "me", "password": TOKEN}
+
+
+STORED: dict[str, tuple[Callable[[int], Fields], Callable[[dict[str, str], str], bool]]] = {
+    "basic": (
+        basic,
+        lambda headers, path: (
+            headers["authorization"] == "Basic " + base64.b64encode(f"me:{TOKEN}".encode()).decode()
+        ),
+    ),
+    "bearer": (
+        lambda port: {"token": TOKEN},
+        lambda headers, path: headers["authorization"] == f"Bearer {TOKEN}",
+    ),
+    "header": (
+        lambda port: {"name": "X-Shop", "value": TOKEN},
+        lambda headers, path: headers["x-shop"] == TOKEN,
+    ),
+    "api_key": (
+        lambda port: {"key": TOKEN, "name": "k", "place": "query"},
+        lambda headers, path: path == f"/?k={TOKEN}",
+    ),
+    "oauth2": (
+        lambda port: {
+            "token_url": f"http://127.0.0.1:{port}/token",
+            "client_id": "me",
+            "client_secret": TOKEN,
+        },
+        lambda headers, path: headers["authorization"] == f"Bearer fetched-{TOKEN}",
+    ),
+}
+
+
+@pytest.mark.parametrize("type", sorted(TYPES.keys() - {"smtp", "custom"}))
+def test_h_h2_what_is_stored_is_what_is_sent(type: str, tmp_path: pathlib.Path) -> None:
+    # red: the store keeps `user` where the node looks for `username`
+    heard = Heard()
+    values, arrived = STORED[type]
+
+    assert used(tmp_path, heard, type, values)["status"] == "completed"
+    assert arrived(*heard.requests[-1])
+
+
+@pytest.mark.parametrize(
+    ("type", "values", "hosts", "credentials", "code"),
+    [
+        ("basic", basic, ("shop.example",), {"name": "shop"}, "CREDENTIAL_FORBIDDEN"),
+        ("basic", basic, (), {"name": "shop", "type": "bearer"}, "CREDENTIAL_FORBIDDEN"),
+        ("smtp", lambda port: {"host": "h", "password": TOKEN}, (), {"name": "shop"}, "CREDENTIAL_FORBIDDEN"),
+        ("custom", lambda port: {"a": TOKEN}, (), {"name": "shop"}, "CREDENTIAL_FORBIDDEN"),
+        ("basic", basic, (), {"name": "of-somebody-else"}, "CREDENTIAL_MISSING"),
+        ("basic", basic, (), {"id": "c" + "0" * 32}, "CREDENTIAL_MISSING"),
+    ],
+)
+def test_h_i6_whether_a_credential_may_be_used_is_asked_when_it_is_used(
+    type: str,
+    values: Callable[[int], Fields],
+    hosts: tuple[str, ...],
+    credentials: Fields,
+    code: str,
+    tmp_path: pathlib.Path,
+) -> None:
+    # red: the credential is resolved without looking at its type and its hosts
+    heard = Heard()
+    told = used(tmp_path, heard, type, values, hosts=hosts, credentials=credentials)
+
+    assert entry(told, "call")["error"]["code"] == code
+    assert heard.requests == []
+
+
+def test_h_f7_who_wakes_up_uses_the_credential_of_today(tmp_path: pathlib.Path) -> None:
+    # red: the credential is resolved when the execution starts, or kept from an earlier attempt
+    heard = Heard()
+
+    async def scenario() -> Fields:
+        clock = VirtualClock()
+        async with (
+            serving(heard) as port,
+            harness(tmp_path, clock=clock, http_allow=("127.0.0.1",)) as engine,
+        ):
+            desk = engine.engine.desk
+            await desk.add_credential("shop", "bearer", {"token": f"{TOKEN}-1"})
+            call = {**kind("http", url=f"http://127.0.0.1:{port}/"), "credentials": "shop"}
+            run = await engine.start(workflow("start>a a>nap nap>b", a=call, nap=waits(48), b=call))
+            await engine.settle()
+            await desk.rotate_credential("shop", {"token": f"{TOKEN}-2"})
+            await run.end()
+            return await run.document()
+
+    assert asyncio.run(scenario())["status"] == "completed"
+    assert [headers["authorization"][-1] for headers, _ in heard.requests] == ["1", "2"]
+
+
+def test_h_i6_a_failure_follows_the_policy_of_its_node(tmp_path: pathlib.Path) -> None:
+    # red: a credential that may not be used is an error of the engine
+    told = used(tmp_path, Heard(), "basic", basic, hosts=("shop.example",), error="ignore")
+
+    assert (told["status"], entry(told, "call")["status"]) == ("completed", "failed")
+
+
+def test_h_i7_a_credential_is_in_no_row(tmp_path: pathlib.Path) -> None:
+    # red: outcomes are journaled as they come out of the node
+    heard = Heard()
+    told = used(tmp_path, heard, "basic", basic)
+
+    encoded = base64.b64encode(f"me:{TOKEN}".encode()).decode()
+    assert encoded in heard.requests[0][0]["authorization"]
+    assert entry(told, "call")["output"]["body"]["headers"]["authorization"] == "Basic ***"
+    stored = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.name != "secret.key")
+    for trace in (TOKEN, encoded):
+        assert trace.encode() not in stored
+        assert trace not in str(told)
+
+
+@pytest.mark.parametrize(
+    "credentials",
+    [{"name": "shop", "password": TOKEN}, {"token": TOKEN}, {"name": "shop", "fields": {"token": TOKEN}}],
+)
+def test_h_i7_a_document_names_a_credential_and_holds_none(credentials: Fields) -> None:
+    # red: unknown fields of `credentials` are kept
+    with pytest.raises(InvalidDocument) as refused:
+        ran(
+            workflow("start>call", call={**kind("http", url="https://x.example"), "credentials": credentials})
+        )
+
+    assert {each.code for each in refused.value.problems} >= {"SECRET_IN_DOCUMENT"}
+    assert TOKEN not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "expression", ["$credentials.shop", "$credential.password", "$secret.shop", "$node.call.credentials"]
+)
+def test_h_i7_no_expression_reaches_a_credential(expression: str) -> None:
+    # red: credentials are part of the scope
+    call = {**kind("http", url="https://x.example"), "credentials": {"name": "shop"}}
+    with pytest.raises(InvalidDocument):
+        ran(workflow("start>out start>call", call=call, out=kind("output", value="{{ " + expression + " }}")))

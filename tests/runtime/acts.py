@@ -1,0 +1,109 @@
+"""Takes an execution through steps in a process that may be killed on the way; the next process goes on from the first
+step that was not answered.
+
+`python -m tests.runtime.acts` reads a JSON object a line, like `tests.runtime.forks`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pathlib
+import traceback
+from typing import Any
+
+from rune.compose import reader, running_engine
+from rune.settings import Settings
+from tests.conformance.actor import Refusal
+from tests.conformance.case import Case
+from tests.conformance.desk_actor import DeskActor
+from tests.conformance.stubs import Surroundings
+from tests.conformance.walk import Walk
+from tests.runtime.forks import Forks, command, serve
+
+PATIENCE = 30.0
+
+
+class Acts(Forks):
+    """Somebody to ask for processes that act on executions."""
+
+    module = "tests.runtime.acts"
+
+    def take(
+        self,
+        home: pathlib.Path,
+        steps: list[dict[str, Any]],
+        *,
+        failpoint: str = "",
+        works: bool = True,
+        upto: int | None = None,
+    ) -> tuple[int, dict[str, Any]]:
+        """Take the steps that were not taken before. How the process ended, and what became of the executions."""
+        asked = {"home": str(home), "steps": steps[:upto], "works": works}
+        environment = {"RUNE_FAILPOINT": failpoint, "RUNE_TEST_LEDGER": str(home / "ledger")}
+        code, out, err = self.ask({**asked, "environment": environment})
+        assert code != 1, out + err
+        return code, json.loads(out) if code == 0 else {}
+
+
+class Progress:
+    """Which steps were answered, and who is who: on disk before anything else is asked."""
+
+    def __init__(self, home: pathlib.Path) -> None:
+        self._path = home / "progress.json"
+        self.taken = 0
+        self.names: dict[str, str] = {}
+        if self._path.exists():
+            told = json.loads(self._path.read_text())
+            self.taken, self.names = told["taken"], told["names"]
+
+    def save(self, taken: int, names: dict[str, str]) -> None:
+        beside = self._path.with_suffix(".new")
+        beside.write_text(json.dumps({"taken": taken, "names": names}))
+        os.replace(beside, self._path)
+
+
+async def _take(asked: dict[str, Any]) -> dict[str, Any]:
+    home = pathlib.Path(asked["home"])
+    home.mkdir(exist_ok=True)
+    progress = Progress(home)
+    steps = tuple(asked["steps"])
+    case = Case(name="acts", about="", covers=(), steps=steps, timeout_s=PATIENCE)
+    settings = Settings(
+        home=str(home), nodes=("tests.runtime.ledger_nodes",), durability="relaxed", grace=1, slots=1
+    )
+    async with running_engine(settings, working=asked["works"]) as engine:
+        with reader(settings) as look:
+            actor = DeskActor(engine, look)
+            walk = Walk(case, actor, Surroundings(case))
+            walk.names = progress.names
+            for number, step in enumerate(steps[progress.taken :], start=progress.taken):
+                await _step(walk, step, again=number == progress.taken > 0)
+                progress.save(number + 1, walk.names)
+            return {name: await actor.document(each) for name, each in walk.names.items()}
+
+
+async def _step(walk: Walk, step: dict[str, Any], *, again: bool) -> None:
+    """Whoever asks a second time may be told that it has ended: by what was asked for the first time."""
+    try:
+        await walk.take(step)
+    except AssertionError as refused:
+        ended = isinstance(refused.__context__, Refusal) and refused.__context__.code == "ENDED"
+        if not (again and ended):
+            raise
+
+
+def _work(asked: dict[str, Any]) -> None:
+    if "arguments" in asked:
+        command(asked)
+        return
+    try:
+        print(json.dumps(asyncio.run(_take(asked))))  # noqa: T201 - what the parent reads
+    except BaseException:
+        traceback.print_exc()
+        raise
+
+
+if __name__ == "__main__":
+    serve(_work, "rune.cli.audit", "rune.runtime.audit", "aiohttp")
