@@ -46,9 +46,7 @@ class CommandActor(Look):
 
     async def ask(self, *arguments: str) -> Any:
         """What a command prints; Refusal if it says no."""
-        code, out, err = await asyncio.to_thread(
-            self._forks.rune, *arguments, "--json", **self._environment
-        )
+        code, out, err = await asyncio.to_thread(self._forks.rune, *arguments, "--json", **self._environment)
         return _told(code, out, err)
 
     def _file(self, source: str) -> str:

@@ -1,13 +1,15 @@
-"""Every case with steps, asked at the desk of an engine in this process, with nodes run in place and each on its own."""
+"""Every case with steps, at the desk of an engine in this process, with nodes run in place and each on its own."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import pathlib
 
 import pytest
 
 from tests.conformance.case import Case, load_steps
+from tests.conformance.command import command
 from tests.conformance.desk_actor import at_desk
 from tests.conformance.stubs import surroundings
 from tests.conformance.walk import Walk
@@ -24,8 +26,18 @@ async def _walk(case: Case, home: pathlib.Path, *, in_place: bool) -> None:
 
 @pytest.mark.parametrize("in_place", [True, False], ids=["in-place", "travelling"])
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_a_case_goes_as_it_must(case: Case, in_place: bool, tmp_path: pathlib.Path) -> None:
-    asyncio.run(_walk(case, tmp_path / "home", in_place=in_place))
+def test_a_case_goes_as_it_must(
+    case: Case,
+    in_place: bool,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asyncio.run(_walk(case, tmp_path, in_place=in_place))
+
+    monkeypatch.setenv("RUNE_HOME", str(tmp_path))
+    report = json.loads(command(["audit", "--all", "--json"], capsys).stdout)
+    assert report["violations"] == 0, report
 
 
 def test_every_case_says_what_it_shows() -> None:

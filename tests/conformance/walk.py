@@ -50,22 +50,22 @@ class Walk:
         for number, step in enumerate(self._case.steps, start=1):
             try:
                 await self.take(expand(dict(step)))
-            except AssertionError as wrong:
-                raise AssertionError(f"step {number}, {dict(step)}: {wrong}") from None
+            except (AssertionError, Refusal) as wrong:
+                raise AssertionError(f"step {number}, {dict(step)}: {wrong}") from wrong
 
     async def take(self, step: Mapping[str, Any]) -> Any:
         """One step; answers what it was answered."""
         (act,) = step.keys() - BESIDE
+        refusal, answer = None, None
         try:
             answer = await self._acts[act](step[act], step)
-        except Refusal as refusal:
-            assert "refused" in step, f"was refused: {refusal}"
-            assert refusal.code == step["refused"], f"was refused otherwise: {refusal}"
-            missing = [part for part in step.get("says", []) if part not in refusal.message]
-            assert not missing, f"the refusal does not say {missing}: {refusal.message}"
-            return None
-        assert "refused" not in step, f"was not refused, but answered {answer!r}"
-        if "answers" in step:
+        except Refusal as refused:
+            if "refused" not in step:
+                raise
+            refusal = refused
+        if "refused" in step:
+            _check_refusal(step, refusal, answer)
+        elif "answers" in step:
             assert matches(step["answers"], answer), f"answered {answer!r}"
         return answer
 
@@ -74,7 +74,7 @@ class Walk:
 
     def _about(self, step: Mapping[str, Any]) -> str:
         """The id of the execution that a step is about; one that nobody started may be meant too."""
-        name = step.get("of", IT) if step.keys() & {"retry", "rerun"} else step.get("as", IT)
+        name: str = step.get("of", IT) if step.keys() & {"retry", "rerun"} else step.get("as", IT)
         return self.names.get(name, name)
 
     def _named(self, step: Mapping[str, Any], execution: str) -> str:
@@ -137,7 +137,8 @@ class Walk:
         number = given.get("number", 0)
 
         async def there() -> bool:
-            return len(await self._actor.executions(given["workflow"])) > number
+            found = len(await self._actor.executions(given["workflow"]))
+            return bool(found > number)
 
         await until(there, f"execution {number} of {given['workflow']} is there", self._case.timeout_s)
         return self._named(step, (await self._actor.executions(given["workflow"]))[number])
@@ -156,12 +157,12 @@ class Walk:
 
         async def open_nodes() -> bool:
             open_now = [each for each in await self._actor.waiting(execution) if _fits(given, each)]
-            return len(open_now) >= given.get("count", 1)
+            return bool(len(open_now) >= given.get("count", 1))
 
         async def ended_nodes() -> bool:
             runs = (await self._actor.document(execution))["nodes"]
             done = [each for each in runs if each["node_id"] == given["node"] and each["status"] != "skipped"]
-            return len(done) >= given.get("count", 1)
+            return bool(len(done) >= given.get("count", 1))
 
         async def calls() -> bool:
             seen = self._around.http.calls.get(given["calls"])
@@ -203,11 +204,16 @@ class Walk:
         assert not found, "\n".join(found)
 
 
+def _check_refusal(step: Mapping[str, Any], refusal: Refusal | None, answer: Any) -> None:
+    assert refusal is not None, f"was not refused, but answered {answer!r}"
+    assert refusal.code == step["refused"], f"was refused otherwise: {refusal}"
+    missing = [part for part in step.get("says", []) if part not in refusal.message]
+    assert not missing, f"the refusal does not say {missing}: {refusal.message}"
+
+
 def _fits(given: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
     word = "waiting" if "waiting" in given else "parked"
     begins = "waits" if word == "waiting" else "parked"
     item = given.get("item")
     here = item is None or entry["lineage"] == f"/{item}"
-    return entry["node"] == given[word] and here and entry["reason"].startswith(begins)
-
-
+    return bool(entry["node"] == given[word] and here and entry["reason"].startswith(begins))

@@ -21,6 +21,8 @@ from rune.adapters.embedded.readonly import ReadOnly
 from rune.adapters.embedded.state import EmbeddedState
 from rune.compose import reader
 from rune.core.plan import Plan
+from rune.nodes.custom import kind_of, node
+from rune.nodes.registry import standard_registry
 from rune.ports.clock import Clock
 from rune.ports.journal import Journal, NewerFormat
 from rune.runtime.clock import SystemClock
@@ -172,16 +174,31 @@ class TestStore(StoreContract):
                 yield Stage(running, store)
 
     @scenario
-    async def test_two_starts_of_one_id_at_once_are_one_execution(self, folder: Path) -> None:
-        plan = compiled(
-            {"id": "one", "nodes": [{"id": "a", "type": "noop", "parameters": {"effectful": True}}]}
-        )
-        async with harness(folder, clock=VirtualClock()) as running:
+    async def test_a_start_of_an_id_that_is_under_way_begins_nothing_anew(self, folder: Path) -> None:
+        begun, gate = asyncio.Event(), asyncio.Event()
+        runs: list[int] = []
+
+        @node("run.once")
+        async def once() -> int:
+            """Runs until the gate opens."""
+            runs.append(len(runs))
+            begun.set()
+            await gate.wait()
+            return len(runs)
+
+        kind = kind_of(once)
+        assert kind is not None
+        registry = standard_registry().extended([kind])
+        plan = compiled({"id": "one", "nodes": [{"id": "a", "type": "run.once"}]}, registry)
+        async with harness(folder, clock=VirtualClock(), registry=registry) as running:
             launcher = running.engine.launcher
-            first, second = await asyncio.gather(
-                *(launcher.start(plan, b"{}", execution="same") for _ in range(2))
-            )
-            assert first == second
-            await running.until(await running.engine.expect("same"))
-            with reader(Settings(home=str(folder))) as store:
-                assert sum((await store.claims("same")).values()) == 1
+            first = await launcher.start(plan, b"{}", execution="same")
+            await begun.wait()
+            begun.clear()
+            assert await launcher.start(plan, b"{}", execution="same") == first
+            other = await launcher.start(plan, b"{}", execution="other")
+            await begun.wait()
+            gate.set()
+            for each in (first, other):
+                await running.until(await running.engine.expect(each.id))
+            assert len(runs) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 Steps = list[dict[str, Any]]
@@ -27,7 +28,7 @@ def document(name: str, nodes: list[dict[str, Any]], value: Any, **settings: Any
         *nodes,
         {"id": "out", "type": "output", "parameters": {"value": value}},
     ]
-    edges = [{"src": a["id"], "dst": b["id"]} for a, b in zip(chain, chain[1:], strict=False)]
+    edges = [{"src": a["id"], "dst": b["id"]} for a, b in itertools.pairwise(chain)]
     return {"id": name, "settings": settings, "nodes": chain, "edges": edges}
 
 
@@ -162,7 +163,10 @@ STORIES: dict[str, Story] = {
         ("accepted", "admitted", "journaled", "applied", "sent", "ended"),
     ),
     "deadline": Story(
-        [_started(document("late", [effect("e1"), ASK], "$ask", timeout=3600), fake_time=True), {"await": "ended"}],
+        [
+            _started(document("late", [effect("e1"), ASK], "$ask", timeout=3600), fake_time=True),
+            {"await": "ended"},
+        ],
         {"it": ("failed", None)},
         {"e1": 1},
         ("journaled", "applied", "fired", "ending", "ended"),
@@ -181,7 +185,10 @@ STORIES: dict[str, Story] = {
     ),
     "wait too long": Story(
         [
-            _started(document("limited", [_limited(timeout=60), effect("e2")], "{{ $ask.error.code }}"), fake_time=True),
+            _started(
+                document("limited", [_limited(timeout=60), effect("e2")], "{{ $ask.error.code }}"),
+                fake_time=True,
+            ),
             {"await": "ended"},
         ],
         {"it": ("completed", "TIMEOUT")},

@@ -66,7 +66,6 @@ class Progress:
 
 async def _take(asked: dict[str, Any]) -> dict[str, Any]:
     home = pathlib.Path(asked["home"])
-    home.mkdir(exist_ok=True)
     progress = Progress(home)
     steps = tuple(asked["steps"])
     case = Case(name="acts", about="", covers=(), steps=steps, timeout_s=PATIENCE)
@@ -88,9 +87,8 @@ async def _step(walk: Walk, step: dict[str, Any], *, again: bool) -> None:
     """Whoever asks a second time may be told that it has ended: by what was asked for the first time."""
     try:
         await walk.take(step)
-    except AssertionError as refused:
-        ended = isinstance(refused.__context__, Refusal) and refused.__context__.code == "ENDED"
-        if not (again and ended):
+    except Refusal as refused:
+        if not again or refused.code != "ENDED":
             raise
 
 
@@ -98,6 +96,7 @@ def _work(asked: dict[str, Any]) -> None:
     if "arguments" in asked:
         command(asked)
         return
+    pathlib.Path(asked["home"]).mkdir(exist_ok=True)
     try:
         print(json.dumps(asyncio.run(_take(asked))))  # noqa: T201 - what the parent reads
     except BaseException:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KILLED = 137
@@ -28,7 +28,7 @@ class Forks:
         self._folder = folder
         self._number = 0
 
-    def __enter__(self) -> Forks:
+    def __enter__(self) -> Self:
         self._process = subprocess.Popen(
             [sys.executable, "-m", self.module],
             cwd=ROOT,
@@ -61,7 +61,7 @@ class Forks:
         return code, out.read_text(), err.read_text()
 
 
-def child(asked: dict[str, Any], work: Callable[[], None]) -> None:
+def child(asked: dict[str, Any], work: Callable[[dict[str, Any]], None]) -> None:
     """Do something in this process, which is somebody's child, and end."""
     for number, name in ((1, "stdout"), (2, "stderr")):
         handle = os.open(asked[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -69,7 +69,7 @@ def child(asked: dict[str, Any], work: Callable[[], None]) -> None:
     os.environ.update(asked["environment"])
     code: Any = 1
     try:
-        work()
+        work(asked)
         code = 0
     except SystemExit as done:
         code = done.code or 0
@@ -94,8 +94,7 @@ def serve(work: Callable[[dict[str, Any]], None], *modules: str) -> None:
     for line in sys.stdin:
         process = os.fork()
         if process == 0:
-            asked = json.loads(line)
-            child(asked, lambda: work(asked))
+            child(json.loads(line), work)
         _, status = os.waitpid(process, 0)
         answer = os.waitstatus_to_exitcode(status)
         os.write(1, f"{answer}\n".encode())

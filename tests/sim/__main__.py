@@ -11,19 +11,22 @@ from concurrent.futures import ProcessPoolExecutor
 
 from tests.sim.run import run_seed
 
+Lot = tuple[Counter[str], Counter[str], list[tuple[int, str]]]
 
-def batch(seeds: range, stop: bool = False) -> tuple[Counter[str], list[tuple[int, str]]]:
-    """Run a range of seeds, to the first that breaks a promise if `stop`. How they ended, and what broke."""
+
+def batch(seeds: range, stop: bool = False) -> Lot:
+    """Run a range of seeds, to the first that breaks a promise if `stop`. How they ended, what occurred, what broke."""
     ends: Counter[str] = Counter()
+    tally: Counter[str] = Counter()
     broken: list[tuple[int, str]] = []
     for seed in seeds:
         try:
-            ends[run_seed(seed)] += 1
+            ends[run_seed(seed, tally)] += 1
         except Exception:
             broken.append((seed, traceback.format_exc(limit=-3)))
             if stop:
                 break
-    return ends, broken
+    return ends, tally, broken
 
 
 def main() -> int:
@@ -35,22 +38,25 @@ def main() -> int:
     options = parser.parse_args()
     began = time.perf_counter()
     ends: Counter[str] = Counter()
+    tally: Counter[str] = Counter()
     broken: list[tuple[int, str]] = []
     chunk = max(1, min(500, options.seeds // options.jobs))
     last = options.first + options.seeds
     ranges = [range(i, min(i + chunk, last)) for i in range(options.first, last, chunk)]
     if options.stop:
-        ends, broken = batch(range(options.first, last), stop=True)
+        ends, tally, broken = batch(range(options.first, last), stop=True)
         ranges = []
     with ProcessPoolExecutor(options.jobs) as pool:
-        for some_ends, some_broken in pool.map(batch, ranges):
+        for some_ends, some_tally, some_broken in pool.map(batch, ranges):
             ends += some_ends
+            tally += some_tally
             broken += some_broken
     took = time.perf_counter() - began
     for seed, what in broken[:5]:
         print(f"seed {seed}: {what}")
     rate = options.seeds / took * 60 / options.jobs
     print(f"simulator: {options.seeds:,} seeds run, {len(broken)} violations, ends {dict(ends)}")
+    print(f"simulator: {', '.join(f'{name} {count:,}' for name, count in sorted(tally.items()))}")
     print(f"simulator: {took:.1f} s, {rate:,.0f} executions a minute a core")
     if broken:
         print("broken seeds:", *(seed for seed, _ in broken[:20]))

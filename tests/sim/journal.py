@@ -105,10 +105,6 @@ class Journal:
         return bool(controls) and max(controls, key=lambda each: each.number).paused
 
     @property
-    def paused_once(self) -> bool:
-        return any(isinstance(fact, Control) for fact in self.facts.values())
-
-    @property
     def end(self) -> End | None:
         fact = self.facts.get(("end",))
         return fact if isinstance(fact, End) else None

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 TOP = Path(__file__).resolve().parents[2]
 CORE = "src/rune/core/"
+SIM = "tests/sim/"
 
 
 class Patch(NamedTuple):
@@ -26,7 +27,7 @@ class Patch(NamedTuple):
     new: str
 
 
-MUTANTS: dict[str, tuple[Patch, ...]] = {
+RULES: dict[str, tuple[Patch, ...]] = {
     "no dedupe": (
         Patch(
             CORE + "apply.py",
@@ -58,7 +59,7 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
     ),
     "key without lineage": (
         Patch(CORE + "fact.py", 'return ("result", node, path)', 'return ("result", node, path[:-1])'),
-        Patch("tests/sim/journal.py", '("result", node, path)', '("result", node, path[:-1])'),
+        Patch(SIM + "journal.py", '("result", node, path)', '("result", node, path[:-1])'),
     ),
     "delete on fire": (
         Patch(
@@ -79,36 +80,37 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
     ),
     "state before journal": (
         Patch(
-            "tests/sim/worker.py",
-            "        decisions = [follow(world.plan, stored)] if stored is not None else self._journal(run)\n"
-            "        yield\n        applied = world.store.apply(decisions, world.now)\n        yield\n",
-            "        decisions = [follow(world.plan, stored)] if stored is not None else run.decisions\n"
-            "        applied = world.store.apply(decisions, world.now)\n        yield\n"
+            SIM + "worker.py",
+            "        decisions = [follow(plan, stored)] if stored is not None else self._journal(run)\n"
+            "        yield\n        applied = store.apply(decisions, world.now)\n"
+            "        self.running = None\n        yield\n",
+            "        decisions = [follow(plan, stored)] if stored is not None else run.decisions\n"
+            "        applied = store.apply(decisions, world.now)\n        self.running = None\n        yield\n"
             "        decisions = decisions if stored is not None else self._journal(run)\n        yield\n",
         ),
     ),
     "ack before publish": (
         Patch(
-            "tests/sim/worker.py",
-            "        yield\n        world.completions.append(row)\n",
-            "        world.journal.outbox.remove(row)\n"
-            "        yield\n        world.completions.append(row)\n",
+            SIM + "worker.py",
+            "        yield\n        execution.completions.append(row)\n",
+            "        execution.journal.outbox.remove(row)\n"
+            "        yield\n        execution.completions.append(row)\n",
         ),
     ),
     "no timer": (
         Patch(
-            CORE + "apply.py",
-            "    if due is not None:\n        act.applied.armed.append((own_timer(live), due))\n",
+            CORE + "transition.py",
+            "        if due is not None:\n            self.applied.armed.append((own_timer(live), due))\n",
             "",
         ),
     ),
     "no fence": (
         Patch(
-            "tests/sim/store.py",
+            SIM + "store.py",
             "        if held is not lease or held.until <= now:\n            return False\n",
             "",
         ),
-        Patch("tests/sim/store.py", "        held.until = now + LEASE\n", ""),
+        Patch(SIM + "store.py", "        held.until = now + LEASE\n", ""),
     ),
     "no finish timer": (
         Patch(
@@ -119,13 +121,15 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
     ),
     "run without head check": (
         Patch(
-            "tests/sim/worker.py", "world.journal.record(facts)", "world.journal.record(facts, head=False)"
+            SIM + "worker.py",
+            "execution.journal.record([*facts, *end])",
+            "execution.journal.record([*facts, *end], head=False)",
         ),
     ),
     "timeout without row": (
         Patch(
-            "tests/sim/worker.py",
-            "        facts = [each.fact for each in run.decisions if each.fact is not None]\n",
+            SIM + "worker.py",
+            "        facts: list[Fact] = [each.fact for each in run.decisions if each.fact is not None]\n",
             "        found = [each.fact for each in run.decisions if each.fact is not None]\n"
             "        failures = [getattr(each, 'failure', None) for each in found]\n"
             "        codes = [getattr(each, 'code', '') for each in failures]\n"
@@ -159,6 +163,150 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
     "fold forgets pauses": (Patch(CORE + "fold.py", "            self._park(fact)\n", "            pass\n"),),
 }
 
+SIGNALS: dict[str, tuple[Patch, ...]] = {
+    "signal heard twice": (
+        Patch(
+            CORE + "control.py", "    if fact.id in state.heard or state.ended:\n", "    if state.ended:\n"
+        ),
+    ),
+    "signal taken twice": (
+        Patch(SIM + "journal.py", "                raise Spent\n", "                pass\n"),
+    ),
+    "fold drops unheeded signals": (
+        Patch(
+            CORE + "fold.py", "                hear(self._plan, self.state, fact)\n", "                pass\n"
+        ),
+    ),
+    "fold gives signals out again": (
+        Patch(CORE + "fold.py", "            if fact.id in self._taken:\n", "            if False:\n"),
+    ),
+    "signal for an item goes to any": (
+        Patch(CORE + "transition.py", "            if signal.path is None or path == signal.path\n", ""),
+    ),
+    "signal goes to the youngest": (Patch(CORE + "transition.py", "min(waiting)", "max(waiting)"),),
+    "early signal is not looked for": (
+        Patch(
+            CORE + "transition.py",
+            "        for signal in self.state.unheeded:\n",
+            "        for signal in ():\n",
+        ),
+    ),
+    "given signal is not given back": (
+        Patch(CORE + "apply.py", "        act.hand_on(given)", "        pass"),
+    ),
+    "failed wait listens on": (
+        Patch(
+            CORE + "apply.py",
+            "    if live.waiting:\n        _stop_waiting(act, live)\n    live.token",
+            "    live.token",
+        ),
+    ),
+    "timeout after the signal": (
+        Patch(
+            CORE + "transition.py",
+            "        live.waiting, live.due, live.signal, live.deadline = False, None, None, None\n",
+            "        live.waiting, live.due, live.signal = False, None, None\n",
+        ),
+        Patch(
+            CORE + "transition.py",
+            "        self.disarm(live)\n        live.token = ",
+            "        live.token = ",
+        ),
+        Patch(
+            CORE + "wake.py",
+            "    if live is None or not live.waiting or live.wakes_at is None or own_timer(live) != timer:\n",
+            "    if live is not None and not live.waiting and live.wakes_at and live.token.signal:\n"
+            "        live.token = replace(live.token, fate=Fate.OVERDUE)\n"
+            "    if live is None or not live.waiting or live.wakes_at is None or own_timer(live) != timer:\n",
+        ),
+    ),
+    "cancelled region lets waits be": (
+        Patch(
+            CORE + "transition.py",
+            "                if live.waiting and live.token.node in node.region:\n",
+            "                if live.waiting and live.signal is None and live.token.node in node.region:\n",
+        ),
+    ),
+}
+
+ACTS: dict[str, tuple[Patch, ...]] = {
+    "pause does not park": (
+        Patch(
+            CORE + "transition.py",
+            "        paused = self.state.paused_at is not None\n",
+            "        paused = False\n",
+        ),
+    ),
+    "woken in a pause": (
+        Patch(
+            CORE + "transition.py",
+            "        live.parked = self.state.paused_at is not None\n",
+            "        live.parked = False\n",
+        ),
+    ),
+    "resume forgets what was parked": (
+        Patch(CORE + "control.py", "                live.parked = False\n", ""),
+    ),
+    "time stands not still in a pause": (
+        Patch(
+            CORE + "wake.py",
+            "    due = state.started_at + (plan.timeout or 0) + paused_since(state, state.started_at)\n"
+            "    if state.paused_at is not None:\n        return\n",
+            "    due = state.started_at + (plan.timeout or 0)\n",
+        ),
+    ),
+    "begun is ignored": (
+        Patch(SIM + "worker.py", "        return stored is mine\n", "        return True\n"),
+    ),
+    "unknown outcome is tried again": (
+        Patch(CORE + "retry.py", '    if error.code == "UNKNOWN_OUTCOME":\n        return False\n', ""),
+    ),
+    "no limit": (Patch(SIM + "store.py", "len(memory.claims) >= most", "len(memory.claims) > most"),),
+    "held back for good": (
+        Patch(
+            SIM + "store.py", "            if len(found) >= free:\n", "            if found or free > 0:\n"
+        ),
+    ),
+    "child end not told after a crash": (
+        Patch(SIM + "family.py", "    over = each.journal.end is not None or world", "    over = world"),
+    ),
+    "child of an ended parent": (
+        Patch(
+            SIM + "family.py",
+            "    if parent.journal.end is not None or _is_over(parent, token):\n",
+            "    if False:\n",
+        ),
+    ),
+    "child of an ended token": (
+        Patch(
+            SIM + "family.py",
+            "parent.journal.end is not None or _is_over(parent, token)",
+            "parent.journal.end",
+        ),
+    ),
+    "abandoned child goes on": (
+        Patch(
+            SIM + "worker.py",
+            "            yield from abandon(world, self.execution, token)\n",
+            "            pass\n",
+        ),
+    ),
+    "kept stands on what runs again": (
+        Patch(
+            CORE + "rerun.py",
+            "        return any((self._plan.src[edge], path) in self._stale for edge in self._opened_by(node, path))\n",
+            "        return False\n",
+        ),
+    ),
+    "list kept although an item runs again": (
+        Patch(CORE + "rerun.py", "            self._tell_aggregators(node)\n", ""),
+    ),
+    "kept runs again": (Patch(SIM + "worker.py", "if again or execution.is_again else", "if again else"),),
+    "end before the end": (Patch(CORE + "ending.py", "root.count != 1 or len(state.scopes) != 1", "False"),),
+}
+
+MUTANTS = {**RULES, **SIGNALS, **ACTS}
+
 
 def hunt(name: str, seeds: int) -> tuple[str, bool, float, str]:
     """Put one mutant into a copy of the project and let the simulator look for it."""
@@ -186,16 +334,17 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", help="mutants to try (all)")
-    parser.add_argument("--seeds", type=int, default=4_000)
+    parser.add_argument("--seeds", type=int, default=6_000)
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     names = options.names or list(MUTANTS)
+    alive = []
     with ThreadPoolExecutor(options.jobs) as pool:
-        results = list(pool.map(lambda name: hunt(name, options.seeds), names))
-    for name, caught, took, detail in results:
-        print(f"{'caught' if caught else 'ALIVE '}  {name:32} {took:5.1f} s  {detail.strip()[:100]}")
-    alive = [name for name, caught, _, _ in results if not caught]
-    print(f"mutants: {len(results) - len(alive)} of {len(results)} caught")
+        for name, caught, took, detail in pool.map(lambda name: hunt(name, options.seeds), names):
+            verdict = "caught" if caught else "ALIVE "
+            print(f"{verdict}  {name:38} {took:5.1f} s  {detail.strip()[:100]}", flush=True)
+            alive += [] if caught else [name]
+    print(f"mutants: {len(names) - len(alive)} of {len(names)} caught")
     return 1 if alive else 0
 
 

@@ -10,6 +10,7 @@ LOSSY = (*CALM, "drop_queue")
 STATEFUL = (*CALM, "wipe", "save", "roll_back", "store_away", "journal_away")
 ACTS = (*CALM, "pause", "resume", "pause", "resume", "wipe")
 ZOMBIES = ("zombie",)
+FORGETFUL = ("wipe", "wipe", "zombie", "crash", "sweep_early")
 EVERYTHING = (*LOSSY, *STATEFUL, "pause", "resume")
 
 
@@ -31,10 +32,10 @@ class Profile:
 
 def random_profile(rng: Random) -> Profile:
     """Some worlds are calm, most are not, a few are cancelled from outside."""
-    kinds = rng.choice((CALM, LOSSY, STATEFUL, ACTS, ZOMBIES, EVERYTHING, EVERYTHING))
+    kinds = rng.choice((CALM, LOSSY, STATEFUL, ACTS, ZOMBIES, FORGETFUL, EVERYTHING, EVERYTHING))
     if rng.random() < 0.07:
         kinds = (*kinds, "cancel")
-    haunted = kinds is ZOMBIES
+    haunted = kinds is ZOMBIES or kinds is FORGETFUL
     return Profile(
         kinds=kinds,
         faults=40 if haunted else rng.choice((0, 3, 8, 15, 30)),

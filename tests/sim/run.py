@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from rune.core.fact import Begun, Signal
+from rune.core.fact import Begun, Control, Result, Signal
 from tests.sim.again import beginning
 from tests.sim.answers import check_family
 from tests.sim.case import Case, random_case, registry
@@ -24,6 +24,7 @@ from tests.sim.world import World
 
 PROBE = 0.03
 MOST_RERUNS = 2
+SHOWN = ("TIMEOUT", "UNKNOWN_OUTCOME", "CHILD_FAILED")
 
 
 class ProbedWorld(World):
@@ -91,8 +92,10 @@ def _live(world: World, tally: Counter[str] | None) -> None:
         return
     tally["children"] += len(world.executions) - 1
     for execution in world.executions.values():
-        for fact in execution.journal.facts.values():
-            tally[type(fact).__name__.lower()] += isinstance(fact, Signal | Begun)
-            failure = getattr(fact, "failure", None)
-            tally[failure.code if failure else ""] += failure is not None
-        tally["paused"] += execution.journal.paused_once
+        facts = execution.journal.facts.values()
+        tally["signals"] += sum(isinstance(fact, Signal) for fact in facts)
+        tally["taken"] += len(execution.journal.taken)
+        tally["begun"] += sum(isinstance(fact, Begun) for fact in facts)
+        tally["paused"] += any(isinstance(fact, Control) for fact in facts)
+        for code in (fact.failure.code for fact in facts if isinstance(fact, Result) and fact.failure):
+            tally[code] += code in SHOWN

@@ -37,7 +37,7 @@ class Memory:
     timers: dict[Timer, int] = field(default_factory=dict)
     leases: dict[Key, Lease] = field(default_factory=dict)
     claims: dict[Key, int] = field(default_factory=dict)
-    held_back: list[Token] = field(default_factory=list)  # as many run as may run at once
+    held_back: dict[Key, Token] = field(default_factory=dict)  # as many run as may run at once
     numbers: int = 0
     paused: bool = False  # by the controls that were told to this memory, whatever the state says
 
@@ -129,7 +129,7 @@ class Store:
         mine = live.token if live else token
         again = memory.claims.get(token.key, 0) > 0
         if not again and self._is_full(memory, mine):
-            memory.held_back.append(mine)
+            memory.held_back[mine.key] = mine
             return "held back", mine, None, False
         if not leases and not again:
             memory.claims[token.key] = 1
@@ -186,12 +186,14 @@ class Store:
         """Somebody is done: whoever was held back may try again. One that came twice, or ended elsewhere, would take
         the place of another and never give it back."""
         free = (self.plan.max_parallel or 0) - len(memory.claims)
-        found: dict[Key, Token] = {}
-        while memory.held_back and len(found) < free:
-            token = memory.held_back.pop(0)
+        found: list[Token] = []
+        for key, token in list(memory.held_back.items()):
+            if len(found) >= free:
+                break
+            del memory.held_back[key]
             if touch(self.plan, memory.state, token) in ("run", "cancelled"):
-                found[token.key] = token
-        return list(found.values())
+                found.append(token)
+        return found
 
     def fire(self, timer: Timer, now: int) -> Applied:
         """Move a due timer on. What has no token of its own yet stays armed until what follows is applied."""

@@ -240,7 +240,7 @@ class World:
         for execution in list(self.executions.values()):
             memory, sent = execution.store.ready(self.now)
             found = list(sent)
-            back = {token.key for token in memory.held_back} - memory.claims.keys()
+            back = memory.held_back.keys() - memory.claims.keys()
             for scope in memory.state.scopes.values():
                 for live in scope.live.values():
                     lease = memory.leases.get(live.token.key)

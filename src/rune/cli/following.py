@@ -15,9 +15,7 @@ from rune.cli.progress import Progress, progress
 from rune.cli.stopping import Stop
 from rune.cli.tally import Tally
 from rune.compose import connected, owner, reader, running_engine
-from rune.core import codes
 from rune.core.fact import End
-from rune.errors import InvalidDocument, RuneError
 from rune.nodes.registry import Registry
 from rune.ports.journal import Accepted, StoreAway
 from rune.ports.owner import InUse, Lost, NoOwner
@@ -146,7 +144,7 @@ class Following:
         """Ask the owner, then look on; None when it is gone."""
         async with connected(self._settings) as (desk, gone):
             if self._accepted is None:
-                asked = asyncio.ensure_future(self._asked(desk))
+                asked = asyncio.ensure_future(self._errand.there(desk))
                 either: set[asyncio.Future[Any]] = {asked, stop.asked}
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
                 if not asked.done():
@@ -155,19 +153,6 @@ class Following:
                 self._accepted = await asked
             with reader(self._settings) as opened:
                 return await self._look_on(opened, self._accepted, gone, stop)
-
-    async def _asked(self, desk: Desk) -> Accepted:
-        try:
-            return await self._errand.there(desk)
-        except RuneError as error:
-            missing = _missing_type(error)
-            if missing is None:
-                raise
-            raise RuneError(
-                f"the process that owns the file was started without a node type of this workflow ({missing});"
-                " try again once it has ended, or start it with the same --nodes",
-                code="OWNER_LACKS_TYPE",
-            ) from error
 
     async def _look_on(
         self, opened: Reader, accepted: Accepted, gone: Callable[[], Awaitable[None]], stop: Stop
@@ -234,13 +219,6 @@ class Following:
             from rune.cli.rendering import print_document  # noqa: PLC0415 - a document needs no table
 
             print_document(document)
-
-
-def _missing_type(error: RuneError) -> str | None:
-    """What is said of a node type, where that is what was refused."""
-    if isinstance(error, InvalidDocument):
-        return next((each.message for each in error.problems if each.code == codes.UNKNOWN_TYPE), None)
-    return error.message if error.code == codes.UNKNOWN_TYPE else None
 
 
 def _say(text: str) -> None:

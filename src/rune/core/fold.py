@@ -58,10 +58,8 @@ class _Fold:
         elif isinstance(fact, Signal):
             self._signals.append(fact)
         elif not isinstance(fact, Begun):
-            # What a kept result took was said to another execution; the same id may be used here again.
-            taken = fact.signal if isinstance(fact, Result | Attempt) else None
-            if taken is not None and not (isinstance(fact, Result) and fact.kept):
-                self._taken.add(taken)
+            if isinstance(fact, Result | Attempt) and fact.signal is not None:
+                self._taken.add(fact.signal)
             self._facts.setdefault((fact.node, fact.path), []).append(fact)
 
     def run(self, now: int) -> Applied:

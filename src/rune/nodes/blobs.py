@@ -61,10 +61,11 @@ def media_type(text: str | None) -> str:
 
 
 class Blobs:
-    """Puts bytes away for one execution and gets them back; those of others are out of reach."""
+    """Puts bytes away for one execution and gets them back; those of others are out of reach, unless they were lent."""
 
-    def __init__(self, store: Blob, execution: str) -> None:
+    def __init__(self, store: Blob, execution: str, lent: tuple[str, ...] = ()) -> None:
         self._store = store
+        self._within_reach = frozenset((execution, *lent))
         self.execution = execution
 
     async def put(self, data: bytes, name: str | None = None, content_type: str = BINARY) -> dict[str, Any]:
@@ -89,7 +90,7 @@ class Blobs:
             wanted = reference if isinstance(reference, Reference) else msgspec.convert(reference, Reference)
         except msgspec.ValidationError as error:
             raise NodeFailure(f"this is no reference to a blob: {error}", code=UNKNOWN) from None
-        if wanted.blob.partition("/")[0] != self.execution:
+        if wanted.blob.partition("/")[0] not in self._within_reach:
             raise NodeFailure("the blob belongs to another execution", code=UNKNOWN)
         data = await self._store.get(wanted.blob)
         if data is None:
@@ -99,6 +100,27 @@ class Blobs:
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def names_blobs(data: bytes) -> bool:
+    """Whether JSON may hold a reference; it errs on the safe side."""
+    return b"/files/" in data
+
+
+async def adopted(store: Blob, value: Any, execution: str) -> Any:
+    """A value with its references turned into ones of an execution that it is handed to; their bytes come along."""
+    if type(value) is list:
+        return [await adopted(store, each, execution) for each in value]
+    if type(value) is not dict:
+        return value
+    if not is_reference(value):
+        return {name: await adopted(store, each, execution) for name, each in value.items()}
+    data = await store.get(value["blob"])
+    if data is None:
+        return value
+    key = f"{execution}/files/{value['blob'].rpartition('/')[2]}"
+    await store.put(key, data)
+    return {**value, "blob": key}
 
 
 class _Nowhere:

@@ -85,6 +85,7 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     depth: int = 0  # how many executions are around this one
     root: str = ""
     retry_of: str | None = None
+    needs: tuple[str, ...] = ()  # executions whose blobs it may name; they stay as long as it does
     format: int = 1
 
 

@@ -55,7 +55,7 @@ class Book:
         self._cache = cache
         self._start: Any = ABSENT
         self.execution = {"id": accepted.id, "workflow_id": accepted.workflow}
-        self.blobs = Blobs(blob, accepted.id)
+        self.blobs = Blobs(blob, accepted.id, accepted.needs)
 
     @property
     def start(self) -> Any:

@@ -13,6 +13,7 @@ from rune.core.token import Token, token_name
 from rune.documents import check_input
 from rune.errors import LimitExceeded, NodeFailure
 from rune.ids import child_id
+from rune.nodes.blobs import adopted, names_blobs
 from rune.ports.blob import Blob
 from rune.ports.journal import Accepted, Ended, Journal, Parent
 from rune.ports.library import Library
@@ -91,6 +92,7 @@ class Children:
             execution=child,
             parent=Parent(parent.id, token.node, token.path, token.attempt) if waits else None,
             depth=parent.depth + 1,
+            needs=(parent.id, *parent.needs) if names_blobs(payload) else (),
             at=claim.now,
         )
         failpoint.hit("launched")  # crash here: the child runs; the attempt is made again and finds it
@@ -128,7 +130,7 @@ class Children:
         said = {
             "execution_id": child.id,
             "status": end.status,
-            "output": await history.output(),
+            "output": await adopted(self._blob, await history.output(), parent.execution),
             "error": error_document(end.error),
         }
         kept = await kept_bytes(self._blob, f"{parent.execution}/signal/{child.id}", encode_value(said))

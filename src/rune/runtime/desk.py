@@ -9,16 +9,16 @@ from typing import Any
 import msgspec
 
 from rune.core.compile import compile_definition
-from rune.core.definition import Definition, canonical, content_hash
+from rune.core.definition import canonical, content_hash
 from rune.core.effect import Finish
 from rune.core.fact import Control, End, Fact, Signal
 from rune.core.limits import LIMITS
 from rune.core.lineage import ROOT, Path, parse_path, path_text
 from rune.core.outcome import Error
-from rune.core.parse import parse_input
+from rune.core.parse import parse_document, parse_input
 from rune.core.plan import Plan
 from rune.core.rerun import failed_items, from_node, kept, unfinished
-from rune.documents import check_input
+from rune.documents import check_document, check_input
 from rune.errors import InvalidDocument, RuneError
 from rune.ports.journal import FORMAT, Accepted, DeadLetter, Ended, KeyConflict
 from rune.ports.library import Version
@@ -35,7 +35,6 @@ from rune.runtime.planbook import Planbook
 from rune.runtime.signals import Signals
 from rune.runtime.vault import Vault
 
-_DEFINITION = msgspec.json.Decoder(Definition)
 Again = Callable[[Plan, Sequence[Fact]], set[tuple[int, Path]]]
 
 
@@ -137,17 +136,17 @@ class Desk:
         )
 
     def _compiled(self, document: bytes) -> Plan:
-        definition = _DEFINITION.decode(document)
-        found = self._plans.known(content_hash(definition))
-        if found is not None:
-            return found
-        strange = sorted({each.type for each in definition.nodes} - self._plans.catalogue.keys())
-        if strange:
-            raise Refused(
-                f"the process that runs this file has no node type `{strange[0]}`: it was started without it",
-                code="OWNER_LACKS_TYPE",
-            )
-        return compile_definition(definition, self._plans.catalogue)
+        """The plan of a document that somebody hands in: nothing about it is taken on trust."""
+        parsed = parse_document(document)
+        if parsed.definition is not None:
+            found = self._plans.known(content_hash(parsed.definition))
+            if found is not None:
+                return found
+            self._plans.check_types(parsed.definition)
+        verdict = check_document(parsed, self._plans.catalogue)
+        if not verdict.valid or verdict.definition is None:
+            raise InvalidDocument(tuple(each for each in verdict.problems if each.severity == "error"))
+        return compile_definition(verdict.definition, self._plans.catalogue, verdict.parameters)  # type: ignore[arg-type]
 
     async def signal(
         self,
@@ -252,6 +251,7 @@ class Desk:
             raise Refused(f"{execution} has not ended; cancel it first", code="NOT_ENDED")
         plan = await self._plans.plan(old.hash)
         facts = [each.fact for each in await self._journal.facts(execution) if not each.late]
+        await self._accepted(execution)  # still there: nothing was removed while its facts were read
         again = choose(plan, facts)
         if not again:
             raise Refused(f"{execution} has nothing of this kind to run again", code="NOTHING_TO_RUN")
@@ -269,6 +269,7 @@ class Desk:
             depth=old.depth,
             root=(old.root or old.id) if retries else "",
             retry_of=old.id,
+            needs=(old.id, *old.needs),
             format=FORMAT,
         )
         return await self._launcher.start_again(wanted, plan, kept(plan, facts, again, now))

@@ -65,6 +65,7 @@ class Launcher:
         execution: str | None = None,
         parent: Parent | None = None,
         depth: int = 0,
+        needs: tuple[str, ...] = (),
         at: int | None = None,
     ) -> Accepted:
         """Accept an execution; durable when this returns."""
@@ -81,6 +82,7 @@ class Launcher:
             fake_time=fake_time,
             parent=parent,
             depth=depth,
+            needs=needs,
             format=FORMAT,
         )
         if self._admission is None:

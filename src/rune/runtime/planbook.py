@@ -23,6 +23,12 @@ class UnknownDefinition(RuneError):
     code = "UNKNOWN_DEFINITION"
 
 
+class LacksType(RuneError):
+    """A node type that nothing in this process declares."""
+
+    code = "OWNER_LACKS_TYPE"
+
+
 class Planbook:
     """Plans of the definitions in use."""
 
@@ -50,6 +56,16 @@ class Planbook:
         canonical = await self._journal.definition(hash)
         if canonical is None:
             raise UnknownDefinition(f"no definition has the hash {hash}")
-        plan = compile_definition(_DECODER.decode(canonical), self.catalogue)
+        definition = _DECODER.decode(canonical)
+        self.check_types(definition)
+        plan = compile_definition(definition, self.catalogue)
         self.add(plan)
         return plan
+
+    def check_types(self, definition: Definition) -> None:
+        """Refuse a definition with node types that this process was started without."""
+        strange = sorted({each.type for each in definition.nodes} - self.catalogue.keys())
+        if strange:
+            raise LacksType(
+                f"the process that would run this has no node type `{strange[0]}`: it was started without it"
+            )

@@ -26,6 +26,7 @@ def test_settings_come_from_the_environment(tmp_path: pathlib.Path) -> None:
     given = {
         "RUNE_HTTP_ALLOW": "127.0.0.1,10.0.0.0/8",
         "RUNE_HTTP_POLICY": "allow",
+        "RUNE_HTTP_PER_HOST": "5",
         "RUNE_SMTP_URL": "smtps://mail.example.com",
     }
 
@@ -33,6 +34,7 @@ def test_settings_come_from_the_environment(tmp_path: pathlib.Path) -> None:
 
     assert settings.http_allow == ("127.0.0.1", "10.0.0.0/8")
     assert settings.http_policy == "allow"
+    assert settings.http_per_host == 5
     assert settings.smtp_url == "smtps://mail.example.com"
 
 

@@ -77,11 +77,11 @@ def _find_running(db: sqlite3.Connection, parent: str) -> None:
         raise Ended(End(0, "cancelled") if row is None else _END.decode(row[0]))
 
 
-def references(execution: str, kept: Sequence[Fact]) -> set[str]:
-    """The other executions whose blobs these facts name."""
-    found: set[str] = set()
+def references(execution: Accepted, kept: Sequence[Fact]) -> set[str]:
+    """The other executions whose blobs this one names."""
+    found = set(execution.needs)
     for fact in kept:
         value = fact.value if isinstance(fact, Result) else None
         if isinstance(value, Large | Paged):
             found.add(value.key.partition("/")[0])
-    return found - {execution}
+    return found - {execution.id}

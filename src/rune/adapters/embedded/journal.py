@@ -70,12 +70,12 @@ class EmbeddedJournal:
             _PACK.encode(execution),
         )
         known: Accepted | None
-        if execution.key is None and execution.parent is None and not kept:
+        if execution.key is None and execution.parent is None and not kept and not execution.needs:
             known = await self._start(row, execution.id)
         else:
             facts = self._rows(number, kept, late=0)
             known = await self._database.submit(
-                lambda db: accept_row(db, execution, row, facts, references(execution.id, kept))
+                lambda db: accept_row(db, execution, row, facts, references(execution, kept))
             )
         if known is not None:
             return known

@@ -23,7 +23,7 @@ from rune.core.fact import Choice, Control, End, Signal, Start
 from rune.core.fold import fold
 from rune.core.lineage import Path
 from rune.core.plan import Plan
-from rune.core.state import State
+from rune.core.state import State, in_cancelled_region
 from rune.core.token import Fate, Token
 from rune.core.wake import wake
 from rune.ports.clock import Clock
@@ -161,8 +161,9 @@ class EmbeddedState:
         held = running.leases.get((node, path)) if running is not None else None
         if running is None or held is None or held.fence != fence or held.until <= self._now(running):
             return False
-        held.until = self._now(running) + LEASE
-        return True
+        pointless = in_cancelled_region(running.plan, running.state, node, path)
+        held.until = self._now(running) + (0 if pointless else LEASE)  # who touches it next ends it
+        return not pointless
 
     def certain_end(self, execution: str, decisions: Sequence[Decision]) -> tuple[Finish, int] | None:
         running = self._running.get(execution)

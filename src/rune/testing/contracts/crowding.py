@@ -167,8 +167,8 @@ class CrowdContract(StateSuite):
     async def test_a_due_timer_tells_how_urgent_its_execution_is(self, folder: Path) -> None:
         async with self.world(folder, chain()) as world:
             due = world.clock.now() + 60_000
-            for execution, given in (("x", {"priority": URGENT}), ("y", {})):
-                (a,) = (await world.accept(execution, **given)).emitted
+            for execution, priority in (("x", URGENT), ("y", 5)):
+                (a,) = (await world.accept(execution, priority=priority)).emitted
                 await world.done(a, Suspend(until=due), execution)
             await world.rest()
             world.clock.advance(60_000)
@@ -186,8 +186,8 @@ class CrowdContract(StateSuite):
     @scenario
     async def test_the_sweeper_is_told_how_urgent_an_execution_is(self, folder: Path) -> None:
         async with self.world(folder, chain()) as world:
-            for execution, given in (("x", {"priority": URGENT}), ("y", {})):
-                (a,) = (await world.accept(execution, **given)).emitted
+            for execution, priority in (("x", URGENT), ("y", 5)):
+                (a,) = (await world.accept(execution, priority=priority)).emitted
                 await world.state.claim(execution, a, "me", leased=True)
             world.clock.advance(LEASE + 1)
             found = {execution: priority for execution, _, priority in await world.state.unheld(10)}

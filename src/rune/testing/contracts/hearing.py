@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from rune.core.fact import Result
 from rune.core.outcome import Suspend
 from rune.core.token import Token
 from rune.ports.state import Listener
@@ -221,18 +220,6 @@ class SignalContract(StateSuite):
             assert (await world.state.begin("x")).emitted == ()
             assert await world.state.listening("x") == [Listener("go", b.node, ())]
             assert _named(await world.signal("t")) == [(b.node, "t")]
-
-    @scenario
-    async def test_a_signal_is_not_taken_by_what_an_execution_began_with(self, folder: Path) -> None:
-        """The id may be that of a signal which the execution before this one was given."""
-        async with self.world(folder, chain()) as world:
-            kept = Result(world.node("a"), (), world.clock.now(), "ok", signal="s", kept=True)
-            (b,) = (await world.accept(kept=[kept])).emitted
-            await world.done(b, GO)
-            await world.rest()
-            assert _named(await world.signal("s")) == [(b.node, "s")]
-            world.lose_state()
-            assert _named(list((await world.state.begin("x")).emitted)) == [(b.node, "s")]
 
     @scenario
     async def test_who_waits_is_known_after_a_loss_in_the_same_order(self, folder: Path) -> None:

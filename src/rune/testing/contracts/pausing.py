@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rune.core.fact import Control
+from rune.core.fact import Control, Result
 from rune.core.outcome import Suspend
 from rune.core.token import Token
 from rune.testing.clock import VirtualClock
 from rune.testing.contracts.scenario import scenario
 from rune.testing.contracts.world import StateSuite, World, chain, hurried, joined
+from rune.wire.codec import Inline
 
 MINUTE = 60_000
 
@@ -152,6 +153,19 @@ class PauseContract(StateSuite):
             world.clock.advance(1)
             (finish,) = [each.finish for each in await world.state.due(10) if each.finish]
             assert finish.status == "failed"
+
+    @scenario
+    async def test_an_execution_goes_on_from_what_it_began_with(self, folder: Path) -> None:
+        """Paused or lost: what was taken over from another execution is not run again."""
+        async with self.world(folder, chain()) as world:
+            kept = Result(world.node("a"), (), world.clock.now(), "ok", value=Inline(b"1"), kept=True)
+            b = Token(world.node("b"))
+            assert _nodes(list((await world.accept(kept=[kept])).emitted)) == [b.node]
+            assert await world.verdicts([Token(world.node("a"))]) == ["done"]
+            world.lose_state()
+            assert _nodes(list((await world.state.begin("x")).emitted)) == [b.node]
+            await world.control(1, paused=True)
+            assert _nodes(await world.control(2, paused=False)) == [b.node]
 
     @scenario
     async def test_a_pause_survives_a_loss(self, folder: Path) -> None:

@@ -71,7 +71,8 @@ function act.resume(kind, path, node, number, timer)
   local live = store.get('l' .. path .. '|' .. node)
   if not live or not live.w then return end
   local due = act.wakes_at(live)
-  if not due or (kind == 'r' and (live.t or 1) ~= number) then return end
+  local mine = live.m and kind == 'w' or not live.m and kind == 'r' and (live.t or 1) == number
+  if not due or not mine then return end
   if due > at then
     timers[timer] = due
     return
@@ -102,7 +103,7 @@ end
 function act.arm_joins()
   for _, field in ipairs(store.names('b')) do
     local path, node = field:match('^b(.-)|(%d+)$')
-    act.arm_join(path, tonumber(node))
+    if store.get('s' .. path) then act.arm_join(path, tonumber(node)) end
   end
   for _, field in ipairs(store.names('s')) do
     local path = field:sub(2)

@@ -22,6 +22,8 @@ function act.decide(decision)
   if not store.get('s' .. path) then return act.started(path) end
   local live = store.get('l' .. path .. '|' .. node)
   if act.is_done(path, node) and (not live or kind ~= 'skip') then return true end
+  local given, named = live and live.j, kind == 'result' and info[6] or kind == 'attempt' and info[3]
+  if named and not (given and given[2] == named) then return false end -- the signal is here, or went to another
   local did
   if kind == 'skip' or kind == 'result' then
     did = act.complete(path, node, live, info, decision[6])
@@ -36,10 +38,11 @@ function act.decide(decision)
   end
   if not did then return live ~= false end
   act.settle(path, true)
+  if given and not named and kind ~= 'suspend' and kind ~= 'choice' then act.hand_on(given) end
   return true
 end
 
--- info: status, timeout, from, the split whose items it gathers, the region it cancels; false for a skip
+-- info: status, timeout, from, the split whose items it gathers, the region it cancels, the signal it took
 function act.complete(path, node, live, info, effects)
   if live then
     act.remove(path, node, live)
@@ -90,11 +93,11 @@ function act.release(path, split)
   fan.c, fan.z = true, true
 end
 
--- info: attempt, due
+-- info: attempt, due, the signal it took
 function act.try_again(path, node, live, info)
   if (live.t or 1) ~= info[1] then return false end
   if live.w then act.stop_waiting(path, node, live) end
-  live.t, live.m, live.g, live.f = info[1] + 1, nil, nil, nil
+  live.t, live.m, live.g, live.f, live.j = info[1] + 1, nil, nil, nil, nil
   act.sleep(path, node, live, info[2])
   act.end_if_pointless(path, node, live)
   return true

@@ -141,16 +141,18 @@ local function write_fields()
   in_batches('HSET', KEYS[1], put)
 end
 
--- Whether nothing of the execution can run before its next timer. A join about to be given up has no token yet.
+-- Whether nothing of the execution can run before its next timer, or, in a pause, before the resume. A join about to be
+-- given up has no token yet.
 local function rests()
   local root = store.get('s')
-  return root and root.a == 0 and not meta.f and not gives_up
+  if not root or meta.f or gives_up then return false end
+  return root.a == 0 or (meta.p and meta.np and #store.names('c') == 0)
 end
 
 -- An execution that only waits leaves nothing but its next alarm; one with a clock of its own jumps there instead.
 -- Answers whether its fields are gone, and when it has to be looked at.
 local function rest(nearest)
-  if not rests() then return false, nearest end
+  if not meta.np or not rests() then return false, nearest end
   if meta.p or not nearest then return true, false end
   if meta.ft then
     if (meta.lc or 0) == 0 and nearest > now then

@@ -22,17 +22,18 @@ function act.within(path, outer)
   return outer == '' or path == outer or path:sub(1, #outer + 1) == outer .. '.'
 end
 
+-- Seven nodes to a byte: the mark of what is done stays a text that every decoder takes.
 function act.is_done(path, node)
   local done = store.get('s' .. path).d
-  local byte = done and done:byte(math.floor(node / 8) + 1) or 0
-  return bit.band(byte, bit.lshift(1, node % 8)) ~= 0
+  local byte = done and done:byte(math.floor(node / 7) + 1) or 0
+  return bit.band(byte, bit.lshift(1, node % 7)) ~= 0
 end
 
 function act.set_done(path, node)
   local scope = store.write('s' .. path)
-  local done, place = scope.d or '', math.floor(node / 8)
+  local done, place = scope.d or '', math.floor(node / 7)
   if #done < place then done = done .. string.rep('\0', place - #done) end
-  local byte = bit.bor(done:byte(place + 1) or 0, bit.lshift(1, node % 8))
+  local byte = bit.bor(done:byte(place + 1) or 0, bit.lshift(1, node % 7))
   scope.d = done:sub(1, place) .. string.char(byte) .. done:sub(place + 2)
 end
 

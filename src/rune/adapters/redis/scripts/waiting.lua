@@ -5,12 +5,30 @@ local function sortable(path)
   return table.concat(parts)
 end
 
+local function sized(name)
+  return string.format('%08x', #name) .. name
+end
+
+-- By bytes, whatever the server's locale says of texts.
+local function is_before(a, b)
+  for i = 1, math.min(#a, #b) do
+    local left, right = a:byte(i), b:byte(i)
+    if left ~= right then return left < right end
+  end
+  return #a < #b
+end
+
+local function is_earlier(a, b)
+  if a[1] ~= b[1] then return a[1] < b[1] end
+  return is_before(a[2], b[2])
+end
+
 -- Two members per listener, both of which sort the longest wait first: by name, and by name and lineage.
 function act.ears(path, node, live)
-  local name = string.format('%08x', #live.s) .. live.s
+  local name = sized(live.s)
   local since, who = string.format('%015d', live.h), sortable(path)
-  return 'n' .. name .. since .. who .. '|' .. path .. '|' .. node, 'p' .. name .. who .. '/' .. since .. '|' .. path
-    .. '|' .. string.format('%08d', node)
+  local tail = '!' .. path .. '!' .. string.format('%08d', node)
+  return 'n' .. name .. since .. who .. tail, 'p' .. name .. who .. '/' .. since .. tail
 end
 
 function act.set_own_timer(path, node, live, due)
@@ -45,10 +63,43 @@ function act.listen(path, node, live, name, deadline)
     if signal[3] == name and (not signal[4] or signal[4] == path) then
       table.remove(unheeded, i)
       if #unheeded > 0 then store.put('q', unheeded) else store.drop('q') end
-      act.take(path, node, live, signal[2])
+      act.take(path, node, live, signal)
       return
     end
   end
+end
+
+-- Who has waited longest for a name, in one lineage or in any; also of what this very act has changed.
+function act.longest(name, path)
+  local prefix, best = path and 'p' .. sized(name) .. sortable(path) .. '/' or 'n' .. sized(name), nil
+  for member, score in pairs(ears) do
+    if score and member:sub(1, #prefix) == prefix and (not best or is_before(member, best)) then best = member end
+  end
+  local offset = 0
+  while true do
+    local first = redis.call('ZRANGEBYLEX', KEYS[3], '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', offset, 1)[1]
+    if not first then break end
+    if ears[first] ~= false then
+      if not best or is_before(first, best) then best = first end
+      break
+    end
+    offset = offset + 1
+  end
+  if best then return best:match('!([%d.]*)!(%d+)$') end
+end
+
+-- A signal (at, id, name, path) resumes whoever has waited for it longest; if nobody does, it is kept.
+function act.hand_on(signal)
+  local path, node = act.longest(signal[3], signal[4])
+  if path then
+    act.take(path, tonumber(node), store.write('l' .. path .. '|' .. tonumber(node)), signal)
+    act.settle(path, true)
+    return
+  end
+  local unheeded, place = store.get('q') or {}, 1
+  while unheeded[place] and not is_earlier(signal, unheeded[place]) do place = place + 1 end
+  table.insert(unheeded, place, signal)
+  store.put('q', unheeded)
 end
 
 function act.stop_listening(path, node, live)
@@ -64,7 +115,7 @@ end
 
 function act.take(path, node, live, signal)
   act.set_own_timer(path, node, live, false)
-  live.g = signal
+  live.g, live.j = signal[2], signal
   act.wake(path, node, live)
 end
 

@@ -1,0 +1,139 @@
+"""Grouping: what comes while a group is being written is the next group.
+
+A single idle entry is written at once; a thousand at once cost a few round trips and a few syncs of the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from rune.adapters.postgres.failing import Crowded, Refused
+from rune.ports.journal import StoreAway
+
+LOOK_AHEAD = 4
+"""How many times the size of a group is looked through for entries that may go now."""
+
+
+class Entry(Protocol):
+    """Something to be written by whoever comes first to it."""
+
+    future: asyncio.Future[object]
+
+    def names(self) -> Iterable[object]:
+        """What nobody else in flight may have to do with."""
+
+
+E = TypeVar("E", bound=Entry)
+Admits = Callable[[E], bool]
+"""Takes an entry into a group, unless it has to wait for the next."""
+
+
+class Groups(Generic[E]):
+    """Writes entries in groups, a few groups at a time, each on a connection of its own.
+
+    `write` writes a group in one act and answers one answer or exception each. Where it raises, the group is written in
+    halves, so that an entry that cannot be written harms nobody but itself.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[Sequence[E]], Awaitable[Sequence[object]]],
+        gathering: Callable[[], Admits[E]],
+        *,
+        lanes: int,
+        most: int,
+    ) -> None:
+        self._write = write
+        self._gathering = gathering
+        self._most = most
+        self._lanes = lanes
+        self._pending: deque[E] = deque()
+        self._busy: set[object] = set()
+        self._flights: set[asyncio.Task[None]] = set()
+        self._called = False
+
+    def submit(self, entry: E) -> asyncio.Future[object]:
+        """Have an entry written; the answer comes when it is durable."""
+        self._pending.append(entry)
+        self._call()
+        return entry.future
+
+    def _call(self) -> None:
+        """Look for work behind everybody who is about to submit in this turn of the loop."""
+        if not self._called and len(self._flights) < self._lanes and self._pending:
+            self._called = True
+            asyncio.get_running_loop().call_soon(self._start)
+
+    def _start(self) -> None:
+        self._called = False
+        group = self._gather()
+        if not group:
+            return
+        names = {name for entry in group for name in entry.names()}
+        self._busy |= names
+        flight = asyncio.get_running_loop().create_task(self._fly(group, names))
+        self._flights.add(flight)
+        flight.add_done_callback(self._flights.discard)
+        self._call()
+
+    def _gather(self) -> list[E]:
+        """Those who may go now, in their order; the others stay where they are."""
+        admits = self._gathering()
+        group: list[E] = []
+        waiting: list[E] = []
+        looks = self._most * LOOK_AHEAD
+        while self._pending and len(group) < self._most and looks:
+            looks -= 1
+            entry = self._pending.popleft()
+            if entry.future.cancelled():
+                continue
+            free = not self._busy or self._busy.isdisjoint(entry.names())
+            (group if free and admits(entry) else waiting).append(entry)
+        self._pending.extendleft(reversed(waiting))
+        return group
+
+    async def _fly(self, group: list[E], names: set[object]) -> None:
+        try:
+            await self._written(group)
+        except BaseException as error:
+            _answer(group, [StoreAway(f"given up while writing: {error!r}") for _ in group])
+            raise
+        finally:
+            self._busy -= names
+            self._flights.discard(asyncio.current_task())  # type: ignore[arg-type]
+            self._call()
+
+    async def _written(self, group: Sequence[E]) -> None:
+        try:
+            _answer(group, await self._write(group))
+        except (Refused, Crowded) as error:
+            if len(group) == 1:
+                _answer(group, [error])
+                return
+            middle = len(group) // 2
+            await self._written(group[:middle])
+            await self._written(group[middle:])
+        except StoreAway as error:
+            _answer(group, [StoreAway(error.message, code=error.code) for _ in group])
+
+    async def drain(self) -> None:
+        """Wait until everything that was submitted is answered."""
+        while self._flights or self._pending:
+            self._call()
+            if self._flights:
+                await asyncio.wait(self._flights)
+            else:
+                await asyncio.sleep(0)
+
+
+def _answer(group: Sequence[Entry], answers: Sequence[object]) -> None:
+    for entry, answer in zip(group, answers, strict=True):
+        if entry.future.done():
+            continue
+        if isinstance(answer, BaseException):
+            entry.future.set_exception(answer)
+        else:
+            entry.future.set_result(answer)

@@ -1,0 +1,44 @@
+"""Executions as a list, and the claims of one."""
+
+from __future__ import annotations
+
+from rune.adapters.embedded.readonly import _summary as summary_of
+from rune.adapters.postgres.database import Database
+from rune.adapters.postgres.sql import query
+from rune.core.lineage import Path
+from rune.ports.store import Summary
+from rune.wire.codec import decode_path
+
+
+class PostgresIndex:
+    """Reads only."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def executions(
+        self,
+        *,
+        status: str | None = None,
+        workflow: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> list[Summary]:
+        """Newest first, behind a given id."""
+        rows = await self._database.fetch(query("executions"), status, workflow, after, limit)
+        return [summary_of(tuple(row)) for row in rows]
+
+    async def execution(self, execution: str) -> Summary | None:
+        """One execution."""
+        row = await self._database.row(query("execution"), execution)
+        return summary_of(tuple(row)) if row is not None else None
+
+    async def matching(self, prefix: str, limit: int) -> list[str]:
+        """Ids that begin like this, at most so many."""
+        rows = await self._database.fetch(query("matching"), prefix, prefix + "\U0010ffff", limit)
+        return [row["id"] for row in rows]
+
+    async def claims(self, execution: str) -> dict[tuple[int, Path], int]:
+        """How often each token was claimed."""
+        rows = await self._database.fetch(query("claims"), execution)
+        return {(node, decode_path(path)): count for node, path, count in rows}

@@ -1,0 +1,182 @@
+"""Retention in PostgreSQL: removes in short acts that wait for nobody and let nobody wait.
+
+The server gives the space of what is gone to what comes next; to give it back to the disk a table has to be written
+anew, which is what `vacuum` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from rune.adapters.embedded.removal import LATE
+from rune.adapters.postgres.database import Database, Row
+from rune.adapters.postgres.journal import PostgresJournal
+from rune.adapters.postgres.selection import Candidate, Selection
+from rune.adapters.postgres.sql import query
+from rune.ports.blob import Blob
+from rune.ports.retention import KEY_LIFE, Collected, Progress, Rule
+
+PAGE = 256
+AT_ONCE = 64
+MANY_ROWS, MANY_BLOBS = 500, 16
+"""From how many rows or blobs on an execution goes in pieces."""
+
+PIECE, BLOB_PIECE = 5_000, 64
+TABLES = (
+    "execution", "fact", "claim", "outbox", "dead_letter", "client_key", "blob", "needs", "removed", "definition",
+)  # fmt: skip
+
+
+class PostgresRetention:
+    """Collects one set of rules at a time in this process; others may do so too. `outside`: where the blobs are, if
+    not in the database."""
+
+    def __init__(self, database: Database, journal: PostgresJournal, outside: Blob | None = None) -> None:
+        self._database = database
+        self._journal = journal
+        self._outside = outside
+        self._turn = asyncio.Lock()
+
+    async def collect(
+        self, rules: Sequence[Rule], now: int, *, progress: Progress | None = None
+    ) -> Collected:
+        async with self._turn:
+            collection = Collection(self._database, self._journal, self._outside, now, progress)
+            return await collection.run(rules)
+
+    async def preview(self, rules: Sequence[Rule], now: int) -> Collected:
+        """What a collection would remove at least; nothing is written."""
+        began = time.perf_counter()
+        selection = Selection(self._database, rules, now)
+        count = 0
+        while page := await selection.page(PAGE):
+            (row,) = await self._database.fetch(query("free"), [each.n for each in page])
+            count += row["count"]
+        size = await _size(self._database)
+        took = round((time.perf_counter() - began) * 1000)
+        return Collected(
+            executions=count, bytes_before=size, bytes_after=size, duration_ms=took, shrinks=False
+        )
+
+    async def vacuum(self) -> tuple[int, int]:
+        """Write the tables anew without gaps; their size before and after. Nothing else is written meanwhile."""
+        async with self._turn:
+            before = await _size(self._database)
+            async with self._database.connection() as connection:
+                for table in TABLES:
+                    await connection.execute(f"VACUUM (FULL, ANALYZE) {table}", timeout=None)
+            return before, await _size(self._database)
+
+
+class Collection:
+    """One run."""
+
+    def __init__(
+        self,
+        database: Database,
+        journal: PostgresJournal,
+        outside: Blob | None,
+        now: int,
+        progress: Progress | None,
+    ) -> None:
+        self._database = database
+        self._journal = journal
+        self._outside = outside
+        self._now = now
+        self._progress = progress
+        self._began = time.perf_counter()
+        self._longest = 0.0
+        self._so_far = Collected(shrinks=False)
+
+    async def run(self, rules: Sequence[Rule]) -> Collected:
+        """Remove, then tidy up."""
+        size = await _size(self._database)
+        self._so_far = msgspec.structs.replace(self._so_far, bytes_before=size, bytes_after=size)
+        await self._sweep()
+        while await self._pass(rules):
+            pass
+        await self._drop_definitions()
+        while dropped := (await self._act("forget_keys", self._now, PAGE))["count"]:
+            self._count(keys=dropped)
+        self._so_far = msgspec.structs.replace(self._so_far, bytes_after=await _size(self._database))
+        return self._count()
+
+    async def _act(self, name: str, *values: Any) -> Row:
+        began = time.perf_counter()
+        (row,) = await self._database.fetch(query(name), *values)
+        self._longest = max(self._longest, time.perf_counter() - began)
+        return row
+
+    async def _pass(self, rules: Sequence[Rule]) -> bool:
+        """Everything that the rules select; whether what stayed because others needed it may be free now."""
+        selection = Selection(self._database, rules, self._now)
+        needed = freed = 0
+        while page := await selection.page(PAGE):
+            for start in range(0, len(page), AT_ONCE):
+                chunk = page[start : start + AT_ONCE]
+                done = await self._remove(chunk)
+                needed += len(chunk) - len(done["gone"])
+                freed += done["freed"]
+        await self._sweep()
+        return bool(needed and freed)
+
+    async def _remove(self, chunk: Sequence[Candidate]) -> Row:
+        done = await self._act(
+            "remove",
+            [each.n for each in chunk],
+            [each.id for each in chunk],
+            self._now,
+            LATE,
+            KEY_LIFE,
+            MANY_ROWS,
+            MANY_BLOBS,
+            self._outside is not None,
+        )
+        if done["gone"]:
+            self._count(executions=len(done["gone"]), facts=done["facts"], blobs=done["blobs"])
+        return done
+
+    async def _sweep(self) -> None:
+        """Remove what was left over of executions that are off the list."""
+        while rows := await self._database.fetch(query("removed"), self._now, AT_ONCE):
+            elsewhere = 0
+            if self._outside is not None:
+                for row in rows:  # crash here: the notes are still there
+                    elsewhere += 0 if row["reused"] else await self._outside.delete(row["id"])
+            numbers = [row["n"] for row in rows]
+            done = await self._act("sweep", numbers, self._now, LATE, PIECE, BLOB_PIECE)
+            if done["facts"] or done["blobs"] or elsewhere:
+                self._count(facts=done["facts"], blobs=done["blobs"] + elsewhere)
+
+    async def _drop_definitions(self) -> None:
+        last = ""
+        while rows := await self._database.fetch(query("unused_definitions"), last, PAGE):
+            last = rows[-1]["hash"]
+            hashes = sorted({row["hash"] for row in rows} - self._journal.saved)
+            began = time.perf_counter()
+            async with self._database.transaction() as connection:
+                await connection.execute(query("definition_lock"), hashes)
+                dropped = await connection.fetchval(query("drop_definitions"), hashes)
+            self._longest = max(self._longest, time.perf_counter() - began)
+            self._count(definitions=dropped)
+
+    def _count(self, **more: int) -> Collected:
+        self._so_far = msgspec.structs.replace(
+            self._so_far,
+            duration_ms=round((time.perf_counter() - self._began) * 1000),
+            longest_ms=round(self._longest * 1000),
+            **{name: getattr(self._so_far, name) + count for name, count in more.items()},
+        )
+        if self._progress is not None:
+            self._progress(self._so_far)
+        return self._so_far
+
+
+async def _size(database: Database) -> int:
+    (row,) = await database.fetch(query("size"), list(TABLES))
+    return int(row["bytes"])

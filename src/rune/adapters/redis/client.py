@@ -1,0 +1,216 @@
+"""A lean client: calls made in one turn of the loop travel together, replies are parsed in bulk."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import hiredis
+
+from rune.adapters.redis.lua import Script, script
+from rune.errors import RuneError
+from rune.ports.journal import StoreAway
+
+DEADLINE = 10.0  # s: a server that answers nothing for so long is away
+PORT = 6379
+AWAY = ("LOADING", "READONLY", "MASTERDOWN", "BUSY", "OOM", "CLUSTERDOWN", "MISCONF", "NOREPLICAS", "TRYAGAIN")
+
+Argument = str | bytes | int
+
+
+class RedisError(RuneError):
+    """The server refuses a command."""
+
+    code = "REDIS"
+
+
+class _Refusal(Exception):
+    """An error reply, as the parser makes it."""
+
+
+class _Broken(Exception):
+    """What comes from the other side is not the protocol."""
+
+
+class Connection(asyncio.Protocol):
+    """One connection; every call waits for its place in the replies."""
+
+    def __init__(self, deadline: float | None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._reader = hiredis.Reader(protocolError=_Broken, replyError=_Refusal)
+        self._waiting: deque[asyncio.Future[Any]] = deque()
+        self._out: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+        self._deadline = deadline
+        self._watch: asyncio.TimerHandle | None = None
+        self._answered = 0
+        self.incarnation = 0
+        self.lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed(data)
+        try:
+            while (reply := self._reader.gets()) is not False:
+                self._answered += 1
+                future = self._waiting.popleft()
+                if future.done():
+                    continue
+                if isinstance(reply, _Refusal):
+                    future.set_exception(_error(str(reply)))
+                else:
+                    future.set_result(reply)
+        except (_Broken, IndexError):
+            self.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
+        if self._watch is not None:
+            self._watch.cancel()
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_exception(StoreAway(f"Redis went away: {exc or 'closed'}"))
+
+    def send(self, *parts: Argument) -> asyncio.Future[Any]:
+        """Queue a command; it goes out with all others of this turn."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if self.lost:
+            future.set_exception(StoreAway("Redis went away"))
+            return future
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(hiredis.pack_command(parts))
+        self._waiting.append(future)
+        if self._watch is None and self._deadline is not None:
+            self._look_again(-1)
+        return future
+
+    def _flush(self) -> None:
+        if self._transport is not None and not self.lost:
+            self._transport.write(b"".join(self._out))
+        self._out.clear()
+
+    def _look_again(self, answered: int) -> None:
+        """Give the connection up if a whole deadline has passed without an answer to anybody who waits."""
+        if not self._waiting or self.lost:
+            self._watch = None
+        elif answered == self._answered:
+            self.abort()
+        else:
+            assert self._deadline is not None
+            self._watch = self._loop.call_later(self._deadline, self._look_again, self._answered)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _error(text: str) -> RuneError:
+    word = text.partition(" ")[0]
+    return StoreAway(f"Redis: {text}") if word in AWAY else RedisError(text, code=word)
+
+
+class Client:
+    """Calls to one server. It connects when it is first needed, and again when the connection was lost."""
+
+    def __init__(self, url: str, *, deadline: float | None = DEADLINE, incarnation_key: str = "") -> None:
+        self._url = urlsplit(url)
+        self._deadline = deadline
+        self._incarnation_key = incarnation_key
+        self._connection: Connection | None = None
+        self._connecting = asyncio.Lock()
+        self._closed = False
+
+    async def call(self, *parts: Argument) -> Any:
+        connection = self._connection
+        if connection is None or connection.lost:
+            connection = await self._connected()
+        return await connection.send(*parts)
+
+    async def run(self, verb: Script, keys: Sequence[str], *arguments: Argument) -> Any:
+        """Run a script; its first argument is the incarnation of the server at the other end of this very connection."""
+        connection = self._connection
+        if connection is None or connection.lost:
+            connection = await self._connected()
+        given = (len(keys), *keys, connection.incarnation, *arguments)
+        try:
+            return await connection.send("EVALSHA", verb.sha, *given)
+        except RedisError as error:
+            if error.code != "NOSCRIPT":
+                raise
+        return await connection.send("EVAL", verb.text, *given)
+
+    async def incarnation(self) -> int:
+        """The number of the run of the server that answers now."""
+        connection = self._connection
+        if connection is None or connection.lost:
+            connection = await self._connected()
+        return connection.incarnation
+
+    async def _connected(self) -> Connection:
+        async with self._connecting:
+            connection = self._connection
+            if connection is not None and not connection.lost:
+                return connection
+            if self._closed:
+                raise StoreAway("the connection to Redis is closed")
+            try:
+                async with asyncio.timeout(DEADLINE):
+                    connection = await self._open()
+                    await self._greet(connection)
+            except (OSError, TimeoutError) as error:
+                raise StoreAway(f"Redis cannot be reached: {error}") from error
+            self._connection = connection
+            return connection
+
+    async def _open(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        url = self._url
+        if url.scheme == "unix":
+            _, connection = await loop.create_unix_connection(lambda: Connection(self._deadline), url.path)
+            return connection
+        secure = ssl.create_default_context() if url.scheme == "rediss" else None
+        host, port = url.hostname or "localhost", url.port or PORT
+        _, connection = await loop.create_connection(
+            lambda: Connection(self._deadline), host, port, ssl=secure
+        )
+        return connection
+
+    async def _greet(self, connection: Connection) -> None:
+        url = self._url
+        if url.password is not None:
+            user = [unquote(url.username)] if url.username else []
+            await connection.send("AUTH", *user, unquote(url.password))
+        number = url.path.strip("/") if url.scheme != "unix" else parse_qs(url.query).get("db", [""])[0]
+        if number:
+            await connection.send("SELECT", number)
+        if self._incarnation_key:
+            verb = script("incarnation")
+            run = await run_id(connection)
+            connection.incarnation = int(await connection.send("EVAL", verb.text, 1, self._incarnation_key, run))
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._connection is not None:
+            self._connection.abort()
+            await asyncio.sleep(0)
+
+
+async def run_id(connection: Connection) -> str:
+    """What the server calls this run of itself."""
+    told: bytes = await connection.send("INFO", "server")
+    return info(told)["run_id"]
+
+
+def info(told: bytes) -> dict[str, str]:
+    """The lines of an INFO reply."""
+    pairs = (line.partition(":") for line in told.decode().splitlines() if ":" in line)
+    return {name: value for name, _, value in pairs}

@@ -1,0 +1,163 @@
+"""Folding: a state that is not there, or not of this run of the server, is made of the journal's facts.
+
+Whoever folds holds a lease; meanwhile every verb waits. What was read is installed hidden, in bounded pieces. Facts
+that came while it was being made are read once more before the last piece; who writes one later finds the new state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from itertools import count
+from secrets import token_hex
+from typing import Any, Protocol
+
+import msgspec
+
+from rune.adapters.redis.image import Circumstances, Image, image
+from rune.adapters.redis.known import Known
+from rune.adapters.redis.texts import path_out
+from rune.core import effect
+from rune.core.fact import Start
+from rune.core.fold import fold
+from rune.core.lineage import ROOT
+from rune.core.state import State
+from rune.core.token import Token
+from rune.ports.journal import Journal, StoreAway, Stored
+from rune.ports.state import Applied
+
+FOLD_LEASE = 15_000  # ms
+PIECE = 1_000  # fields, timers or listeners in one command
+POLL = 0.02
+NAP = 2_000  # ms: shorter waits stay in the state
+PATIENCE = 40.0  # s
+
+_PACK = msgspec.msgpack.Encoder().encode
+
+
+class Scripts(Protocol):
+    """Runs the scripts that act on one execution."""
+
+    async def run(self, name: str, execution: str, *arguments: Any) -> Any: ...
+
+    async def now(self) -> int: ...
+
+    async def incarnation(self) -> int: ...
+
+
+class Folded(msgspec.Struct):
+    """What a fold found: the state, and what follows from it being there."""
+
+    state: State
+    applied: Applied
+
+
+class Folder:
+    """Folds executions, each by one process at a time."""
+
+    def __init__(self, scripts: Scripts, journal: Journal) -> None:
+        self._scripts = scripts
+        self._journal = journal
+        self._name = token_hex(8)
+        self._numbers = count(1)
+
+    async def load(self, known: Known, *, behind: bool = False, owed: bool = False) -> Folded | None:
+        """Fold and install; None: somebody else did. `owed`: nobody here sends what follows, so the sweeper has to."""
+        execution = known.accepted.id
+        me = f"{self._name}:{next(self._numbers)}"
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                answer = await self._scripts.run("fold", execution, me, FOLD_LEASE, int(behind))
+                if answer == b"THERE":
+                    return None
+                if answer == b"MINE":
+                    break
+                behind = False  # who is at it reads the journal now
+                await asyncio.sleep(POLL)
+        return await self._install(known, me, owed=owed)
+
+    async def peek(self, known: Known) -> State:
+        """The state as it would be, for whoever only looks."""
+        state, _, _ = await self._folded(known, await self._facts(known.accepted.id))
+        return state
+
+    async def _install(self, known: Known, me: str, *, owed: bool) -> Folded | None:
+        execution = known.accepted.id
+        stored = await self._facts(execution)
+        while True:
+            state, applied, around = await self._folded(known, stored)
+            if state.ended:
+                await self._scripts.run("end", execution)
+                return Folded(state, Applied(now=await self._scripts.now()))
+            made = image(known.plan, state, around, applied.armed)
+            pieces = _pieces(made)
+            for number, piece in enumerate(pieces[:-1]):
+                await self._write(execution, me, piece, "FIRST" if number == 0 else "NEITHER")
+            newer = await self._facts(execution, stored[-1].number if stored else 0)
+            if not newer:
+                break
+            stored += newer
+        tokens = applied.emitted if owed else ()
+        last = "BOTH" if len(pieces) == 1 else "LAST"
+        if not await self._write(execution, me, pieces[-1], last, made, await self._owed(execution, tokens)):
+            raise StoreAway(f"the fold of {execution} took too long")
+        now = await self._scripts.now() + around.offset
+        return Folded(state, Applied(tuple(applied.emitted), applied.finish, now))
+
+    async def _facts(self, execution: str, after: int = 0) -> list[Stored]:
+        return [each for each in await self._journal.facts(execution, after) if not each.late]
+
+    async def _folded(
+        self, known: Known, stored: list[Stored]
+    ) -> tuple[State, effect.Applied, Circumstances]:
+        accepted = known.accepted
+        clock = await self._scripts.now()
+        facts = [Start(accepted.at), *(each.fact for each in stored)]
+        latest = max(fact.at for fact in facts)
+        offset = max(0, latest - clock) if accepted.fake_time else 0
+        state, applied = fold(known.plan, facts, clock + offset)
+        if accepted.fake_time and not state.ended:
+            offset += _jump(state, applied, clock + offset)
+        around = Circumstances(await self._scripts.incarnation(), NAP, offset, accepted.fake_time, bool(stored))
+        return state, applied, around
+
+    async def _owed(self, execution: str, tokens: Sequence[Token]) -> list[Any]:
+        if not tokens:
+            return []
+        now = await self._scripts.now()
+        members = (f"{execution}|{token.node}|{path_out(token.path)}" for token in tokens)
+        return [part for member in members for part in (now, member)]
+
+    async def _write(
+        self, execution: str, me: str, piece: Image, which: str, whole: Image | None = None, owed: Sequence[Any] = ()
+    ) -> bool:
+        fields = [part for pair in piece.fields for part in pair]
+        timers = [part for pair in piece.timers for part in pair]
+        ears = [part for member in piece.listeners for part in (0, member.decode())]
+        nearest: Any = ""
+        if whole is not None and whole.timers:
+            nearest = min(due for due, _ in whole.timers) - whole.offset
+        packed = (_PACK(fields), _PACK(timers), _PACK(ears), _PACK(owed))
+        return bool(await self._scripts.run("install", execution, me, FOLD_LEASE, which, *packed, nearest))
+
+
+def _jump(state: State, applied: effect.Applied, now: int) -> int:
+    """An execution with a clock of its own that only waits goes on at its next timer."""
+    nearest = min((due for _, due in applied.armed), default=now)
+    waits = state.scopes[ROOT].active == 0 and state.paused_at is None and state.finish is None
+    if not waits or any(name.startswith("child:") for name in state.listening):
+        return 0
+    return max(0, nearest - now)
+
+
+def _pieces(made: Image) -> list[Image]:
+    size = max(len(made.fields), len(made.timers), len(made.listeners))
+    return [
+        Image(
+            made.fields[start : start + PIECE],
+            made.timers[start : start + PIECE],
+            made.listeners[start : start + PIECE],
+            made.offset,
+        )
+        for start in range(0, size, PIECE)
+    ]

@@ -1,0 +1,21 @@
+-- Hand on a signal that the journal has, to whoever has waited for it longest; if nobody does, it is kept.
+-- KEYS     as in store.lua
+-- ARGV[4]  at, id, name, path or false (msgpack)
+-- RETURNS  reply ok, or FOLD
+-- A crash behind this: the woken token is in no queue; the sweeper sends it.
+-- include: store.lua
+-- include: transition.lua
+-- include: waiting.lua
+if not store.open() then return 'FOLD' end
+local fact = cmsgpack.unpack(ARGV[4])
+at = fact[1]
+if store.get('H' .. fact[2]) then return store.reply('ok') end
+store.put('H' .. fact[2], 1)
+if meta.ft and at > now then
+  meta.o = (meta.o or 0) + at - now
+  changed['!'] = true
+  now = at
+end
+act.hand_on(fact)
+store.flush()
+return store.reply('ok')

@@ -1,0 +1,275 @@
+"""The state in Redis: every verb is one script on one execution; where there is no state, it is folded and tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from rune.adapters.redis.client import Client
+from rune.adapters.redis.folding import FOLD_LEASE, Folder
+from rune.adapters.redis.image import read_fields
+from rune.adapters.redis.instructions import finish_out
+from rune.adapters.redis.keys import Keys
+from rune.adapters.redis.known import Known, Plans, Register
+from rune.adapters.redis.lua import script
+from rune.adapters.redis.reading import finish_of, state_of
+from rune.adapters.redis.recovery import Recovery, Roll
+from rune.adapters.redis.texts import Sent, path_out, timer_in, token_in, token_out
+from rune.core.effect import Decision, Finish, Timer
+from rune.core.ending import certain_end
+from rune.core.explain import Waiting, explain
+from rune.core.fact import Control, End, Signal
+from rune.core.lineage import ROOT, Path
+from rune.core.state import Live, Scope, State
+from rune.core.token import Token
+from rune.core.wake import OVERDUE
+from rune.ports.clock import Clock
+from rune.ports.journal import Accepted, Journal, StoreAway
+from rune.ports.state import Applied, Claim, Due, Fence, Listener
+
+log = logging.getLogger("rune.state")
+
+TRIES = 8
+MOST_ALONE = 10_000
+_OVERDUE = finish_out(Finish("failed", OVERDUE))
+_PACK = msgspec.msgpack.Encoder().encode
+
+Reply = tuple[str, int, list[Sent], str | bool, Any, Any]
+_REPLY = msgspec.msgpack.Decoder(Reply)
+
+
+class RedisState:
+    """Tokens, joins, leases and timers of running executions. `clock` None: the server's time; another is for tests."""
+
+    def __init__(
+        self,
+        client: Client,
+        keys: Keys,
+        journal: Journal,
+        plans: Plans,
+        *,
+        clock: Clock | None = None,
+        roll: Roll | None = None,
+    ) -> None:
+        self._client = client
+        self._keys = keys
+        self._clock = clock
+        self._journal = journal
+        self._register = Register(journal, plans)
+        self._folder = Folder(self, journal)
+        self._recovery = Recovery(client, keys, roll)
+        self._alone: OrderedDict[str, tuple[Token, int, float]] = OrderedDict()
+
+    async def run(self, name: str, execution: str, *arguments: Any) -> Any:
+        """Run the script of a verb on an execution."""
+        now = 0 if self._clock is None else self._clock.now()
+        return await self._client.run(script(name), self._keys.of(execution), now, execution, *arguments)
+
+    async def now(self) -> int:
+        if self._clock is not None:
+            return self._clock.now()
+        seconds, micros = await self._client.call("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    async def incarnation(self) -> int:
+        return await self._client.incarnation()
+
+    async def _tried(
+        self, known: Known, name: str, *arguments: Any, owed: bool = False
+    ) -> tuple[bytes | None, Applied | None]:
+        """What the script says, or, where the state had to be folded here, what followed from that."""
+        for _ in range(TRIES):
+            answer = await self.run(name, known.accepted.id, *arguments)
+            if answer not in (b"FOLD", b"BEHIND"):
+                return answer, None
+            folded = await self._folder.load(known, behind=answer == b"BEHIND", owed=owed)
+            if folded is not None and (not owed or folded.state.ended):
+                return None, folded.applied
+        raise StoreAway(f"the state of {known.accepted.id} is folded again and again")
+
+    def _applied(self, known: Known, answer: bytes) -> Applied:
+        _, now, emitted, finish, failed, _ = _REPLY.decode(answer)
+        ends = finish_of(known.plan, finish, failed) if isinstance(finish, str) else None
+        return Applied(tuple(map(token_in, emitted)), ends, now)
+
+    async def _followed(self, known: Known, name: str, *arguments: Any) -> Applied:
+        answer, applied = await self._tried(known, name, *arguments)
+        if applied is not None:
+            return applied
+        assert answer is not None
+        return self._applied(known, answer)
+
+    async def begin(self, execution: str) -> Applied:
+        known = await self._register.of(execution)
+        folded = await self._folder.load(known)
+        return Applied(now=await self.now()) if folded is None else folded.applied
+
+    async def claim(self, execution: str, token: Token, owner: str, *, leased: bool) -> Claim:
+        known = await self._register.of(execution)
+        want = (token.node, path_out(token.path), token.fate.value, token.attempt, token.resumed, owner, leased)
+        answer, ended = await self._tried(known, "claim", _PACK((*want, token_out(token))), owed=True)
+        if ended is not None:
+            return Claim("void", token, ended.now)
+        assert answer is not None
+        _, now, _, _, _, found = _REPLY.decode(answer)
+        verdict, sent, number, again, due, read_back, alone, incarnation = found
+        mine = token_in(sent)
+        if verdict not in ("run", "cancelled"):
+            return Claim(verdict, mine if verdict.startswith("held") else token, now)
+        if alone:
+            self._note_alone(execution, mine, now)
+        fence = (incarnation, number) if number else None
+        recovered = read_back and fence is not None
+        return Claim(verdict, mine, now, fence, again and fence is not None, due or None, recovered)
+
+    def _note_alone(self, execution: str, token: Token, now: int) -> None:
+        """While a token that is all there is of its execution is in our hands, nothing else can happen to it."""
+        self._alone[execution] = (token, now, time.monotonic())
+        if len(self._alone) > MOST_ALONE:
+            self._alone.popitem(last=False)
+
+    async def renew(self, execution: str, node: int, path: Path, fence: Fence) -> bool:
+        return bool(await self.run("renew", execution, node, path_out(path), fence[1], fence[0]))
+
+    def certain_end(self, execution: str, decisions: Sequence[Decision]) -> tuple[Finish, int] | None:
+        found = self._alone.get(execution)
+        if found is None:
+            return None
+        token, then, when = found
+        root = Scope(ROOT, 0, count=1, active=1, live={token.node: Live(token)})
+        finish = certain_end(State(scopes={ROOT: root}), decisions)
+        if finish is None:
+            return None
+        passed = 0 if self._clock is not None else round((time.monotonic() - when) * 1000)
+        return finish, then + passed
+
+    async def apply(self, execution: str, decisions: Sequence[Decision]) -> Applied:
+        known = await self._register.of(execution)
+        self._alone.pop(execution, None)
+        return await self._followed(known, "apply", known.instructions.packed(decisions))
+
+    async def control(self, execution: str, fact: Control) -> Applied:
+        known = await self._register.of(execution)
+        return await self._followed(known, "control", _PACK((fact.at, fact.number, fact.paused)))
+
+    async def signal(self, execution: str, fact: Signal) -> Applied:
+        known = await self._register.of(execution)
+        path = False if fact.path is None else path_out(fact.path)
+        return await self._followed(known, "signal", _PACK((fact.at, fact.id, fact.name, path)))
+
+    async def controls(self, execution: str) -> tuple[int, bool]:
+        packed = await self._client.call("HGET", self._keys.of(execution)[0], "!")
+        meta = msgspec.msgpack.decode(packed) if packed else {}
+        if meta.get("i") == await self.incarnation():
+            return meta.get("k", 0), "p" in meta
+        state = await self._folder.peek(await self._register.of(execution))
+        return state.controls, state.paused_at is not None
+
+    async def listening(self, execution: str) -> list[Listener]:
+        state = await self._read(execution)
+        found = sorted(
+            (since, path, node, name)
+            for name, waiting in state.listening.items()
+            for (path, node), since in waiting.items()
+        )
+        return [Listener(name, node, path) for _, path, node, name in found]
+
+    async def explain(self, execution: str) -> list[Waiting]:
+        known = await self._register.of(execution)
+        return explain(known.plan, await self._read(execution))
+
+    async def _read(self, execution: str) -> State:
+        """The state for whoever only looks: as it is, or, of an execution that sleeps, as it would be."""
+        known = await self._register.of(execution)
+        raw = await self._client.call("HGETALL", self._keys.of(execution)[0])
+        fields = read_fields(dict(zip(raw[::2], raw[1::2], strict=True)))
+        if fields and fields["!"]["i"] == await self.incarnation():
+            return state_of(known.plan, fields)
+        return await self._folder.peek(known)
+
+    async def end(self, execution: str, fact: End) -> None:
+        self._alone.pop(execution, None)
+        await self.run("end", execution)
+        self._register.forget(execution)
+
+    async def due(self, limit: int) -> list[Due]:
+        now = await self.now()
+        await self._recovery.work(now)
+        ringing = await self._members(self._keys.alarms, now, limit)
+        share = max(1, limit // max(1, len(ringing)))
+        fired = await asyncio.gather(*(self._guarded(each.decode(), share) for each in ringing))
+        return [due for each in fired for due in each][:limit]
+
+    async def _members(self, key: Callable[[int], str], now: int, limit: int) -> list[bytes]:
+        """Of all partitions those whose time has come, as many as asked for."""
+        asked = (
+            self._client.call("ZRANGE", key(each), "-inf", now, "BYSCORE", "LIMIT", 0, limit)
+            for each in range(self._keys.partitions)
+        )
+        return [member for found in await asyncio.gather(*asked) for member in found][:limit]
+
+    async def _guarded(self, execution: str, most: int) -> list[Due]:
+        """One execution that cannot be read does not hold up the others: its alarm was put off."""
+        try:
+            return await self._fired(execution, most)
+        except StoreAway:
+            raise
+        except Exception as error:
+            log.warning("%s is left alone: %s: %s", execution, type(error).__name__, error)
+            return []
+
+    async def _fired(self, execution: str, most: int) -> list[Due]:
+        found: list[Due] = []
+        answer = await self.run("fire", execution, most, _OVERDUE, FOLD_LEASE)
+        if answer == b"FOLD":
+            known = await self._register.of(execution)
+            folded = await self._folder.load(known)
+            if folded is not None and (folded.applied.emitted or folded.applied.finish):
+                found.append(self._due(known.accepted, Timer("wait"), folded.applied))
+            if len(found) < most:
+                answer = await self.run("fire", execution, most - len(found), _OVERDUE, FOLD_LEASE)
+        if answer == b"FOLD":
+            return found
+        _, now, _, _, _, fired = _REPLY.decode(answer)
+        known = await self._register.of(execution)
+        for timer, _, emitted, finish, failed in fired:
+            ends = finish_of(known.plan, finish, failed) if finish else None
+            applied = Applied(tuple(map(token_in, emitted)), ends, now)
+            found.append(self._due(known.accepted, timer_in(timer), applied))
+        return found
+
+    def _due(self, accepted: Accepted, timer: Timer, applied: Applied) -> Due:
+        return Due(accepted.id, timer, applied.emitted, applied.finish, applied.now, accepted.priority)
+
+    async def next_due(self) -> int | None:
+        if await self._recovery.is_due():
+            return await self.now()
+        asked = (
+            self._client.call("ZRANGE", self._keys.alarms(each), 0, 0, "WITHSCORES")
+            for each in range(self._keys.partitions)
+        )
+        return min((int(float(found[1])) for found in await asyncio.gather(*asked) if found), default=None)
+
+    async def unheld(self, limit: int) -> list[tuple[str, Token, int]]:
+        members = await self._members(self._keys.held, await self.now(), limit)
+        tokens: dict[str, list[tuple[int, str]]] = {}
+        for member in members:
+            execution, node, path = member.decode().rsplit("|", 2)
+            tokens.setdefault(execution, []).append((int(node), path))
+        found = await asyncio.gather(*(self._swept(*each) for each in tokens.items()))
+        return [one for each in found for one in each]
+
+    async def _swept(self, execution: str, tokens: list[tuple[int, str]]) -> list[tuple[str, Token, int]]:
+        answer = await self.run("sweep", execution, _PACK(tokens))
+        emitted = _REPLY.decode(answer)[2]
+        if not emitted:
+            return []
+        accepted = (await self._register.of(execution)).accepted
+        return [(execution, token_in(each), accepted.priority) for each in emitted]
+

@@ -1,0 +1,72 @@
+"""The walk itself: steps that could not go wrong would show nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+from typing import Any
+
+import pytest
+
+from tests.conformance.actor import Refusal
+from tests.conformance.case import Case
+from tests.conformance.desk_actor import at_desk
+from tests.conformance.stubs import Surroundings
+from tests.conformance.walk import Walk
+
+ASKS = {
+    "id": "asks",
+    "nodes": [
+        {"id": "start", "type": "input"},
+        {"id": "ask", "type": "wait", "parameters": {"resume": "signal"}},
+    ],
+    "edges": [{"src": "start", "dst": "ask"}],
+}
+START: dict[str, Any] = {"start": None}
+HEARD: list[dict[str, Any]] = [START, {"await": {"waiting": "ask"}}, {"signal": "ask"}]
+
+
+def _walk(home: pathlib.Path, *steps: dict[str, Any]) -> None:
+    case = Case("c", "", (), document=ASKS, steps=steps, timeout_s=0.2)
+
+    async def go() -> None:
+        async with at_desk(home, durability="relaxed", grace=0.1) as actor:
+            await Walk(case, actor, Surroundings(case)).to_end()
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize(
+    ("steps", "complaint"),
+    [
+        ([START, {"signal": "ask", "refused": "ENDED"}], "was not refused"),
+        ([{"signal": "ask", "as": "nobody", "refused": "ENDED"}], "was refused otherwise"),
+        ([{"signal": "ask", "as": "nobody"}], "UNKNOWN_EXECUTION"),
+        ([{"cancel": None, "as": "x", "refused": "UNKNOWN_EXECUTION", "says": ["y"]}], "does not say"),
+        ([START, {"pause": None, "answers": False}], "answered True"),
+        ([START, {"await": "ended"}], "in vain"),
+        ([START, {"await": {"waiting": "other"}}], "in vain"),
+        ([START, {"await": {"events": {"execution.paused": 1}}}], "in vain"),
+        ([START, {"await": {"calls": "/never"}}], "in vain"),
+        ([START, {"find": {"workflow": "other"}, "as": "o"}], "in vain"),
+        ([START, {"start": None, "as": "b", "same": "it"}], "another one"),
+        ([*HEARD, {"expect": {"status": "cancelled"}}], "status 'completed'"),
+        ([*HEARD, {"expect": {"events": {"execution.signalled": 2}}}], "the events are"),
+        ([*HEARD, {"expect": {"retry_of": "it"}}], "retry_of is None"),
+        ([START, {"expect": {"status": "paused"}}], "status 'running'"),
+        ([START, {"expect": {"status": "completed", "now": True}}], "'running'"),
+    ],
+)
+def test_a_step_that_does_not_hold_is_told(
+    steps: list[dict[str, Any]], complaint: str, tmp_path: pathlib.Path
+) -> None:
+    with pytest.raises(AssertionError, match=complaint):
+        _walk(tmp_path, *steps)
+
+
+def test_steps_that_hold_are_not(tmp_path: pathlib.Path) -> None:
+    _walk(tmp_path, *HEARD, {"expect": {"status": "completed", "output": {"ask": None}, "<never>": 1}})
+
+
+def test_a_refusal_carries_its_code() -> None:
+    assert str(Refusal("ENDED", "it is over")) == "ENDED: it is over"

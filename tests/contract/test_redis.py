@@ -1,0 +1,57 @@
+"""State and queue in Redis keep the contracts, on a real server, before the embedded journal."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+
+from rune.adapters.embedded.journal import EmbeddedJournal
+from rune.adapters.redis.client import Client
+from rune.adapters.redis.keys import Keys
+from rune.adapters.redis.state import RedisState
+from rune.core.plan import Plan
+from rune.ports.journal import Journal
+from rune.testing.clock import VirtualClock
+from rune.testing.contracts.state import StateContract
+from tests.contract.test_embedded import left_on_disk, opened
+from tests.services.redis_server import redis_server
+
+_worlds = count()
+
+
+def fresh_keys() -> Keys:
+    """Names that nobody has used: a server that knows nothing, as far as they reach."""
+    return Keys(f"test{next(_worlds)}")
+
+
+class TestState(StateContract):
+    @asynccontextmanager
+    async def make_stores(
+        self, folder: Path, clock: VirtualClock, plans: Mapping[str, Plan]
+    ) -> AsyncIterator[tuple[EmbeddedJournal, RedisState]]:
+        async with opened(folder, clock) as embedded:
+            self._clients: list[Client] = []
+            yield embedded.journal, self.make_state(embedded.journal, clock, plans)
+            for client in self._clients:
+                await client.close()
+
+    def make_state(self, journal: Journal, clock: VirtualClock, plans: Mapping[str, Plan]) -> RedisState:
+        assert isinstance(journal, EmbeddedJournal)
+
+        async def plan(hash: str) -> Plan:
+            return plans[hash]
+
+        async def roll(after: int, limit: int) -> Sequence[tuple[int, str, int]]:
+            rows = journal.waking((-1, 0), 1 << 60, 1 << 30)
+            found = sorted((number, execution, clock.now()) for _, number, execution in rows)
+            return [each for each in found if each[0] > after][:limit]
+
+        keys = fresh_keys()
+        client = Client(redis_server().url, incarnation_key=keys.incarnation)
+        self._clients.append(client)
+        return RedisState(client, keys, journal, plan, clock=clock, roll=roll)
+
+    def crashed(self, folder: Path) -> Path:
+        return left_on_disk(folder)

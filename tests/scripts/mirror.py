@@ -1,0 +1,208 @@
+"""One execution led twice, by the core in memory and by the scripts in Redis, and compared after every step."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import msgspec
+from redis import Redis
+from redis.exceptions import NoScriptError
+
+from rune.adapters.redis.image import Circumstances, image, read_fields
+from rune.adapters.redis.instructions import Instructions, finish_out
+from rune.adapters.redis.keys import Keys
+from rune.adapters.redis.lua import script
+from rune.adapters.redis.reading import finish_of, state_of
+from rune.adapters.redis.texts import (
+    listener_in,
+    path_out,
+    timer_in,
+    timer_out,
+    token_in,
+    token_out,
+)
+from rune.core.apply import apply, begin
+from rune.core.control import control, hear, touch
+from rune.core.effect import Applied, Decision, Finish, Timer
+from rune.core.fact import Control, Signal
+from rune.core.limits import LIMITS, Limits
+from rune.core.plan import Plan
+from rune.core.state import State
+from rune.core.token import Token
+from rune.core.wake import OVERDUE, timers_of, wake
+
+NOW = 1_700_000_000_000
+INCARNATION = 7
+PACK = msgspec.msgpack.encode
+KEYS = Keys("mirror")
+
+
+class Difference(AssertionError):
+    """The script and the core do not agree."""
+
+
+class Mirror:
+    """Each act is done to both; what they answer and what they then are must be the same."""
+
+    def __init__(self, redis: Redis[bytes], plan: Plan, *, limits: Limits = LIMITS, execution: str = "x") -> None:
+        self.redis = redis
+        self.plan = plan
+        self.state = State(limits=limits)
+        self.timers: dict[Timer, int] = {}
+        self.now = NOW
+        self.finish: Finish | None = None
+        self.execution = execution
+        self._instructions = Instructions(plan)
+        applied = begin(plan, self.state, NOW)
+        self.emitted: list[Token] = list(applied.emitted)
+        self.finish = applied.finish
+        self.timers.update(applied.armed)
+        self.install()
+        self.compare()
+
+    def install(self) -> None:
+        """Write what the core has as the state of the scripts."""
+        keys = KEYS.of(self.execution)
+        around = Circumstances(INCARNATION, None)
+        made = image(self.plan, self.state, around, list(self.timers.items()))
+        fields = [each for pair in made.fields for each in pair]
+        timers = [each for pair in made.timers for each in pair]
+        self.redis.delete(*keys)
+        self.redis.set(keys[5], "me")
+        ears = [each for member in made.listeners for each in (0, member.decode())]
+        nearest = min(self.timers.values(), default="")
+        parts = (PACK(fields), PACK(timers), PACK(ears), PACK([]), nearest)
+        assert self.run("install", "me", 1000, "BOTH", *parts) == 1
+
+    def run(self, name: str, *more: Any) -> Any:
+        verb = script(name)
+        keys = KEYS.of(self.execution)
+        given = (len(keys), *keys, INCARNATION, self.now, self.execution, *more)
+        try:
+            return self.redis.evalsha(verb.sha.decode(), *given)
+        except NoScriptError:
+            return self.redis.eval(verb.text.decode(), *given)
+
+    def fields(self) -> dict[str, Any]:
+        return read_fields(self.redis.hgetall(KEYS.of(self.execution)[0]))
+
+    def there(self) -> State:
+        return state_of(self.plan, self.fields())
+
+    def decide(self, decision: Decision) -> Applied:
+        before = copy.deepcopy(self.state)
+        kept = self.redis.hgetall(KEYS.of(self.execution)[0])
+        applied = apply(self.plan, self.state, decision)
+        answer = self.run("apply", self._instructions.packed([decision]))
+        if not applied.known:
+            self._expect(answer == b"BEHIND", f"{decision} is unknown, the script says {answer!r}")
+            self._expect(self.state == before, "the core changed by what it does not know")
+            self._expect(self.redis.hgetall(KEYS.of(self.execution)[0]) == kept, "what was refused has left traces")
+            return applied
+        self._check(applied, answer, str(decision))
+        return applied
+
+    def control(self, fact: Control) -> Applied:
+        applied = control(self.plan, self.state, fact)
+        self._check(applied, self.run("control", PACK((fact.at, fact.number, fact.paused))), str(fact))
+        return applied
+
+    def hear(self, fact: Signal) -> Applied:
+        applied = hear(self.plan, self.state, fact)
+        path = False if fact.path is None else path_out(fact.path)
+        packed = PACK((fact.at, fact.id, fact.name, path))
+        self._check(applied, self.run("signal", packed), str(fact))
+        return applied
+
+    def fire(self, timer: Timer) -> Applied:
+        """The timer that is due first, at its time."""
+        due = self.timers.pop(timer)
+        self.now = max(self.now, due)
+        applied = wake(self.plan, self.state, timer, self.now)
+        overdue = finish_out(Finish("failed", OVERDUE))
+        answer = msgspec.msgpack.decode(self.run("fire", 1, overdue, 1000))
+        self._expect(len(answer[5]) == 1, f"{timer} does not fire: {answer}")
+        fired, _, emitted, finish, failed = answer[5][0]
+        self._expect(timer_in(fired) == timer, f"{fired} instead of {timer}")
+        if timer.kind in ("join", "finish", "deadline") and (applied.emitted or applied.finish):
+            applied.armed.append((timer, self.now + 9_000))  # until its consequence is applied
+        self._check(applied, PACK(("ok", 0, emitted, finish, failed, False)), str(timer))
+        return applied
+
+    def touch(self, token: Token, *, leased: bool = False) -> str:
+        verdict = touch(self.plan, self.state, token)
+        want = (token.node, path_out(token.path), token.fate.value, token.attempt, token.resumed, "me", leased)
+        answer = msgspec.msgpack.decode(self.run("claim", PACK((*want, token_out(token)))))
+        found = answer[5][0]
+        if found not in ("held", "held back"):
+            self._expect(found == verdict, f"{token} may {verdict}, the script says {found}")
+        self.compare()
+        return verdict
+
+    def first_timer(self) -> Timer | None:
+        """The one that fires next; of several at one time, the one that the server sorts first."""
+        if not self.timers:
+            return None
+        return min(self.timers, key=lambda each: (self.timers[each], timer_out(each)))
+
+    def _check(self, applied: Applied, answer: bytes, what: str) -> None:
+        self._expect(answer not in (b"FOLD", b"BEHIND"), f"{what}: {answer!r}")
+        _, _, emitted, finish, failed, _ = msgspec.msgpack.decode(answer)
+        here = sorted(map(repr, applied.emitted))
+        there = sorted(repr(token_in(each)) for each in emitted)
+        self._expect(here == there, f"{what}: core emits {here}\n script {there}")
+        ends = finish_of(self.plan, finish, failed) if finish else None
+        self._expect(ends == applied.finish, f"{what}: core ends {applied.finish}, script {ends}")
+        for timer in applied.disarmed:
+            self.timers.pop(timer, None)
+        self.timers.update(applied.armed)
+        self.emitted += applied.emitted
+        self.finish = self.finish or applied.finish
+        self.compare()
+
+    def compare(self) -> None:
+        there = self.there()
+        if there != self.state:
+            raise Difference(_difference(self.state, there))
+        self._compare_timers()
+        self._compare_listeners()
+
+    def _compare_timers(self) -> None:
+        """A timer that the core has set and dropped in one act may be left over there; it means nothing."""
+        found = self.redis.zrange(KEYS.of(self.execution)[1], 0, -1, withscores=True)
+        there = {timer_in(name.decode()): int(due) for name, due in found}
+        if there == self.timers:
+            return
+        needed = dict(timers_of(self.plan, self.state))
+        spurious = {timer for timer in self.timers if timer not in there and timer not in needed}
+        for timer in spurious:
+            del self.timers[timer]
+        self._expect(there == self.timers, f"timers here {self.timers}\n there {there}")
+
+    def _compare_listeners(self) -> None:
+        found = self.redis.zrangebylex(KEYS.of(self.execution)[2], b"[n", b"(o")
+        there = {listener_in(each) for each in found}
+        here = {
+            (name, since, path, node)
+            for name, waiting in self.state.listening.items()
+            for (path, node), since in waiting.items()
+        }
+        self._expect(here == there, f"listeners here {here}, there {there}")
+
+    def _expect(self, holds: bool, otherwise: str) -> None:
+        if not holds:
+            raise Difference(otherwise)
+
+
+def _difference(here: State, there: State) -> str:
+    lines = []
+    for name in State.__struct_fields__:
+        a, b = getattr(here, name), getattr(there, name)
+        if name == "scopes":
+            for path in sorted(a.keys() | b.keys()):
+                if a.get(path) != b.get(path):
+                    lines.append(f"scope {path}:\n  core   {a.get(path)}\n  script {b.get(path)}")
+        elif a != b:
+            lines.append(f"{name}: core {a}, script {b}")
+    return "\n".join(lines)

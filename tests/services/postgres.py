@@ -1,0 +1,191 @@
+"""A PostgreSQL of our own: a private folder, a private port, started once and gone with the process.
+
+It writes as a real one does (fsync is on); what is turned down is only what a test would wait for.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import hashlib
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
+SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "shared_buffers": "64MB",
+    "max_connections": "100",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "max_wal_size": "512MB",
+    "autovacuum_naptime": "10s",
+    "log_checkpoints": "off",
+    "timezone": "UTC",
+}
+USER = "rune"
+ROOM = 1 << 30
+
+
+def programs() -> Path:
+    """The folder of the server's programs; the newest where there are several."""
+    found = shutil.which("initdb")
+    if found is not None:
+        return Path(found).resolve().parent
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda each: float(each.parent.name))
+    if not folders:
+        raise RuntimeError("PostgreSQL is not installed (apt-get install postgresql)")
+    return folders[-1]
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _as_server(*command: str) -> list[str]:
+    """A command as somebody who may run a server (root may not), that ends when we do."""
+    unprivileged: list[str] = []
+    if os.getuid() == 0:
+        owner = pwd.getpwnam("postgres")
+        unprivileged = [f"--reuid={owner.pw_uid}", f"--regid={owner.pw_gid}", "--clear-groups"]
+    return ["setpriv", *unprivileged, "--pdeathsig=INT", *command]
+
+
+class Server:
+    """One server. `start` after `kill` recovers, as after a crash of the machine's power."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self.port = free_port()
+        self._bin = programs()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def make(self) -> None:
+        """An empty cluster."""
+        if os.getuid() == 0:
+            owner = pwd.getpwnam("postgres")
+            os.chown(self.folder, owner.pw_uid, owner.pw_gid)
+        self._run(
+            *_as_server(
+                str(self._bin / "initdb"), "-D", str(self.data), "-U", USER, "-A", "trust", "-E", "UTF8",
+                "--locale=C.UTF-8", "--no-sync",
+            )
+        )  # fmt: skip
+        lines = [f"{name} = '{value}'" for name, value in SETTINGS.items()]
+        lines += [f"port = {self.port}", f"unix_socket_directories = '{self.folder}'"]
+        with (self.data / "postgresql.conf").open("a") as file:
+            file.write("\n".join(lines) + "\n")
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                _as_server(str(self._bin / "postgres"), "-D", str(self.data)), stdout=log, stderr=log
+            )
+        self._run(
+            str(self._bin / "pg_ctl"), "status", "-D", str(self.data), check=False
+        )  # the first look may come too early
+        while self._ready() != 0:
+            if self._process.poll() is not None:
+                raise RuntimeError((self.folder / "log").read_text()[-2000:])
+
+    def _ready(self) -> int:
+        asked = [str(self._bin / "pg_isready"), "-q", "-h", str(self.folder), "-p", str(self.port), "-t", "1"]
+        return subprocess.run(asked, check=False).returncode
+
+    def kill(self) -> None:
+        """kill -9 of everything, at once."""
+        assert self._process is not None
+        for each in [*self._backends(), self._process.pid]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+        (self.data / "postmaster.pid").unlink(missing_ok=True)
+
+    def _backends(self) -> list[int]:
+        assert self._process is not None
+        file = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+        return [int(each) for each in file.read_text().split()]
+
+    def stop(self) -> None:
+        """Stop it in good order."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)
+            self._process.wait()
+            self._process = None
+
+    def dsn(self, database: str = "postgres") -> str:
+        """How to reach a database of it."""
+        return f"postgresql://{USER}@127.0.0.1:{self.port}/{database}"
+
+    def sql(self, text: str, database: str = "postgres") -> str:
+        """Have something done past the program; answers what was printed."""
+        return self._run(
+            "psql", "-XqAt", "-v", "ON_ERROR_STOP=1", "-h", str(self.folder), "-p", str(self.port),
+            "-U", USER, "-d", database, "-c", text,
+        )  # fmt: skip
+
+    def create(self, database: str, template: str = "template1") -> str:
+        """A database; answers how to reach it."""
+        self.sql(f'CREATE DATABASE "{database}" TEMPLATE "{template}"')
+        return self.dsn(database)
+
+    def copy(self, database: str, to: str, template: str) -> None:
+        """What another process finds now: everything that is committed, as of one moment."""
+        self.create(to, template)
+        common = ["-h", str(self.folder), "-p", str(self.port), "-U", USER]
+        dump = subprocess.run(
+            [str(self._bin / "pg_dump"), *common, "--data-only", "-T", "rune_migration", database],
+            check=True,
+            capture_output=True,
+        )
+        subprocess.run(["psql", "-Xq", *common, "-d", to], input=dump.stdout, check=True, capture_output=True)
+
+    def _run(self, *command: str, check: bool = True) -> str:
+        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd="/")
+        if check and done.returncode != 0:
+            raise RuntimeError(f"{command[0]}: {done.stderr.strip()}")
+        return done.stdout.strip()
+
+
+def new_server(base: Path | None = None) -> Server:
+    """A server of one's own, to be stopped or killed by whoever asked. Unless told where, it lies in memory: a process
+    that dies loses no more there than on a disk, and nobody waits for one."""
+    memory = Path("/dev/shm")
+    roomy = memory.is_dir() and shutil.disk_usage(memory).free > ROOM
+    folder = Path(tempfile.mkdtemp(prefix="rune-pg-", dir=base or (memory if roomy else None)))
+    server = Server(folder)
+
+    def end() -> None:
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(end)
+    server.make()
+    server.start()
+    return server
+
+
+@functools.cache
+def server() -> Server:
+    """The server of this process."""
+    return new_server()
+
+
+def database_of(folder: Path) -> str:
+    """The database that belongs to a folder."""
+    return f"t{hashlib.sha256(str(folder).encode()).hexdigest()[:20]}"
