@@ -16,7 +16,7 @@ KILLS  ?= 1000
 HELLO       := examples/hello/hello.yaml
 HELLO_INPUT := {"name": "World"}
 
-.PHONY: chaos-embedded help setup lock run test test-long check lint type contracts unit sim mutants bench audit format clean
+.PHONY: chaos-embedded help setup stores lock run test test-long check lint type contracts unit sim mutants bench audit format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -38,11 +38,19 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $(READY)
 
+stores: ## Install the servers that the tests start for themselves, where they are missing
+	@missing=""
+	command -v redis-server > /dev/null || missing="$$missing redis-server"
+	ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || command -v initdb > /dev/null || missing="$$missing postgresql"
+	[ -n "$$missing" ] || exit 0
+	[ "$$(id -u)" = 0 ] || { echo "The tests need:$$missing. Install them and try again." >&2; exit 1; }
+	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing
+
 lock: ## Write requirements.lock anew from pyproject.toml
 	@tool=$$(mktemp -d); trap 'rm -rf "$$tool"' EXIT
 	$(PYTHON) -m venv "$$tool"
 	"$$tool/bin/pip" install --quiet uv
-	"$$tool/bin/uv" pip compile --no-config --quiet --upgrade --universal --python-version 3.11 --extra dev \
+	"$$tool/bin/uv" pip compile --no-config --quiet --upgrade --universal --python-version 3.11 --extra dev --extra cluster \
 	  --generate-hashes --no-emit-index-url --no-header --no-annotate --output-file requirements.lock pyproject.toml
 
 run: setup ## Draw the hello example and run it
@@ -76,7 +84,7 @@ type: setup ## mypy, strict
 contracts: setup ## Who may import whom
 	@$(BIN)/lint-imports --cache-dir .cache/imports
 
-unit: setup ## pytest, with branch coverage of rune.core that must be complete
+unit: setup stores ## pytest, with branch coverage of rune.core that must be complete
 	@$(BIN)/python -m pytest -q -n $(JOBS) --cov=rune.core --cov-branch --cov-fail-under=100 --cov-report=term-missing:skip-covered
 
 sim: setup ## The simulator: make sim SEEDS=100000 [JOBS=2]

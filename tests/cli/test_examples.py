@@ -41,8 +41,15 @@ RUNS: list[tuple[str, Any, Any]] = [
     ),
 ]
 
-WITH_MORE_THAN_A_DOCUMENT = {"custom-nodes", "fetch-users-report"}
-"""Tested in `test_examples_outside`."""
+WITH_MORE_THAN_A_DOCUMENT = {
+    "approval",
+    "custom-nodes",
+    "fetch-users-report",
+    "nightly-report",
+    "parent-and-children",
+    "race",
+}
+"""Tested in `test_examples_outside` and, with the conformance cases, in `test_examples_acting`."""
 
 
 @pytest.fixture

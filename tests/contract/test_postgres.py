@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import functools
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from rune.adapters.keysource import KeySource
 from rune.adapters.postgres.blob import PostgresBlob
 from rune.adapters.postgres.journal import PostgresJournal
 from rune.adapters.postgres.library import PostgresLibrary
-from rune.adapters.postgres.migrating import migrate
 from rune.adapters.postgres.open import Postgres, postgres
 from rune.adapters.postgres.secret import PostgresSecret
 from rune.nodes.discovery import full_registry
@@ -26,22 +25,13 @@ from rune.testing.contracts.library import LibraryContract
 from rune.testing.contracts.retention import ALL, NOW, Kept, RetentionContract
 from rune.testing.contracts.scenario import scenario
 from rune.testing.contracts.secret import SecretContract
+from tests.services.databases import dsn_of, left_behind, ready
 from tests.services.postgres import database_of, server
 
-TEMPLATE = "migrated"
 
-
-@functools.cache
-def _template() -> str:
-    """A database with the schema and nothing in it: copying it is quicker than migrating each time."""
-    asyncio.run(migrate(server().create(TEMPLATE)))
-    return TEMPLATE
-
-
-@functools.cache
-def dsn_of(folder: Path) -> str:
-    """The database of a folder, made when it is first asked for."""
-    return server().create(database_of(folder), TEMPLATE)
+@pytest.fixture(autouse=True, scope="module")
+def _running() -> None:
+    ready()
 
 
 @asynccontextmanager
@@ -50,9 +40,134 @@ async def opened(folder: Path, *, read_only: bool = False) -> AsyncIterator[Post
         yield found
 
 
-def left_behind(folder: Path) -> Path:
-    """What another process would find if this one died now."""
-    copy = folder / "left"
-    server().copy(database_of(folder), database_of(copy), TEMPLATE)
-    dsn_of.cache_clear()
-    return copy
+class Anytime:
+    """Whoever looks sees what is committed at that moment."""
+
+    def change(self) -> int:
+        return 0
+
+    def still(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+def reader_of(found: Postgres) -> Reader:
+    plans = Planbook(found.journal, full_registry(()).catalogue)
+    return Reader(found.index, found.journal, found.blob, plans, Anytime(), found.library)
+
+
+class TestJournal(JournalContract):
+    @asynccontextmanager
+    async def make_journal(self, folder: Path) -> AsyncIterator[PostgresJournal]:
+        async with opened(folder) as found:
+            yield found.journal
+
+    @asynccontextmanager
+    async def make_store(self, folder: Path) -> AsyncIterator[Reader]:
+        async with opened(folder, read_only=True) as found:
+            yield reader_of(found)
+
+    def crashed(self, folder: Path) -> Path:
+        return left_behind(folder)
+
+
+class TestBlob(BlobContract):
+    @asynccontextmanager
+    async def make_stores(self, folder: Path) -> AsyncIterator[tuple[PostgresJournal, PostgresBlob]]:
+        async with opened(folder) as found:
+            yield found.journal, PostgresBlob(found.database)
+
+    def crashed(self, folder: Path) -> Path:
+        return left_behind(folder)
+
+
+class TestLibrary(LibraryContract):
+    @asynccontextmanager
+    async def make_library(self, folder: Path) -> AsyncIterator[tuple[PostgresJournal, PostgresLibrary]]:
+        async with opened(folder) as found:
+            yield found.journal, found.library
+
+    @asynccontextmanager
+    async def make_looker(self, folder: Path) -> AsyncIterator[PostgresLibrary]:
+        async with opened(folder, read_only=True) as found:
+            yield found.library
+
+    def crashed(self, folder: Path) -> Path:
+        return left_behind(folder)
+
+
+class TestRetention(RetentionContract):
+    many = 150
+
+    @asynccontextmanager
+    async def make_stores(self, folder: Path) -> AsyncIterator[Kept]:
+        async with opened(folder) as found:
+            yield Kept(found.journal, found.blob, found.retention)
+
+    def crashed(self, folder: Path) -> Path:
+        return left_behind(folder)
+
+    @scenario
+    async def test_space_is_given_back(self, folder: Path) -> None:
+        """What is gone makes room for what comes; the disk gets it back when the tables are written anew."""
+        async with self.make_stores(folder) as kept:
+            for number in range(200):
+                await kept.run(f"x{number}")
+                await kept.blob.put(f"x{number}/a@/", b"data" * 5_000)
+            done = await kept.collect(Rule(keep=1))
+            assert done.executions == 199
+            assert done.bytes_before > 4_000_000
+            assert not done.shrinks
+            before, after = await kept.retention.vacuum()
+            assert before > 4_000_000
+            assert after < before * 0.15
+            assert await kept.blob.get("x199/a@/") == b"data" * 5_000
+
+    @scenario
+    async def test_a_stored_version_keeps_its_definition(self, folder: Path) -> None:
+        async with opened(folder) as found:
+            await found.library.deploy(b'{"id": "w"}', "stored", "w", NOW)
+        async with opened(folder) as found:
+            assert (await found.retention.collect([ALL], NOW)).definitions == 0
+            assert await found.journal.definition("stored") == b'{"id": "w"}'
+
+
+class TestSecret(SecretContract):
+    @asynccontextmanager
+    async def make_secret(self, folder: Path, keys: int = 1) -> AsyncIterator[PostgresSecret]:
+        found = KeySource("", folder / "secret.key")
+        while keys > 1 and len(found.ring().names) < keys:
+            found.add()
+        async with opened(folder) as opening:
+            yield PostgresSecret(opening.database, found)
+
+    def lose_keys(self, folder: Path) -> None:
+        (folder / "secret.key").unlink()
+
+    def other_keys(self, folder: Path) -> None:
+        self.lose_keys(folder)
+        KeySource("", folder / "secret.key").add()
+
+    def written(self, folder: Path) -> bytes:
+        (number,) = self._asked(folder, "SELECT oid FROM pg_database WHERE datname = current_database()")
+        self._asked(folder, "CHECKPOINT")
+        data = server().data
+        return b"".join(_files(data / "base" / number)) + b"".join(_files(data / "pg_wal"))
+
+    def stored(self, folder: Path, name: str, column: str) -> Any:
+        (found,) = self._asked(
+            folder, f"SELECT encode({column}, 'hex') FROM credential WHERE name = '{name}'"
+        )
+        return bytes.fromhex(found)
+
+    def altered(self, folder: Path, name: str, column: str, value: Any) -> None:
+        written = f"'\\x{value.hex()}'" if isinstance(value, bytes) else f"'{value}'"
+        self._asked(folder, f"UPDATE credential SET {column} = {written} WHERE name = '{name}'")
+
+    def _asked(self, folder: Path, text: str) -> list[str]:
+        return server().sql(text, database_of(folder)).splitlines()
+
+
+def _files(folder: Path) -> Iterator[bytes]:
+    for path in sorted(folder.iterdir()):
+        if path.is_file():
+            yield path.read_bytes()

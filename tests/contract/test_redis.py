@@ -10,10 +10,13 @@ from pathlib import Path
 from rune.adapters.embedded.journal import EmbeddedJournal
 from rune.adapters.redis.client import Client
 from rune.adapters.redis.keys import Keys
+from rune.adapters.redis.queue import RedisQueue
 from rune.adapters.redis.state import RedisState
+from rune.adapters.redis.streams import Streams
 from rune.core.plan import Plan
 from rune.ports.journal import Journal
 from rune.testing.clock import VirtualClock
+from rune.testing.contracts.queue import QueueContract
 from rune.testing.contracts.state import StateContract
 from tests.contract.test_embedded import left_on_disk, opened
 from tests.services.redis_server import redis_server
@@ -24,6 +27,18 @@ _worlds = count()
 def fresh_keys() -> Keys:
     """Names that nobody has used: a server that knows nothing, as far as they reach."""
     return Keys(f"test{next(_worlds)}")
+
+
+@asynccontextmanager
+async def opened_queue(keys: Keys, consumer: str, *, idle: float = 30.0) -> AsyncIterator[RedisQueue]:
+    client, blocking = Client(redis_server().url), Client(redis_server().url, deadline=None)
+    queue = RedisQueue(client, blocking, Streams(client, keys, consumer), idle=idle)
+    try:
+        yield queue
+    finally:
+        await queue.close()
+        await client.close()
+        await blocking.close()
 
 
 class TestState(StateContract):
@@ -55,3 +70,10 @@ class TestState(StateContract):
 
     def crashed(self, folder: Path) -> Path:
         return left_on_disk(folder)
+
+
+class TestQueue(QueueContract):
+    @asynccontextmanager
+    async def make_queue(self, folder: Path) -> AsyncIterator[RedisQueue]:
+        async with opened_queue(fresh_keys(), "one") as queue:
+            yield queue

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 from redis import Redis
-from redis.exceptions import NoScriptError
+from redis.exceptions import ResponseError
 
 from rune.adapters.redis.image import Circumstances, image, read_fields
 from rune.adapters.redis.instructions import Instructions, finish_out
 from rune.adapters.redis.keys import Keys
-from rune.adapters.redis.lua import script
+from rune.adapters.redis.lua import function, library
 from rune.adapters.redis.reading import finish_of, state_of
 from rune.adapters.redis.texts import (
     listener_in,
@@ -45,21 +45,30 @@ class Difference(AssertionError):
 class Mirror:
     """Each act is done to both; what they answer and what they then are must be the same."""
 
-    def __init__(self, redis: Redis[bytes], plan: Plan, *, limits: Limits = LIMITS, execution: str = "x") -> None:
+    def __init__(
+        self, redis: Redis, plan: Plan, state: State, timers: dict[Timer, int], now: int = NOW, name: str = "x"
+    ) -> None:
         self.redis = redis
         self.plan = plan
-        self.state = State(limits=limits)
-        self.timers: dict[Timer, int] = {}
-        self.now = NOW
+        self.state = state
+        self.timers = timers
+        self.now = now
         self.finish: Finish | None = None
-        self.execution = execution
+        self.execution = name
+        self.emitted: list[Token] = []
         self._instructions = Instructions(plan)
-        applied = begin(plan, self.state, NOW)
-        self.emitted: list[Token] = list(applied.emitted)
-        self.finish = applied.finish
-        self.timers.update(applied.armed)
         self.install()
         self.compare()
+
+    @classmethod
+    def begun(cls, redis: Redis, plan: Plan, *, limits: Limits = LIMITS, name: str = "x") -> Mirror:
+        """At the beginning of an execution."""
+        state = State(limits=limits)
+        applied = begin(plan, state, NOW)
+        mirror = cls(redis, plan, state, dict(applied.armed), name=name)
+        mirror.emitted += applied.emitted
+        mirror.finish = applied.finish
+        return mirror
 
     def install(self) -> None:
         """Write what the core has as the state of the scripts."""
@@ -76,16 +85,19 @@ class Mirror:
         assert self.run("install", "me", 1000, "BOTH", *parts) == 1
 
     def run(self, name: str, *more: Any) -> Any:
-        verb = script(name)
         keys = KEYS.of(self.execution)
         given = (len(keys), *keys, INCARNATION, self.now, self.execution, *more)
         try:
-            return self.redis.evalsha(verb.sha.decode(), *given)
-        except NoScriptError:
-            return self.redis.eval(verb.text.decode(), *given)
+            return self.redis.fcall(function(name), *given)
+        except ResponseError as error:
+            if "Function not found" not in str(error):
+                raise
+            self.redis.function_load(library()[1].decode(), replace=True)
+            return self.redis.fcall(function(name), *given)
 
     def fields(self) -> dict[str, Any]:
-        return read_fields(self.redis.hgetall(KEYS.of(self.execution)[0]))
+        found: Any = self.redis.hgetall(KEYS.of(self.execution)[0])
+        return read_fields(found)
 
     def there(self) -> State:
         return state_of(self.plan, self.fields())
@@ -98,7 +110,9 @@ class Mirror:
         if not applied.known:
             self._expect(answer == b"BEHIND", f"{decision} is unknown, the script says {answer!r}")
             self._expect(self.state == before, "the core changed by what it does not know")
-            self._expect(self.redis.hgetall(KEYS.of(self.execution)[0]) == kept, "what was refused has left traces")
+            self._expect(
+                self.redis.hgetall(KEYS.of(self.execution)[0]) == kept, "what was refused has left traces"
+            )
             return applied
         self._check(applied, answer, str(decision))
         return applied
@@ -121,7 +135,7 @@ class Mirror:
         self.now = max(self.now, due)
         applied = wake(self.plan, self.state, timer, self.now)
         overdue = finish_out(Finish("failed", OVERDUE))
-        answer = msgspec.msgpack.decode(self.run("fire", 1, overdue, 1000))
+        answer = msgspec.msgpack.decode(self.run("fire", 1, "", "", "", overdue, 1000))
         self._expect(len(answer[5]) == 1, f"{timer} does not fire: {answer}")
         fired, _, emitted, finish, failed = answer[5][0]
         self._expect(timer_in(fired) == timer, f"{fired} instead of {timer}")
@@ -132,7 +146,15 @@ class Mirror:
 
     def touch(self, token: Token, *, leased: bool = False) -> str:
         verdict = touch(self.plan, self.state, token)
-        want = (token.node, path_out(token.path), token.fate.value, token.attempt, token.resumed, "me", leased)
+        want = (
+            token.node,
+            path_out(token.path),
+            token.fate.value,
+            token.attempt,
+            token.resumed,
+            "me",
+            leased,
+        )
         answer = msgspec.msgpack.decode(self.run("claim", PACK((*want, token_out(token)))))
         found = answer[5][0]
         if found not in ("held", "held back"):
@@ -170,7 +192,7 @@ class Mirror:
 
     def _compare_timers(self) -> None:
         """A timer that the core has set and dropped in one act may be left over there; it means nothing."""
-        found = self.redis.zrange(KEYS.of(self.execution)[1], 0, -1, withscores=True)
+        found: Any = self.redis.zrange(KEYS.of(self.execution)[1], 0, -1, withscores=True)
         there = {timer_in(name.decode()): int(due) for name, due in found}
         if there == self.timers:
             return
@@ -181,7 +203,7 @@ class Mirror:
         self._expect(there == self.timers, f"timers here {self.timers}\n there {there}")
 
     def _compare_listeners(self) -> None:
-        found = self.redis.zrangebylex(KEYS.of(self.execution)[2], b"[n", b"(o")
+        found: Any = self.redis.zrangebylex(KEYS.of(self.execution)[2], b"[n", b"(o")
         there = {listener_in(each) for each in found}
         here = {
             (name, since, path, node)

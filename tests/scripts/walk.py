@@ -8,7 +8,7 @@ from typing import Any
 from redis import Redis
 
 from rune.core.effect import Decision
-from rune.core.fact import Choice, Control, Result, Signal, Suspension
+from rune.core.fact import Choice, Control, Result, Signal
 from rune.core.limits import LIMITS, Limits
 from rune.core.outcome import Cancelled, Error, Failure, FanOut, Outcome, Output, Suspend
 from rune.core.plan import Plan
@@ -24,8 +24,8 @@ NAMES = ("go", "other")
 class Walk:
     """Every choice comes from the seed."""
 
-    def __init__(self, redis: Redis[bytes], plan: Plan, rng: Random, limits: Limits = LIMITS) -> None:
-        self.mirror = Mirror(redis, plan, limits=limits)
+    def __init__(self, redis: Redis, plan: Plan, rng: Random, limits: Limits = LIMITS) -> None:
+        self.mirror = Mirror.begun(redis, plan, limits=limits)
         self.plan = plan
         self.rng = rng
         self.past: list[Decision] = []
@@ -91,8 +91,12 @@ class Walk:
         paths = [*self.mirror.state.scopes, (0, 0), (self.rng.randrange(len(self.plan.nodes)), 9_999)]
         path = self.rng.choice(paths)
         scope = self.mirror.state.scopes.get(path)
-        if scope is None or (node not in scope.live and node not in scope.done and not self._may_be_given_up(node)):
-            self.mirror.decide(Decision(node, path, self.mirror.now, Result(node, path, self.mirror.now, "ok")))
+        if scope is None or (
+            node not in scope.live and node not in scope.done and not self._may_be_given_up(node)
+        ):
+            self.mirror.decide(
+                Decision(node, path, self.mirror.now, Result(node, path, self.mirror.now, "ok"))
+            )
 
     def _may_be_given_up(self, node: int) -> bool:
         return self.plan.nodes[node].timeout is not None
@@ -156,6 +160,3 @@ class Walk:
         name = self.rng.choice((*NAMES, "child:1"))
         return self.rng.choice((Suspend(until), Suspend(None, name), Suspend(until, name)))
 
-
-def is_suspension(decision: Decision) -> bool:
-    return type(decision.fact) is Suspension

@@ -26,7 +26,7 @@ SETTINGS = {
     "max_connections": "100",
     "wal_level": "minimal",
     "max_wal_senders": "0",
-    "max_wal_size": "512MB",
+    "max_wal_size": "96MB",
     "autovacuum_naptime": "10s",
     "log_checkpoints": "off",
     "timezone": "UTC",

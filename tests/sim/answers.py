@@ -12,12 +12,12 @@ from tests.sim.execution import Execution
 from tests.sim.family import SIGNAL, child_of, output
 from tests.sim.journal import Violation
 from tests.sim.values import plain
-from tests.sim.world import World
+from tests.sim.world import Realm
 
 Answers = dict[TokenKey, tuple[str, Any]]
 
 
-def answers(world: World, execution: Execution) -> Answers:
+def answers(world: Realm, execution: Execution) -> Answers:
     """By token, what the oracle cannot know: it is taken from the facts, once these are what they must be."""
     check_taken(execution)
     found: Answers = {}
@@ -34,7 +34,7 @@ def _key(execution: Execution, node: int, path: Path) -> TokenKey:
     return ids[node], tuple((ids[path[i]], path[i + 1]) for i in range(0, len(path), 2))
 
 
-def _answer(world: World, execution: Execution, fact: Result) -> tuple[str, Any] | None:
+def _answer(world: Realm, execution: Execution, fact: Result) -> tuple[str, Any] | None:
     node = execution.case.plan.nodes[fact.node]
     if fact.status == "failed" and fact.failure is not None:
         if node.type.name == "test.effect" and (fact.kept or fact.failure.code == "UNKNOWN_OUTCOME"):
@@ -64,7 +64,7 @@ def _check_deadline(execution: Execution, fact: Result) -> None:
         raise Violation(f"given up, but not after a wait in vain: {fact} {wait}")
 
 
-def _heard(world: World, execution: Execution, fact: Result) -> Any:
+def _heard(world: Realm, execution: Execution, fact: Result) -> Any:
     """What the signal said that resumed a token; it must have been meant for it."""
     signal = execution.journal.facts.get(("signal", fact.signal))
     wait = execution.journal.facts.get(("suspend", fact.node, fact.path, fact.attempt))
@@ -77,7 +77,7 @@ def _heard(world: World, execution: Execution, fact: Result) -> Any:
     return _child_said(world, execution, fact, signal)
 
 
-def _child_said(world: World, execution: Execution, fact: Result, signal: Signal) -> Any:
+def _child_said(world: Realm, execution: Execution, fact: Result, signal: Signal) -> Any:
     """The end of the token's own child, exactly."""
     token = Token(fact.node, fact.path, attempt=fact.attempt)
     child = world.executions[child_of(execution, token)]
@@ -103,7 +103,7 @@ def _is_kept(fact: Fact) -> bool:
     return isinstance(fact, Result) and fact.kept
 
 
-def check_family(world: World, execution: Execution) -> None:
+def check_family(world: Realm, execution: Execution) -> None:
     """A child starts while its parent runs and waits, and ends before the token that gave it up."""
     link, order = execution.parent, execution.journal.order
     if link is None:

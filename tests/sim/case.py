@@ -18,6 +18,7 @@ from tests.oracle.generate import random_model
 from tests.oracle.model import Child, Effect, Hear, Model, Node, Retry
 from tests.sim.effect import sim_registry
 from tests.sim.journal import Violation
+from tests.sim.known import known_model
 
 THEMES = {"signals": 0.34, "once": 0.2, "children": 0.14, "deadline": 0.08, "parallel": 0.12, "again": 0.25}
 SHARED = "go"
@@ -55,6 +56,9 @@ def _mended(params: Any) -> Any:
 
 def random_case(seed: int, size: int | None = None, level: int = 0) -> Case:
     """The case of a seed; about a third of them is the plain random definition."""
+    known = None if level else known_model(seed)
+    if known is not None:
+        return Case(known[0], plan_of(known[0]), known[1], {}, again=True)
     model, start = random_model(seed, size)
     rng = Random(f"case-{seed}-{level}")
     themes = {name for name, share in THEMES.items() if rng.random() < share}

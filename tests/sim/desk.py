@@ -9,10 +9,10 @@ from rune.core.fact import Control, Signal
 from tests.sim.execution import Execution
 
 if TYPE_CHECKING:
-    from tests.sim.world import World
+    from tests.sim.world import Realm
 
 
-def deliver(world: World, execution: Execution, signal: Signal) -> Iterator[None]:
+def deliver(world: Realm, execution: Execution, signal: Signal) -> Iterator[None]:
     """The one way in which a signal reaches an execution, whoever sends it."""
     (stored,) = execution.journal.record([signal])
     assert isinstance(stored, Signal)
@@ -20,7 +20,7 @@ def deliver(world: World, execution: Execution, signal: Signal) -> Iterator[None
     yield from attend(world, execution, stored)
 
 
-def steer(world: World, execution: Execution, *, paused: bool) -> Iterator[None]:
+def steer(world: Realm, execution: Execution, *, paused: bool) -> Iterator[None]:
     """Pause or resume. Whoever was first under a number is applied first."""
     while execution.journal.end is None:
         number, is_paused = execution.store.controls(world.now)
@@ -36,7 +36,7 @@ def steer(world: World, execution: Execution, *, paused: bool) -> Iterator[None]
             return
 
 
-def attend(world: World, execution: Execution, fact: Signal | Control) -> Iterator[None]:
+def attend(world: Realm, execution: Execution, fact: Signal | Control) -> Iterator[None]:
     """Let the state hear of a row, and send what follows; only then is the row no longer marked."""
     store = execution.store
     if execution.journal.end is None:
@@ -48,7 +48,7 @@ def attend(world: World, execution: Execution, fact: Signal | Control) -> Iterat
         execution.journal.marks.remove(fact)
 
 
-def catch_up(world: World, execution: Execution) -> Iterator[None]:
+def catch_up(world: Realm, execution: Execution) -> Iterator[None]:
     """Look at the rows that whoever wrote them left unattended."""
     for fact in list(execution.journal.marks):
         yield

@@ -17,7 +17,7 @@ from tests.sim.execution import Execution, Parent, accept
 from tests.sim.journal import Ended, Outage
 
 if TYPE_CHECKING:
-    from tests.sim.world import World
+    from tests.sim.world import Realm
 
 ABANDONED = Finish("cancelled", Error("PARENT_ENDED", "the execution that waited for this one has ended"))
 SIGNAL = "child:"
@@ -35,7 +35,7 @@ def child_of(execution: Execution, token: Token) -> str:
     return child_id(execution.id, name, token.attempt)
 
 
-async def launch(world: World, execution: Execution, token: Token, workflow: str) -> str:
+async def launch(world: Realm, execution: Execution, token: Token, workflow: str) -> str:
     """Start the child of an attempt; if it was started before, that is the one."""
     child = child_of(execution, token)
     await Step()
@@ -48,7 +48,7 @@ async def launch(world: World, execution: Execution, token: Token, workflow: str
     return child
 
 
-def _accept_child(world: World, parent: Execution, token: Token, child: str, workflow: str) -> None:
+def _accept_child(world: Realm, parent: Execution, token: Token, child: str, workflow: str) -> None:
     """One transaction: the parent must be found running, and the token without its end."""
     if world.weather.journal:
         raise Outage
@@ -68,19 +68,19 @@ def _is_over(parent: Execution, token: Token) -> bool:
     return ("result", *token.key) in facts or ("attempt", *token.key, token.attempt) in facts
 
 
-def abandon(world: World, execution: Execution, token: Token) -> Iterator[None]:
+def abandon(world: Realm, execution: Execution, token: Token) -> Iterator[None]:
     """The token that waits will never look at its child again: the child ends before the token does."""
     child = world.executions.get(child_of(execution, token))
     if child is not None:
         yield from cancel_child(world, child)
 
 
-def cancel_child(world: World, child: Execution) -> Iterator[None]:
+def cancel_child(world: Realm, child: Execution) -> Iterator[None]:
     if child.journal.end is None:
         yield from finish(world, child, ABANDONED)
 
 
-def finish(world: World, execution: Execution, how: Finish) -> Iterator[None]:
+def finish(world: Realm, execution: Execution, how: Finish) -> Iterator[None]:
     """Write the terminal row; whoever comes second finds it."""
     row = execution.journal.end
     if row is None:
@@ -92,7 +92,7 @@ def finish(world: World, execution: Execution, how: Finish) -> Iterator[None]:
     yield from ended(world, execution, row)
 
 
-def ended(world: World, execution: Execution, row: End) -> Iterator[None]:
+def ended(world: Realm, execution: Execution, row: End) -> Iterator[None]:
     """An execution has its terminal row: those it waits for end too, and whoever waits for it is told."""
     for child in [each for each in world.executions.values() if _is_child(each, execution)]:
         yield from cancel_child(world, child)
@@ -128,18 +128,18 @@ def output(execution: Execution, row: End) -> Any:
     return {plan.ids[node]: ran[node] for node in plan.leaves if node in ran}
 
 
-def untold(world: World) -> list[Execution]:
+def untold(world: Realm) -> list[Execution]:
     """Children that have ended without their parent knowing, and those whose parent has ended without them."""
     return [each for each in world.executions.values() if each.parent is not None and _is_owed(world, each)]
 
 
-def _is_owed(world: World, each: Execution) -> bool:
+def _is_owed(world: Realm, each: Execution) -> bool:
     assert each.parent is not None
     over = each.journal.end is not None or world.executions[each.parent.id].journal.end is not None
     return over and not each.told
 
 
-def recover(world: World) -> Iterator[None]:
+def recover(world: Realm) -> Iterator[None]:
     """What a process that died left undone between parents and children."""
     for each in untold(world):
         row = each.journal.end

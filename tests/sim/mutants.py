@@ -301,7 +301,7 @@ ACTS: dict[str, tuple[Patch, ...]] = {
     "list kept although an item runs again": (
         Patch(CORE + "rerun.py", "            self._tell_aggregators(node)\n", ""),
     ),
-    "kept runs again": (Patch(SIM + "worker.py", "if again or execution.is_again else", "if again else"),),
+    "kept runs again": (Patch(CORE + "apply.py", " and not _was_kept(node, scope, fact)", ""),),
     "end before the end": (Patch(CORE + "ending.py", "root.count != 1 or len(state.scopes) != 1", "False"),),
 }
 

@@ -21,13 +21,13 @@ from tests.sim.journal import Violation
 from tests.sim.store import Lease
 
 if TYPE_CHECKING:
-    from tests.sim.world import World
+    from tests.sim.world import Realm
 
 
 class Nodes:
     """Runs the tokens of one execution and keeps a ledger of effects."""
 
-    def __init__(self, world: World, execution: Execution, registry: Registry) -> None:
+    def __init__(self, world: Realm, execution: Execution, registry: Registry) -> None:
         self._world = world
         self._execution = execution
         self._registry = registry

@@ -20,14 +20,16 @@ from tests.sim.verdict import (
     check_parallel,
     check_signals,
 )
-from tests.sim.world import World
+from tests.sim.world import Realm
+
+__all__ = ["ProbedWorld", "registry", "run_seed"]
 
 PROBE = 0.03
 MOST_RERUNS = 2
 SHOWN = ("TIMEOUT", "UNKNOWN_OUTCOME", "CHILD_FAILED")
 
 
-class ProbedWorld(World):
+class ProbedWorld(Realm):
     """A world whose invariants are looked at now and then while it runs."""
 
     def _act(self) -> None:
@@ -64,7 +66,7 @@ def run_seed(seed: int, tally: Counter[str] | None = None) -> str:
     return first.status
 
 
-def _run_again(world: World, case: Case, rng: Random, name: str) -> ProbedWorld | None:
+def _run_again(world: Realm, case: Case, rng: Random, name: str) -> ProbedWorld | None:
     """The same definition once more, beginning with what still holds, in a world where effects succeed."""
     kept = beginning(world.root, world.now, rng)
     if kept is None:
@@ -82,7 +84,7 @@ def _run_again(world: World, case: Case, rng: Random, name: str) -> ProbedWorld 
     )
 
 
-def _live(world: World, tally: Counter[str] | None) -> None:
+def _live(world: Realm, tally: Counter[str] | None) -> None:
     world.run()
     for execution in world.executions.values():
         check_family(world, execution)

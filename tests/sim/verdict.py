@@ -25,7 +25,7 @@ from tests.sim.execution import Execution
 from tests.sim.journal import Violation
 from tests.sim.store import Store
 from tests.sim.values import calls, plain
-from tests.sim.world import World
+from tests.sim.world import Realm
 
 
 def check_counts(state: State) -> None:
@@ -90,7 +90,7 @@ def check_owned(execution: Execution) -> None:
             raise Violation(f"nothing will fire {timer}, due at {due}")
 
 
-def check_parallel(world: World) -> None:
+def check_parallel(world: Realm) -> None:
     """No more tokens of an execution run than may run at once; who lost its token is not counted."""
     for execution in world.executions.values():
         most, memory = execution.case.plan.max_parallel, execution.store.current
@@ -127,7 +127,8 @@ def check_fold(execution: Execution, now: int, rng: Random) -> None:
         return  # no fact but the terminal row says so
     rng.shuffle(facts)
     folded, _ = fold(plan, facts, now)
-    here, there = picture(plan, memory.state, now), picture(plan, folded, now)
+    here = (picture(settled(plan, memory.state), now), controls(memory.state))
+    there = (picture(settled(plan, folded), now), controls(folded))
     if here != there:
         raise Violation(f"state is not the fold of the journal:\n  state {here}\n  fold  {there}")
 
@@ -161,16 +162,19 @@ def settled(plan: Plan, state: State) -> State:
             apply(plan, state, step_unrun(plan, token, token.at))
 
 
-def picture(plan: Plan, given: State, now: int) -> Any:
+def picture(state: State, now: int) -> Any:
     """What two equal states have in common; leases, parking, who leads an open race and whom a signal that no
     fact names as taken went to are left out."""
-    state = settled(plan, given)
     scopes = {path: _scope_picture(scope, now) for path, scope in state.scopes.items()}
     finish = state.finish.status if state.finish else None
     given_out = {live.token.signal for scope in state.scopes.values() for live in scope.live.values()}
     untaken = {signal.id for signal in state.unheeded} | (given_out - {None})
-    control = (given.controls, given.paused_at, given.pauses)
-    return (scopes, finish, sorted(state.cancelled), state.failures, control, untaken, state.heard)
+    return (scopes, finish, sorted(state.cancelled), state.failures, untaken, state.heard)
+
+
+def controls(state: State) -> Any:
+    """How often and how long the execution was paused."""
+    return (state.controls, state.paused_at, state.pauses)
 
 
 def _scope_picture(scope: Scope, now: int) -> Any:
@@ -196,7 +200,7 @@ def _condition(live: Live, now: int) -> tuple[Any, ...]:
     return (live.token.fate, live.waiting and (live.due is None or live.due > now))
 
 
-def check_end(world: World, execution: Execution) -> Expected:
+def check_end(world: Realm, execution: Execution) -> Expected:
     """One completion, one result per token, and all of it as the oracle says."""
     kinds = {(row.status, row.error.code if row.error else None) for row in execution.completions}
     if len(kinds) != 1:
@@ -232,7 +236,7 @@ def _timed_out(execution: Execution, end: End) -> End:
     return End(end.at, "cancelled", Error("TIMEOUT", ""))
 
 
-def check_calls(world: World) -> None:
+def check_calls(world: Realm) -> None:
     """Every value that carries the number of a physical call carries one whose result was journaled."""
     stored: set[int] = set()
     seen: set[int] = set()

@@ -13,7 +13,7 @@ from tests.sim.execution import Execution
 from tests.sim.family import SIGNAL
 
 if TYPE_CHECKING:
-    from tests.sim.world import World
+    from tests.sim.world import Realm
 
 MOST_UNASKED = 12
 KEYS = 6
@@ -22,7 +22,7 @@ KEYS = 6
 class Voices:
     """Signals unasked, early, late, twice under one key, to an item or to whoever waits longest."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Realm) -> None:
         self._world = world
         self._left = world.rng.randrange(MOST_UNASKED)
         self._said = 0

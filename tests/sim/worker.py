@@ -20,7 +20,7 @@ from tests.sim.journal import Ended, Spent
 from tests.sim.store import Lease
 
 if TYPE_CHECKING:
-    from tests.sim.world import Delivery, World
+    from tests.sim.world import Delivery, Realm
 
 UNKNOWN = Error("UNKNOWN_OUTCOME", "an earlier run broke off", engine=True)
 
@@ -28,7 +28,7 @@ UNKNOWN = Error("UNKNOWN_OUTCOME", "an earlier run broke off", engine=True)
 class Worker:
     """Handles one delivery: claim, run, journal, state, queue, ack, in this order."""
 
-    def __init__(self, world: World, number: int, delivery: Delivery) -> None:
+    def __init__(self, world: Realm, number: int, delivery: Delivery) -> None:
         self.world = world
         self.execution = delivery.execution
         self.number = number
@@ -64,8 +64,7 @@ class Worker:
             return
         self.running = (token, store.folds) if token.fate is Fate.RUN else None
         yield
-        # Not every kept result is placed by the fold: an aggregator opens when the last of its items has started.
-        stored = execution.journal.newest(token) if again or execution.is_again else None
+        stored = execution.journal.newest(token) if again else None
         run = Run(plan, token, in_place=world.in_place, bound=world.bound())
         if stored is None:
             if plan.nodes[token.node].needs_choice and verdict == "run" and token.fate is Fate.RUN:
@@ -170,7 +169,7 @@ class Worker:
         return [follow(execution.case.plan, first)]
 
 
-def relay(world: World, execution: Execution) -> Iterator[None]:
+def relay(world: Realm, execution: Execution) -> Iterator[None]:
     """Publish the completion and close the state; only then is the outbox row gone."""
     while execution.journal.outbox:
         row = execution.journal.outbox[0]

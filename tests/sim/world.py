@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 from rune.core.apply import begin
 from rune.core.effect import Finish, Timer
 from rune.core.fact import Fact, Start
+from rune.core.plan import Plan
 from rune.core.state import State
 from rune.core.token import Token
 from rune.nodes.registry import Registry
+from tests.oracle.model import Model
 from tests.sim.case import Case
 from tests.sim.desk import catch_up, steer
 from tests.sim.execution import Execution, accept
 from tests.sim.family import finish, recover, untold
-from tests.sim.journal import Ended, Outage, Violation, Weather
+from tests.sim.journal import Ended, Journal, Outage, Violation, Weather
 from tests.sim.nodes import Nodes
 from tests.sim.profile import Profile
 from tests.sim.store import LEASE
@@ -35,7 +38,7 @@ class Delivery:
     token: Token
 
 
-class World:
+class Realm:
     """An execution, those that it starts, and everything that can go wrong around them."""
 
     def __init__(
@@ -317,3 +320,14 @@ class World:
     def bound(self) -> int:
         """How far a run in place goes: workers differ, and are interrupted."""
         return self.rng.choice((1, 2, 256))
+
+
+class World(Realm):
+    """A plan on its own: it starts nothing, and nobody says anything to it."""
+
+    def __init__(self, plan: Plan, registry: Registry, start: Any, profile: Profile, rng: Random) -> None:
+        super().__init__(Case(Model("alone", (), ()), plan, start, {}), registry, profile, rng)
+
+    @property
+    def journal(self) -> Journal:
+        return self.root.journal

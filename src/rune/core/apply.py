@@ -81,7 +81,7 @@ def _complete(
     node = plan.nodes[decision.node]
     if live is None:
         # Only a join can be given up before it has a token; anything else is news to this state.
-        if not _gives_up(node, scope, fact):
+        if not _gives_up(node, scope, fact) and not _was_kept(node, scope, fact):
             return False
         act.applied.disarmed.append(Timer("join", node.index, scope.path))
     else:
@@ -94,7 +94,7 @@ def _complete(
     if fact is None or fact.status == "skipped":
         act.applied.skipped.append((decision.node, decision.path))
     if node.joins_items:
-        _release(scope, node)
+        _release(scope, node, given_up=fact is None or fact.status != "ok")
     if node.region and fact is not None and fact.status == "ok":
         act.cancel_region(scope, node)
     act.perform(scope, decision.effects)
@@ -123,10 +123,15 @@ def _gives_up(node: NodePlan, scope: Scope, fact: Result | None) -> bool:
     return node.index in scope.barriers or node.split_of in scope.fans or node.timeout_from == "scope"
 
 
-def _release(scope: Scope, node: NodePlan) -> None:
-    """The list is decided: nothing more starts, and the marks of the items have served."""
+def _was_kept(node: NodePlan, scope: Scope, fact: Result | None) -> bool:
+    """A list that another execution made: of its items some may still have to run, beside it."""
+    return node.joins_items and node.split_of in scope.fans and fact is not None and fact.kept
+
+
+def _release(scope: Scope, node: NodePlan, *, given_up: bool) -> None:
+    """The list is made, and the marks of the items have served. If it was given up, nothing more starts."""
     fan = scope.fans[node.split_of]
-    fan.closed = True
+    fan.closed = fan.closed or given_up
     fan.marks = bytearray()
 
 

@@ -35,7 +35,8 @@ def touch(plan: Plan, state: State, token: Token) -> Verdict:
         live.parked = True
     if live.parked:
         return "parked"
-    if token.fate is Fate.RUN and in_cancelled_region(plan, state, token.node, token.path):
+    runs = live.token.fate is Fate.RUN or live.token.fate is Fate.OVERDUE
+    if runs and in_cancelled_region(plan, state, token.node, token.path):
         return "cancelled"
     return "run"
 

@@ -159,11 +159,11 @@ class Transition:
         if fan.held:
             return
         node = self._plan.nodes[split]
+        _pass_started(fan)
         more = not fan.closed and fan.next < fan.count
         if more and in_cancelled_region(self._plan, self.state, split, scope.path):
             self._abandon(scope, node, fan)
         left = CHUNK
-        _pass_started(fan)
         while left and self._has_room(node, fan):
             fan.next += 1
             self.start_item(scope, split, fan.next - 1)
@@ -198,7 +198,7 @@ class Transition:
     def _abandon(self, scope: Scope, node: NodePlan, fan: Fan) -> None:
         """A cancelled region starts no further items; what never started counts as dead at its aggregator."""
         fan.closed = True
-        if node.aggregator < 0:
+        if node.aggregator < 0 or node.aggregator in scope.done:
             return
         edges = len(self._plan.nodes[node.aggregator].in_edges)
         for item in range(fan.next, fan.count):

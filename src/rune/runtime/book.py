@@ -28,6 +28,7 @@ from rune.wire.codec import Inline, Kept, Large, Paged, Same, decode_value, enco
 
 Key = tuple[int, Path]
 ABSENT = object()
+MOST_AHEAD = 4_096
 
 
 class Spoken(msgspec.Struct, frozen=True):
@@ -110,12 +111,13 @@ class Book:
                 raise KeyError(what)
             page.blobs[what] = data
             return
-        (result,) = await self._journal.results(self.accepted.id, [what])
-        if result is None:
-            page.absent.add(what)
-        else:
-            page.fetched[what] = result
-            self.keep(result)
+        keys = page.wanted(what)
+        for key, result in zip(keys, await self._journal.results(self.accepted.id, keys), strict=True):
+            if result is None:
+                page.absent.add(key)
+            else:
+                page.fetched[key] = result
+                self.keep(result)
 
     async def written(
         self, node: int, path: Path, value: Any, payload: Ref, entered: Any, limits: Limits = LIMITS
@@ -180,12 +182,23 @@ class Page(Values):
         self.absent: set[Key] = set()
         self.blobs: dict[str, bytes] = {}
         self.signals: dict[str, Kept | None] = {}
+        self._ahead: dict[int, int] = {}  # by node: how many items of it are fetched at the next miss
         self._sight: Sight
         self.execution = book.execution
 
     def scope(self, token: Token, now: float, seed: str) -> Sight:
         self._sight = super().scope(token, now, seed)
         return self._sight
+
+    def wanted(self, missing: Key) -> list[Key]:
+        """What to fetch for a miss: whoever lacks one item after the other gets more of them each time."""
+        node, path = missing
+        if not path:
+            return [missing]
+        count = self._ahead.get(node, 1)
+        self._ahead[node] = min(2 * count, MOST_AHEAD)
+        keys = [(node, (*path[:-1], path[-1] + offset)) for offset in range(count)]
+        return [missing, *(key for key in keys[1:] if key not in self.fetched and key not in self.absent)]
 
     def entered(self) -> Any:
         """The payload of the node that ran last, if it looked at it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -167,7 +168,9 @@ class Desk:
         plan = await self._plans.plan(accepted.hash)
         path = await self._addressed(execution, plan, name, item)
         id = key or secrets.token_hex(8)
-        data = await kept_bytes(self._blob, f"{execution}/signal/{id}", value, LIMITS)
+        # Named by its content: another value under the same key must not take the place of the first.
+        name_of = hashlib.blake2b(value, digest_size=8).hexdigest()
+        data = await kept_bytes(self._blob, f"{execution}/signal/{id}/{name_of}", value, LIMITS)
         mine = Signal(self._clock.now(), id, name, path, data)
         stored, resumed = await self._signals.deliver(execution, mine)
         if (stored.name, stored.value) != (name, data):

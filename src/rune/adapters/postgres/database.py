@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-import asyncpg
+import asyncpg  # type: ignore[import-untyped]
 
 from rune.adapters.postgres.failing import PASSING, Driver, is_lost, told
 from rune.adapters.postgres.sql import migrations, query
@@ -91,15 +91,27 @@ class Database:
         pause = 0.0
         while True:
             try:
-                async with self._pool.acquire() as connection:
-                    rows: Sequence[Row] = await connection.fetch(statement, *values)
-                    return rows
+                return await self._asked(statement, values)
             except Driver as error:
-                passing = is_lost(error) or (isinstance(error, PASSING) and again)
-                if not passing or time.monotonic() + pause > gives_up:
+                passing = again and (is_lost(error) or isinstance(error, PASSING))
+                if not passing or self._forbidden(error) or time.monotonic() + pause > gives_up:
                     raise told(error, self.where) from error
                 await asyncio.sleep(pause)
                 pause = min(_LAST_PAUSE, pause * 2 or _FIRST_PAUSE)
+
+    async def _asked(self, statement: str, values: Sequence[Any]) -> Sequence[Row]:
+        async with self._pool.acquire() as connection:
+            try:
+                rows: Sequence[Row] = await connection.fetch(statement, *values)
+            except Driver as error:
+                if is_lost(error):
+                    connection.terminate()  # it may still be open, to a server that is none of ours any more
+                raise
+        return rows
+
+    def _forbidden(self, error: BaseException) -> bool:
+        """Whether we ourselves said that nothing is to be written."""
+        return self._read_only and isinstance(error, asyncpg.ReadOnlySQLTransactionError)
 
     async def row(self, statement: str, *values: Any, again: bool = True) -> Row | None:
         """The first row, or None."""

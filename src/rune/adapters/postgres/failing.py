@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-import asyncpg
+import asyncpg  # type: ignore[import-untyped]
 
 from rune.errors import RuneError
 from rune.ports.journal import StoreAway
@@ -12,6 +12,7 @@ from rune.ports.journal import StoreAway
 LOST = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # how the driver puts it that the server hung up while nobody was asking
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
@@ -38,7 +39,14 @@ UNABLE = (
 )
 """The server answers and cannot: disk full, shutting down, too slow, or it does not know us."""
 
-Driver = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, asyncio.TimeoutError)
+Driver = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+    asyncio.TimeoutError,
+)
+"""Everything that the driver raises."""
 
 
 class Refused(RuneError):

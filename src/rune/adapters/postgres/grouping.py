@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from rune.adapters.postgres.failing import Crowded, Refused
+from rune.adapters.postgres.failing import Crowded
 from rune.ports.journal import StoreAway
 
 LOOK_AHEAD = 4
@@ -20,7 +20,7 @@ LOOK_AHEAD = 4
 class Entry(Protocol):
     """Something to be written by whoever comes first to it."""
 
-    future: asyncio.Future[object]
+    future: asyncio.Future[Any]
 
     def names(self) -> Iterable[object]:
         """What nobody else in flight may have to do with."""
@@ -55,7 +55,7 @@ class Groups(Generic[E]):
         self._flights: set[asyncio.Task[None]] = set()
         self._called = False
 
-    def submit(self, entry: E) -> asyncio.Future[object]:
+    def submit(self, entry: E) -> asyncio.Future[Any]:
         """Have an entry written; the answer comes when it is durable."""
         self._pending.append(entry)
         self._call()
@@ -98,26 +98,24 @@ class Groups(Generic[E]):
     async def _fly(self, group: list[E], names: set[object]) -> None:
         try:
             await self._written(group)
-        except BaseException as error:
-            _answer(group, [StoreAway(f"given up while writing: {error!r}") for _ in group])
-            raise
         finally:
+            _answer(group, [StoreAway("given up while writing") for _ in group])  # only if we were cancelled
             self._busy -= names
-            self._flights.discard(asyncio.current_task())  # type: ignore[arg-type]
+            self._flights.discard(asyncio.current_task())
             self._call()
 
     async def _written(self, group: Sequence[E]) -> None:
         try:
             _answer(group, await self._write(group))
-        except (Refused, Crowded) as error:
-            if len(group) == 1:
+        except Exception as error:
+            if isinstance(error, StoreAway) and not isinstance(error, Crowded):
+                _answer(group, [StoreAway(error.message, code=error.code) for _ in group])
+            elif len(group) == 1:
                 _answer(group, [error])
-                return
-            middle = len(group) // 2
-            await self._written(group[:middle])
-            await self._written(group[middle:])
-        except StoreAway as error:
-            _answer(group, [StoreAway(error.message, code=error.code) for _ in group])
+            else:
+                middle = len(group) // 2
+                await self._written(group[:middle])
+                await self._written(group[middle:])
 
     async def drain(self) -> None:
         """Wait until everything that was submitted is answered."""

@@ -54,7 +54,9 @@ class PostgresLibrary:
     async def find(self, workflow: str, which: str | None = None) -> Version:
         wanted = LATEST if which is None else which
         number = number_of(wanted)
-        row = await self._database.row(query("versions"), workflow, number, wanted if number is None else None)
+        row = await self._database.row(
+            query("versions"), workflow, number, wanted if number is None else None
+        )
         if row is not None and not row["hidden"]:
             return _version(row)
         rows = await self._database.fetch(query("versions"), workflow, None, None)

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-import asyncpg
+import asyncpg  # type: ignore[import-untyped]
 
 from rune.adapters.postgres.database import Connection, place
 from rune.adapters.postgres.failing import Driver, told

@@ -29,7 +29,9 @@ class Postgres:
 
 
 @asynccontextmanager
-async def postgres(dsn: str, *, outside: Blob | None = None, read_only: bool = False) -> AsyncIterator[Postgres]:
+async def postgres(
+    dsn: str, *, outside: Blob | None = None, read_only: bool = False
+) -> AsyncIterator[Postgres]:
     """The adapters while the block runs. `outside`: where blobs are, if not in the database."""
     database = Database(dsn, read_only=read_only)
     await database.open()

@@ -39,7 +39,7 @@ class Outbox:
         return [Notice(*row) for row in sorted(rows)]
 
     async def keep(self, number: int, body: bytes) -> bytes:
-        """Keep the message of a row, so that it is the same however often it is sent; answers the one that was first."""
+        """Keep the message of a row, so that it is the same however often it is sent; answers the one kept first."""
         row = await self._database.row(query("outbox_keep"), number, body)
         return row["body"] if row is not None else body
 

@@ -179,4 +179,6 @@ def _answer(run: Run, row: Row | None) -> Sequence[Fact] | BaseException:
         case "head":
             return run.facts[:1]
         case verdict:
-            return Refused(f"{run.execution}: the database answers `{verdict}`, which this Rune does not know")
+            return Refused(
+                f"{run.execution}: the database answers `{verdict}`, which this Rune does not know"
+            )

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
+from rune.adapters.embedded.secret import _SHOWN as SHOWN
 from rune.adapters.embedded.secret import Row as Sealed
 from rune.adapters.embedded.secret import _listing as listing_of
 from rune.adapters.embedded.secret import _opened as opened
 from rune.adapters.embedded.secret import _sealed as seal
-from rune.adapters.embedded.secret import _SHOWN as SHOWN
 from rune.adapters.keyring import KeyRing
 from rune.adapters.keysource import KeySource
 from rune.adapters.postgres.database import Connection, Database

@@ -11,13 +11,23 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import hiredis
 
-from rune.adapters.redis.lua import Script, script
+from rune.adapters.redis.lua import function, library
 from rune.errors import RuneError
 from rune.ports.journal import StoreAway
 
 DEADLINE = 10.0  # s: a server that answers nothing for so long is away
 PORT = 6379
-AWAY = ("LOADING", "READONLY", "MASTERDOWN", "BUSY", "OOM", "CLUSTERDOWN", "MISCONF", "NOREPLICAS", "TRYAGAIN")
+AWAY = (
+    "LOADING",
+    "READONLY",
+    "MASTERDOWN",
+    "BUSY",
+    "OOM",
+    "CLUSTERDOWN",
+    "MISCONF",
+    "NOREPLICAS",
+    "TRYAGAIN",
+)
 
 Argument = str | bytes | int
 
@@ -87,7 +97,7 @@ class Connection(asyncio.Protocol):
             return future
         if not self._out:
             self._loop.call_soon(self._flush)
-        self._out.append(hiredis.pack_command(parts))
+        self._out.append(hiredis.pack_command(parts))  # type: ignore[arg-type]  # its stub takes one part
         self._waiting.append(future)
         if self._watch is None and self._deadline is not None:
             self._look_again(-1)
@@ -135,18 +145,13 @@ class Client:
             connection = await self._connected()
         return await connection.send(*parts)
 
-    async def run(self, verb: Script, keys: Sequence[str], *arguments: Argument) -> Any:
-        """Run a script; its first argument is the incarnation of the server at the other end of this very connection."""
+    async def run(self, verb: str, keys: Sequence[str], *arguments: Argument) -> Any:
+        """Run a script; its first argument is the incarnation of the server behind this very connection."""
         connection = self._connection
         if connection is None or connection.lost:
             connection = await self._connected()
         given = (len(keys), *keys, connection.incarnation, *arguments)
-        try:
-            return await connection.send("EVALSHA", verb.sha, *given)
-        except RedisError as error:
-            if error.code != "NOSCRIPT":
-                raise
-        return await connection.send("EVAL", verb.text, *given)
+        return await run_on(connection, verb, *given)
 
     async def incarnation(self) -> int:
         """The number of the run of the server that answers now."""
@@ -171,17 +176,18 @@ class Client:
             self._connection = connection
             return connection
 
+    def _protocol(self) -> Connection:
+        return Connection(self._deadline)
+
     async def _open(self) -> Connection:
         loop = asyncio.get_running_loop()
         url = self._url
         if url.scheme == "unix":
-            _, connection = await loop.create_unix_connection(lambda: Connection(self._deadline), url.path)
+            _, connection = await loop.create_unix_connection(self._protocol, url.path)
             return connection
         secure = ssl.create_default_context() if url.scheme == "rediss" else None
         host, port = url.hostname or "localhost", url.port or PORT
-        _, connection = await loop.create_connection(
-            lambda: Connection(self._deadline), host, port, ssl=secure
-        )
+        _, connection = await loop.create_connection(self._protocol, host, port, ssl=secure)
         return connection
 
     async def _greet(self, connection: Connection) -> None:
@@ -193,15 +199,27 @@ class Client:
         if number:
             await connection.send("SELECT", number)
         if self._incarnation_key:
-            verb = script("incarnation")
             run = await run_id(connection)
-            connection.incarnation = int(await connection.send("EVAL", verb.text, 1, self._incarnation_key, run))
+            connection.incarnation = int(
+                await run_on(connection, "incarnation", 1, self._incarnation_key, run)
+            )
 
     async def close(self) -> None:
         self._closed = True
         if self._connection is not None:
             self._connection.abort()
             await asyncio.sleep(0)
+
+
+async def run_on(connection: Connection, verb: str, *given: Argument) -> Any:
+    """Call a verb's function; a server that does not have the library is given it."""
+    try:
+        return await connection.send("FCALL", function(verb), *given)
+    except RedisError as error:
+        if "Function not found" not in error.message:
+            raise
+    await connection.send("FUNCTION", "LOAD", "REPLACE", library()[1])
+    return await connection.send("FCALL", function(verb), *given)
 
 
 async def run_id(connection: Connection) -> str:

@@ -118,7 +118,9 @@ class Folder:
         state, applied = fold(known.plan, facts, clock + offset)
         if accepted.fake_time and not state.ended:
             offset += _jump(state, applied, clock + offset)
-        around = Circumstances(await self._scripts.incarnation(), NAP, offset, accepted.fake_time, bool(stored))
+        around = Circumstances(
+            await self._scripts.incarnation(), NAP, offset, accepted.fake_time, bool(stored)
+        )
         return state, applied, around
 
     async def _owed(self, execution: str, tokens: Sequence[Token]) -> list[Any]:
@@ -129,7 +131,13 @@ class Folder:
         return [part for member in members for part in (now, member)]
 
     async def _write(
-        self, execution: str, me: str, piece: Image, which: str, whole: Image | None = None, owed: Sequence[Any] = ()
+        self,
+        execution: str,
+        me: str,
+        piece: Image,
+        which: str,
+        whole: Image | None = None,
+        owed: Sequence[Any] = (),
     ) -> bool:
         fields = [part for pair in piece.fields for part in pair]
         timers = [part for pair in piece.timers for part in pair]

@@ -8,18 +8,25 @@ from typing import Any
 import msgspec
 
 from rune.adapters.redis.instructions import Instructions, error_out, finish_out, races_out, region_out
-from rune.adapters.redis.texts import arrived_out, listener_members, maybe_ref_out, path_out, ref_out, timer_out
+from rune.adapters.redis.texts import (
+    arrived_out,
+    listener_members,
+    maybe_ref_out,
+    path_out,
+    ref_out,
+    timer_out,
+)
 from rune.core.barrier import Barrier
 from rune.core.effect import Timer
 from rune.core.fact import Signal
 from rune.core.limits import LIMITS
-from rune.core.plan import Plan
+from rune.core.plan import NodePlan, Plan
 from rune.core.state import Fan, Live, Scope, State
 from rune.core.token import Fate
-from rune.ports.journal import Accepted
 
 MARKS = 512  # places to a field
 DONE_BITS = 7
+MAY_BE_ZERO = "dxs"
 
 Field = tuple[str, Any]
 
@@ -88,9 +95,15 @@ def _meta(plan: Plan, state: State, around: Circumstances) -> dict[str, Any]:
         "m": plan.max_parallel,
         "c": 0 if plan.max_parallel is not None else None,
         "lw": None if state.limits.window == LIMITS.window else state.limits.window,
-        "li": None if state.limits.items_in_flight == LIMITS.items_in_flight else state.limits.items_in_flight,
+        "li": None
+        if state.limits.items_in_flight == LIMITS.items_in_flight
+        else state.limits.items_in_flight,
     }
-    return {name: value for name, value in found.items() if value or name in ("i", "c", "np") and value is not None}
+    return {
+        name: value
+        for name, value in found.items()
+        if value or (name in ("i", "c", "np") and value is not None)
+    }
 
 
 def _fixed(plan: Plan, state: State) -> dict[str, Any]:
@@ -113,7 +126,7 @@ def _scope_fields(plan: Plan, names: Instructions, state: State, scope: Scope) -
         since = state.listening.get(live.signal or "", {}).get((scope.path, node))
         yield f"l{path}|{node}", _live(live, since)
     for node, barrier in scope.barriers.items():
-        yield from _barrier(plan, names, f"{path}|{node}", barrier, plan.nodes[node].timeout, plan.nodes[node].timeout_from)
+        yield from _barrier(plan.nodes[node], names, f"{path}|{node}", barrier)
     for split, fan in scope.fans.items():
         yield from _fan(names, f"{path}|{split}", split, fan)
 
@@ -146,13 +159,11 @@ def _live(live: Live, since: int | None) -> dict[str, Any]:
         "h": since,
         "j": None if live.heard is None else _signal(live.heard),
     }
-    kept = {name: each for name, each in found.items() if each not in (None, False, "", 0) or name in "dxsg" and each is not None}
+    kept = {name: each for name, each in found.items() if each or (name in MAY_BE_ZERO and each is not None)}
     return {"p": ref_out(token.payload), **kept}
 
 
-def _barrier(
-    plan: Plan, names: Instructions, name: str, barrier: Barrier, timeout: int | None, since: str
-) -> Iterator[Field]:
+def _barrier(node: NodePlan, names: Instructions, name: str, barrier: Barrier) -> Iterator[Field]:
     if not barrier.arrivals:
         return
     parties = 0
@@ -166,8 +177,8 @@ def _barrier(
         "f": barrier.first,
         "t": barrier.latest,
         "p": parties,
-        "x": -1 if timeout is None else timeout,
-        "y": since,
+        "x": -1 if node.timeout is None else node.timeout,
+        "y": node.timeout_from,
     }
     yield f"b{name}", {**body, "o": True} if barrier.opened else body
 
@@ -194,10 +205,6 @@ def _fan(names: Instructions, name: str, split: int, fan: Fan) -> Iterator[Field
         marks = bytes(fan.marks[start : start + MARKS]).rstrip(b"\0")
         if marks:
             yield f"k{name}|{start // MARKS}", marks.decode("ascii")
-
-
-def circumstances(accepted: Accepted, incarnation: int, nap: int | None, offset: int, *, read_back: bool) -> Circumstances:
-    return Circumstances(incarnation, nap, offset, accepted.fake_time, read_back)
 
 
 def read_fields(raw: Mapping[bytes, bytes]) -> dict[str, Any]:

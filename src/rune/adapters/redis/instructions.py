@@ -149,11 +149,11 @@ class Instructions:
 
     def _template(self, node: NodePlan) -> list[Instruction]:
         """What enters each item; payload and error are left to the script."""
-        found = self._effects(enter(self.plan, node.success, START, None))
-        return [
-            (EMIT, each[1], False, False) if each[0] == EMIT else (*each[:10], False, False) if each[0] == ARRIVE else each
-            for each in found
-        ]
+        found: list[Instruction] = []
+        for each in self._effects(enter(self.plan, node.success, START, None)):
+            kept = {EMIT: 2, ARRIVE: 10}.get(each[0])
+            found.append(each if kept is None else (*each[:kept], False, False))
+        return found
 
 
 def races_out(plan: Plan, joins: tuple[int, ...]) -> list[tuple[int, int]]:

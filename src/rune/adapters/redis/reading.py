@@ -52,13 +52,20 @@ def _scopes(state: State, fields: Fields) -> None:
     for name, body in fields.items():
         if name[0] == "s":
             state.scopes[path_in(name[1:])] = Scope(
-                path_in(name[1:]), body["o"], body["c"], body["a"], body.get("s", False), done=_done(body.get("d", ""))
+                path_in(name[1:]),
+                body["o"],
+                body["c"],
+                body["a"],
+                body.get("s", False),
+                done=_done(body.get("d", "")),
             )
     for name, body in fields.items():
         path, _, rest = name[1:].partition("|")
         if name[0] == "l":
             _add_live(state, path_in(path), path, int(rest), body)
-        elif name[0] == "b" and path_in(path) in state.scopes:  # a halt leaves edges unresolved in a scope that ends
+        elif (
+            name[0] == "b" and path_in(path) in state.scopes
+        ):  # a halt leaves edges unresolved in a scope that ends
             barrier = state.scopes[path_in(path)].barriers[int(rest)] = Barrier(opened=body.get("o", False))
             for place in range(body["p"]):
                 arrival = fields.get(f"a{path}|{rest}|{place}")
@@ -113,14 +120,14 @@ def _fan(fields: Fields, name: str, body: Fields) -> Fan:
     for start in range(0, size, MARKS):
         found = fields.get(f"k{name}|{start // MARKS}", "").encode("ascii")
         marks[start : start + len(found)] = found
-    ahead = {int(each.rpartition("|")[2]) for each in fields if each.startswith(f"A{name}|")} if body.get("d") else set()
+    started = [each for each in fields if each.startswith(f"A{name}|")] if body.get("d") else []
     return Fan(
         body["n"],
         ref_in(fixed["p"]),
         maybe_ref_in(fixed["e"]),
         marks,
         body["x"],
-        ahead,
+        {int(each.rpartition("|")[2]) for each in started},
         body["i"],
         body["a"],
         body.get("r", 0),

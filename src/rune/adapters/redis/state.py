@@ -1,4 +1,4 @@
-"""The state in Redis: every verb is one script on one execution; where there is no state, it is folded and tried again."""
+"""The state in Redis: every verb is one script on one execution; where there is no state, it is folded first."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -17,9 +17,10 @@ from rune.adapters.redis.image import read_fields
 from rune.adapters.redis.instructions import finish_out
 from rune.adapters.redis.keys import Keys
 from rune.adapters.redis.known import Known, Plans, Register
-from rune.adapters.redis.lua import script
+from rune.adapters.redis.outlet import NOTHING_SENT, Outlet
 from rune.adapters.redis.reading import finish_of, state_of
 from rune.adapters.redis.recovery import Recovery, Roll
+from rune.adapters.redis.streams import Entry
 from rune.adapters.redis.texts import Sent, path_out, timer_in, token_in, token_out
 from rune.core.effect import Decision, Finish, Timer
 from rune.core.ending import certain_end
@@ -56,11 +57,12 @@ class RedisState:
         *,
         clock: Clock | None = None,
         roll: Roll | None = None,
+        outlet: Outlet | None = None,
     ) -> None:
         self._client = client
         self._keys = keys
         self._clock = clock
-        self._journal = journal
+        self._outlet = outlet
         self._register = Register(journal, plans)
         self._folder = Folder(self, journal)
         self._recovery = Recovery(client, keys, roll)
@@ -69,7 +71,15 @@ class RedisState:
     async def run(self, name: str, execution: str, *arguments: Any) -> Any:
         """Run the script of a verb on an execution."""
         now = 0 if self._clock is None else self._clock.now()
-        return await self._client.run(script(name), self._keys.of(execution), now, execution, *arguments)
+        return await self._client.run(name, self._keys.of(execution), now, execution, *arguments)
+
+    async def _run_sending(self, known: Known, name: str, what: Any, entry: Entry | None, *more: Any) -> Any:
+        """The same for one that may emit; where there is an outlet, the script itself sends."""
+        if self._outlet is None:
+            return await self.run(name, known.accepted.id, what, *NOTHING_SENT, *more)
+        now = 0 if self._clock is None else self._clock.now()
+        given = (now, known.accepted.id, what, *self._outlet.arguments(known, entry), *more)
+        return await self._client.run(name, self._outlet.keys(known, entry), *given)
 
     async def now(self) -> int:
         if self._clock is not None:
@@ -81,16 +91,16 @@ class RedisState:
         return await self._client.incarnation()
 
     async def _tried(
-        self, known: Known, name: str, *arguments: Any, owed: bool = False
-    ) -> tuple[bytes | None, Applied | None]:
-        """What the script says, or, where the state had to be folded here, what followed from that."""
+        self, known: Known, run: Callable[[], Awaitable[Any]], *, owed: bool = False
+    ) -> bytes | Applied:
+        """What a script says, or, where the state had to be folded here, what followed from that."""
         for _ in range(TRIES):
-            answer = await self.run(name, known.accepted.id, *arguments)
+            answer: bytes = await run()
             if answer not in (b"FOLD", b"BEHIND"):
-                return answer, None
+                return answer
             folded = await self._folder.load(known, behind=answer == b"BEHIND", owed=owed)
             if folded is not None and (not owed or folded.state.ended):
-                return None, folded.applied
+                return folded.applied
         raise StoreAway(f"the state of {known.accepted.id} is folded again and again")
 
     def _applied(self, known: Known, answer: bytes) -> Applied:
@@ -98,11 +108,12 @@ class RedisState:
         ends = finish_of(known.plan, finish, failed) if isinstance(finish, str) else None
         return Applied(tuple(map(token_in, emitted)), ends, now)
 
-    async def _followed(self, known: Known, name: str, *arguments: Any) -> Applied:
-        answer, applied = await self._tried(known, name, *arguments)
-        if applied is not None:
-            return applied
-        assert answer is not None
+    async def _followed(self, known: Known, name: str, what: Any, entry: Entry | None = None) -> Applied:
+        answer = await self._tried(known, lambda: self._run_sending(known, name, what, entry))
+        if isinstance(answer, Applied):
+            return answer
+        if entry is not None and self._outlet is not None:
+            self._outlet.let_go(entry)
         return self._applied(known, answer)
 
     async def begin(self, execution: str) -> Applied:
@@ -112,11 +123,19 @@ class RedisState:
 
     async def claim(self, execution: str, token: Token, owner: str, *, leased: bool) -> Claim:
         known = await self._register.of(execution)
-        want = (token.node, path_out(token.path), token.fate.value, token.attempt, token.resumed, owner, leased)
-        answer, ended = await self._tried(known, "claim", _PACK((*want, token_out(token))), owed=True)
-        if ended is not None:
-            return Claim("void", token, ended.now)
-        assert answer is not None
+        want = (
+            token.node,
+            path_out(token.path),
+            token.fate.value,
+            token.attempt,
+            token.resumed,
+            owner,
+            leased,
+        )
+        asked = _PACK((*want, token_out(token)))
+        answer = await self._tried(known, lambda: self.run("claim", execution, asked), owed=True)
+        if isinstance(answer, Applied):
+            return Claim("void", token, answer.now)
         _, now, _, _, _, found = _REPLY.decode(answer)
         verdict, sent, number, again, due, read_back, alone, incarnation = found
         mine = token_in(sent)
@@ -152,7 +171,8 @@ class RedisState:
     async def apply(self, execution: str, decisions: Sequence[Decision]) -> Applied:
         known = await self._register.of(execution)
         self._alone.pop(execution, None)
-        return await self._followed(known, "apply", known.instructions.packed(decisions))
+        entry = None if self._outlet is None else self._outlet.entry(execution, decisions)
+        return await self._followed(known, "apply", known.instructions.packed(decisions), entry)
 
     async def control(self, execution: str, fact: Control) -> Applied:
         known = await self._register.of(execution)
@@ -226,18 +246,17 @@ class RedisState:
 
     async def _fired(self, execution: str, most: int) -> list[Due]:
         found: list[Due] = []
-        answer = await self.run("fire", execution, most, _OVERDUE, FOLD_LEASE)
+        known = await self._register.of(execution)
+        answer = await self._run_sending(known, "fire", most, None, _OVERDUE, FOLD_LEASE)
         if answer == b"FOLD":
-            known = await self._register.of(execution)
             folded = await self._folder.load(known)
             if folded is not None and (folded.applied.emitted or folded.applied.finish):
                 found.append(self._due(known.accepted, Timer("wait"), folded.applied))
             if len(found) < most:
-                answer = await self.run("fire", execution, most - len(found), _OVERDUE, FOLD_LEASE)
+                answer = await self._run_sending(known, "fire", most - len(found), None, _OVERDUE, FOLD_LEASE)
         if answer == b"FOLD":
             return found
         _, now, _, _, _, fired = _REPLY.decode(answer)
-        known = await self._register.of(execution)
         for timer, _, emitted, finish, failed in fired:
             ends = finish_of(known.plan, finish, failed) if finish else None
             applied = Applied(tuple(map(token_in, emitted)), ends, now)
@@ -272,4 +291,3 @@ class RedisState:
             return []
         accepted = (await self._register.of(execution)).accepted
         return [(execution, token_in(each), accepted.priority) for each in emitted]
-

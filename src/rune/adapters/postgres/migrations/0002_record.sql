@@ -28,78 +28,94 @@ CREATE FUNCTION record_facts(
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
+SET jit = off
+SET enable_nestloop = off
 SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column
+DECLARE
+    judgement record;
 BEGIN
     -- In one order for everybody, so that no two writers wait for each other. The statement below begins behind the
     -- locks and therefore sees everything that was written under them.
     PERFORM pg_advisory_xact_lock(k.key)
     FROM (SELECT DISTINCT hashtextextended(e.id, 0) AS key FROM unnest(executions) AS e (id) ORDER BY key) AS k;
 
-    RETURN QUERY
-    WITH the_run AS MATERIALIZED (
-        SELECT r.*, e.n, e.ending AS ended
-        FROM unnest(executions, firsts, marks, statuses, ended_ats, endings, letters)
-            WITH ORDINALITY AS r (id, first, mark, status, ended_at, ending, letter, run)
-        LEFT JOIN LATERAL (SELECT x.n, x.ending FROM execution AS x WHERE x.id = r.id OFFSET 0) AS e ON true
-    ), given AS MATERIALIZED (
-        SELECT g.*, r.n, r.first, r.mark, r.ended, k.body AS known, k.mark AS known_mark, k.late AS known_late
-        FROM unnest(runs, kinds, nodes, paths, numbers, dues, bodies)
-            WITH ORDINALITY AS g (run, kind, node, path, number, due, body, place)
-        JOIN the_run AS r ON r.run = g.run
-        LEFT JOIN LATERAL (
-            SELECT f.body, f.mark, f.late FROM fact AS f
-            WHERE f.execution = r.n AND f.kind = g.kind AND f.node = g.node AND f.path = g.path
-              AND f.number = g.number
-            OFFSET 0
-        ) AS k ON true
-    ), met AS MATERIALIZED (
-        SELECT g.run, bool_or(g.known IS NOT NULL) AS any_known,
-            bool_and(g.known IS NOT NULL AND g.known_mark = g.mark) AS all_mine
-        FROM given AS g GROUP BY g.run
-    ), judged AS MATERIALIZED (
-        SELECT r.*, m.all_mine, h.known, h.known_late,
-            CASE
-                WHEN r.n IS NULL THEN 'unknown'
-                WHEN h.known_mark = r.mark THEN 'mine'
-                WHEN r.ended IS NOT NULL AND (r.ending IS NOT NULL OR h.known IS NULL) THEN 'ended'
-                WHEN h.known IS NOT NULL THEN 'stored'
-                WHEN m.any_known THEN 'head'
-                ELSE 'written'
-            END AS verdict
-        FROM the_run AS r JOIN met AS m ON m.run = r.run JOIN given AS h ON h.place = r.first
-    ), written AS (
-        INSERT INTO fact (execution, seq, due, node, number, mark, kind, late, path, body)
-        SELECT w.n, nextval('fact_seq'), w.due, w.node, w.number, w.mark, w.kind, w.ended IS NOT NULL, w.path, w.body
-        FROM (
-            SELECT g.* FROM given AS g JOIN judged AS j ON j.run = g.run
-            WHERE g.known IS NULL AND (
-                j.verdict = 'written'
-                OR j.verdict = 'head' AND g.place = g.first
-                OR j.verdict = 'ended' AND j.known IS NULL AND g.kind <> 6
+    -- The plan must not depend on how few rows a table held when it was made: what is looked up goes through an index
+    -- (LATERAL … OFFSET 0), what is joined are the lists, by hash.
+    FOR judgement IN
+        WITH the_run AS MATERIALIZED (
+            SELECT r.*, e.n, e.ending AS ended
+            FROM unnest(executions, firsts, marks, statuses, ended_ats, endings, letters)
+                WITH ORDINALITY AS r (id, first, mark, status, ended_at, ending, letter, run)
+            LEFT JOIN LATERAL (SELECT x.n, x.ending FROM execution AS x WHERE x.id = r.id OFFSET 0) AS e ON true
+        ), looked_up AS (
+            SELECT g.kind, g.node, g.path, g.number, g.due, g.body, g.place, r.*,
+                k.body AS known, k.late AS known_late, k.mark = r.mark AS mine
+            FROM unnest(runs, kinds, nodes, paths, numbers, dues, bodies)
+                WITH ORDINALITY AS g (run, kind, node, path, number, due, body, place)
+            JOIN the_run AS r ON r.run = g.run
+            LEFT JOIN LATERAL (
+                SELECT f.body, f.mark, f.late FROM fact AS f
+                WHERE f.execution = r.n AND f.kind = g.kind AND f.node = g.node AND f.path = g.path
+                  AND f.number = g.number
+                OFFSET 0
+            ) AS k ON true
+        ), met AS (
+            SELECT l.*, first_value(l.known IS NOT NULL) OVER run AS head_known, first_value(l.mine) OVER run AS head_mine,
+                bool_or(l.known IS NOT NULL) OVER run AS any_known, bool_and(coalesce(l.mine, false)) OVER run AS all_mine
+            FROM looked_up AS l
+            WINDOW run AS (
+                PARTITION BY l.run ORDER BY l.place ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
             )
-            ORDER BY g.place
-        ) AS w
-    ), changed AS (
-        UPDATE execution AS e SET status = j.status, ended_at = j.ended_at, ending = j.ending
-        FROM judged AS j
-        WHERE e.n = j.n AND j.verdict = 'written' AND j.status IS NOT NULL
-    ), lettered AS (
-        INSERT INTO dead_letter (execution, code, at)
-        SELECT j.id, j.letter, j.ended_at FROM judged AS j WHERE j.verdict = 'written' AND j.letter IS NOT NULL
-        ON CONFLICT DO NOTHING
-    ), told AS (
-        INSERT INTO outbox (execution, kind, until)
-        SELECT j.id, 'end', 0 FROM judged AS j WHERE j.verdict = 'written' AND j.ending IS NOT NULL
-        ON CONFLICT DO NOTHING
-    )
-    SELECT j.run::integer, j.verdict, j.all_mine,
-        CASE
-            WHEN j.verdict = 'stored' THEN j.known
-            WHEN j.verdict = 'ended' OR j.verdict = 'mine' AND j.known_late THEN j.ended
-        END
-    FROM judged AS j WHERE j.verdict <> 'written';
+        ), judged AS MATERIALIZED (
+            SELECT m.*,
+                CASE
+                    WHEN m.n IS NULL THEN 'unknown'
+                    WHEN m.head_mine THEN 'mine'
+                    WHEN m.ended IS NOT NULL AND (m.ending IS NOT NULL OR NOT m.head_known) THEN 'ended'
+                    WHEN m.head_known THEN 'stored'
+                    WHEN m.any_known THEN 'head'
+                    ELSE 'written'
+                END AS verdict
+            FROM met AS m
+        ), written AS (
+            INSERT INTO fact (execution, seq, due, node, number, mark, kind, late, path, body)
+            SELECT w.n, nextval('fact_seq'), w.due, w.node, w.number, w.mark, w.kind, w.ended IS NOT NULL, w.path, w.body
+            FROM (
+                SELECT * FROM judged AS j
+                WHERE j.known IS NULL AND (
+                    j.verdict = 'written'
+                    OR j.verdict = 'head' AND j.place = j.first
+                    OR j.verdict = 'ended' AND NOT j.head_known AND j.kind <> 6
+                )
+                ORDER BY j.place
+            ) AS w
+        )
+        SELECT * FROM judged AS j WHERE j.place = j.first AND (j.verdict <> 'written' OR j.status IS NOT NULL)
+    LOOP
+        IF judgement.verdict <> 'written' THEN
+            run := judgement.run;
+            verdict := judgement.verdict;
+            whole := judgement.all_mine;
+            answer := CASE
+                WHEN verdict = 'stored' THEN judgement.known
+                WHEN verdict = 'ended' OR verdict = 'mine' AND judgement.known_late THEN judgement.ended
+            END;
+            RETURN NEXT;
+            CONTINUE;
+        END IF;
+        UPDATE execution AS e
+        SET status = judgement.status, ended_at = judgement.ended_at, ending = judgement.ending
+        WHERE e.n = judgement.n;
+        IF judgement.ending IS NOT NULL THEN
+            INSERT INTO outbox (execution, kind, until) VALUES (judgement.id, 'end', 0) ON CONFLICT DO NOTHING;
+        END IF;
+        IF judgement.letter IS NOT NULL THEN
+            INSERT INTO dead_letter (execution, code, at)
+            VALUES (judgement.id, judgement.letter, judgement.ended_at) ON CONFLICT DO NOTHING;
+        END IF;
+    END LOOP;
 
     IF cardinality(claimed) > 0 THEN
         INSERT INTO claim (execution, node, path, incarnation, fence, at)

@@ -23,6 +23,8 @@ CREATE FUNCTION accept_executions(
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
+SET jit = off
+SET enable_nestloop = off
 SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column

@@ -11,6 +11,7 @@ CREATE FUNCTION remove_executions(
 ) RETURNS TABLE (gone text[], freed bigint, facts bigint, blobs bigint)
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET jit = off
 AS $$
 #variable_conflict use_column
 BEGIN

@@ -7,32 +7,33 @@ CREATE FUNCTION sweep_removed(ns bigint[], now bigint, late bigint, piece intege
 RETURNS TABLE (facts bigint, blobs bigint)
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET jit = off
 AS $$
 DECLARE
     note record;
-    some bigint;
-    most boolean;
+    went bigint;
+    more_left boolean;
 BEGIN
     facts := 0;
     blobs := 0;
     FOR note IN SELECT r.* FROM removed AS r WHERE r.n = ANY (ns) ORDER BY r.n FOR UPDATE LOOP
         DELETE FROM fact WHERE ctid = ANY (ARRAY(
             SELECT f.ctid FROM fact AS f WHERE f.execution = note.n LIMIT piece));
-        GET DIAGNOSTICS some = ROW_COUNT;
-        facts := facts + some;
-        most := some = piece;
+        GET DIAGNOSTICS went = ROW_COUNT;
+        facts := facts + went;
+        more_left := went = piece;
         DELETE FROM claim WHERE ctid = ANY (ARRAY(
             SELECT c.ctid FROM claim AS c WHERE c.execution = note.n LIMIT piece));
-        GET DIAGNOSTICS some = ROW_COUNT;
-        most := most OR some = piece;
+        GET DIAGNOSTICS went = ROW_COUNT;
+        more_left := more_left OR went = piece;
         -- A new execution may have been given the same id: the blobs are now its own.
         DELETE FROM blob WHERE ctid = ANY (ARRAY(
             SELECT b.ctid FROM blob AS b WHERE b.execution = note.id
               AND NOT EXISTS (SELECT FROM execution AS e WHERE e.id = note.id) LIMIT blob_piece));
-        GET DIAGNOSTICS some = ROW_COUNT;
-        blobs := blobs + some;
-        most := most OR some = blob_piece;
-        IF most THEN
+        GET DIAGNOSTICS went = ROW_COUNT;
+        blobs := blobs + went;
+        more_left := more_left OR went = blob_piece;
+        IF more_left THEN
             CONTINUE;
         END IF;
         IF now - note.ended_at < late THEN

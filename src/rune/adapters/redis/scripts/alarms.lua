@@ -47,7 +47,7 @@ function act.deadline(timer)
   local fixed = store.get('#')
   local due = fixed.s + fixed.t + act.paused_since(fixed.s)
   if meta.p then return end
-  if due > at then timers[timer] = due else act.finish(ARGV[5]) end
+  if due > at then timers[timer] = due else act.finish(ARGV[8]) end
 end
 
 function act.expire(path, node, timer)

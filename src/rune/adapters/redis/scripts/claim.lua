@@ -4,60 +4,59 @@
 -- RETURNS  reply whose last part is verdict, token, number of the fence, whether it was claimed before, due time of the
 --          wait that is over, whether the execution was read back, whether the token is all there is, incarnation; or FOLD
 -- A crash behind this: a lease that runs out, and the sweeper sends the token again.
--- include: store.lua
--- include: transition.lua
--- include: deciding.lua
--- include: holding.lua
-if not store.open() then return 'FOLD' end
-local want = cmsgpack.unpack(ARGV[4])
-local node, path, fate = want[1], want[2], want[3]
-local name = path .. '|' .. node
-local live = store.get('s' .. path) and store.get('l' .. name)
 
-local function touch()
+-- The translation of rune.core.control.touch.
+local function touched(node, path, live, want)
   if meta.f then return 'void' end
   if not store.get('s' .. path) then return act.started(path) and 'done' or 'unknown' end
-  if fate == 'expire' then
+  if want[3] == 'expire' then
     return (meta.p or act.is_done(path, node) or live) and 'done' or 'run'
   end
   if not live then return act.is_done(path, node) and 'done' or 'unknown' end
   if live.w or (live.t or 1) ~= want[4] or (live.m or false) ~= want[5] then return 'done' end
-  if meta.p and not live.k then store.write('l' .. name).k = true end
+  if meta.p and not live.k then store.write('l' .. path .. '|' .. node).k = true end
   if live.k then return 'parked' end
-  return fate == 'run' and act.is_pointless(node, path) and 'cancelled' or 'run'
+  return want[3] == 'run' and act.is_pointless(node, path) and 'cancelled' or 'run'
 end
 
--- The token as the state has it.
-local mine = want[8]
-if live then
-  store.send(path, node, live)
-  mine, emitted = emitted[1], {}
+-- Answers the verdict, and the number of the lease where there is one.
+local function claimed(node, path, mine, verdict, want)
+  local name = 'c' .. path .. '|' .. node
+  local claim = store.get(name)
+  if not claim and meta.m and mine[6] == 'run' and meta.c >= meta.m then
+    act.hold_back(path, node, mine)
+    return 'held back', false, false
+  end
+  if claim and claim.u and claim.u > now then return 'held', false, true end
+  act.take_place(path, node, claim)
+  if not want[7] and not claim then
+    store.put(name, { n = 0 })
+    return verdict, false, false
+  end
+  -- By the time, not by counting: an execution that slept would begin to count anew, and fences must not come again.
+  local time = redis.call('TIME')
+  local number = math.max(time[1] * 1000000 + time[2], claim and claim.n + 1 or 0)
+  store.put(name, { n = number, u = now + LEASE, o = want[6] })
+  held[act.member(path, node)] = now + LEASE - (meta.o or 0)
+  return verdict, number, claim and true or false
 end
 
-local function answer(verdict, number, again, due)
+verbs.claim = function()
+  local want = cmsgpack.unpack(ARGV[4])
+  if not store.open(want[2], want[1]) then return 'FOLD' end
+  local node, path, mine = want[1], want[2], want[8]
+  local live = store.get('s' .. path) and store.get('l' .. path .. '|' .. node)
+  if live then
+    store.send(path, node, live)
+    mine, emitted = emitted[1], {}
+  end
+  local verdict, number, again, due = touched(node, path, live, want), false, false, false
+  if verdict == 'run' or verdict == 'cancelled' then
+    verdict, number, again = claimed(node, path, mine, verdict, want)
+    due = live and live.m and verdict ~= 'held' and verdict ~= 'held back' and store.get('w' .. path .. '|' .. node)
+    if due then store.drop('w' .. path .. '|' .. node) end
+  end
   store.flush(true)
-  local alone = path == '' and live and store.get('s').c == 1 and not meta.u and not meta.f
-  return store.reply('ok', { verdict, mine, number, again, due, meta.rb or false, alone and true or false, meta.i })
+  local alone = path == '' and live and store.get('s').c == 1 and not meta.u and not meta.f and true or false
+  return store.reply('ok', { verdict, mine, number, again, due or false, meta.rb or false, alone, meta.i })
 end
-
-local verdict = touch()
-if verdict ~= 'run' and verdict ~= 'cancelled' then return answer(verdict, false, false, false) end
-local claim = store.get('c' .. name)
-if not claim and meta.m and mine[6] == 'run' and meta.c >= meta.m then
-  act.hold_back(path, node, mine)
-  return answer('held back', false, false, false)
-end
-if claim and claim.u and claim.u > now then return answer('held', false, true, false) end
-act.take_place(path, node, claim)
-local due = live and live.m and store.get('w' .. name) or false
-if due then store.drop('w' .. name) end
-if not want[7] and not claim then
-  store.put('c' .. name, { n = 0 })
-  return answer(verdict, false, false, due)
-end
-local time = redis.call('TIME') -- an execution that slept begins to count anew; fences must not come again
-meta.n = math.max((meta.n or 0) + 1, time[1] * 1000000 + time[2])
-changed['!'] = true
-store.put('c' .. name, { n = meta.n, u = now + LEASE, o = want[6] })
-held[act.member(path, node)] = now + LEASE - (meta.o or 0)
-return answer(verdict, meta.n, claim and true or false, due)

@@ -3,32 +3,31 @@
 -- ARGV[4]  at, number, paused (msgpack)
 -- RETURNS  reply ok, or FOLD
 -- A crash behind this: a resume whose tokens are in no queue; the sweeper sends them.
--- include: store.lua
--- include: transition.lua
--- include: waiting.lua
--- include: alarms.lua
-if not store.open() then return 'FOLD' end
-local fact = cmsgpack.unpack(ARGV[4])
-if fact[2] <= (meta.k or 0) then return store.reply('ok') end
-meta.k = fact[2]
-changed['!'] = true
-if fact[3] then
-  meta.p = meta.p or fact[1]
-else
-  if meta.p then
-    meta.ps = meta.ps or {}
-    meta.ps[#meta.ps + 1] = { meta.p, fact[1] }
-  end
-  meta.p = nil
-  for _, field in ipairs(store.names('l')) do
-    local live = cache[field]
-    if live.k then
-      local path, node = field:match('^l(.-)|(%d+)$')
-      store.write(field).k = nil
-      store.send(path, tonumber(node), live)
+verbs.control = function()
+  if not store.open() then return 'FOLD' end
+  local fact = cmsgpack.unpack(ARGV[4])
+  if fact[2] <= (meta.k or 0) then return store.reply('ok') end
+  meta.k = fact[2]
+  changed['!'] = true
+  if fact[3] then
+    meta.p = meta.p or fact[1]
+  else
+    if meta.p then
+      meta.ps = meta.ps or {}
+      meta.ps[#meta.ps + 1] = { meta.p, fact[1] }
     end
+    meta.p = nil
+    for _, field in ipairs(store.names('l')) do
+      local live = cache[field]
+      if live.k then
+        local path, node = field:match('^l(.-)|(%d+)$')
+        store.write(field).k = nil
+        store.send(path, tonumber(node), live)
+      end
+    end
+    act.arm_all()
   end
-  act.arm_all()
+  store.flush()
+  emitted = store.deliver(emitted)
+  return store.reply('ok')
 end
-store.flush()
-return store.reply('ok')

@@ -1,37 +1,35 @@
 -- Move the due timers of one execution on.
 -- KEYS     as in store.lua
--- ARGV[4]  at most so many   ARGV[5] the end of an execution that took too long   ARGV[6] ms that a fold may take
+-- ARGV[4]  at most so many   ARGV[8] the end of an execution that took too long   ARGV[9] ms that a fold may take
 -- RETURNS  reply whose last part lists timer, due, emitted, finish, end by failed items of each; or FOLD: the alarm was
 --          put off for whoever folds, and rings again if they die
 -- A crash behind this: what was woken is in no queue; the sweeper sends it. What has no token of its own stays armed.
--- include: store.lua
--- include: transition.lua
--- include: waiting.lua
--- include: alarms.lua
--- include: holding.lua
-local opened = store.open()
-local rings = redis.call('ZSCORE', KEYS[4], ARGV[3])
-if not rings or tonumber(rings) > store.clock() then return cmsgpack.pack({ 'ok', now, {}, false, false, {} }) end
-if not opened then
-  redis.call('ZADD', KEYS[4], now + tonumber(ARGV[6]), ARGV[3])
-  return 'FOLD'
+verbs.fire = function()
+  local opened = store.open()
+  local rings = redis.call('ZSCORE', KEYS[4], ARGV[3])
+  if not rings or tonumber(rings) > store.clock() then return cmsgpack.pack({ 'ok', now, {}, false, false, {} }) end
+  if not opened then
+    redis.call('ZADD', KEYS[4], now + tonumber(ARGV[9]), ARGV[3])
+    return 'FOLD'
+  end
+  at = now
+  local found = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'WITHSCORES', 'LIMIT', 0, tonumber(ARGV[4]))
+  local fired = {}
+  for i = 1, #found, 2 do
+    local timer = found[i]
+    local kind, node, path, number = timer:match('^(%a)|(%-?%d+)|([%d.]*)|(%d+)$')
+    node = tonumber(node)
+    timers[timer] = false
+    act.ring(kind, node, path, tonumber(number), timer)
+    if kind == 'w' and #emitted > 0 then store.put('w' .. path .. '|' .. node, tonumber(found[i + 1])) end
+    for _, each in ipairs(emitted) do act.let_go(each[2], each[1]) end
+    if #emitted + (finish and 1 or 0) > 0 and kind ~= 'w' and kind ~= 'r' then timers[timer] = now + LEASE end
+    local items = finish == '!items' and { meta.u, store.get('e') } or false
+    fired[#fired + 1] = { timer, tonumber(found[i + 1]), emitted, finish, items }
+    emitted, finish = {}, false
+  end
+  if not next(timers) then timers['x'] = false end
+  store.flush()
+  for _, each in ipairs(fired) do each[3] = store.deliver(each[3]) end
+  return store.reply('ok', fired)
 end
-at = now
-local found = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'WITHSCORES', 'LIMIT', 0, tonumber(ARGV[4]))
-local fired = {}
-for i = 1, #found, 2 do
-  local timer = found[i]
-  local kind, node, path, number = timer:match('^(%a)|(%-?%d+)|([%d.]*)|(%d+)$')
-  node = tonumber(node)
-  timers[timer] = false
-  act.ring(kind, node, path, tonumber(number), timer)
-  if kind == 'w' and #emitted > 0 then store.put('w' .. path .. '|' .. node, tonumber(found[i + 1])) end
-  for _, each in ipairs(emitted) do act.let_go(each[2], each[1]) end
-  if #emitted + (finish and 1 or 0) > 0 and kind ~= 'w' and kind ~= 'r' then timers[timer] = now + LEASE end
-  local items = finish == '!items' and { meta.u, store.get('e') } or false
-  fired[#fired + 1] = { timer, tonumber(found[i + 1]), emitted, finish, items }
-  emitted, finish = {}, false
-end
-if not next(timers) then timers['x'] = false end
-store.flush()
-return store.reply('ok', fired)

@@ -3,8 +3,9 @@
 -- ARGV[4]  who asks   ARGV[5] for how many ms   ARGV[6] 1: the state that is there is behind the journal and is dropped
 -- RETURNS  THERE: there is a state; MINE; HELD: somebody else is at it
 -- A crash behind this: the lease runs out.
--- include: store.lua
-if store.open() and ARGV[6] ~= '1' then return 'THERE' end
-if not redis.call('SET', KEYS[6], ARGV[4], 'NX', 'PX', tonumber(ARGV[5])) then return 'HELD' end
-redis.call('DEL', KEYS[1]) -- from here to the last piece every verb waits, so none changes what is being replaced
-return 'MINE'
+verbs.fold = function()
+  if store.open() and ARGV[6] ~= '1' then return 'THERE' end
+  if not redis.call('SET', KEYS[6], ARGV[4], 'NX', 'PX', tonumber(ARGV[5])) then return 'HELD' end
+  redis.call('DEL', KEYS[1]) -- from here to the last piece every verb waits, so none changes what is being replaced
+  return 'MINE'
+end

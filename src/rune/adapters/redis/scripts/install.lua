@@ -7,22 +7,29 @@
 -- ARGV[11] when the execution is to be looked at; empty: never
 -- RETURNS  1, or 0: the lease is lost, and with it the right to install
 -- A crash between pieces: nothing is visible; the next fold begins anew.
-if redis.call('GET', KEYS[6]) ~= ARGV[4] then return 0 end
-redis.call('PEXPIRE', KEYS[6], tonumber(ARGV[5]))
-local first = ARGV[6] == 'FIRST' or ARGV[6] == 'BOTH'
-local last = ARGV[6] == 'LAST' or ARGV[6] == 'BOTH'
-if first then redis.call('DEL', KEYS[7], KEYS[2], KEYS[3]) end
-local function add(command, key, list)
-  for i = 1, #list, 500 do redis.call(command, key, unpack(list, i, math.min(i + 499, #list))) end
+verbs.install = function()
+  if redis.call('GET', KEYS[6]) ~= ARGV[4] then return 0 end
+  redis.call('PEXPIRE', KEYS[6], tonumber(ARGV[5]))
+  local first = ARGV[6] == 'FIRST' or ARGV[6] == 'BOTH'
+  local last = ARGV[6] == 'LAST' or ARGV[6] == 'BOTH'
+  if first then redis.call('DEL', KEYS[7], KEYS[2], KEYS[3]) end
+  local function add(command, key, list)
+    for i = 1, #list, 500 do redis.call(command, key, unpack(list, i, math.min(i + 499, #list))) end
+  end
+  local fields = cmsgpack.unpack(ARGV[7])
+  for i = 2, #fields, 2 do fields[i] = cmsgpack.pack(fields[i]) end
+  add('HSET', KEYS[7], fields)
+  add('ZADD', KEYS[2], cmsgpack.unpack(ARGV[8]))
+  add('ZADD', KEYS[3], cmsgpack.unpack(ARGV[9]))
+  if not last then return 1 end
+  add('ZADD', KEYS[5], cmsgpack.unpack(ARGV[10]))
+  redis.call('RENAME', KEYS[7], KEYS[1])
+  redis.call('DEL', KEYS[6])
+  if ARGV[11] ~= '' then
+    redis.call('ZADD', KEYS[4], ARGV[11], ARGV[3])
+    store.tell_nearer()
+  else
+    redis.call('ZREM', KEYS[4], ARGV[3])
+  end
+  return 1
 end
-local fields = cmsgpack.unpack(ARGV[7])
-for i = 2, #fields, 2 do fields[i] = cmsgpack.pack(fields[i]) end
-add('HSET', KEYS[7], fields)
-add('ZADD', KEYS[2], cmsgpack.unpack(ARGV[8]))
-add('ZADD', KEYS[3], cmsgpack.unpack(ARGV[9]))
-if not last then return 1 end
-add('ZADD', KEYS[5], cmsgpack.unpack(ARGV[10]))
-redis.call('RENAME', KEYS[7], KEYS[1])
-redis.call('DEL', KEYS[6])
-if ARGV[11] ~= '' then redis.call('ZADD', KEYS[4], ARGV[11], ARGV[3]) else redis.call('ZREM', KEYS[4], ARGV[3]) end
-return 1

@@ -4,15 +4,15 @@
 -- RETURNS  1, or 0: lost, run out, of another incarnation, or of a token that a lost race has made pointless, which is
 --          then free at once
 -- A crash behind this: the lease runs out.
--- include: store.lua
--- include: transition.lua
-if not store.open() or ARGV[7] ~= ARGV[1] then return 0 end
-local name = 'c' .. ARGV[5] .. '|' .. ARGV[4]
-local claim = store.get(name)
-if not claim or claim.n ~= tonumber(ARGV[6]) or not claim.u or claim.u <= now then return 0 end
-local pointless = act.is_pointless(tonumber(ARGV[4]), ARGV[5])
-local until_when = pointless and now or now + LEASE
-store.write(name).u = until_when
-held[ARGV[3] .. '|' .. ARGV[4] .. '|' .. ARGV[5]] = until_when - (meta.o or 0)
-store.flush(true)
-return pointless and 0 or 1
+verbs.renew = function()
+  if not store.open() or ARGV[7] ~= ARGV[1] then return 0 end
+  local name = 'c' .. ARGV[5] .. '|' .. ARGV[4]
+  local claim = store.get(name)
+  if not claim or claim.n ~= tonumber(ARGV[6]) or not claim.u or claim.u <= now then return 0 end
+  local pointless = act.is_pointless(tonumber(ARGV[4]), ARGV[5])
+  local until_when = pointless and now or now + LEASE
+  store.write(name).u = until_when
+  held[ARGV[3] .. '|' .. ARGV[4] .. '|' .. ARGV[5]] = until_when - (meta.o or 0)
+  store.flush(true)
+  return pointless and 0 or 1
+end

@@ -3,19 +3,19 @@
 -- ARGV[4]  at, id, name, path or false (msgpack)
 -- RETURNS  reply ok, or FOLD
 -- A crash behind this: the woken token is in no queue; the sweeper sends it.
--- include: store.lua
--- include: transition.lua
--- include: waiting.lua
-if not store.open() then return 'FOLD' end
-local fact = cmsgpack.unpack(ARGV[4])
-at = fact[1]
-if store.get('H' .. fact[2]) then return store.reply('ok') end
-store.put('H' .. fact[2], 1)
-if meta.ft and at > now then
-  meta.o = (meta.o or 0) + at - now
-  changed['!'] = true
-  now = at
+verbs.signal = function()
+  if not store.open() then return 'FOLD' end
+  local fact = cmsgpack.unpack(ARGV[4])
+  at = fact[1]
+  if store.get('H' .. fact[2]) then return store.reply('ok') end
+  store.put('H' .. fact[2], 1)
+  if meta.ft and at > now then
+    meta.o = (meta.o or 0) + at - now
+    changed['!'] = true
+    now = at
+  end
+  act.hand_on(fact)
+  store.flush()
+  emitted = store.deliver(emitted)
+  return store.reply('ok')
 end
-act.hand_on(fact)
-store.flush()
-return store.reply('ok')

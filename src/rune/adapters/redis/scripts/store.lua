@@ -4,13 +4,27 @@
 -- KEYS[1] fields of the execution (hash)       KEYS[4] next alarm of every execution of the partition (zset)
 -- KEYS[2] its timers (zset, due in ms)         KEYS[5] when to look after a held token of the partition (zset)
 -- KEYS[3] who listens for its signals (zset)
--- ARGV[1] incarnation   ARGV[2] now in ms, 0: ask the server   ARGV[3] id of the execution
+-- ARGV[1] incarnation   ARGV[2] now in ms, 0: ask the server   ARGV[3] id of the execution   ARGV[4] what to do
+--
+-- Where the queue is streams, what an act emits goes into them in the same act (apply, control, signal, fire):
+-- KEYS[6] the stream for most tokens   KEYS[7] that of the entry to let go   KEYS[8..] those of named queues
+-- ARGV[5] the group, empty: nothing is sent here   ARGV[6] node -> key, of the nodes with a named queue (msgpack), or
+-- empty   ARGV[7] the entry to let go, or empty
 local LEASE = 9000
 local BATCH = 500
-local store = {}
+local KEYS, ARGV
+local verbs, store = {}, {}
 local meta, now
-local cache, changed, timers, ears, held = {}, {}, {}, {}, {}
-local emitted, finish, gives_up = {}, false, false
+local cache, changed, timers, ears, held
+local emitted, finish, gives_up
+
+-- The library stays loaded from call to call; nothing of one execution may reach the next.
+function store.begin(keys, arguments)
+  KEYS, ARGV = keys, arguments
+  meta, now = nil, nil
+  cache, changed, timers, ears, held = {}, {}, {}, {}, {}
+  emitted, finish, gives_up = {}, false, false
+end
 
 function store.get(field)
   local found = cache[field]
@@ -76,9 +90,14 @@ function store.clock()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- False: there is no state of this incarnation, and whoever asks has to fold.
-function store.open()
+-- Begin with an execution, and with what is known to be needed of a token. False: there is no state of this
+-- incarnation, and whoever asks has to fold.
+function store.open(path, node)
   now = store.clock()
+  if path then
+    local name = path .. '|' .. node
+    store.fetch({ '!', 's' .. path, 'l' .. name, 'c' .. name, 'b' .. name })
+  end
   meta = store.get('!')
   if not meta or meta.i ~= tonumber(ARGV[1]) then return false end
   now = now + (meta.o or 0)
@@ -169,6 +188,13 @@ function store.nearest()
   return first[2] and tonumber(first[2]) or false
 end
 
+-- Whoever sleeps until the first alarm of the partition hears of one that is before it.
+function store.tell_nearer()
+  if redis.call('ZRANGE', KEYS[4], 0, 0)[1] == ARGV[3] then
+    redis.call('PUBLISH', KEYS[4]:match('^(.-):{') .. ':nearer', '1')
+  end
+end
+
 -- Write everything. `keeps`: the execution stays even if it only waits.
 function store.flush(keeps)
   write_scores(KEYS[2], timers)
@@ -180,11 +206,34 @@ function store.flush(keeps)
     if not keeps then gone, wakes = rest(wakes) end
     if wakes then
       redis.call('ZADD', KEYS[4], wakes - (meta.o or 0), ARGV[3])
+      store.tell_nearer()
     else
       redis.call('ZREM', KEYS[4], ARGV[3])
     end
   end
   if gone then redis.call('DEL', KEYS[1], KEYS[2], KEYS[3]) else write_fields() end
+end
+
+-- Send tokens that are still to be run; answers those that are left for others to send.
+function store.deliver(tokens)
+  if (ARGV[5] or '') == '' then return tokens end
+  local routes = ARGV[6] ~= '' and cmsgpack.unpack(ARGV[6]) or {}
+  for _, each in ipairs(tokens) do
+    local live = each[6] == 'expire' or store.get('l' .. each[2] .. '|' .. each[1])
+    local due = live == true
+      or (live and not live.w and not live.k and (live.t or 1) == each[7] and (live.m or false) == each[8])
+    if due then
+      redis.call('XADD', KEYS[routes[each[1]] or 6], '*', 'x', ARGV[3], 't', cmsgpack.pack(each))
+    end
+  end
+  return {}
+end
+
+-- The entry that brought the token has served.
+function store.let_go()
+  if (ARGV[7] or '') == '' then return end
+  redis.call('XACK', KEYS[7], ARGV[5], ARGV[7])
+  redis.call('XDEL', KEYS[7], ARGV[7])
 end
 
 -- What an act leads to. An end for failed items says how many there were and names the first.

@@ -3,26 +3,27 @@
 -- ARGV[4]  node, path of each (msgpack)
 -- RETURNS  reply whose emitted tokens nobody holds; of an execution without state nothing is kept here
 -- A crash behind this: they are looked after again a lease later.
--- include: store.lua
-local opened = store.open()
-for _, each in ipairs(cmsgpack.unpack(ARGV[4])) do
-  local node, path = each[1], each[2]
-  local member, name = ARGV[3] .. '|' .. node .. '|' .. path, path .. '|' .. node
-  held[member] = false
-  local live = opened and not meta.f and store.get('l' .. name)
-  local claim = opened and store.get('c' .. name)
-  if live and not live.w and not live.k then
-    local runs_out = claim and claim.u or 0
-    if runs_out <= now then
-      store.send(path, node, live)
-      runs_out = now + LEASE
+verbs.sweep = function()
+  local opened = store.open()
+  for _, each in ipairs(cmsgpack.unpack(ARGV[4])) do
+    local node, path = each[1], each[2]
+    local member, name = ARGV[3] .. '|' .. node .. '|' .. path, path .. '|' .. node
+    held[member] = false
+    local live = opened and not meta.f and store.get('l' .. name)
+    local claim = opened and store.get('c' .. name)
+    if live and not live.w and not live.k then
+      local runs_out = claim and claim.u or 0
+      if runs_out <= now then
+        store.send(path, node, live)
+        runs_out = now + LEASE
+      end
+      held[member] = runs_out - (meta.o or 0)
     end
-    held[member] = runs_out - (meta.o or 0)
   end
+  if opened then
+    store.flush(true)
+    return store.reply('ok')
+  end
+  for member in pairs(held) do redis.call('ZREM', KEYS[5], member) end
+  return cmsgpack.pack({ 'ok', now, {}, false, false, false })
 end
-if opened then
-  store.flush(true)
-  return store.reply('ok')
-end
-for member in pairs(held) do redis.call('ZREM', KEYS[5], member) end
-return cmsgpack.pack({ 'ok', now, {}, false, false, false })

@@ -5,17 +5,10 @@ local COMPLETED = '{"status":"completed"}'
 local act = {}
 local at
 
-local split_paths = {}
-
 -- Path around, split, item.
 function act.parent(path)
-  local found = split_paths[path]
-  if not found then
-    local around, split, item = path:match('^(.-)%.?(%d+)%.(%d+)$')
-    found = { around, tonumber(split), tonumber(item) }
-    split_paths[path] = found
-  end
-  return found[1], found[2], found[3]
+  local around, split, item = path:match('^(.-)%.?(%d+)%.(%d+)$')
+  return around, tonumber(split), tonumber(item)
 end
 
 function act.within(path, outer)
@@ -265,13 +258,13 @@ end
 
 function act.start_item(path, split, item, fan, fixed)
   local inner = (path == '' and '' or path .. '.') .. split .. '.' .. item
-  store.put('s' .. inner, { o = at, c = 0, a = 0 })
-  local scope = store.write('s' .. path)
-  scope.c = scope.c + 1
+  local scope = store.put('s' .. inner, { o = at, c = 0, a = 0 })
+  local outer = store.write('s' .. path)
+  outer.c = outer.c + 1
   fan.i = fan.i + 1
   act.perform(inner, fixed.x, 'i' .. split .. '@' .. inner, fixed.e)
-  act.arm_races(inner, fixed.r)
-  act.settle(inner, false)
+  if #fixed.r > 0 then act.arm_races(inner, fixed.r) end
+  act.settle_item(inner, scope, outer, fan, path)
 end
 
 function act.arm_races(path, races)
@@ -311,18 +304,10 @@ end
 -- Let the counts of a scope reach those around it: items end, windows slide, the execution ends.
 function act.settle(path, refill)
   while path ~= '' do
-    local scope = store.get('s' .. path)
     local around, split = act.parent(path)
     local name = around .. '|' .. split
-    local fan, stirs = store.get('f' .. name), scope.a > 0
-    if stirs ~= (scope.s or false) then act.stir(path, around, name, stirs) end
-    if scope.c == 0 then
-      act.close(path, scope)
-      local outer = store.write('s' .. around)
-      fan.i = fan.i - 1
-      outer.c = outer.c - 1
-      changed['f' .. name] = true
-    end
+    local fan = store.write('f' .. name)
+    act.settle_item(path, store.get('s' .. path), store.get('s' .. around), fan, around)
     if not refill then return end
     if fan.x < fan.n then act.fill(around, split) end
     path = around
@@ -330,14 +315,25 @@ function act.settle(path, refill)
   if store.get('s').c == 0 then act.finish((meta.u or 0) > 0 and '!items' or COMPLETED) end
 end
 
-function act.stir(path, around, name, stirs)
-  local change = stirs and 1 or -1
-  store.write('s' .. path).s = stirs or nil
-  local fan, outer = store.write('f' .. name), store.write('s' .. around)
-  fan.a = fan.a + change
-  outer.a = outer.a + change
-  meta.a = (meta.a or 0) + change
-  changed['!'] = true
+-- Whoever calls this has marked the fan-out as changed.
+function act.settle_item(path, scope, outer, fan, around)
+  local stirs = scope.a > 0
+  if stirs ~= (scope.s or false) then
+    local change = stirs and 1 or -1
+    scope.s = stirs or nil
+    changed['s' .. path] = true
+    fan.a = fan.a + change
+    outer.a = outer.a + change
+    changed['s' .. around] = true
+    meta.a = (meta.a or 0) + change
+    changed['!'] = true
+  end
+  if scope.c == 0 then
+    act.close(path, scope)
+    fan.i = fan.i - 1
+    outer.c = outer.c - 1
+    changed['s' .. around] = true
+  end
 end
 
 function act.close(path, scope)

@@ -1,0 +1,69 @@
+"""Nearer: whoever sleeps until the next alarm is told when an earlier one was set, by whatever process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import hiredis
+
+from rune.adapters.redis.client import Client, Connection
+from rune.adapters.redis.keys import Keys
+from rune.ports.journal import StoreAway
+
+log = logging.getLogger("rune.redis")
+
+PAUSE = 0.5  # s, while the server is away
+
+
+class _Subscription(Connection):
+    """A connection on which the server speaks unasked."""
+
+    def __init__(self, heard: Callable[[], None]) -> None:
+        super().__init__(deadline=None)
+        self._heard = heard
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._greeted = False
+
+    def subscribe(self, channel: str) -> None:
+        """From here on everything that comes is news."""
+        self._greeted = True
+        assert self._transport is not None
+        self._transport.write(hiredis.pack_command(("SUBSCRIBE", channel)))  # type: ignore[arg-type]
+
+    def data_received(self, data: bytes) -> None:
+        if self._greeted:
+            self._heard()
+        else:
+            super().data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+
+class Nearer(Client):
+    """Listens while `run` does. What was missed while the server was away is made up for by one call."""
+
+    def __init__(self, url: str, keys: Keys, heard: Callable[[], None]) -> None:
+        super().__init__(url, deadline=None)
+        self._channel = f"{keys.prefix}:nearer"
+        self._heard = heard
+
+    def _protocol(self) -> Connection:
+        return _Subscription(self._heard)
+
+    async def run(self) -> None:  # type: ignore[override]
+        """Until cancelled."""
+        while True:
+            try:
+                connection = await self._connected()
+                assert isinstance(connection, _Subscription)
+                connection.subscribe(self._channel)
+                self._heard()
+                await connection.gone
+            except StoreAway as away:
+                log.info("nothing is heard of nearer alarms: %s", away.message)
+            await asyncio.sleep(PAUSE)

@@ -1,0 +1,77 @@
+"""The outlet: with streams as the queue, an act itself sends what it emits and lets go what brought its token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from rune.adapters.redis.keys import Keys
+from rune.adapters.redis.known import Known
+from rune.adapters.redis.streams import DEFAULT, GROUP, Entry, lane_of
+from rune.core.effect import Decision
+from rune.core.fact import Choice
+from rune.core.lineage import Path
+
+OWN = 5  # keys of an execution that scripts take before those of streams
+FIRST_NAMED = 8
+
+Arguments = tuple[str | bytes, str | bytes, str | bytes]
+NOTHING_SENT: Arguments = ("", "", "")
+
+
+class Hands(Protocol):
+    """Who holds the entries that were delivered here."""
+
+    def in_hand(self, execution: str, node: int, path: Path) -> Entry | None:
+        """The entry of a token, if it was delivered here and is not let go."""
+
+    def let_go(self, entry: Entry) -> None:
+        """It was let go elsewhere."""
+
+
+class Outlet:
+    """Where the tokens of executions go."""
+
+    def __init__(self, keys: Keys, hands: Hands | None = None) -> None:
+        self._keys = keys
+        self._hands = hands
+        self._routes: dict[str, tuple[tuple[str, ...], bytes | str]] = {}
+
+    def entry(self, execution: str, decisions: Sequence[Decision]) -> Entry | None:
+        """What brought the token of the first decision. A choice comes before its token runs, which goes on."""
+        first = decisions[0]
+        if self._hands is None or type(first.fact) is Choice:
+            return None
+        return self._hands.in_hand(execution, first.node, first.path)
+
+    def let_go(self, entry: Entry | None) -> None:
+        if entry is not None and self._hands is not None:
+            self._hands.let_go(entry)
+
+    def keys(self, known: Known, entry: Entry | None = None) -> tuple[str, ...]:
+        """The keys of a script that sends."""
+        execution = known.accepted.id
+        part, lane = self._keys.partition(execution), lane_of(known.accepted.priority)
+        queues, _ = self._named(known)
+        most = self._keys.stream(part, DEFAULT, lane)
+        served = most if entry is None else entry.stream
+        named = (self._keys.stream(part, each, lane) for each in queues)
+        return (*self._keys.of(execution)[:OWN], most, served, *named)
+
+    def arguments(self, known: Known, entry: Entry | None = None) -> Arguments:
+        return GROUP, self._named(known)[1], b"" if entry is None else entry.id
+
+    def _named(self, known: Known) -> tuple[tuple[str, ...], bytes | str]:
+        found = self._routes.get(known.plan.hash)
+        if found is None:
+            named = {
+                each.index: each.node.queue
+                for each in known.plan.nodes
+                if each.node.queue not in (None, DEFAULT)
+            }
+            queues = tuple(sorted({str(each) for each in named.values()}))
+            places = {node: FIRST_NAMED + queues.index(str(queue)) for node, queue in named.items()}
+            found = self._routes[known.plan.hash] = (queues, msgspec.msgpack.encode(places) if places else "")
+        return found

@@ -1,0 +1,204 @@
+"""The queue on Redis Streams: a group of workers, three lanes, and what is in no hands for long is handed out again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import count
+
+from rune.adapters.redis.client import Client
+from rune.adapters.redis.streams import DEFAULT, LANES, Entry, Streams
+from rune.core.lineage import Path
+from rune.core.token import Token
+from rune.ports.journal import StoreAway
+from rune.ports.queue import Delivery
+
+log = logging.getLogger("rune.queue")
+
+IDLE = 30.0  # s: an entry that nobody renews for so long is somebody else's
+RENEWAL = IDLE / 3
+PAUSE = 0.5  # s, while the server is away
+LONGEST_BLOCK = 1.0  # s: what others put off is looked for this often
+
+Route = Callable[[str, Token], str]
+"""The name of the queue that a token of an execution belongs in."""
+
+
+def _default(execution: str, token: Token) -> str:
+    return DEFAULT
+
+
+class RedisQueue:
+    """Reads only while somebody waits: a worker takes no delivery without a free slot."""
+
+    def __init__(
+        self,
+        client: Client,
+        blocking: Client,
+        streams: Streams,
+        *,
+        route: Route = _default,
+        idle: float = IDLE,
+    ) -> None:
+        self._client = client
+        self._blocking = blocking
+        self._streams = streams
+        self._route = route
+        self._idle = idle
+        self._tags = count(1)
+        self._held: dict[int, Entry] = {}
+        self._tokens: dict[tuple[str, int, Path], int] = {}
+        self._buffer: deque[Delivery] = deque()
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._wanted = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._turn = 0
+        self._bring_at = 0.0
+        self._reclaim_at = 0.0
+
+    async def send(self, execution: str, tokens: Sequence[Token], priority: int = 5) -> None:
+        if tokens:
+            queues = [self._route(execution, token) for token in tokens]
+            await self._streams.add(execution, tokens, priority, queues)
+
+    async def receive(self) -> Delivery:
+        if not self._tasks:
+            self._tasks = [asyncio.create_task(self._pump()), asyncio.create_task(self._keep())]
+        while not self._buffer:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            self._wanted.set()
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                self._call()
+                raise
+        return self._buffer.popleft()
+
+    async def ack(self, delivery: Delivery) -> None:
+        entry = self._release(delivery.tag)
+        if entry is not None:
+            await self._streams.let_go(entry)
+
+    async def give_back(self, delivery: Delivery, delay: float = 0.0) -> None:
+        entry = self._release(delivery.tag)
+        if entry is None:
+            return
+        if delay <= 0:
+            await self._streams.put_back(entry)
+            return
+        seconds, micros = await self._client.call("TIME")
+        due = int(seconds) * 1000 + int(micros) // 1000 + round(delay * 1000)
+        await self._streams.put_off(entry, due)
+        self._bring_at = min(self._bring_at, time.monotonic() + delay)
+
+    def in_hand(self, execution: str, node: int, path: Path) -> Entry | None:
+        """The entry of a token that was delivered here and is not let go."""
+        tag = self._tokens.get((execution, node, path))
+        return None if tag is None else self._held.get(tag)
+
+    def let_go(self, entry: Entry) -> None:
+        """The act that ended its token has let it go already."""
+        tag = self._tokens.get((entry.execution, *entry.token.key))
+        if tag is not None and self._held.get(tag) is entry:
+            self._release(tag)
+
+    def _release(self, tag: int) -> Entry | None:
+        entry = self._held.pop(tag, None)
+        if entry is not None:
+            key = (entry.execution, *entry.token.key)
+            if self._tokens.get(key) == tag:
+                del self._tokens[key]
+        return entry
+
+    async def close(self) -> None:
+        """Hand back what nobody took."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with contextlib.suppress(StoreAway):
+            for delivery in self._buffer:
+                await self.give_back(delivery)
+            await self._streams.leave()
+
+    def _call(self) -> None:
+        """Wake as many as there is work for."""
+        calls = len(self._buffer)
+        while calls and self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                calls -= 1
+
+    def _take(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            tag = next(self._tags)
+            self._held[tag] = entry
+            self._tokens[(entry.execution, *entry.token.key)] = tag
+            self._buffer.append(Delivery(entry.execution, entry.token, tag, entry.again))
+        self._call()
+
+    def _want(self) -> int:
+        while self._waiting and self._waiting[0].done():
+            self._waiting.popleft()
+        return len(self._waiting) - len(self._buffer)
+
+    async def _pump(self) -> None:
+        await self._again(self._streams.make_groups)
+        while True:
+            want = self._want()
+            if want <= 0:
+                self._wanted.clear()
+                await self._wanted.wait()
+                continue
+            await self._again(lambda want=want: self._read(want))  # type: ignore[misc]
+
+    async def _again(self, act: Callable[[], object]) -> None:
+        """Do something; while the server is away, wait for it."""
+        try:
+            await act()  # type: ignore[misc]
+        except StoreAway as away:
+            log.warning("the queue is away: %s", away.message)
+            await asyncio.sleep(PAUSE)
+        except Exception:
+            log.exception("the queue stumbled")
+            await asyncio.sleep(PAUSE)
+
+    async def _read(self, want: int) -> None:
+        now = time.monotonic()
+        if now >= self._bring_at:
+            self._bring_at = now + LONGEST_BLOCK
+            await self._streams.bring()
+        if now >= self._reclaim_at:
+            self._reclaim_at = now + self._idle / 4
+            self._take(await self._streams.reclaim(round(self._idle * 1000), want))
+            if self._want() <= 0:
+                return
+        for lane in self._order():
+            found = await self._streams.read(lane, want)
+            self._take(found)
+            want -= len(found)
+            if want <= 0:
+                return
+            if found:
+                return
+        left = min(self._bring_at, self._reclaim_at) - time.monotonic()
+        self._take(await self._streams.wait(self._blocking, round(left * 1000)))
+
+    def _order(self) -> tuple[str, ...]:
+        """The lower lanes get a turn now and then, so that nothing starves."""
+        self._turn += 1
+        high, normal, low = LANES
+        if self._turn % 16 == 0:
+            return low, normal, high
+        return (normal, high, low) if self._turn % 4 == 0 else LANES
+
+    async def _keep(self) -> None:
+        """Renew what is in our hands, so that long work is not taken for lost."""
+        while True:
+            await asyncio.sleep(self._idle / 3)
+            await self._again(lambda: self._streams.renew(list(self._held.values())))

@@ -1,0 +1,363 @@
+"""What only a journal with many writers can show: races, lost answers, rows that nobody can write."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from rune.adapters.postgres.database import Database
+from rune.adapters.postgres.failing import Refused
+from rune.adapters.postgres.journal import PostgresJournal, Running
+from rune.adapters.postgres.open import Postgres, postgres
+from rune.core.fact import Attempt, Begun, Control, End, Fact, Result, Signal, Suspension
+from rune.core.outcome import Error
+from rune.ports.journal import Ended, StoreAway
+from rune.ports.retention import Rule
+from rune.testing.contracts.records import accepted, child, result
+from rune.testing.contracts.scenario import scenario
+from tests.services.databases import dsn_of, ready
+from tests.services.postgres import database_of, server
+from tests.services.proxy import Proxy
+
+ROUNDS = 200
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _running() -> None:
+    ready()
+
+
+@asynccontextmanager
+async def processes(folder: Path, count: int = 2) -> AsyncIterator[list[PostgresJournal]]:
+    """As many journals on one database as there would be processes."""
+    async with AsyncExitStack() as stack:
+        yield [(await stack.enter_async_context(postgres(dsn_of(folder)))).journal for _ in range(count)]
+
+
+@asynccontextmanager
+async def through(proxy: Proxy, folder: Path, patience: float = 5.0) -> AsyncIterator[Postgres]:
+    """The database by way of a wire that can be cut."""
+    dsn = dsn_of(folder).replace(f":{server().port}/", f":{proxy.port}/")
+    database = Database(dsn, patience=patience)
+    await database.open()
+    found = Postgres(database)
+    try:
+        yield found
+    finally:
+        await found.journal.close()
+
+
+def deadlocks(folder: Path) -> int:
+    return int(
+        server().sql(f"SELECT deadlocks FROM pg_stat_database WHERE datname = '{database_of(folder)}'")
+    )
+
+
+class TestRaces:
+    def test_two_writers_of_the_same_tokens_have_one_winner_each_and_never_wait_for_each_other(
+        self, tmp_path: Path
+    ) -> None:
+        """Red if the locks of a group are taken in the order of its runs."""
+        dice = random.Random(5)
+        executions = [f"x{number}" for number in range(8)]
+
+        async def writer(journal: PostgresJournal, wanted: Sequence[tuple[str, Fact]]) -> list[bool]:
+            answers = await asyncio.gather(*(journal.record(each, [fact]) for each, fact in wanted))
+            return [answer[0] is fact for answer, (_, fact) in zip(answers, wanted, strict=True)]
+
+        async def rounds() -> None:
+            async with processes(tmp_path) as journals:
+                for each in executions:
+                    await journals[0].accept(accepted(each))
+                for number in range(ROUNDS):
+                    tokens = [(each, node) for each in executions for node in (2 * number, 2 * number + 1)]
+                    won: dict[tuple[str, int], int] = dict.fromkeys(tokens, 0)
+                    orders = [dice.sample(tokens, len(tokens)) for _ in journals]
+                    answers = await asyncio.gather(
+                        *(
+                            writer(journal, [(each, result(node)) for each, node in order])
+                            for journal, order in zip(journals, orders, strict=True)
+                        )
+                    )
+                    for order, answer in zip(orders, answers, strict=True):
+                        for token, mine in zip(order, answer, strict=True):
+                            won[token] += mine
+                    assert set(won.values()) == {1}
+
+        asyncio.run(rounds())
+        assert deadlocks(tmp_path) == 0
+
+    def test_who_follows_an_execution_by_its_numbers_misses_nothing(self, tmp_path: Path) -> None:
+        """Within an execution a later number is a later commit: a small write never overtakes a large one that took its
+        numbers before. Red if `fact_seq` has a cache, or if the lock is shared."""
+        runs, width, singles = 20, 400, 400
+        total = runs * width + singles
+
+        async def follow(journal: PostgresJournal) -> int:
+            seen = last = 0
+            while seen < total:
+                for row in await journal.facts("x", after=last):
+                    seen += 1
+                    last = row.number
+            return seen
+
+        async def write_runs(journal: PostgresJournal) -> None:
+            for start in range(0, runs * width, width):
+                await journal.record("x", [result(node) for node in range(start, start + width)])
+
+        async def write_singles(journal: PostgresJournal) -> None:
+            for node in range(singles):
+                await journal.record("x", [result(runs * width + node)])
+
+        async def go() -> None:
+            async with processes(tmp_path, 3) as (one, two, looker), asyncio.timeout(15):
+                await one.accept(accepted())
+                seen, _, _ = await asyncio.gather(follow(looker), write_runs(one), write_singles(two))
+                assert seen == total
+
+        asyncio.run(go())
+
+    @scenario
+    async def test_late_is_exactly_what_lies_behind_the_end(self, folder: Path) -> None:
+        async with processes(folder) as (one, two):
+            for number in range(20):
+                name = f"x{number}"
+                await one.accept(accepted(name))
+                late = await asyncio.gather(
+                    *(one.record(name, [result(node)]) for node in range(5)),
+                    two.record(name, [End(9, "cancelled")]),
+                    *(two.record(name, [result(node)]) for node in range(5, 10)),
+                    return_exceptions=True,
+                )
+                rows = await one.facts(name)
+                (place,) = [place for place, row in enumerate(rows) if isinstance(row.fact, End)]
+                assert [row.late for row in rows] == [at > place for at in range(len(rows))]
+                assert len(rows) == 11
+                refused = [isinstance(each, Ended) for each in late]
+                told = [node for node, each in zip([*range(5), -1, *range(5, 10)], refused, strict=True) if each]
+                kept = [row.fact.node for row in rows if isinstance(row.fact, Result) and row.late]
+                assert sorted(told) == sorted(kept)
+
+    @scenario
+    async def test_children_started_by_one_process_while_another_ends_the_parent(self, folder: Path) -> None:
+        async with processes(folder) as (one, two):
+            await one.accept(accepted("x"))
+            names = [f"c{number}" for number in range(40)]
+            answers = await asyncio.gather(
+                *(one.accept(child(name)) for name in names[:20]),
+                two.record("x", [End(3, "completed")]),
+                *(two.accept(child(name)) for name in names[20:]),
+                return_exceptions=True,
+            )
+            del answers[20]
+            begun = [name for name, each in zip(names, answers, strict=True) if not isinstance(each, Ended)]
+            assert sorted(await one.untold(100)) == sorted(begun)
+
+
+class TestRefusals:
+    @scenario
+    async def test_a_row_that_cannot_be_written_harms_nobody_beside_it(self, folder: Path) -> None:
+        """Red if a group that fails is not taken apart."""
+        async with processes(folder, 1) as (journal,):
+            await journal.accept(accepted())
+            wanted: list[Fact] = [result(node) for node in range(60)]
+            too_long = [3, 17, 18, 59]
+            for place in too_long:
+                wanted[place] = Signal(2, os.urandom(4_000).hex(), "go")
+            answers = await asyncio.gather(
+                *(journal.record("x", [each]) for each in wanted), return_exceptions=True
+            )
+            assert [at for at, each in enumerate(answers) if isinstance(each, Refused)] == too_long
+            assert len(await journal.facts("x")) == 56
+
+    @scenario
+    async def test_what_the_database_cannot_spell_is_refused_alone(self, folder: Path) -> None:
+        async with processes(folder, 1) as (journal,):
+            await journal.accept(accepted())
+            names = [f"y{number}" for number in range(20)]
+            names[4], names[11] = "nul\0", "half \ud800"
+            starts = await asyncio.gather(
+                *(journal.accept(accepted("s" + name, key=name)) for name in names), return_exceptions=True
+            )
+            assert [at for at, each in enumerate(starts) if isinstance(each, Exception)] == [4, 11]
+            weird = result(1, b'"\\u0000 \\ud800 \x00\xff"')
+            assert (await journal.record("x", [weird]))[0] is weird
+            assert [row.fact for row in await journal.facts("x")] == [weird]
+
+    @scenario
+    async def test_an_unknown_execution_harms_nobody_beside_it(self, folder: Path) -> None:
+        async with processes(folder, 1) as (journal,):
+            await journal.accept(accepted())
+            answers = await asyncio.gather(
+                journal.record("x", [result(1)]),
+                journal.record("nobody", [result(1)]),
+                journal.record("x", [result(2)]),
+                return_exceptions=True,
+            )
+            assert isinstance(answers[1], KeyError)
+            assert len(await journal.facts("x")) == 2
+
+
+class TestLostAnswers:
+    @scenario
+    async def test_an_answer_that_never_came_is_found_out(self, folder: Path) -> None:
+        """The rows are committed, the line goes dead before anybody is told: whoever wrote them is told that they are
+        theirs. Red without the mark of a row."""
+        async with Proxy(server().port).running() as proxy, through(proxy, folder) as found:
+            journal = found.journal
+            await journal.accept(accepted())
+            for number in range(10):
+                facts: list[Fact] = [Begun(number, (), 2, 1), result(number), result(100 + number)]
+                proxy.cut()
+                answers = await asyncio.gather(
+                    journal.record("x", facts[:1]), journal.record("x", facts[1:]), journal.accept(accepted("y"))
+                )
+                assert answers[0][0] is facts[0]
+                assert list(answers[1]) == facts[1:]
+                assert answers[1][0] is facts[1]
+            assert proxy.cuts == 10
+            assert len(await journal.facts("x")) == 30
+
+    @scenario
+    async def test_an_end_whose_answer_never_came_is_one_end(self, folder: Path) -> None:
+        async with Proxy(server().port).running() as proxy, through(proxy, folder) as found:
+            journal = found.journal
+            await journal.accept(accepted())
+            proxy.cut()
+            end = End(3, "completed")
+            assert (await journal.record("x", [result(1), end]))[1] is end
+            assert proxy.cuts == 1
+            assert len(await journal.facts("x")) == 2
+            assert [each.kind for each in await found.outbox.take(10)] == ["end"]
+
+    @scenario
+    async def test_an_answer_of_somebody_else_is_not_taken_for_ones_own(self, folder: Path) -> None:
+        """Equal to the last byte and yet another's."""
+        async with (
+            Proxy(server().port).running() as proxy,
+            through(proxy, folder) as found,
+            processes(folder, 1) as (other,),
+        ):
+            await other.accept(accepted())
+            first, twin = Begun(1, (), 2, 1), Begun(1, (), 2, 1)
+            await other.record("x", [first])
+            await found.journal.results("x", [(1, ())])
+            proxy.cut()
+            (stored,) = await found.journal.record("x", [twin])
+            assert proxy.cuts == 1
+            assert (stored == twin, stored is twin) == (True, False)
+
+    @scenario
+    async def test_who_was_told_that_the_store_is_away_and_asks_again_finds_their_own_row(
+        self, folder: Path
+    ) -> None:
+        async with Proxy(server().port).running() as proxy, through(proxy, folder, patience=0.0) as found:
+            journal = found.journal
+            await journal.accept(accepted())
+            mine = Begun(1, (), 2, 1)
+            proxy.cut()
+            answer: Sequence[Fact] = []
+            refusals = 0
+            while not answer:
+                try:
+                    answer = await journal.record("x", [mine])
+                except StoreAway:
+                    refusals += 1
+            assert refusals == 1
+            assert answer[0] is mine
+            assert len(await journal.facts("x")) == 1
+
+
+class TestBooks:
+    @scenario
+    async def test_those_that_run_are_listed_with_what_they_wait_for(self, folder: Path) -> None:
+        async with processes(folder, 1) as (journal,):
+            for name in "abcdefg":
+                await journal.accept(accepted(name))
+            await journal.record("b", [Suspension(1, (), 2, due=500)])
+            await journal.record("b", [Suspension(2, (), 2, signal="go", deadline=300)])
+            await journal.record("c", [Suspension(1, (), 2, due=500)])
+            await journal.record("c", [result(1)])
+            await journal.record("d", [Attempt(1, (), 7, 1, Error("E", "", {"retry_at": 90}))])
+            await journal.record("e", [Attempt(1, (), 7, 1, Error("E", "", {"retry_at": 90}))])
+            await journal.record("e", [Attempt(1, (), 200, 2, Error("E", ""))])
+            await journal.record("f", [Suspension(1, (), 2, due=500)])
+            await journal.record("f", [End(3, "cancelled")])
+            await journal.record("g", [Suspension(1, (), 2, signal="go"), Control(3, 1, True)])
+            due = {"a": None, "b": 300, "c": None, "d": 90, "e": 200, "g": None}
+            assert await journal.running() == [Running(*each) for each in due.items()]
+            assert [each.id for each in await journal.running("b", 2)] == ["c", "d"]
+
+    @scenario
+    async def test_claims_go_along_with_facts_and_are_counted(self, folder: Path) -> None:
+        async with postgres(dsn_of(folder)) as found:
+            journal = found.journal
+            await journal.accept(accepted())
+            assert await journal.claimed("x", 1, (2, 0), (7, 1), 5) == 1
+            await journal.record("x", [result(9)])
+            assert await journal.claimed("x", 1, (2, 0), (7, 2), 6, durable=True) == 2
+            assert await journal.claimed("x", 1, (2, 0), (7, 2), 6, durable=True) == 2
+            assert await journal.claimed("x", 1, (2, 0), (2**40, 1), 6, durable=True) == 3
+            await journal.claimed("x", 4, (), (7, 1), 6)
+        async with postgres(dsn_of(folder)) as found:
+            assert await found.index.claims("x") == {(1, (2, 0)): 3, (4, ()): 1}
+
+    @scenario
+    async def test_a_definition_that_another_process_removed_is_there_when_a_start_names_it(
+        self, folder: Path
+    ) -> None:
+        async with postgres(dsn_of(folder)) as one, postgres(dsn_of(folder)) as two:
+            await one.journal.save_definition("h", b"{}")
+            assert (await two.retention.collect([Rule(keep=0)], 10)).definitions == 1
+            await one.journal.accept(accepted())
+            assert await two.journal.definition("h") == b"{}"
+            assert (await two.retention.collect([Rule(keep=0)], 10)).definitions == 0
+
+
+class TestOutbox:
+    @scenario
+    async def test_an_end_is_there_until_it_is_done(self, folder: Path) -> None:
+        async with postgres(dsn_of(folder)) as one, postgres(dsn_of(folder)) as two:
+            for name in "abc":
+                await one.journal.accept(accepted(name))
+                await one.journal.record(name, [End(3, "completed")])
+            mine = await one.outbox.take(2)
+            others = await two.outbox.take(10)
+            assert [each.execution for each in mine] == ["a", "b"]
+            assert [(each.execution, each.kind) for each in others] == [("c", "end")]
+            assert await one.outbox.take(10) == []
+            assert await one.outbox.keep(mine[0].number, b"first") == b"first"
+            assert await two.outbox.keep(mine[0].number, b"second") == b"first"
+            await one.outbox.done([mine[1].number])
+            await one.outbox.done([mine[1].number])
+
+    @scenario
+    async def test_a_relay_that_dies_leaves_its_rows_to_the_next(self, folder: Path) -> None:
+        async with postgres(dsn_of(folder)) as found:
+            await found.journal.accept(accepted())
+            await found.journal.record("x", [End(3, "completed")])
+            (notice,) = await found.outbox.take(10, held=0)
+            await found.outbox.keep(notice.number, b"message")
+            (again,) = await found.outbox.take(10, held=0)
+            assert (again.number, again.body) == (notice.number, b"message")
+            await found.outbox.done([again.number])
+            assert await found.outbox.take(10, held=0) == []
+
+    @scenario
+    async def test_h_i1_a_start_that_nobody_opened_comes_to_the_relay(self, folder: Path) -> None:
+        """Red if a start leaves no row in the outbox."""
+        async with postgres(dsn_of(folder)) as found:
+            await found.journal.accept(accepted("opened"))
+            await found.journal.accept(accepted("forgotten"))
+            await found.outbox.opened(["opened"])
+            assert await found.outbox.take(10) == []  # whoever accepted it may still be about to
+            server().sql("UPDATE outbox SET until = 0", database_of(folder))
+            assert [(each.execution, each.kind) for each in await found.outbox.take(10)] == [
+                ("forgotten", "start")
+            ]

@@ -1,0 +1,38 @@
+"""Databases with the schema in them, one for each folder that asks."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from pathlib import Path
+
+from rune.adapters.postgres.migrating import migrate
+from tests.services.postgres import Server, database_of, server
+
+TEMPLATE = "migrated"
+_made: set[str] = set()
+
+
+@functools.cache
+def ready() -> Server:
+    """The server, with a database to copy: that is quicker than to migrate each time. Not from inside of a loop."""
+    found = server()
+    asyncio.run(migrate(found.create(TEMPLATE)))
+    return found
+
+
+def dsn_of(folder: Path) -> str:
+    """The database of a folder, made when it is first asked for."""
+    name = database_of(folder)
+    if name not in _made:
+        server().create(name, TEMPLATE)
+        _made.add(name)
+    return server().dsn(name)
+
+
+def left_behind(folder: Path) -> Path:
+    """A folder whose database holds what another process would find if this one died now."""
+    copy = folder / "left"
+    server().copy(database_of(folder), database_of(copy), TEMPLATE)
+    _made.add(database_of(copy))
+    return copy

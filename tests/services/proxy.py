@@ -1,0 +1,57 @@
+"""A wire that can be cut: passes bytes on to a server until told to keep its answers and hang up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+
+class Proxy:
+    """Listens on a port of its own. After `cut()` the next answer is received, kept, and the line goes dead."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._cutting = False
+        self.cuts = 0
+        self.port = 0
+
+    def cut(self) -> None:
+        """From now on the next answer of the server never arrives."""
+        self._cutting = True
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        upstream, downstream = await asyncio.open_connection("127.0.0.1", self._target)
+        asking = asyncio.create_task(self._ask(reader, downstream))
+        try:
+            while data := await upstream.read(65536):
+                if self._cutting:
+                    self._cutting = False
+                    self.cuts += 1
+                    return
+                writer.write(data)
+                await writer.drain()
+        finally:
+            asking.cancel()
+            with suppress(asyncio.CancelledError, OSError):
+                await asking
+            for each in (writer, downstream):
+                each.close()
+                with suppress(OSError):
+                    await each.wait_closed()
+
+    async def _ask(self, reader: asyncio.StreamReader, downstream: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            downstream.write(data)
+            await downstream.drain()
+        downstream.close()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Proxy]:
+        """While the block runs."""
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            server.close()
