@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,7 @@ from rune.adapters.postgres.journal import PostgresJournal
 from rune.adapters.postgres.library import PostgresLibrary
 from rune.adapters.postgres.open import Postgres, postgres
 from rune.adapters.postgres.secret import PostgresSecret
-from rune.nodes.discovery import full_registry
 from rune.ports.retention import Rule
-from rune.runtime.planbook import Planbook
 from rune.runtime.reader import Reader
 from rune.testing.contracts.blob import BlobContract
 from rune.testing.contracts.journal import JournalContract
@@ -25,7 +23,7 @@ from rune.testing.contracts.library import LibraryContract
 from rune.testing.contracts.retention import ALL, NOW, Kept, RetentionContract
 from rune.testing.contracts.scenario import scenario
 from rune.testing.contracts.secret import SecretContract
-from tests.services.databases import dsn_of, left_behind, ready
+from tests.services.databases import dsn_of, left_behind, reader_of, ready
 from tests.services.postgres import database_of, server
 
 
@@ -38,21 +36,6 @@ def _running() -> None:
 async def opened(folder: Path, *, read_only: bool = False) -> AsyncIterator[Postgres]:
     async with postgres(dsn_of(folder), read_only=read_only) as found:
         yield found
-
-
-class Anytime:
-    """Whoever looks sees what is committed at that moment."""
-
-    def change(self) -> int:
-        return 0
-
-    def still(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-
-def reader_of(found: Postgres) -> Reader:
-    plans = Planbook(found.journal, full_registry(()).catalogue)
-    return Reader(found.index, found.journal, found.blob, plans, Anytime(), found.library)
 
 
 class TestJournal(JournalContract):

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from rune.adapters.postgres.migrating import migrate
+from rune.adapters.postgres.open import Postgres
+from rune.nodes.discovery import full_registry
+from rune.runtime.planbook import Planbook
+from rune.runtime.reader import Reader
 from tests.services.postgres import Server, database_of, server
 
 TEMPLATE = "migrated"
@@ -36,3 +41,19 @@ def left_behind(folder: Path) -> Path:
     server().copy(database_of(folder), database_of(copy), TEMPLATE)
     _made.add(database_of(copy))
     return copy
+
+
+class Anytime:
+    """Whoever looks sees what is committed at that moment."""
+
+    def change(self) -> int:
+        return 0
+
+    def still(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+def reader_of(found: Postgres) -> Reader:
+    """Somebody who looks at what the database holds."""
+    plans = Planbook(found.journal, full_registry(()).catalogue)
+    return Reader(found.index, found.journal, found.blob, plans, Anytime(), found.library)

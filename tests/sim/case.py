@@ -42,6 +42,7 @@ class Case:
     start: Any
     children: dict[str, Case]
     again: bool = False
+    is_known: bool = False  # made by hand
 
     def mended(self) -> Case:
         """The same, in a world where every effect succeeds."""
@@ -58,7 +59,7 @@ def random_case(seed: int, size: int | None = None, level: int = 0) -> Case:
     """The case of a seed; about a third of them is the plain random definition."""
     known = None if level else known_model(seed)
     if known is not None:
-        return Case(known[0], plan_of(known[0]), known[1], {}, again=True)
+        return Case(known[0], plan_of(known[0]), known[1], {}, again=True, is_known=True)
     model, start = random_model(seed, size)
     rng = Random(f"case-{seed}-{level}")
     themes = {name for name, share in THEMES.items() if rng.random() < share}

@@ -48,3 +48,19 @@ def random_profile(rng: Random) -> Profile:
         foresees=rng.random() < 0.5,
         talkative=rng.choice((0.1, 0.5, 0.9)),
     )
+
+
+def harsh_profile(rng: Random) -> Profile:
+    """The state is forgotten again and again while those who got something from it go on."""
+    return Profile(
+        kinds=(*FORGETFUL, "crash_errand"),
+        faults=100,
+        fault_rate=rng.choice((0.1, 0.2, 0.4)),
+        loss=0.0,
+        duplicates=0.1,
+        workers=8,
+        pace=rng.choice((5, 200, 1_000)),
+        in_place=True,
+        foresees=False,
+        talkative=rng.choice((0.3, 0.9)),
+    )

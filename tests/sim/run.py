@@ -9,7 +9,7 @@ from rune.core.fact import Begun, Control, Result, Signal
 from tests.sim.again import beginning
 from tests.sim.answers import check_family
 from tests.sim.case import Case, random_case, registry
-from tests.sim.profile import random_profile
+from tests.sim.profile import harsh_profile, random_profile
 from tests.sim.verdict import (
     check_calls,
     check_counts,
@@ -25,6 +25,7 @@ from tests.sim.world import Realm
 __all__ = ["ProbedWorld", "registry", "run_seed"]
 
 PROBE = 0.03
+CLOSELY = 0.3
 MOST_RERUNS = 2
 SHOWN = ("TIMEOUT", "UNKNOWN_OUTCOME", "CHILD_FAILED")
 
@@ -41,7 +42,7 @@ class ProbedWorld(Realm):
                 check_signals(execution.case.plan, memory.state)
                 check_once(execution.store)
         check_parallel(self)
-        if self.rng.random() < PROBE and not self.workers:
+        if self.rng.random() < (CLOSELY if self.root.case.is_known else PROBE) and not self.workers:
             for execution in self.executions.values():
                 check_owned(execution)
                 check_fold(execution, self.now, self.rng)
@@ -51,7 +52,8 @@ def run_seed(seed: int, tally: Counter[str] | None = None) -> str:
     """Run one seed; raises Violation. Answers how its first execution ended; `tally` counts what occurred."""
     case = random_case(seed)
     rng = Random(f"world-{seed}")
-    world = ProbedWorld(case, registry(), random_profile(rng), rng)
+    harsh = case.is_known and rng.random() < 0.7
+    world = ProbedWorld(case, registry(), harsh_profile(rng) if harsh else random_profile(rng), rng)
     _live(world, tally)
     first = world.root.journal.end
     assert first is not None

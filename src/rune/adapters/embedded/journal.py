@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sqlite3
 from collections.abc import Sequence
 from typing import Any
@@ -37,6 +38,7 @@ class EmbeddedJournal:
             "SELECT max((SELECT coalesce(max(n), 0) FROM execution), (SELECT coalesce(max(n), 0) FROM removed)) + 1"
         ).fetchone()
         self._next_seq = database.opened << FACTS_BITS
+        self._fences = itertools.count(1)
         self._numbers: dict[str, int] = {}
         self._ended: dict[str, End] = {}  # handed to the writer
         self._final: dict[str, End] = {}  # durable
@@ -222,6 +224,10 @@ class EmbeddedJournal:
             return 1
         count: int = await self._database.submit(lambda db: _claim(db, row))
         return count
+
+    def next_fence(self) -> tuple[int, int]:
+        """A fence that is higher than every one before it, also those of earlier owners of the file."""
+        return self._database.opened, next(self._fences)
 
     async def end(self, execution: str) -> End | None:
         if execution not in self._final and execution not in self._numbers:

@@ -49,8 +49,6 @@ class EmbeddedState:
         self._journal = journal
         self._plans = plans
         self._clock = clock
-        self._incarnation = clock.now() // 10  # grows from owner to owner of the file
-        self._numbers = 0
         self._running: OrderedDict[str, Running] = OrderedDict()
         self._arriving: set[str] = set()
         self._missed: list[str] = []
@@ -150,8 +148,7 @@ class EmbeddedState:
         held = running.leases.get(token.key)
         if held is not None and held.until > now:
             return Claim("held", mine, now)
-        self._numbers += 1
-        fence = (self._incarnation, self._numbers)
+        fence = self._journal.next_fence()
         running.claim(token.key)
         running.leases[token.key] = Lease(owner, fence, now + LEASE)
         return Claim(verdict, mine, now, fence, again, due, running.recovered)

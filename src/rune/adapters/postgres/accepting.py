@@ -119,7 +119,7 @@ class Acceptor:
         await self._groups.drain()
 
 
-def _arguments(group: Sequence[Start]) -> list[list[Any]]:
+def _arguments(group: Sequence[Start]) -> list[Any]:
     executions = [start.execution for start in group]
     needs = [(number, each) for number, start in enumerate(group, 1) for each in start.needed]
     return [

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rune.core.fact import Attempt, Fact, Result, Suspension
 from rune.wire.codec import encode_fact, fact_columns
 
-Columns = tuple[int, int, bytes, int, int | None, bytes]
-"""Kind, node, path, number, due, body."""
+Columns = tuple[int, int, int, int | None, bytes, bytes]
+"""Kind, node, number, due, path, body."""
 
 
 def columns(fact: Fact) -> Columns:
     """The columns of a fact."""
     kind, node, path, number = fact_columns(fact)
-    return kind, node, path, number, None if type(fact) is Result else _due(fact), encode_fact(fact)
+    return kind, node, number, None if type(fact) is Result else _due(fact), path, encode_fact(fact)
 
 
 def _due(fact: Fact) -> int | None:
@@ -29,6 +29,14 @@ def _due(fact: Fact) -> int | None:
     return None
 
 
-def arrays(rows: Sequence[Columns]) -> list[list[Any]]:
-    """The same, column by column."""
-    return [list(each) for each in zip(*rows, strict=True)] if rows else [[] for _ in range(6)]
+def arrays(rows: Sequence[Columns]) -> list[str | list[bytes]]:
+    """The same, column by column: kinds, nodes, numbers, dues, paths, bodies."""
+    if not rows:
+        return ["{}", "{}", "{}", "{}", [], []]
+    kinds, nodes, numbers, dues, paths, bodies = zip(*rows, strict=True)
+    return [integers(kinds), integers(nodes), integers(numbers), integers(dues), list(paths), list(bodies)]
+
+
+def integers(values: Iterable[int | None]) -> str:
+    """Numbers as the database reads a list of them."""
+    return f"{{{','.join(map(str, values))}}}".replace("None", "NULL")

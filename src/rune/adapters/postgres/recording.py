@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from rune.adapters.embedded.rows import LETTERS
-from rune.adapters.postgres.columns import Columns, arrays, columns
+from rune.adapters.postgres.columns import Columns, arrays, columns, integers
 from rune.adapters.postgres.database import Database, Row
 from rune.adapters.postgres.failing import Refused
 from rune.adapters.postgres.grouping import Groups
@@ -28,6 +28,7 @@ MOST_CLAIMS = 10_000
 
 _END = msgspec.msgpack.Decoder(End)
 _PACK = msgspec.msgpack.Encoder()
+_NOTHING: list[list[Any]] = [[], [], [], [], []]
 _BASE = secrets.randbits(31)
 _COUNTER = itertools.count()
 
@@ -74,7 +75,7 @@ def gathering() -> Callable[[Run], bool]:
         nonlocal size
         if run.execution in settled or (size and size + run.size > MOST_BYTES):
             return False
-        named = [(run.execution, *row[:4]) for row in run.rows]
+        named = [(run.execution, *row[:3], row[4]) for row in run.rows]
         if not facts.isdisjoint(named):
             return False
         facts.update(named)
@@ -120,7 +121,7 @@ class Recorder:
 
     async def _write(self, group: Sequence[Run]) -> list[Any]:
         claims, self._claims = self._claims, []
-        claimed = [list(each) for each in zip(*claims, strict=True)] if claims else [[] for _ in range(6)]
+        claimed = [list(each) for each in zip(*claims, strict=True)] if claims else [*_NOTHING, []]
         try:
             rows = await self._database.fetch(self._statement, *_arguments(group), *claimed)
         except StoreAway:
@@ -136,23 +137,22 @@ class Recorder:
             await self._write([])
 
 
-def _arguments(group: Sequence[Run]) -> list[list[Any]]:
-    firsts: list[int] = []
+def _arguments(group: Sequence[Run]) -> list[Any]:
     runs: list[int] = []
     rows: list[Columns] = []
+    settled: list[tuple[int, str, int | None, bytes | None, str | None]] = []
     for number, run in enumerate(group, 1):
-        firsts.append(len(rows) + 1)
         runs.extend([number] * len(run.rows))
         rows.extend(run.rows)
+        if run.status is not None:
+            end = run.ending
+            ending = (end.at, _PACK.encode(end)) if end is not None else (None, None)
+            settled.append((number, run.status, *ending, _letter(end)))
     return [
         [run.execution for run in group],
-        firsts,
-        [run.mark for run in group],
-        [run.status for run in group],
-        [run.ending.at if run.ending is not None else None for run in group],
-        [_PACK.encode(run.ending) if run.ending is not None else None for run in group],
-        [_letter(run.ending) for run in group],
-        runs,
+        integers(run.mark for run in group),
+        *([list(each) for each in zip(*settled, strict=True)] if settled else _NOTHING),
+        integers(runs),
         *arrays(rows),
     ]
 

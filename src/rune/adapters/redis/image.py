@@ -188,7 +188,7 @@ def _fan(names: Instructions, name: str, split: int, fan: Fan) -> Iterator[Field
     payload, error = ref_out(fan.payload), maybe_ref_out(fan.error)
     fixed = {"n": fan.count, "p": payload, "e": error, "w": window, "g": gathers, "m": edges, "t": timeout}
     yield f"F{name}", {**fixed, "o": since, "x": template, "r": races}
-    released = fan.closed and gathers >= 0 and fan.count * edges > 0 and not fan.marks
+    released = gathers >= 0 and fan.count * edges > 0 and not fan.marks
     body = {
         "r": fan.resolved,
         "f": fan.first,

@@ -5,7 +5,7 @@
 --   parents              whose token waits for this one's end, or NULL
 --   defined              whether the definition has to be there
 -- ARGUMENTS, one element per reference: `others` whose blobs start number `needing` names.
--- ARGUMENTS, one element per kept fact: `starts` (which start, from 1), marks … bodies as in record_facts.
+-- ARGUMENTS, one element per kept fact: `starts` (which start, from 1), kinds … bodies as in record_facts.
 -- No two starts of a call have the same id or the same key: whoever makes the groups sees to that.
 -- RETURNS one row for each start that was not simply written, and then nothing of it was:
 --   known      there is one of this id, or under this key; its row is the answer
@@ -18,7 +18,7 @@
 CREATE FUNCTION accept_executions(
     ids text[], workflows text[], hashes text[], ats bigint[], accepteds bytea[], keys text[], digests bytea[],
     parents text[], defined boolean[], needing integer[], others text[], starts integer[], kinds smallint[],
-    nodes integer[], paths bytea[], numbers integer[], dues bigint[], bodies bytea[], patience bigint
+    nodes integer[], numbers integer[], dues bigint[], paths bytea[], bodies bytea[], patience bigint
 ) RETURNS TABLE (start integer, verdict text, name text, answer bytea)
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
@@ -98,8 +98,8 @@ BEGIN
         INSERT INTO fact (execution, seq, due, node, number, mark, kind, late, path, body)
         SELECT w.n, nextval('fact_seq'), w.due, w.node, w.number, 0, w.kind, false, w.path, w.body
         FROM (
-            SELECT s.n, k.* FROM unnest(starts, kinds, nodes, paths, numbers, dues, bodies)
-                WITH ORDINALITY AS k (start, kind, node, path, number, due, body, place)
+            SELECT s.n, k.* FROM unnest(starts, kinds, nodes, numbers, dues, paths, bodies)
+                WITH ORDINALITY AS k (start, kind, node, number, due, path, body, place)
             JOIN judged AS j ON j.start = k.start JOIN started AS s ON s.id = j.id
             ORDER BY k.place
         ) AS w

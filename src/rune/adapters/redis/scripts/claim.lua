@@ -16,7 +16,8 @@ local function touched(node, path, live, want)
   if live.w or (live.t or 1) ~= want[4] or (live.m or false) ~= want[5] then return 'done' end
   if meta.p and not live.k then store.write('l' .. path .. '|' .. node).k = true end
   if live.k then return 'parked' end
-  return want[3] == 'run' and act.is_pointless(node, path) and 'cancelled' or 'run'
+  local runs = not live.f or live.f == 'overdue'
+  return runs and act.is_pointless(node, path) and 'cancelled' or 'run'
 end
 
 -- Answers the verdict, and the number of the lease where there is one.

@@ -42,11 +42,12 @@ function act.decide(decision)
   return true
 end
 
--- info: status, timeout, from, the split whose items it gathers, the region it cancels, the signal it took
+-- info: status, timeout, from, the split whose items it gathers, the region it cancels, the signal it took, whether
+-- another execution made it
 function act.complete(path, node, live, info, effects)
   if live then
     act.remove(path, node, live)
-  elseif act.gives_up(path, node, info) then
+  elseif act.gives_up(path, node, info) or act.was_kept(path, info) then
     store.disarm('j', node, path, 0)
   else
     return false
@@ -57,7 +58,7 @@ function act.complete(path, node, live, info, effects)
   end
   act.set_done(path, node)
   act.drop_barrier(path, node)
-  if info[4] >= 0 then act.release(path, info[4]) end
+  if info[4] >= 0 then act.release(path, info[4], info[1] ~= 'ok') end
   if info[5] and info[1] == 'ok' then act.cancel_region(path, node, info[5]) end
   act.perform(path, effects)
   return true
@@ -68,6 +69,11 @@ function act.gives_up(path, node, info)
   if info[1] ~= 'failed' or info[2] < 0 then return false end
   return info[3] == 'scope' or store.get('b' .. path .. '|' .. node)
     or (info[4] >= 0 and store.get('f' .. path .. '|' .. info[4]))
+end
+
+-- A list that another execution made: of its items some may still have to run, beside it.
+function act.was_kept(path, info)
+  return info[7] and info[4] >= 0 and store.get('f' .. path .. '|' .. info[4])
 end
 
 function act.remove(path, node, live)
@@ -83,14 +89,14 @@ function act.stop_waiting(path, node, live)
   live.x = nil
 end
 
--- The list is decided: nothing more starts, and the marks of the items have served.
-function act.release(path, split)
+-- The list is made, and the marks of the items have served. If it was given up, nothing more starts.
+function act.release(path, split, given_up)
   local name = path .. '|' .. split
   local fan, fixed = store.write('f' .. name), store.get('F' .. name)
   if not fan.z then
     for chunk = 0, math.floor((fixed.n * fixed.m - 1) / MARKS) do store.drop('k' .. name .. '|' .. chunk) end
   end
-  fan.c, fan.z = true, true
+  fan.c, fan.z = fan.c or given_up or nil, true
 end
 
 -- info: attempt, due, the signal it took

@@ -224,9 +224,9 @@ end
 function act.fill(path, split)
   local name = path .. '|' .. split
   local fan, fixed = store.get('f' .. name), store.get('F' .. name)
+  act.pass_started(name, fan)
   if not fan.c and fan.x < fan.n and act.is_pointless(split, path) then act.abandon(path, name, fan, fixed) end
   local left = CHUNK
-  act.pass_started(name, fan)
   while left > 0 and act.has_room(fan, fixed) do
     fan.x = fan.x + 1
     changed['f' .. name] = true
@@ -275,7 +275,7 @@ end
 function act.abandon(path, name, fan, fixed)
   fan.c = true
   changed['f' .. name] = true
-  if fixed.g < 0 then return end
+  if fixed.g < 0 or act.is_done(path, fixed.g) then return end
   local from, ahead = fan.x, fan.d or 0
   for item = fan.x, ahead > 0 and fan.n - 1 or -1 do
     if store.get('A' .. name .. '|' .. item) then
