@@ -50,7 +50,9 @@ def fact(node: int) -> Result:
 
 async def bare(dsn: str, rows: int, lanes: int) -> float:
     """Rows a second of a client that does nothing but insert, in groups."""
-    ready: list[tuple[int, Columns]] = [(caller, columns(fact(node))) for node in range(rows // CALLERS) for caller in range(CALLERS)]
+    ready: list[tuple[int, Columns]] = [
+        (caller, columns(fact(node))) for node in range(rows // CALLERS) for caller in range(CALLERS)
+    ]
     groups = [ready[start : start + GROUP] for start in range(0, len(ready), GROUP)]
     pool = await asyncpg.create_pool(dsn, min_size=lanes, max_size=lanes)
     await pool.execute(BARE)
@@ -59,7 +61,9 @@ async def bare(dsn: str, rows: int, lanes: int) -> float:
         async with pool.acquire() as connection:
             while groups:
                 group = groups.pop()
-                await connection.execute(INSERT, [each for each, _ in group], *arrays([row for _, row in group]))
+                await connection.execute(
+                    INSERT, [each for each, _ in group], *arrays([row for _, row in group])
+                )
 
     began = time.perf_counter()
     await asyncio.gather(*(lane() for _ in range(lanes)))
@@ -68,8 +72,8 @@ async def bare(dsn: str, rows: int, lanes: int) -> float:
     return len(ready) / took
 
 
-async def journal(found: PostgresJournal, rows: int, executions: int, name: str) -> float:
-    """Rows a second through `record`, by callers that each wait for their answer."""
+async def journal(found: PostgresJournal, rows: int, executions: int, name: str, width: int = 1) -> float:
+    """Rows a second through `record`, by callers that each wait for their answer, `width` facts at a time."""
     for number in range(executions):
         await found.accept(Accepted(id=f"{name}{number}", workflow="w", hash="h", at=1, input=b"{}"))
     each = rows // CALLERS
@@ -77,10 +81,10 @@ async def journal(found: PostgresJournal, rows: int, executions: int, name: str)
     async def caller(number: int) -> None:
         execution = f"{name}{number % executions}"
         first = number // executions * each
-        for node in range(first, first + each):
-            mine = fact(node)
-            (answer,) = await found.record(execution, [mine])
-            assert answer is mine
+        for node in range(first, first + each, width):
+            mine = [fact(node + more) for more in range(width)]
+            answer = await found.record(execution, mine)
+            assert answer[0] is mine[0]
 
     began = time.perf_counter()
     await asyncio.gather(*(caller(number) for number in range(CALLERS)))
@@ -128,7 +132,13 @@ async def bare_idle(dsn: str, count: int) -> list[float]:
 
 async def measure(dsn: str, rows: int) -> None:
     await migrate(dsn)
-    names = ("bare insert, 1 lane", "bare insert, 2 lanes", "journal, 200 executions", "journal, 1 execution")
+    names = (
+        "bare insert, 1 lane",
+        "bare insert, 2 lanes",
+        "journal, 200 executions",
+        "journal, 1 execution",
+        "journal, 10 facts a run",
+    )
     rates: dict[str, list[float]] = {name: [] for name in names}
     async with postgres(dsn) as found:
         for turn in range(3):
@@ -136,10 +146,13 @@ async def measure(dsn: str, rows: int) -> None:
             rates[names[1]].append(await bare(dsn, rows, 2))
             rates[names[2]].append(await journal(found.journal, rows, CALLERS, f"a{turn}-"))
             rates[names[3]].append(await journal(found.journal, rows, 1, f"b{turn}-"))
+            rates[names[4]].append(await journal(found.journal, rows, CALLERS, f"c{turn}-", width=10))
         for name, values in rates.items():
-            print(f"{name:26} {statistics.median(values):8,.0f} rows/s   ({', '.join(f'{each:,.0f}' for each in values)})")
+            each = ", ".join(f"{value:,.0f}" for value in values)
+            print(f"{name:26} {statistics.median(values):8,.0f} rows/s   ({each})")
         print(f"{'starts with a key':26} {await starts(found.journal, rows // 4):8,.0f} starts/s")
-        for name, times in (("idle record", await idle(found.journal, 500)), ("idle bare insert", await bare_idle(dsn, 500))):
+        alone = {"idle record": await idle(found.journal, 500), "idle bare insert": await bare_idle(dsn, 500)}
+        for name, times in alone.items():
             print(f"{name:26} p50 {times[250]:.2f} ms   p99 {times[495]:.2f} ms")
 
 

@@ -5,20 +5,26 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+import asyncpg  # type: ignore[import-untyped]
 import pytest
 
+from rune.adapters.postgres.accepting import Start
+from rune.adapters.postgres.accepting import _arguments as start_arguments
 from rune.adapters.postgres.database import Database
 from rune.adapters.postgres.failing import Refused
-from rune.adapters.postgres.journal import PostgresJournal, Running
+from rune.adapters.postgres.journal import PostgresJournal
 from rune.adapters.postgres.open import Postgres, postgres
-from rune.core.fact import Attempt, Begun, Control, End, Fact, Result, Signal, Suspension
-from rune.core.outcome import Error
+from rune.adapters.postgres.recording import Run
+from rune.adapters.postgres.recording import _arguments as run_arguments
+from rune.adapters.postgres.sql import query
+from rune.core.fact import Begun, End, Fact, Result, Signal
 from rune.ports.journal import Ended, StoreAway
-from rune.ports.retention import Rule
+from rune.ports.library import UnknownWorkflow
 from rune.testing.contracts.records import accepted, child, result
 from rune.testing.contracts.scenario import scenario
 from tests.services.databases import dsn_of, ready
@@ -41,16 +47,40 @@ async def processes(folder: Path, count: int = 2) -> AsyncIterator[list[Postgres
 
 
 @asynccontextmanager
-async def through(proxy: Proxy, folder: Path, patience: float = 5.0) -> AsyncIterator[Postgres]:
+async def through(
+    proxy: Proxy, folder: Path, patience: float = 5.0, longest: float = 30.0
+) -> AsyncIterator[Postgres]:
     """The database by way of a wire that can be cut."""
     dsn = dsn_of(folder).replace(f":{server().port}/", f":{proxy.port}/")
-    database = Database(dsn, patience=patience)
+    database = Database(dsn, patience=patience, longest=longest)
     await database.open()
     found = Postgres(database)
     try:
         yield found
     finally:
         await found.journal.close()
+
+
+@asynccontextmanager
+async def slow(folder: Path) -> AsyncIterator[tuple[Any, Callable[[], Awaitable[None]]]]:
+    """A process that takes its time between a statement and its commit."""
+    connection = await asyncpg.connect(dsn_of(folder))
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        yield connection, transaction.commit
+    finally:
+        await connection.close()
+
+
+async def until_it_waits(folder: Path, asking: asyncio.Task[Any]) -> None:
+    """Until somebody waits for a lock, or is done without."""
+    connection = await asyncpg.connect(dsn_of(folder))
+    while not asking.done() and not await connection.fetchval(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    ):
+        pass
+    await connection.close()
 
 
 def deadlocks(folder: Path) -> int:
@@ -140,7 +170,9 @@ class TestRaces:
                 assert [row.late for row in rows] == [at > place for at in range(len(rows))]
                 assert len(rows) == 11
                 refused = [isinstance(each, Ended) for each in late]
-                told = [node for node, each in zip([*range(5), -1, *range(5, 10)], refused, strict=True) if each]
+                told = [
+                    node for node, each in zip([*range(5), -1, *range(5, 10)], refused, strict=True) if each
+                ]
                 kept = [row.fact.node for row in rows if isinstance(row.fact, Result) and row.late]
                 assert sorted(told) == sorted(kept)
 
@@ -158,6 +190,52 @@ class TestRaces:
             del answers[20]
             begun = [name for name, each in zip(names, answers, strict=True) if not isinstance(each, Ended)]
             assert sorted(await one.untold(100)) == sorted(begun)
+
+    @scenario
+    async def test_a_key_or_an_id_that_two_processes_use_at_once_starts_one_execution(
+        self, folder: Path
+    ) -> None:
+        """Red if keys are not locked."""
+        async with processes(folder, 1) as (journal,):
+            first = accepted("first", key="k")
+            for other in (accepted("second", key="k"), accepted("first", labels={"a": "b"})):
+                async with slow(folder) as (connection, commit):
+                    await connection.fetch(
+                        query("accept"), *start_arguments([Start(first, (), defined=False)]), 0
+                    )
+                    asking = asyncio.create_task(journal.accept(other))
+                    await until_it_waits(folder, asking)
+                    await commit()
+                    assert await asking == first
+                server().sql("DELETE FROM execution; DELETE FROM client_key", database_of(folder))
+
+    @scenario
+    async def test_a_child_waits_for_what_becomes_of_its_parent(self, folder: Path) -> None:
+        """Red if the parent is not locked."""
+        async with processes(folder, 1) as (journal,), slow(folder) as (connection, commit):
+            await journal.accept(accepted("x"))
+            end = End(3, "completed")
+            await connection.fetch(query("record"), *run_arguments([Run("x", [end], 1)]), *([[]] * 6))
+            asking = asyncio.create_task(journal.accept(child("c")))
+            await until_it_waits(folder, asking)
+            await commit()
+            with pytest.raises(Ended):
+                await asking
+            assert await journal.accepted("c") is None
+
+    @scenario
+    async def test_a_definition_is_there_for_every_start_that_names_it_whoever_collects(
+        self, folder: Path
+    ) -> None:
+        """Red if a start does not look for its definition, or looks without a lock."""
+        async with postgres(dsn_of(folder)) as one, postgres(dsn_of(folder)) as two:
+            for number in range(40):
+                hash = f"h{number}"
+                await one.journal.save_definition(hash, b"{}")
+                await asyncio.gather(
+                    one.journal.accept(accepted(f"x{number}", hash=hash)), two.retention.collect([], 10)
+                )
+                assert await one.journal.definition(hash) == b"{}"
 
 
 class TestRefusals:
@@ -191,6 +269,18 @@ class TestRefusals:
             assert [row.fact for row in await journal.facts("x")] == [weird]
 
     @scenario
+    async def test_nothing_is_found_under_a_name_that_cannot_be_spelt(self, folder: Path) -> None:
+        async with postgres(dsn_of(folder)) as found:
+            for name in ("a\0b", "\ud800"):
+                assert await found.journal.accepted(name) is None
+                assert await found.journal.facts(name) == []
+                assert await found.index.execution(name) is None
+                assert await found.index.matching(name, 5) == []
+                assert await found.blob.get(f"{name}/x") is None
+                with pytest.raises(UnknownWorkflow):
+                    await found.library.find(name)
+
+    @scenario
     async def test_an_unknown_execution_harms_nobody_beside_it(self, folder: Path) -> None:
         async with processes(folder, 1) as (journal,):
             await journal.accept(accepted())
@@ -216,7 +306,9 @@ class TestLostAnswers:
                 facts: list[Fact] = [Begun(number, (), 2, 1), result(number), result(100 + number)]
                 proxy.cut()
                 answers = await asyncio.gather(
-                    journal.record("x", facts[:1]), journal.record("x", facts[1:]), journal.accept(accepted("y"))
+                    journal.record("x", facts[:1]),
+                    journal.record("x", facts[1:]),
+                    journal.accept(accepted("y")),
                 )
                 assert answers[0][0] is facts[0]
                 assert list(answers[1]) == facts[1:]
@@ -254,6 +346,22 @@ class TestLostAnswers:
             assert (stored == twin, stored is twin) == (True, False)
 
     @scenario
+    async def test_a_line_that_falls_silent_is_given_up_for_another(self, folder: Path) -> None:
+        """Nobody hangs up, nothing comes: only the time tells."""
+        async with (
+            Proxy(server().port).running() as proxy,
+            through(proxy, folder, patience=5.0, longest=0.5) as found,
+        ):
+            await found.journal.accept(accepted())
+            await found.journal.record("x", [result(0)])
+            proxy.stall()
+            facts: list[Fact] = [Begun(1, (), 2, 1), result(1)]
+            answers = await asyncio.gather(*(found.journal.record("x", [fact]) for fact in facts))
+            assert [answer[0] is fact for answer, fact in zip(answers, facts, strict=True)] == [True, True]
+            assert proxy.silent > 0
+            assert len(await found.journal.facts("x")) == 3
+
+    @scenario
     async def test_who_was_told_that_the_store_is_away_and_asks_again_finds_their_own_row(
         self, folder: Path
     ) -> None:
@@ -272,92 +380,3 @@ class TestLostAnswers:
             assert refusals == 1
             assert answer[0] is mine
             assert len(await journal.facts("x")) == 1
-
-
-class TestBooks:
-    @scenario
-    async def test_those_that_run_are_listed_with_what_they_wait_for(self, folder: Path) -> None:
-        async with processes(folder, 1) as (journal,):
-            for name in "abcdefg":
-                await journal.accept(accepted(name))
-            await journal.record("b", [Suspension(1, (), 2, due=500)])
-            await journal.record("b", [Suspension(2, (), 2, signal="go", deadline=300)])
-            await journal.record("c", [Suspension(1, (), 2, due=500)])
-            await journal.record("c", [result(1)])
-            await journal.record("d", [Attempt(1, (), 7, 1, Error("E", "", {"retry_at": 90}))])
-            await journal.record("e", [Attempt(1, (), 7, 1, Error("E", "", {"retry_at": 90}))])
-            await journal.record("e", [Attempt(1, (), 200, 2, Error("E", ""))])
-            await journal.record("f", [Suspension(1, (), 2, due=500)])
-            await journal.record("f", [End(3, "cancelled")])
-            await journal.record("g", [Suspension(1, (), 2, signal="go"), Control(3, 1, True)])
-            due = {"a": None, "b": 300, "c": None, "d": 90, "e": 200, "g": None}
-            assert await journal.running() == [Running(*each) for each in due.items()]
-            assert [each.id for each in await journal.running("b", 2)] == ["c", "d"]
-
-    @scenario
-    async def test_claims_go_along_with_facts_and_are_counted(self, folder: Path) -> None:
-        async with postgres(dsn_of(folder)) as found:
-            journal = found.journal
-            await journal.accept(accepted())
-            assert await journal.claimed("x", 1, (2, 0), (7, 1), 5) == 1
-            await journal.record("x", [result(9)])
-            assert await journal.claimed("x", 1, (2, 0), (7, 2), 6, durable=True) == 2
-            assert await journal.claimed("x", 1, (2, 0), (7, 2), 6, durable=True) == 2
-            assert await journal.claimed("x", 1, (2, 0), (2**40, 1), 6, durable=True) == 3
-            await journal.claimed("x", 4, (), (7, 1), 6)
-        async with postgres(dsn_of(folder)) as found:
-            assert await found.index.claims("x") == {(1, (2, 0)): 3, (4, ()): 1}
-
-    @scenario
-    async def test_a_definition_that_another_process_removed_is_there_when_a_start_names_it(
-        self, folder: Path
-    ) -> None:
-        async with postgres(dsn_of(folder)) as one, postgres(dsn_of(folder)) as two:
-            await one.journal.save_definition("h", b"{}")
-            assert (await two.retention.collect([Rule(keep=0)], 10)).definitions == 1
-            await one.journal.accept(accepted())
-            assert await two.journal.definition("h") == b"{}"
-            assert (await two.retention.collect([Rule(keep=0)], 10)).definitions == 0
-
-
-class TestOutbox:
-    @scenario
-    async def test_an_end_is_there_until_it_is_done(self, folder: Path) -> None:
-        async with postgres(dsn_of(folder)) as one, postgres(dsn_of(folder)) as two:
-            for name in "abc":
-                await one.journal.accept(accepted(name))
-                await one.journal.record(name, [End(3, "completed")])
-            mine = await one.outbox.take(2)
-            others = await two.outbox.take(10)
-            assert [each.execution for each in mine] == ["a", "b"]
-            assert [(each.execution, each.kind) for each in others] == [("c", "end")]
-            assert await one.outbox.take(10) == []
-            assert await one.outbox.keep(mine[0].number, b"first") == b"first"
-            assert await two.outbox.keep(mine[0].number, b"second") == b"first"
-            await one.outbox.done([mine[1].number])
-            await one.outbox.done([mine[1].number])
-
-    @scenario
-    async def test_a_relay_that_dies_leaves_its_rows_to_the_next(self, folder: Path) -> None:
-        async with postgres(dsn_of(folder)) as found:
-            await found.journal.accept(accepted())
-            await found.journal.record("x", [End(3, "completed")])
-            (notice,) = await found.outbox.take(10, held=0)
-            await found.outbox.keep(notice.number, b"message")
-            (again,) = await found.outbox.take(10, held=0)
-            assert (again.number, again.body) == (notice.number, b"message")
-            await found.outbox.done([again.number])
-            assert await found.outbox.take(10, held=0) == []
-
-    @scenario
-    async def test_h_i1_a_start_that_nobody_opened_comes_to_the_relay(self, folder: Path) -> None:
-        """Red if a start leaves no row in the outbox."""
-        async with postgres(dsn_of(folder)) as found:
-            await found.journal.accept(accepted("opened"))
-            await found.journal.accept(accepted("forgotten"))
-            await found.outbox.opened(["opened"])
-            assert await found.outbox.take(10) == []  # whoever accepted it may still be about to
-            server().sql("UPDATE outbox SET until = 0", database_of(folder))
-            assert [(each.execution, each.kind) for each in await found.outbox.take(10)] == [
-                ("forgotten", "start")
-            ]

@@ -121,6 +121,15 @@ def test_an_older_schema_is_not_worked_on(tmp_path: Path) -> None:
         assert refused.value.code == "NEEDS_MIGRATION"
 
 
+def test_a_database_that_cannot_hold_every_text_is_refused(tmp_path: Path) -> None:
+    name = database_of(tmp_path)
+    server().sql(f"CREATE DATABASE \"{name}\" TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'")
+
+    with pytest.raises(Refused, match="SQL_ASCII"):
+        asyncio.run(migrate(server().dsn(name)))
+    assert shape(name) == ""
+
+
 def test_workers_go_on_while_a_step_is_taken(tmp_path: Path) -> None:
     dsn = dsn_of(tmp_path)
 

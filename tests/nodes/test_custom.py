@@ -28,7 +28,13 @@ async def score(ctx: NodeContext, customer_id: str, weight: float = 1.0) -> dict
     """
     if not customer_id:
         raise NodeFailure("nobody", code="NO_CUSTOMER")
-    return {"id": customer_id, "score": weight * 2, "seen": ctx.payload, "key": ctx.idempotency_key, "try": ctx.attempt}
+    return {
+        "id": customer_id,
+        "score": weight * 2,
+        "seen": ctx.payload,
+        "key": ctx.idempotency_key,
+        "try": ctx.attempt,
+    }
 
 
 @dataclasses.dataclass

@@ -28,7 +28,9 @@ def _wait() -> dict[str, object]:
 
 PLANS: dict[str, Plan] = {
     "diamond": plan("start -> a -> c, start -> b -> c"),
-    "untaken branch": plan("start -> if -true-> a -> m, if -false-> b -> m", **{"if": choose(), "m": merge()}),
+    "untaken branch": plan(
+        "start -> if -true-> a -> m, if -false-> b -> m", **{"if": choose(), "m": merge()}
+    ),
     "race": plan("start -> a -> m, start -> b -> m, start -> c -> m, m -> z", m=race()),
     "race that cancels": plan(
         "start -> a -> b -> m, start -> w -> m, m -> z", m=race({"cancel_losers": True}), w=_wait()
@@ -47,7 +49,9 @@ PLANS: dict[str, Plan] = {
     "items in items": plan(
         "start -> s -> t -> a -> h -> b -> g -> z", s=split(), t=split(), h=gather(), g=gather({"timeout": 5})
     ),
-    "items that wait": plan("start -> s -> w -> a -> g", s=split({"max_in_flight": 2}), w=_wait(), g=gather()),
+    "items that wait": plan(
+        "start -> s -> w -> a -> g", s=split({"max_in_flight": 2}), w=_wait(), g=gather()
+    ),
     "items that race": plan(
         "start -> s -> a -> m, s -> w -> m, m -> g -> z",
         s=split(),

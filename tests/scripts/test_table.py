@@ -36,7 +36,9 @@ class Held:
         self._redis = redis
         self.acts = 0
 
-    def _copy(self, plan: Plan, state: State, now: int, timers: dict[Timer, int] | None = None) -> Mirror | None:
+    def _copy(
+        self, plan: Plan, state: State, now: int, timers: dict[Timer, int] | None = None
+    ) -> Mirror | None:
         if state.folding or state.ended or not state.scopes or len(state.scopes) > HUGE:
             return None
         self.acts += 1

@@ -159,4 +159,3 @@ class Walk:
         until = self.mirror.now + self.rng.choice((0, 1, 500, 20_000))
         name = self.rng.choice((*NAMES, "child:1"))
         return self.rng.choice((Suspend(until), Suspend(None, name), Suspend(until, name)))
-

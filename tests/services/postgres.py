@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 SETTINGS = {
@@ -63,6 +64,14 @@ def _as_server(*command: str) -> list[str]:
     return ["setpriv", *unprivileged, "--pdeathsig=INT", *command]
 
 
+def _lives(process: int) -> bool:
+    """Whether a process is there and more than an entry that nobody has read."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 class Server:
     """One server. `start` after `kill` recovers, as after a crash of the machine's power."""
 
@@ -73,7 +82,7 @@ class Server:
         self._bin = programs()
         self._process: subprocess.Popen[bytes] | None = None
 
-    def make(self) -> None:
+    def make(self, settings: Mapping[str, str]) -> None:
         """An empty cluster."""
         if os.getuid() == 0:
             owner = pwd.getpwnam("postgres")
@@ -84,7 +93,7 @@ class Server:
                 "--locale=C.UTF-8", "--no-sync",
             )
         )  # fmt: skip
-        lines = [f"{name} = '{value}'" for name, value in SETTINGS.items()]
+        lines = [f"{name} = '{value}'" for name, value in {**SETTINGS, **settings}.items()]
         lines += [f"port = {self.port}", f"unix_socket_directories = '{self.folder}'"]
         with (self.data / "postgresql.conf").open("a") as file:
             file.write("\n".join(lines) + "\n")
@@ -95,9 +104,6 @@ class Server:
             self._process = subprocess.Popen(
                 _as_server(str(self._bin / "postgres"), "-D", str(self.data)), stdout=log, stderr=log
             )
-        self._run(
-            str(self._bin / "pg_ctl"), "status", "-D", str(self.data), check=False
-        )  # the first look may come too early
         while self._ready() != 0:
             if self._process.poll() is not None:
                 raise RuntimeError((self.folder / "log").read_text()[-2000:])
@@ -109,17 +115,17 @@ class Server:
     def kill(self) -> None:
         """kill -9 of everything, at once."""
         assert self._process is not None
-        for each in [*self._backends(), self._process.pid]:
+        main = self._process.pid
+        os.kill(main, signal.SIGSTOP)  # so that it starts nobody behind our back
+        children = [int(each) for each in Path(f"/proc/{main}/task/{main}/children").read_text().split()]
+        for each in [main, *children]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each, signal.SIGKILL)
         self._process.wait()
         self._process = None
+        while any(_lives(each) for each in children):  # the memory they share must be free for the next
+            pass
         (self.data / "postmaster.pid").unlink(missing_ok=True)
-
-    def _backends(self) -> list[int]:
-        assert self._process is not None
-        file = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
-        return [int(each) for each in file.read_text().split()]
 
     def stop(self) -> None:
         """Stop it in good order."""
@@ -155,14 +161,14 @@ class Server:
         )
         subprocess.run(["psql", "-Xq", *common, "-d", to], input=dump.stdout, check=True, capture_output=True)
 
-    def _run(self, *command: str, check: bool = True) -> str:
+    def _run(self, *command: str) -> str:
         done = subprocess.run(command, check=False, capture_output=True, text=True, cwd="/")
-        if check and done.returncode != 0:
+        if done.returncode != 0:
             raise RuntimeError(f"{command[0]}: {done.stderr.strip()}")
         return done.stdout.strip()
 
 
-def new_server(base: Path | None = None) -> Server:
+def new_server(base: Path | None = None, **settings: str) -> Server:
     """A server of one's own, to be stopped or killed by whoever asked. Unless told where, it lies in memory: a process
     that dies loses no more there than on a disk, and nobody waits for one."""
     memory = Path("/dev/shm")
@@ -175,7 +181,7 @@ def new_server(base: Path | None = None) -> Server:
         shutil.rmtree(folder, ignore_errors=True)
 
     atexit.register(end)
-    server.make()
+    server.make(settings)
     server.start()
     return server
 

@@ -1,4 +1,4 @@
-"""A wire that can be cut: passes bytes on to a server until told to keep its answers and hang up."""
+"""A wire that can be cut: passes bytes on to a server until told to keep its answers and hang up, or to fall silent."""
 
 from __future__ import annotations
 
@@ -13,14 +13,23 @@ class Proxy:
     def __init__(self, target: int) -> None:
         self._target = target
         self._cutting = False
+        self._lines = 0
+        self._dead_up_to = 0
         self.cuts = 0
+        self.silent = 0
         self.port = 0
 
     def cut(self) -> None:
         """From now on the next answer of the server never arrives."""
         self._cutting = True
 
+    def stall(self) -> None:
+        """From now on no answer comes over the lines that are open; new ones are sound."""
+        self._dead_up_to = self._lines
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._lines += 1
+        line = self._lines
         upstream, downstream = await asyncio.open_connection("127.0.0.1", self._target)
         asking = asyncio.create_task(self._ask(reader, downstream))
         try:
@@ -29,6 +38,9 @@ class Proxy:
                     self._cutting = False
                     self.cuts += 1
                     return
+                if line <= self._dead_up_to:
+                    self.silent += 1
+                    continue
                 writer.write(data)
                 await writer.drain()
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import select
 import shutil
 import socket
 import subprocess
@@ -50,7 +51,7 @@ class RedisServer:
                     if there.recv(7).startswith(b"+PONG"):
                         return process
             except OSError:
-                time.sleep(0.01)
+                select.select([], [], [], 0.01)
         process.kill()
         raise RuntimeError("redis-server does not answer")
 

@@ -18,7 +18,7 @@ from tests.oracle.generate import random_model
 from tests.oracle.model import Child, Effect, Hear, Model, Node, Retry
 from tests.sim.effect import sim_registry
 from tests.sim.journal import Violation
-from tests.sim.known import known_model
+from tests.sim.known import known_model, small
 
 THEMES = {"signals": 0.34, "once": 0.2, "children": 0.14, "deadline": 0.08, "parallel": 0.12, "again": 0.25}
 SHARED = "go"
@@ -59,27 +59,29 @@ def random_case(seed: int, size: int | None = None, level: int = 0) -> Case:
     """The case of a seed; about a third of them is the plain random definition."""
     known = None if level else known_model(seed)
     if known is not None:
-        return Case(known[0], plan_of(known[0]), known[1], {}, again=True, is_known=True)
+        inner = small()
+        children = {inner.id: Case(inner, plan_of(inner), {}, {})}
+        return Case(known[0], plan_of(known[0]), known[1], children, again=True, is_known=True)
     model, start = random_model(seed, size)
     rng = Random(f"case-{seed}-{level}")
     themes = {name for name, share in THEMES.items() if rng.random() < share}
     if level:
         themes -= {"again"} | ({"children"} if level >= NESTING else set())
-    children: dict[str, Case] = {}
+    started: dict[str, Case] = {}
     nodes = list(model.nodes)
     if "signals" in themes:
         nodes = [_hearing(node, rng) for node in nodes]
     if "once" in themes:
         nodes = [replace(node, once=True) if _may_be_once(node, rng) else node for node in nodes]
     if "children" in themes:
-        nodes = _parents(model, nodes, children, rng, level)
+        nodes = _parents(model, nodes, started, rng, level)
     settings: dict[str, Any] = {}
     if "deadline" in themes:
         settings["timeout"] = rng.choice((4, 20, 60, 300))
     if "parallel" in themes:
         settings["max_parallel"] = rng.choice((1, 1, 2, 3))
     varied = replace(model, nodes=tuple(nodes), settings=tuple(settings.items()))
-    return Case(varied, plan_of(varied), start, children, "again" in themes)
+    return Case(varied, plan_of(varied), start, started, "again" in themes)
 
 
 def plan_of(model: Model) -> Plan:

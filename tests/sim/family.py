@@ -54,7 +54,7 @@ def _accept_child(world: Realm, parent: Execution, token: Token, child: str, wor
         raise Outage
     if child in world.executions:
         return
-    if parent.journal.end is not None or _is_over(parent, token):
+    if parent.journal.end is not None or _is_over(parent, token) or child in world.refused:
         raise Ended
     link = Parent(parent.id, token.node, token.path, token.attempt)
     execution = accept(child, parent.case.children[workflow], world.weather, parent=link)
@@ -69,10 +69,15 @@ def _is_over(parent: Execution, token: Token) -> bool:
 
 
 def abandon(world: Realm, execution: Execution, token: Token) -> Iterator[None]:
-    """The token that waits will never look at its child again: the child ends before the token does."""
-    child = world.executions.get(child_of(execution, token))
-    if child is not None:
-        yield from cancel_child(world, child)
+    """The token that waits will never look at its child again: the child ends before the token does. One that is not
+    there is refused from now on: somebody slow may still be about to start it."""
+    name = child_of(execution, token)
+    if world.weather.journal:
+        raise Outage
+    if name in world.executions:
+        yield from cancel_child(world, world.executions[name])
+    else:
+        world.refused.add(name)
 
 
 def cancel_child(world: Realm, child: Execution) -> Iterator[None]:

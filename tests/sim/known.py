@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tests.oracle.expr import Ref, ref
 from tests.oracle.model import (
     Aggregator,
+    Child,
     Edge,
     Edit,
     Effect,
@@ -78,6 +80,7 @@ def lost_race() -> Model:
             Node("list", Aggregator()),
             Node("slow", Hear("go"), error="ignore", timeout=20),
             Node("quick", Effect("quick")),
+            Node("call", Child("small", {}), error="ignore", timeout=30),
             Node("race", Merge(wait_mode="any", cancel_losers=True)),
             Node("own", Hear("own"), error="ignore", timeout=5),
             Node("out", Output(ref("race", default=None))),
@@ -88,6 +91,8 @@ def lost_race() -> Model:
         "list>race",
         "start>slow",
         "slow>race",
+        "start>call",
+        "call>race",
         "start>quick",
         "quick>race",
         "race>out",
@@ -95,7 +100,20 @@ def lost_race() -> Model:
     )
 
 
-SHAPES = (one_name, side_branch, one_name, lost_race)
+def in_time() -> Model:
+    """The whole may not take long, pauses not counted."""
+    waits = [Node("a", Hear("go")), Node("b", Hear("go"), error="ignore", timeout=2), Node("c", Effect("c"))]
+    model = _model("in-time", waits, "start>a", "start>b", "b>c")
+    return replace(model, settings=(("timeout", 6), ("max_parallel", 1)))
+
+
+def small() -> Model:
+    """What the others start."""
+    nodes = [Node("do", Effect("do")), Node("hear", Hear("go")), Node("out", Output(ref("do", default=None)))]
+    return _model("small", nodes, "start>do", "do>hear", "hear>out")
+
+
+SHAPES = (one_name, side_branch, lost_race, one_name, lost_race, in_time)
 
 
 def known_model(seed: int) -> tuple[Model, dict[str, Any]] | None:

@@ -35,7 +35,10 @@ RULES: dict[str, tuple[Patch, ...]] = {
             "    if decision.node in scope.done and live is None and fact is None:\n",
         ),
         Patch(
-            CORE + "apply.py", "        if not _gives_up(node, scope, fact):\n            return False\n", ""
+            CORE + "apply.py",
+            "        if not _gives_up(node, scope, fact) and not _was_made(act.state, node, scope, fact):\n"
+            "            return False\n",
+            "",
         ),
     ),
     "counter for set": (
@@ -271,18 +274,10 @@ ACTS: dict[str, tuple[Patch, ...]] = {
         Patch(SIM + "family.py", "    over = each.journal.end is not None or world", "    over = world"),
     ),
     "child of an ended parent": (
-        Patch(
-            SIM + "family.py",
-            "    if parent.journal.end is not None or _is_over(parent, token):\n",
-            "    if False:\n",
-        ),
+        Patch(SIM + "family.py", "    if parent.journal.end is not None or", "    if"),
     ),
     "child of an ended token": (
-        Patch(
-            SIM + "family.py",
-            "parent.journal.end is not None or _is_over(parent, token)",
-            "parent.journal.end",
-        ),
+        Patch(SIM + "family.py", " or _is_over(parent, token) or child in world.refused:", ":"),
     ),
     "abandoned child goes on": (
         Patch(
@@ -301,12 +296,18 @@ ACTS: dict[str, tuple[Patch, ...]] = {
     "list kept although an item runs again": (
         Patch(CORE + "rerun.py", "            self._tell_aggregators(node)\n", ""),
     ),
-    "kept runs again": (Patch(CORE + "apply.py", " and not _was_kept(node, scope, fact)", ""),),
+    "kept runs again": (Patch(CORE + "apply.py", " and not _was_made(act.state, node, scope, fact)", ""),),
     "end before the end": (Patch(CORE + "ending.py", "root.count != 1 or len(state.scopes) != 1", "False"),),
 }
 
 MUTANTS = {**RULES, **SIGNALS, **ACTS}
-SHY = ("signal taken twice", "given signal is not given back", "kept runs again")
+SHY = (
+    "signal taken twice",
+    "given signal is not given back",
+    "kept runs again",
+    "child of an ended token",
+    "time stands not still in a pause",
+)
 """Those that show only where a definition made by hand provokes them."""
 
 

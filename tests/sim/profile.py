@@ -53,7 +53,7 @@ def random_profile(rng: Random) -> Profile:
 def harsh_profile(rng: Random) -> Profile:
     """The state is forgotten again and again while those who got something from it go on."""
     return Profile(
-        kinds=(*FORGETFUL, "crash_errand"),
+        kinds=(*FORGETFUL, *rng.choice(((), ("crash_errand",), ("pause", "resume")))),
         faults=100,
         fault_rate=rng.choice((0.1, 0.2, 0.4)),
         loss=0.0,

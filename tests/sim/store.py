@@ -176,7 +176,7 @@ class Store:
                 self.applied_facts.add(fact_key(decision.fact))
             total.emitted += applied.emitted
             total.finish = total.finish or applied.finish
-            if not keeps:
+            if applied.fresh and not keeps:  # a twin has no say in who runs the next step of its token
                 memory.leases.pop((decision.node, decision.path), None)
                 memory.claims.pop((decision.node, decision.path), None)
         total.emitted = sent + total.emitted + self._let_in(memory)

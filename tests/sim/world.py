@@ -61,6 +61,7 @@ class Realm:
         self.registry = registry
         self.executions: dict[str, Execution] = {}
         self.nodes: dict[str, Nodes] = {}
+        self.refused: set[str] = set()  # children that must not be started any more
         self.queue: list[Delivery] = []
         self.workers: list[Worker] = []
         self.errands: list[Iterator[None]] = []  # whoever else is at work: people, timers, relays

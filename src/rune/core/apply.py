@@ -49,7 +49,8 @@ def apply(plan: Plan, state: State, decision: Decision) -> Applied:
         return _unchanged(act)
     given = None if live is None else live.heard
     named = fact.signal if type(fact) is Result or type(fact) is Attempt else None
-    if named is not None and not state.folding and (given is None or given.id != named):
+    twin = type(fact) is Attempt and live is not None and live.token.attempt > fact.attempt
+    if named is not None and not state.folding and not twin and (given is None or given.id != named):
         return _unchanged(act, known=False)  # this state keeps the signal, or gave it to another
     if fact is None or type(fact) is Result:
         changed = _complete(plan, act, scope, live, decision, fact)
@@ -81,7 +82,7 @@ def _complete(
     node = plan.nodes[decision.node]
     if live is None:
         # Only a join can be given up before it has a token; anything else is news to this state.
-        if not _gives_up(node, scope, fact) and not _was_kept(node, scope, fact):
+        if not _gives_up(node, scope, fact) and not _was_made(act.state, node, scope, fact):
             return False
         act.applied.disarmed.append(Timer("join", node.index, scope.path))
     else:
@@ -123,9 +124,9 @@ def _gives_up(node: NodePlan, scope: Scope, fact: Result | None) -> bool:
     return node.index in scope.barriers or node.split_of in scope.fans or node.timeout_from == "scope"
 
 
-def _was_kept(node: NodePlan, scope: Scope, fact: Result | None) -> bool:
-    """A list that another execution made: of its items some may still have to run, beside it."""
-    return node.joins_items and node.split_of in scope.fans and fact is not None and fact.kept
+def _was_made(state: State, node: NodePlan, scope: Scope, fact: Result | None) -> bool:
+    """A fold believes the row of a list, whatever its items lack: some may still have to run, beside it."""
+    return state.folding and node.joins_items and node.split_of in scope.fans and fact is not None
 
 
 def _release(scope: Scope, node: NodePlan, *, given_up: bool) -> None:

@@ -162,7 +162,8 @@ class Attempt:
             if node.type.launches and token.fate is Fate.OVERDUE:
                 await self._children.abandon(book, token, claim.now)
             return step_unrun(plan, token, claim.now)
-        once = node.node.at_most_once and not node.pure and not token.resumed
+        # To start an execution twice is to find the first one: nothing about it is unknown.
+        once = node.node.at_most_once and not (node.pure or node.type.launches or token.resumed)
         if once and not await self._begins(book, token, claim.now):
             return step(plan, token, Failure(UNKNOWN_OUTCOME), claim.now)
         outcome = await self._runner.run(book, page, token, claim)

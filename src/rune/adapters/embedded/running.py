@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 import msgspec
 
+from rune.core.control import touch
 from rune.core.effect import Timer
 from rune.core.lineage import Path
 from rune.core.plan import Plan
@@ -50,9 +49,14 @@ class Running(msgspec.Struct):
         self.held_back.pop(key, None)
 
     def let_in(self) -> list[Token]:
-        """Somebody is done: whoever was held back may try again."""
+        """Somebody is done: whoever was held back may try again. One that has become void takes nobody's place."""
         free = max(0, (self.plan.max_parallel or 0) - len(self.claimed))
-        return [self.held_back.pop(key) for key in list(islice(self.held_back, free))]
+        found: list[Token] = []
+        while self.held_back and len(found) < free:
+            token = self.held_back.pop(next(iter(self.held_back)))
+            if touch(self.plan, self.state, token) in ("run", "cancelled"):
+                found.append(token)
+        return found
 
     def done(self, key: tuple[int, Path]) -> None:
         """A token is no longer in anybody's hands."""

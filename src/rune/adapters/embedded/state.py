@@ -191,7 +191,7 @@ class EmbeddedState:
             total.disarmed += applied.disarmed
             total.finish = total.finish or applied.finish
             key = (decision.node, decision.path)
-            if type(decision.fact) is not Choice:
+            if applied.fresh and type(decision.fact) is not Choice:
                 running.done(key)
         if running.held_back:
             total.emitted += running.let_in()

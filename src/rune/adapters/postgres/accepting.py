@@ -98,7 +98,7 @@ class Acceptor:
             self._saved_bytes -= len(dropped)
         await self._database.fetch(query("save_definition"), hash, canonical)
 
-    async def accept(self, execution: Accepted, kept: Sequence[Fact]) -> Accepted:
+    async def accept(self, execution: Accepted, kept: Sequence[Fact] = ()) -> Accepted:
         """Write a start; answers the execution that was started before under the same key or id."""
         while True:
             start = Start(execution, kept, defined=execution.hash in self._saved)
@@ -114,9 +114,9 @@ class Acceptor:
         verdicts = {row["start"]: row for row in rows}
         return [_answer(start, verdicts.get(number)) for number, start in enumerate(group, 1)]
 
-    async def flush(self) -> None:
-        """Write what is under way."""
-        await self._groups.drain()
+    async def close(self) -> None:
+        """Write what is under way, and take nothing more."""
+        await self._groups.close()
 
 
 def _arguments(group: Sequence[Start]) -> list[Any]:

@@ -16,9 +16,9 @@ class PostgresBlob:
         await self._database.fetch(query("blob_put"), key.partition("/")[0], key, data)
 
     async def get(self, key: str) -> bytes | None:
-        row = await self._database.row(query("blob_get"), key.partition("/")[0], key)
+        row = await self._database.find(query("blob_get"), key.partition("/")[0], key)
         return row["data"] if row is not None else None
 
     async def delete(self, execution: str) -> int:
-        (row,) = await self._database.fetch(query("blob_delete"), execution, again=False)
-        return int(row["count"])
+        row = await self._database.once(query("blob_delete"), execution)
+        return int(row["count"]) if row is not None else 0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import asyncpg  # type: ignore[import-untyped]
@@ -15,6 +15,7 @@ from rune.adapters.postgres.failing import PASSING, Driver, is_lost, told
 from rune.adapters.postgres.sql import migrations, query
 from rune.ports.journal import NewerFormat, StoreAway
 
+T = TypeVar("T")
 Row: TypeAlias = Any
 Connection: TypeAlias = Any
 PATIENCE = 2.0
@@ -23,7 +24,20 @@ PATIENCE = 2.0
 LONGEST = 30.0
 """How long the server may take for one statement, in seconds."""
 
+SESSION = {
+    "application_name": "rune",
+    "jit": "off",
+    # A plan is kept for as long as its connection; it must not rest on how few rows there were when it was made.
+    "enable_seqscan": "off",
+    # Whoever vanishes without a word lets go of what it has locked.
+    "idle_in_transaction_session_timeout": "30s",
+    "tcp_keepalives_idle": "30",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+}
+
 _FIRST_PAUSE, _LAST_PAUSE = 0.02, 0.4
+_GOODBYE = 10.0
 
 
 class Database:
@@ -48,7 +62,7 @@ class Database:
 
     async def open(self) -> None:
         """Begin. Refused where the schema is not the one that this program knows."""
-        settings = {"application_name": "rune", "jit": "off"}
+        settings = dict(SESSION)
         if self._read_only:
             settings["default_transaction_read_only"] = "on"
         self._pool = await asyncpg.create_pool(
@@ -81,48 +95,80 @@ class Database:
                 code="NEEDS_MIGRATION",
             )
 
-    async def fetch(self, statement: str, *values: Any, again: bool = True) -> Sequence[Row]:
+    async def fetch(self, statement: str, *values: Any) -> Sequence[Row]:
         """The rows of one statement, which is one transaction: durable when this returns.
 
-        A connection that is lost leaves open whether it was done. `again` says that it does no harm twice: it is sent
-        once more, and its second answer tells.
+        A connection that is lost leaves open whether it was done. So the statement must be one that does no harm twice:
+        it is sent once more, and its second answer tells.
         """
-        gives_up = time.monotonic() + (self.patience if again else 0.0)
+
+        async def ask(connection: Connection) -> Sequence[Row]:
+            rows: Sequence[Row] = await connection.fetch(statement, *values)
+            return rows
+
+        return await self._persisting(ask)
+
+    async def _persisting(self, ask: Callable[[Connection], Awaitable[T]]) -> T:
+        """Ask over one connection after the other, until one answers or patience is over."""
+        gives_up = time.monotonic() + self.patience
         pause = 0.0
         while True:
             try:
-                return await self._asked(statement, values)
+                async with self._lent() as connection:
+                    return await ask(connection)
             except Driver as error:
-                passing = again and (is_lost(error) or isinstance(error, PASSING))
+                passing = is_lost(error) or isinstance(error, PASSING)
                 if not passing or self._forbidden(error) or time.monotonic() + pause > gives_up:
                     raise told(error, self.where) from error
                 await asyncio.sleep(pause)
                 pause = min(_LAST_PAUSE, pause * 2 or _FIRST_PAUSE)
 
-    async def _asked(self, statement: str, values: Sequence[Any]) -> Sequence[Row]:
+    @asynccontextmanager
+    async def _lent(self) -> AsyncIterator[Connection]:
+        if self._pool is None:
+            raise StoreAway(f"{self.where} was closed")
         async with self._pool.acquire() as connection:
             try:
-                rows: Sequence[Row] = await connection.fetch(statement, *values)
+                yield connection
             except Driver as error:
                 if is_lost(error):
                     connection.terminate()  # it may still be open, to a server that is none of ours any more
                 raise
-        return rows
 
     def _forbidden(self, error: BaseException) -> bool:
         """Whether we ourselves said that nothing is to be written."""
         return self._read_only and isinstance(error, asyncpg.ReadOnlySQLTransactionError)
 
-    async def row(self, statement: str, *values: Any, again: bool = True) -> Row | None:
+    async def row(self, statement: str, *values: Any) -> Row | None:
         """The first row, or None."""
-        rows = await self.fetch(statement, *values, again=again)
+        rows = await self.fetch(statement, *values)
+        return rows[0] if rows else None
+
+    async def once(self, statement: str, *values: Any) -> Row | None:
+        """The first row of a statement whose second answer would not be true: a lost connection is a store that is
+        away, and it stays open whether it was done."""
+        async with self.transaction() as connection:
+            return await connection.fetchrow(statement, *values)
+
+    async def look(self, statement: str, *values: Any) -> Sequence[Row]:
+        """The rows of a question. Nothing is there under a name that the database cannot spell."""
+        if all(spelt(each) for each in values if isinstance(each, str)):
+            return await self.fetch(statement, *values)
+        return []
+
+    async def find(self, statement: str, *values: Any) -> Row | None:
+        """The first row of a question, or None."""
+        rows = await self.look(statement, *values)
         return rows[0] if rows else None
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
         """A connection inside of a transaction, which is durable when the block is left."""
+        await self._persisting(
+            _greet
+        )  # a connection that was lost while nobody asked is replaced before it matters
         try:
-            async with self._pool.acquire() as connection, connection.transaction():
+            async with self._lent() as connection, connection.transaction():
                 yield connection
         except Driver as error:
             raise told(error, self.where) from error
@@ -131,7 +177,7 @@ class Database:
     async def connection(self) -> AsyncIterator[Connection]:
         """A connection outside of any transaction."""
         try:
-            async with self._pool.acquire() as connection:
+            async with self._lent() as connection:
                 yield connection
         except Driver as error:
             raise told(error, self.where) from error
@@ -139,8 +185,13 @@ class Database:
     async def close(self) -> None:
         """Let go. Whoever has a statement under way is waited for."""
         pool, self._pool = self._pool, None
-        if pool is not None:
-            await pool.close()
+        if pool is None:
+            return
+        try:
+            async with asyncio.timeout(_GOODBYE):
+                await pool.close()
+        except (TimeoutError, *Driver):  # a server that does not answer is not waited for
+            pool.terminate()
 
 
 async def _prepare(connection: Connection) -> None:
@@ -148,13 +199,27 @@ async def _prepare(connection: Connection) -> None:
     await connection.execute(query("durable"))
 
 
+async def _greet(connection: Connection) -> None:
+    await connection.execute("SELECT 1")
+
+
 async def _leave(connection: Connection) -> None:
     """Connections are given back as they were taken: resetting each would cost a round trip."""
+
+
+def spelt(text: str) -> bool:
+    """Whether the database has a way to write this."""
+    if text.isascii():
+        return "\0" not in text
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False
 
 
 def place(dsn: str) -> str:
     """Where a database is, without what must not be shown."""
     parts = urlsplit(dsn)
-    host = parts.hostname or ""
-    port = f":{parts.port}" if parts.port else ""
-    return f"postgresql://{host}{port}{parts.path}"
+    if parts.scheme not in {"postgres", "postgresql"}:
+        return "the database"
+    return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"

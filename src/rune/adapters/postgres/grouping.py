@@ -54,9 +54,13 @@ class Groups(Generic[E]):
         self._busy: set[object] = set()
         self._flights: set[asyncio.Task[None]] = set()
         self._called = False
+        self._closed = False
 
     def submit(self, entry: E) -> asyncio.Future[Any]:
         """Have an entry written; the answer comes when it is durable."""
+        if self._closed:
+            entry.future.set_exception(StoreAway("the store was closed"))
+            return entry.future
         self._pending.append(entry)
         self._call()
         return entry.future
@@ -117,8 +121,9 @@ class Groups(Generic[E]):
                 await self._written(group[:middle])
                 await self._written(group[middle:])
 
-    async def drain(self) -> None:
-        """Wait until everything that was submitted is answered."""
+    async def close(self) -> None:
+        """Take nothing more, and wait until everything that was submitted is answered."""
+        self._closed = True
         while self._flights or self._pending:
             self._call()
             if self._flights:

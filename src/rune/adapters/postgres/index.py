@@ -25,20 +25,20 @@ class PostgresIndex:
         limit: int = 50,
     ) -> list[Summary]:
         """Newest first, behind a given id."""
-        rows = await self._database.fetch(query("executions"), status, workflow, after, limit)
+        rows = await self._database.look(query("executions"), status, workflow, after, limit)
         return [summary_of(tuple(row)) for row in rows]
 
     async def execution(self, execution: str) -> Summary | None:
         """One execution."""
-        row = await self._database.row(query("execution"), execution)
+        row = await self._database.find(query("execution"), execution)
         return summary_of(tuple(row)) if row is not None else None
 
     async def matching(self, prefix: str, limit: int) -> list[str]:
         """Ids that begin like this, at most so many."""
-        rows = await self._database.fetch(query("matching"), prefix, prefix + "\U0010ffff", limit)
+        rows = await self._database.look(query("matching"), prefix, prefix + "\U0010ffff", limit)
         return [row["id"] for row in rows]
 
     async def claims(self, execution: str) -> dict[tuple[int, Path], int]:
         """How often each token was claimed."""
-        rows = await self._database.fetch(query("claims"), execution)
+        rows = await self._database.look(query("claims"), execution)
         return {(node, decode_path(path)): count for node, path, count in rows}

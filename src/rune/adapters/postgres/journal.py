@@ -3,8 +3,6 @@ makes the order of its facts the order of their commits."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
 from rune.adapters.embedded.letters import _letter as letter_of
@@ -13,7 +11,7 @@ from rune.adapters.postgres.database import Database
 from rune.adapters.postgres.reading import ResultReader
 from rune.adapters.postgres.recording import LANES, Recorder
 from rune.adapters.postgres.sql import query
-from rune.core.fact import End, Fact, Result, Signal
+from rune.core.fact import End, Signal
 from rune.core.lineage import Path
 from rune.ports.journal import FORMAT, Accepted, DeadLetter, NewerFormat, Stored
 from rune.wire.codec import decode_fact, encode_path
@@ -36,25 +34,22 @@ class PostgresJournal:
         self._database = database
         self._recorder = Recorder(database, lanes=lanes)
         self._acceptor = Acceptor(database)
-        self._reader = ResultReader(database)
+        self.record = self._recorder.record
+        self.accept = self._acceptor.accept
+        self.save_definition = self._acceptor.save
+        self.results = ResultReader(database).results
 
     @property
     def saved(self) -> set[str]:
         """Definitions that somebody in this process may be about to name."""
         return set(self._acceptor.saved)
 
-    async def save_definition(self, hash: str, canonical: bytes) -> None:
-        await self._acceptor.save(hash, canonical)
-
     async def definition(self, hash: str) -> bytes | None:
-        row = await self._database.row(query("definition"), hash)
+        row = await self._database.find(query("definition"), hash)
         return row["canonical"] if row is not None else None
 
-    async def accept(self, execution: Accepted, kept: Sequence[Fact] = ()) -> Accepted:
-        return await self._acceptor.accept(execution, kept)
-
     async def accepted(self, execution: str) -> Accepted | None:
-        row = await self._database.row(query("accepted"), execution)
+        row = await self._database.find(query("accepted"), execution)
         if row is None:
             return None
         found = ACCEPTED.decode(row["accepted"])
@@ -64,20 +59,17 @@ class PostgresJournal:
             )
         return found
 
-    async def record(self, execution: str, facts: Sequence[Fact]) -> Sequence[Fact]:
-        return await self._recorder.record(execution, facts)
-
     async def facts(self, execution: str, after: int = 0) -> list[Stored]:
-        rows = await self._database.fetch(query("facts"), execution, after)
+        rows = await self._database.look(query("facts"), execution, after)
         return [Stored(seq, decode_fact(body), late) for seq, body, late in rows]
 
     async def signal(self, execution: str, id: str) -> Signal | None:
-        row = await self._database.row(query("signal"), execution, id.encode())
+        row = await self._database.find(query("signal"), execution, id.encode())
         fact = decode_fact(row["body"]) if row is not None else None
         return fact if isinstance(fact, Signal) else None
 
     async def children(self, parent: str) -> list[str]:
-        return [row["id"] for row in await self._database.fetch(query("children"), parent)]
+        return [row["id"] for row in await self._database.look(query("children"), parent)]
 
     async def untold(self, limit: int) -> list[str]:
         return [row["id"] for row in await self._database.fetch(query("untold"), limit)]
@@ -86,15 +78,11 @@ class PostgresJournal:
         await self._database.fetch(query("told"), execution)
 
     async def dead_letters(self, limit: int, after: str | None = None) -> list[DeadLetter]:
-        rows = await self._database.fetch(query("dead_letters"), after, limit)
+        rows = await self._database.look(query("dead_letters"), after, limit)
         return [letter_of(*row) for row in rows]
 
     async def settle(self, letter: str, how: str) -> bool:
-        # Once only: a second answer would say that somebody else had settled it.
-        return await self._database.row(query("settle"), letter, how, again=False) is not None
-
-    async def results(self, execution: str, keys: Sequence[tuple[int, Path]]) -> list[Result | None]:
-        return await self._reader.results(execution, keys)
+        return await self._database.once(query("settle"), letter, how) is not None
 
     async def claimed(
         self, execution: str, node: int, path: Path, fence: tuple[int, int], at: int, *, durable: bool = False
@@ -107,15 +95,15 @@ class PostgresJournal:
         return 1 if row is None else int(row["before"]) + (not row["known"])
 
     async def end(self, execution: str) -> End | None:
-        row = await self._database.row(query("ending"), execution)
+        row = await self._database.find(query("ending"), execution)
         return _END.decode(row["ending"]) if row is not None and row["ending"] is not None else None
 
     async def running(self, after: str = "", limit: int = 1_000) -> list[Running]:
         """Executions that have not ended, by id, behind an id: what has to be armed again once the state was lost."""
-        rows = await self._database.fetch(query("running"), after, limit)
+        rows = await self._database.look(query("running"), after, limit)
         return [Running(row["id"], row["due"]) for row in rows]
 
     async def close(self) -> None:
-        await self._acceptor.flush()
-        await self._recorder.flush()
+        await self._acceptor.close()
+        await self._recorder.close()
         await self._database.close()

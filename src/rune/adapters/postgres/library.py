@@ -46,7 +46,7 @@ class PostgresLibrary:
                 return await self._answer(workflow, version, change)
 
     async def hide(self, workflow: str, at: int) -> bool:
-        row = await self._database.row(query("hide"), workflow, at, again=False)
+        row = await self._database.once(query("hide"), workflow, at)
         if row is None:
             raise unknown(workflow, (), LATEST)
         return bool(row["hid"])
@@ -54,18 +54,18 @@ class PostgresLibrary:
     async def find(self, workflow: str, which: str | None = None) -> Version:
         wanted = LATEST if which is None else which
         number = number_of(wanted)
-        row = await self._database.row(
+        row = await self._database.find(
             query("versions"), workflow, number, wanted if number is None else None
         )
         if row is not None and not row["hidden"]:
             return _version(row)
-        rows = await self._database.fetch(query("versions"), workflow, None, None)
+        rows = await self._database.look(query("versions"), workflow, None, None)
         if rows and rows[0]["hidden"]:
             raise out_of_sight(workflow)
         raise unknown(workflow, [_version(each) for each in rows], wanted)
 
     async def versions(self, workflow: str) -> list[Version]:
-        return [_version(row) for row in await self._database.fetch(query("versions"), workflow, None, None)]
+        return [_version(row) for row in await self._database.look(query("versions"), workflow, None, None)]
 
     async def entries(self, *, hidden: bool = False) -> list[Entry]:
         return [

@@ -13,13 +13,14 @@ from collections.abc import Sequence
 import asyncpg  # type: ignore[import-untyped]
 
 from rune.adapters.postgres.database import Connection, place
-from rune.adapters.postgres.failing import Driver, told
+from rune.adapters.postgres.failing import Driver, Refused, told
 from rune.adapters.postgres.sql import migrations, query
 from rune.ports.journal import NewerFormat
 
 PATIENCE = 60.0
 """How long a step is tried while others use the tables it changes, in seconds."""
 
+OLDEST = 140_000
 _PAUSE = 0.2
 
 
@@ -30,6 +31,7 @@ async def migrate(dsn: str, steps: Sequence[tuple[str, str]] | None = None) -> l
     try:
         connection = await asyncpg.connect(dsn)
         try:
+            await _suits(connection)
             await _first(connection)
             names = [await _step(connection, number, wanted) for number in range(1, len(wanted) + 1)]
         finally:
@@ -37,6 +39,15 @@ async def migrate(dsn: str, steps: Sequence[tuple[str, str]] | None = None) -> l
     except Driver as error:
         raise told(error, place(dsn)) from error
     return [name for name in names if name is not None]
+
+
+async def _suits(connection: Connection) -> None:
+    """Refuse a server that will not do before anything is made there."""
+    version, encoding = await connection.fetchrow(query("server"))
+    if version < OLDEST:
+        raise Refused(f"PostgreSQL {version // 10_000} is too old: Rune needs {OLDEST // 10_000} or newer")
+    if encoding != "UTF8":
+        raise Refused(f"the database is encoded as {encoding}: Rune needs one that is encoded as UTF8")
 
 
 async def _first(connection: Connection) -> None:

@@ -50,12 +50,13 @@ class Run:
         self.execution = execution
         self.facts = facts
         self.mark = mark
-        self.rows: list[Columns] = [columns(fact) for fact in facts]
-        self.size = sum(len(row[5]) for row in self.rows)
-        last = facts[-1]
-        self.ending = last if type(last) is End else None
+        self.rows: list[Columns] = list(map(columns, facts))
+        self.size = sum(map(_size, self.rows))
+        self.ending: End | None = None
         self.status: str | None = None
+        last = facts[-1]
         if type(last) is End:
+            self.ending = last
             self.status = last.status
         elif type(last) is Control:
             self.status = "paused" if last.paused else "running"
@@ -63,6 +64,10 @@ class Run:
 
     def names(self) -> Iterable[object]:
         return (self.execution,)
+
+
+def _size(row: Columns) -> int:
+    return len(row[5])
 
 
 def gathering() -> Callable[[Run], bool]:
@@ -75,7 +80,7 @@ def gathering() -> Callable[[Run], bool]:
         nonlocal size
         if run.execution in settled or (size and size + run.size > MOST_BYTES):
             return False
-        named = [(run.execution, *row[:3], row[4]) for row in run.rows]
+        named = [(run.execution, kind, node, number, path) for kind, node, number, _, path, _ in run.rows]
         if not facts.isdisjoint(named):
             return False
         facts.update(named)
@@ -130,9 +135,9 @@ class Recorder:
         verdicts = {row["run"]: row for row in rows}
         return [_answer(run, verdicts.get(number)) for number, run in enumerate(group, 1)]
 
-    async def flush(self) -> None:
-        """Write what is under way."""
-        await self._groups.drain()
+    async def close(self) -> None:
+        """Write what is under way, and take nothing more."""
+        await self._groups.close()
         if self._claims:
             await self._write([])
 

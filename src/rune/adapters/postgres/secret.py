@@ -14,7 +14,7 @@ from rune.adapters.embedded.secret import _opened as opened
 from rune.adapters.embedded.secret import _sealed as seal
 from rune.adapters.keyring import KeyRing
 from rune.adapters.keysource import KeySource
-from rune.adapters.postgres.database import Connection, Database
+from rune.adapters.postgres.database import Connection, Database, spelt
 from rune.adapters.postgres.sql import query
 from rune.ports.secret import (
     AnyFields,
@@ -87,9 +87,7 @@ class PostgresSecret:
         return None if row is None else listing_of(row)
 
     async def _found(self, reference: str) -> Sealed | None:
-        if "\0" in reference:  # no name and no id has one, and the database would refuse the question
-            return None
-        row = await self._database.row(query("credential"), reference)
+        row = await self._database.find(query("credential"), reference)
         return None if row is None else Sealed(*row)
 
     async def rotate(
@@ -126,7 +124,7 @@ class PostgresSecret:
 
 
 async def _row(connection: Connection, reference: str) -> Sealed | None:
-    row = None if "\0" in reference else await connection.fetchrow(query("credential"), reference)
+    row = await connection.fetchrow(query("credential"), reference) if spelt(reference) else None
     return None if row is None else Sealed(*row)
 
 

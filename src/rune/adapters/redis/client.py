@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import hiredis
@@ -58,12 +58,13 @@ class Connection(asyncio.Protocol):
         self._deadline = deadline
         self._watch: asyncio.TimerHandle | None = None
         self._answered = 0
-        self.incarnation = 0
+        self.server = ""  # which run of the server this is
+        self.incarnation = 0  # the same as a number, which grows
+        self.greeted = False
         self.lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # those of other loops are no subclass of it
 
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
@@ -146,25 +147,26 @@ class Client:
         return await connection.send(*parts)
 
     async def run(self, verb: str, keys: Sequence[str], *arguments: Argument) -> Any:
-        """Run a script; its first argument is the incarnation of the server behind this very connection."""
+        """Run a script; its first argument is the run of the server behind this very connection."""
         connection = self._connection
         if connection is None or connection.lost:
             connection = await self._connected()
-        given = (len(keys), *keys, connection.incarnation, *arguments)
+        given = (len(keys), *keys, connection.server, *arguments)
         return await run_on(connection, verb, *given)
 
-    async def incarnation(self) -> int:
-        """The number of the run of the server that answers now."""
+    async def incarnation(self) -> tuple[str, int]:
+        """Which run of the server answers now: what it calls itself, and a number that grows from run to run."""
         connection = self._connection
         if connection is None or connection.lost:
             connection = await self._connected()
-        return connection.incarnation
+        return connection.server, connection.incarnation
 
     async def _connected(self) -> Connection:
         async with self._connecting:
             connection = self._connection
             if connection is not None and not connection.lost:
                 return connection
+            connection = None
             if self._closed:
                 raise StoreAway("the connection to Redis is closed")
             try:
@@ -173,6 +175,9 @@ class Client:
                     await self._greet(connection)
             except (OSError, TimeoutError) as error:
                 raise StoreAway(f"Redis cannot be reached: {error}") from error
+            finally:
+                if connection is not None and not connection.greeted:
+                    connection.abort()
             self._connection = connection
             return connection
 
@@ -199,10 +204,11 @@ class Client:
         if number:
             await connection.send("SELECT", number)
         if self._incarnation_key:
-            run = await run_id(connection)
+            connection.server = run = await server_run(connection)
             connection.incarnation = int(
                 await run_on(connection, "incarnation", 1, self._incarnation_key, run)
             )
+        connection.greeted = True
 
     async def close(self) -> None:
         self._closed = True
@@ -222,7 +228,7 @@ async def run_on(connection: Connection, verb: str, *given: Argument) -> Any:
     return await connection.send("FCALL", function(verb), *given)
 
 
-async def run_id(connection: Connection) -> str:
+async def server_run(connection: Connection) -> str:
     """What the server calls this run of itself."""
     told: bytes = await connection.send("INFO", "server")
     return info(told)["run_id"]

@@ -7,6 +7,8 @@ that came while it was being made are read once more before the last piece; who 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from collections.abc import Sequence
 from itertools import count
 from secrets import token_hex
@@ -18,6 +20,7 @@ from rune.adapters.redis.image import Circumstances, Image, image
 from rune.adapters.redis.known import Known
 from rune.adapters.redis.texts import path_out
 from rune.core import effect
+from rune.core.apply import begin
 from rune.core.fact import Start
 from rune.core.fold import fold
 from rune.core.lineage import ROOT
@@ -31,6 +34,7 @@ PIECE = 1_000  # fields, timers or listeners in one command
 POLL = 0.02
 NAP = 2_000  # ms: shorter waits stay in the state
 PATIENCE = 40.0  # s
+RESEND = 60_000  # ms: what was to be sent and nobody has claimed by then is sent again
 
 _PACK = msgspec.msgpack.Encoder().encode
 
@@ -42,7 +46,7 @@ class Scripts(Protocol):
 
     async def now(self) -> int: ...
 
-    async def incarnation(self) -> int: ...
+    async def server(self) -> str: ...
 
 
 class Folded(msgspec.Struct):
@@ -65,30 +69,55 @@ class Folder:
         """Fold and install; None: somebody else did. `owed`: nobody here sends what follows, so the sweeper has to."""
         execution = known.accepted.id
         me = f"{self._name}:{next(self._numbers)}"
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                answer = await self._scripts.run("fold", execution, me, FOLD_LEASE, int(behind))
-                if answer == b"THERE":
-                    return None
-                if answer == b"MINE":
-                    break
-                behind = False  # who is at it reads the journal now
-                await asyncio.sleep(POLL)
-        return await self._install(known, me, owed=owed)
+        until = time.monotonic() + PATIENCE
+        while True:
+            answer = await self._scripts.run("fold", execution, me, FOLD_LEASE, int(behind))
+            if answer == b"THERE":
+                return None
+            if answer != b"HELD":
+                break
+            if time.monotonic() > until:
+                raise StoreAway(f"{execution} is being folded for too long")
+            behind = False  # who is at it reads the journal now
+            await asyncio.sleep(POLL)
+        try:
+            return await self._install(known, me, int(answer), owed=owed)
+        except BaseException:
+            with contextlib.suppress(StoreAway):
+                await self._scripts.run("yield", execution, me)
+            raise
+
+    async def admit(self, known: Known) -> Applied | None:
+        """Open an execution that was accepted this moment, without reading it back; None: it is there already."""
+        accepted = known.accepted
+        state = State()
+        applied = begin(known.plan, state, accepted.at)
+        now = await self._scripts.now()
+        offset = max(0, accepted.at - now) if accepted.fake_time else 0
+        around = Circumstances(await self._scripts.server(), NAP, offset, accepted.fake_time)
+        made = image(known.plan, state, around, applied.armed)
+        pieces = _pieces(made)
+        if len(pieces) > 1:
+            return None
+        owed = _owed(accepted.id, applied.emitted, now + RESEND)
+        if not await self._write(accepted.id, "", pieces[0], "NEW", made, owed):
+            return None
+        return Applied(tuple(applied.emitted), applied.finish, now + offset)
 
     async def peek(self, known: Known) -> State:
         """The state as it would be, for whoever only looks."""
-        state, _, _ = await self._folded(known, await self._facts(known.accepted.id))
+        now = await self._scripts.now()
+        state, _, _ = await self._folded(known, await self._facts(known.accepted.id), now)
         return state
 
-    async def _install(self, known: Known, me: str, *, owed: bool) -> Folded | None:
+    async def _install(self, known: Known, me: str, now: int, *, owed: bool) -> Folded:
         execution = known.accepted.id
         stored = await self._facts(execution)
         while True:
-            state, applied, around = await self._folded(known, stored)
+            state, applied, around = await self._folded(known, stored, now)
             if state.ended:
                 await self._scripts.run("end", execution)
-                return Folded(state, Applied(now=await self._scripts.now()))
+                return Folded(state, Applied(now=now))
             made = image(known.plan, state, around, applied.armed)
             pieces = _pieces(made)
             for number, piece in enumerate(pieces[:-1]):
@@ -97,38 +126,27 @@ class Folder:
             if not newer:
                 break
             stored += newer
-        tokens = applied.emitted if owed else ()
+        tokens = _owed(execution, applied.emitted, now if owed else now + RESEND)
         last = "BOTH" if len(pieces) == 1 else "LAST"
-        if not await self._write(execution, me, pieces[-1], last, made, await self._owed(execution, tokens)):
+        if not await self._write(execution, me, pieces[-1], last, made, tokens):
             raise StoreAway(f"the fold of {execution} took too long")
-        now = await self._scripts.now() + around.offset
-        return Folded(state, Applied(tuple(applied.emitted), applied.finish, now))
+        return Folded(state, Applied(tuple(applied.emitted), applied.finish, now + around.offset))
 
     async def _facts(self, execution: str, after: int = 0) -> list[Stored]:
         return [each for each in await self._journal.facts(execution, after) if not each.late]
 
     async def _folded(
-        self, known: Known, stored: list[Stored]
+        self, known: Known, stored: list[Stored], clock: int
     ) -> tuple[State, effect.Applied, Circumstances]:
         accepted = known.accepted
-        clock = await self._scripts.now()
         facts = [Start(accepted.at), *(each.fact for each in stored)]
         latest = max(fact.at for fact in facts)
         offset = max(0, latest - clock) if accepted.fake_time else 0
         state, applied = fold(known.plan, facts, clock + offset)
         if accepted.fake_time and not state.ended:
             offset += _jump(state, applied, clock + offset)
-        around = Circumstances(
-            await self._scripts.incarnation(), NAP, offset, accepted.fake_time, bool(stored)
-        )
+        around = Circumstances(await self._scripts.server(), NAP, offset, accepted.fake_time, bool(stored))
         return state, applied, around
-
-    async def _owed(self, execution: str, tokens: Sequence[Token]) -> list[Any]:
-        if not tokens:
-            return []
-        now = await self._scripts.now()
-        members = (f"{execution}|{token.node}|{path_out(token.path)}" for token in tokens)
-        return [part for member in members for part in (now, member)]
 
     async def _write(
         self,
@@ -147,6 +165,12 @@ class Folder:
             nearest = min(due for due, _ in whole.timers) - whole.offset
         packed = (_PACK(fields), _PACK(timers), _PACK(ears), _PACK(owed))
         return bool(await self._scripts.run("install", execution, me, FOLD_LEASE, which, *packed, nearest))
+
+
+def _owed(execution: str, tokens: Sequence[Token], when: int) -> list[Any]:
+    """When to look after tokens that are to be sent by others, or, where there is nobody, by the sweeper."""
+    members = (f"{execution}|{token.node}|{path_out(token.path)}" for token in tokens)
+    return [part for member in members for part in (when, member)]
 
 
 def _jump(state: State, applied: effect.Applied, now: int) -> int:

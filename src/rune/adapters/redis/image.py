@@ -43,7 +43,7 @@ class Image(msgspec.Struct):
 class Circumstances(msgspec.Struct):
     """What a state is installed with that does not follow from facts."""
 
-    incarnation: int
+    incarnation: str
     nap: int | None  # ms: shorter waits stay; None: all do
     offset: int = 0
     fake_time: bool = False
@@ -87,6 +87,7 @@ def _meta(plan: Plan, state: State, around: Circumstances) -> dict[str, Any]:
         "a": state.active_items,
         "k": state.controls,
         "p": state.paused_at,
+        "pc": None if state.paused_at is None else 0,
         "ps": state.pauses,
         "r": regions,
         "f": None if state.finish is None else finish_out(state.finish),
@@ -102,7 +103,7 @@ def _meta(plan: Plan, state: State, around: Circumstances) -> dict[str, Any]:
     return {
         name: value
         for name, value in found.items()
-        if value or (name in ("i", "c", "np") and value is not None)
+        if value or (name in ("i", "c", "np", "pc") and value is not None)
     }
 
 

@@ -68,10 +68,10 @@ class Instructions:
     def _decision(self, decision: Decision) -> Instruction:
         fact, path = decision.fact, path_out(decision.path)
         if type(fact) is Result:
-            info = (fact.status, *self._info(decision.node), _or(fact.signal), fact.kept)
+            info = (fact.status, *self._info(decision.node), _or(fact.signal))
             return decision.node, path, decision.at, "result", info, self._effects(decision.effects)
         if fact is None:
-            info = ("skipped", *self._info(decision.node), False, False)
+            info = ("skipped", *self._info(decision.node), False)
             return decision.node, path, decision.at, "skip", info, self._effects(decision.effects)
         return decision.node, path, decision.at, *self._change(fact), ()
 

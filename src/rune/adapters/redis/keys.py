@@ -20,9 +20,9 @@ class Keys:
     def partition(self, execution: str) -> int:
         return crc32(execution.encode()) % self.partitions
 
-    def alarms(self, partition: int) -> str:
-        """When each execution has to be looked at."""
-        return f"{self._tags[partition]}:alarms"
+    def due(self, partition: int) -> str:
+        """When each execution has to be looked at: its nearest timer."""
+        return f"{self._tags[partition]}:due"
 
     def held(self, partition: int) -> str:
         """When each token that somebody holds has to be looked after."""
@@ -39,4 +39,4 @@ class Keys:
         """The keys of the scripts that act on one execution, in their order; the last two are for folding."""
         tag = self._tags[self.partition(execution)]
         mine = f"{tag}:x:{execution}"
-        return mine, f"{mine}:t", f"{mine}:n", f"{tag}:alarms", f"{tag}:held", f"{mine}:fold", f"{mine}:new"
+        return mine, f"{mine}:t", f"{mine}:n", f"{tag}:due", f"{tag}:held", f"{mine}:fold", f"{mine}:new"

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "scripts"
-SHARED = ("store", "transition", "waiting", "deciding", "alarms", "holding")
+SHARED = ("store", "transition", "waiting", "deciding", "timers", "holding")
 VERBS = (
     "apply",
     "claim",
@@ -26,6 +26,7 @@ VERBS = (
     "renew",
     "signal",
     "sweep",
+    "yield",
 )
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 _REGISTER = """

@@ -1,4 +1,4 @@
-"""Nearer: whoever sleeps until the next alarm is told when an earlier one was set, by whatever process."""
+"""Nearer: whoever sleeps until the next timer is told when an earlier one was set, by whatever process."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class _Subscription(Connection):
         super().__init__(deadline=None)
         self._heard = heard
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._greeted = False
+        self._subscribed = False
 
     def subscribe(self, channel: str) -> None:
         """From here on everything that comes is news."""
-        self._greeted = True
+        self._subscribed = True
         assert self._transport is not None
         self._transport.write(hiredis.pack_command(("SUBSCRIBE", channel)))  # type: ignore[arg-type]
 
     def data_received(self, data: bytes) -> None:
-        if self._greeted:
+        if self._subscribed:
             self._heard()
         else:
             super().data_received(data)
@@ -65,5 +65,5 @@ class Nearer(Client):
                 self._heard()
                 await connection.gone
             except StoreAway as away:
-                log.info("nothing is heard of nearer alarms: %s", away.message)
+                log.info("nothing is heard of nearer timers: %s", away.message)
             await asyncio.sleep(PAUSE)

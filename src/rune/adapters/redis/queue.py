@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 
 from rune.adapters.redis.client import Client
@@ -24,11 +24,11 @@ RENEWAL = IDLE / 3
 PAUSE = 0.5  # s, while the server is away
 LONGEST_BLOCK = 1.0  # s: what others put off is looked for this often
 
-Route = Callable[[str, Token], str]
+Route = Callable[[str, Token], Awaitable[str]]
 """The name of the queue that a token of an execution belongs in."""
 
 
-def _default(execution: str, token: Token) -> str:
+async def _default(execution: str, token: Token) -> str:
     return DEFAULT
 
 
@@ -55,19 +55,19 @@ class RedisQueue:
         self._buffer: deque[Delivery] = deque()
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._wanted = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._loops: list[asyncio.Task[None]] = []
         self._turn = 0
         self._bring_at = 0.0
         self._reclaim_at = 0.0
 
     async def send(self, execution: str, tokens: Sequence[Token], priority: int = 5) -> None:
         if tokens:
-            queues = [self._route(execution, token) for token in tokens]
+            queues = [await self._route(execution, token) for token in tokens]
             await self._streams.add(execution, tokens, priority, queues)
 
     async def receive(self) -> Delivery:
-        if not self._tasks:
-            self._tasks = [asyncio.create_task(self._pump()), asyncio.create_task(self._keep())]
+        if not self._loops:
+            self._loops = [asyncio.create_task(self._pump()), asyncio.create_task(self._keep())]
         while not self._buffer:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
@@ -96,6 +96,10 @@ class RedisQueue:
         await self._streams.put_off(entry, due)
         self._bring_at = min(self._bring_at, time.monotonic() + delay)
 
+    def routes(self, route: Route) -> None:
+        """Which queue a token belongs in."""
+        self._route = route
+
     def in_hand(self, execution: str, node: int, path: Path) -> Entry | None:
         """The entry of a token that was delivered here and is not let go."""
         tag = self._tokens.get((execution, node, path))
@@ -117,9 +121,9 @@ class RedisQueue:
 
     async def close(self) -> None:
         """Hand back what nobody took."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for each in self._loops:
+            each.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
         with contextlib.suppress(StoreAway):
             for delivery in self._buffer:
                 await self.give_back(delivery)

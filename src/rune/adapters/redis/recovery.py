@@ -1,4 +1,4 @@
-"""Recovery: after a loss the alarms of every execution that has not ended are set again, in bulk, from the journal."""
+"""Recovery: after a loss every execution that has not ended is to be looked at again, as the journal says."""
 
 from __future__ import annotations
 
@@ -21,35 +21,31 @@ class Recovery:
         self._client = client
         self._keys = keys
         self._roll = roll
-        self._done = 0
 
     async def is_due(self) -> bool:
-        """Whether some of the roll is still to be read in this run of the server."""
-        return self._roll is not None and self._done != await self._client.incarnation()
+        """Whether some of the roll is still to be read; a server that was emptied has forgotten that it was."""
+        return self._roll is not None and await self._client.call("GET", await self._place()) != b"all"
 
-    async def work(self, now: int) -> None:
-        """Set alarms until the roll is through, if nobody else is at it. An alarm that rings at the same place or
-        earlier stays."""
-        while self._roll is not None and await self.is_due():
-            incarnation = await self._client.incarnation()
-            place = f"{self._keys.prefix}:recovered:{incarnation}"
-            reached = await self._client.call("GET", place)
-            if reached == b"all":
-                self._done = incarnation
-                return
+    async def _place(self) -> str:
+        return f"{self._keys.prefix}:recovered:{(await self._client.incarnation())[0]}"
+
+    async def work(self) -> None:
+        """Go on until the roll is through, if nobody else is at it. What is due earlier stays so."""
+        while await self.is_due():
+            place = await self._place()
             mine = await self._client.call("SET", f"{place}:lease", "1", "NX", "PX", LEASE)
             if mine is None:
                 return
-            await self._page(place, int(reached or 0))
+            await self._page(place, int(await self._client.call("GET", place) or 0))
             await self._client.call("DEL", f"{place}:lease")
 
     async def _page(self, place: str, after: int) -> None:
         assert self._roll is not None
         rows = await self._roll(after, PAGE)
-        alarms: dict[str, list[str | int]] = {}
+        times: dict[str, list[str | int]] = {}
         for _, execution, when in rows:
-            key = self._keys.alarms(self._keys.partition(execution))
-            alarms.setdefault(key, []).extend((when, execution))
-        for key, pairs in alarms.items():
+            key = self._keys.due(self._keys.partition(execution))
+            times.setdefault(key, []).extend((when, execution))
+        for key, pairs in times.items():
             await self._client.call("ZADD", key, "LT", *pairs)
         await self._client.call("SET", place, str(rows[-1][0]) if len(rows) == PAGE else "all")

@@ -20,13 +20,14 @@ from rune.adapters.redis.known import Known, Plans, Register
 from rune.adapters.redis.outlet import NOTHING_SENT, Outlet
 from rune.adapters.redis.reading import finish_of, state_of
 from rune.adapters.redis.recovery import Recovery, Roll
-from rune.adapters.redis.streams import Entry
+from rune.adapters.redis.streams import DEFAULT, Entry
 from rune.adapters.redis.texts import Sent, path_out, timer_in, token_in, token_out
 from rune.core.effect import Decision, Finish, Timer
 from rune.core.ending import certain_end
 from rune.core.explain import Waiting, explain
 from rune.core.fact import Control, End, Signal
 from rune.core.lineage import ROOT, Path
+from rune.core.plan import Plan
 from rune.core.state import Live, Scope, State
 from rune.core.token import Token
 from rune.core.wake import OVERDUE
@@ -87,8 +88,9 @@ class RedisState:
         seconds, micros = await self._client.call("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
 
-    async def incarnation(self) -> int:
-        return await self._client.incarnation()
+    async def server(self) -> str:
+        """Which run of the server this is."""
+        return (await self._client.incarnation())[0]
 
     async def _tried(
         self, known: Known, run: Callable[[], Awaitable[Any]], *, owed: bool = False
@@ -108,13 +110,16 @@ class RedisState:
         ends = finish_of(known.plan, finish, failed) if isinstance(finish, str) else None
         return Applied(tuple(map(token_in, emitted)), ends, now)
 
-    async def _followed(self, known: Known, name: str, what: Any, entry: Entry | None = None) -> Applied:
-        answer = await self._tried(known, lambda: self._run_sending(known, name, what, entry))
-        if isinstance(answer, Applied):
-            return answer
-        if entry is not None and self._outlet is not None:
-            self._outlet.let_go(entry)
-        return self._applied(known, answer)
+    async def _told(self, known: Known, name: str, fact: bytes) -> Applied:
+        """Whoever tells of a fact wants to know whom it woke, so these are never sent by the script."""
+        answer = await self._tried(known, lambda: self.run(name, known.accepted.id, fact))
+        return answer if isinstance(answer, Applied) else self._applied(known, answer)
+
+    async def admit(self, accepted: Accepted, plan: Plan) -> Applied:
+        """Open an execution that was accepted this moment with nothing to begin with, without reading it back."""
+        known = self._register.add(accepted, plan)
+        admitted = await self._folder.admit(known)
+        return await self.begin(accepted.id) if admitted is None else admitted
 
     async def begin(self, execution: str) -> Applied:
         known = await self._register.of(execution)
@@ -137,13 +142,13 @@ class RedisState:
         if isinstance(answer, Applied):
             return Claim("void", token, answer.now)
         _, now, _, _, _, found = _REPLY.decode(answer)
-        verdict, sent, number, again, due, read_back, alone, incarnation = found
+        verdict, sent, number, again, due, read_back, alone = found
         mine = token_in(sent)
         if verdict not in ("run", "cancelled"):
             return Claim(verdict, mine if verdict.startswith("held") else token, now)
         if alone:
             self._note_alone(execution, mine, now)
-        fence = (incarnation, number) if number else None
+        fence = ((await self._client.incarnation())[1], number) if number else None
         recovered = read_back and fence is not None
         return Claim(verdict, mine, now, fence, again and fence is not None, due or None, recovered)
 
@@ -154,7 +159,7 @@ class RedisState:
             self._alone.popitem(last=False)
 
     async def renew(self, execution: str, node: int, path: Path, fence: Fence) -> bool:
-        return bool(await self.run("renew", execution, node, path_out(path), fence[1], fence[0]))
+        return bool(await self.run("renew", execution, node, path_out(path), fence[1]))
 
     def certain_end(self, execution: str, decisions: Sequence[Decision]) -> tuple[Finish, int] | None:
         found = self._alone.get(execution)
@@ -172,27 +177,34 @@ class RedisState:
         known = await self._register.of(execution)
         self._alone.pop(execution, None)
         entry = None if self._outlet is None else self._outlet.entry(execution, decisions)
-        return await self._followed(known, "apply", known.instructions.packed(decisions), entry)
+        packed = known.instructions.packed(decisions)
+        answer = await self._tried(known, lambda: self._run_sending(known, "apply", packed, entry))
+        if isinstance(answer, Applied):
+            return answer
+        if self._outlet is not None:
+            self._outlet.let_go(entry)
+        return self._applied(known, answer)
 
     async def control(self, execution: str, fact: Control) -> Applied:
         known = await self._register.of(execution)
-        return await self._followed(known, "control", _PACK((fact.at, fact.number, fact.paused)))
+        return await self._told(known, "control", _PACK((fact.at, fact.number, fact.paused)))
 
     async def signal(self, execution: str, fact: Signal) -> Applied:
         known = await self._register.of(execution)
         path = False if fact.path is None else path_out(fact.path)
-        return await self._followed(known, "signal", _PACK((fact.at, fact.id, fact.name, path)))
+        return await self._told(known, "signal", _PACK((fact.at, fact.id, fact.name, path)))
 
     async def controls(self, execution: str) -> tuple[int, bool]:
         packed = await self._client.call("HGET", self._keys.of(execution)[0], "!")
         meta = msgspec.msgpack.decode(packed) if packed else {}
-        if meta.get("i") == await self.incarnation():
+        if meta.get("i") == await self.server():
             return meta.get("k", 0), "p" in meta
         state = await self._folder.peek(await self._register.of(execution))
         return state.controls, state.paused_at is not None
 
     async def listening(self, execution: str) -> list[Listener]:
-        state = await self._read(execution)
+        # From the journal: a wait whose row is there counts, also before the state has heard of it.
+        state = await self._folder.peek(await self._register.of(execution))
         found = sorted(
             (since, path, node, name)
             for name, waiting in state.listening.items()
@@ -209,9 +221,14 @@ class RedisState:
         known = await self._register.of(execution)
         raw = await self._client.call("HGETALL", self._keys.of(execution)[0])
         fields = read_fields(dict(zip(raw[::2], raw[1::2], strict=True)))
-        if fields and fields["!"]["i"] == await self.incarnation():
+        if fields and fields["!"]["i"] == await self.server():
             return state_of(known.plan, fields)
         return await self._folder.peek(known)
+
+    async def queue_of(self, execution: str, token: Token) -> str:
+        """The name of the queue that a token belongs in."""
+        plan = (await self._register.of(execution)).plan
+        return plan.nodes[token.node].node.queue or DEFAULT
 
     async def end(self, execution: str, fact: End) -> None:
         self._alone.pop(execution, None)
@@ -220,8 +237,8 @@ class RedisState:
 
     async def due(self, limit: int) -> list[Due]:
         now = await self.now()
-        await self._recovery.work(now)
-        ringing = await self._members(self._keys.alarms, now, limit)
+        await self._recovery.work()
+        ringing = await self._members(self._keys.due, now, limit)
         share = max(1, limit // max(1, len(ringing)))
         fired = await asyncio.gather(*(self._guarded(each.decode(), share) for each in ringing))
         return [due for each in fired for due in each][:limit]
@@ -235,14 +252,18 @@ class RedisState:
         return [member for found in await asyncio.gather(*asked) for member in found][:limit]
 
     async def _guarded(self, execution: str, most: int) -> list[Due]:
-        """One execution that cannot be read does not hold up the others: its alarm was put off."""
+        """One execution that cannot be read does not hold up the others: it is looked at again later."""
         try:
             return await self._fired(execution, most)
         except StoreAway:
             raise
+        except KeyError:
+            await self.run("end", execution)  # it is no longer kept
         except Exception as error:
             log.warning("%s is left alone: %s: %s", execution, type(error).__name__, error)
-            return []
+            later = await self.now() + FOLD_LEASE
+            await self._client.call("ZADD", self._keys.of(execution)[3], "XX", later, execution)
+        return []
 
     async def _fired(self, execution: str, most: int) -> list[Due]:
         found: list[Due] = []
@@ -270,7 +291,7 @@ class RedisState:
         if await self._recovery.is_due():
             return await self.now()
         asked = (
-            self._client.call("ZRANGE", self._keys.alarms(each), 0, 0, "WITHSCORES")
+            self._client.call("ZRANGE", self._keys.due(each), 0, 0, "WITHSCORES")
             for each in range(self._keys.partitions)
         )
         return min((int(float(found[1])) for found in await asyncio.gather(*asked) if found), default=None)

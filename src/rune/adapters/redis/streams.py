@@ -174,10 +174,14 @@ class Streams:
 
     async def leave(self) -> None:
         """Take this consumer out of the groups where nothing is left in its hands."""
-        for stream in self.all:
-            pending = await self._client.call("XPENDING", stream, GROUP, "-", "+", 1, self._consumer)
-            if not pending:
-                await self._client.call("XGROUP", "DELCONSUMER", stream, GROUP, self._consumer)
+        asked = (self._client.call("XPENDING", each, GROUP, "-", "+", 1, self._consumer) for each in self.all)
+        pending = await asyncio.gather(*asked, return_exceptions=True)
+        done = (
+            self._client.call("XGROUP", "DELCONSUMER", stream, GROUP, self._consumer)
+            for stream, found in zip(self.all, pending, strict=True)
+            if found == []
+        )
+        await asyncio.gather(*done)
 
 
 def _entries(stream: str, rows: Any, *, again: bool = False) -> list[Entry]:

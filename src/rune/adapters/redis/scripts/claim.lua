@@ -2,7 +2,7 @@
 -- KEYS     as in store.lua
 -- ARGV[4]  node, path, fate, attempt, resumed, owner, leased, and the token itself as it is sent (msgpack)
 -- RETURNS  reply whose last part is verdict, token, number of the fence, whether it was claimed before, due time of the
---          wait that is over, whether the execution was read back, whether the token is all there is, incarnation; or FOLD
+--          wait that is over, whether the execution was read back, whether the token is all there is; or FOLD
 -- A crash behind this: a lease that runs out, and the sweeper sends the token again.
 
 -- The translation of rune.core.control.touch.
@@ -59,5 +59,5 @@ verbs.claim = function()
   end
   store.flush(true)
   local alone = path == '' and live and store.get('s').c == 1 and not meta.u and not meta.f and true or false
-  return store.reply('ok', { verdict, mine, number, again, due or false, meta.rb or false, alone, meta.i })
+  return store.reply('ok', { verdict, mine, number, again, due or false, meta.rb or false, alone })
 end

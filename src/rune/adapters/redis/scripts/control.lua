@@ -11,21 +11,17 @@ verbs.control = function()
   changed['!'] = true
   if fact[3] then
     meta.p = meta.p or fact[1]
+    meta.pc = store.count('c') -- while it is paused these can only become fewer
   else
     if meta.p then
       meta.ps = meta.ps or {}
       meta.ps[#meta.ps + 1] = { meta.p, fact[1] }
     end
-    meta.p = nil
-    for _, field in ipairs(store.names('l')) do
-      local live = cache[field]
-      if live.k then
-        local path, node = field:match('^l(.-)|(%d+)$')
-        store.write(field).k = nil
-        store.send(path, tonumber(node), live)
-      end
-    end
-    act.arm_all()
+    meta.p, meta.pc = nil, nil
+    local fixed = store.get('#')
+    if meta.f then store.arm('f', -1, '', 0, 0) end
+    if fixed.t >= 0 then store.arm('d', -1, '', 0, fixed.s + fixed.t + act.paused_since(fixed.s)) end
+    act.unpark('0')
   end
   store.flush()
   emitted = store.deliver(emitted)

@@ -23,7 +23,8 @@ function act.decide(decision)
   local live = store.get('l' .. path .. '|' .. node)
   if act.is_done(path, node) and (not live or kind ~= 'skip') then return true end
   local given, named = live and live.j, kind == 'result' and info[6] or kind == 'attempt' and info[3]
-  if named and not (given and given[2] == named) then return false end -- the signal is here, or went to another
+  local twin = kind == 'attempt' and live and (live.t or 1) > info[1]
+  if named and not twin and not (given and given[2] == named) then return false end -- it is here, or went to another
   local did
   if kind == 'skip' or kind == 'result' then
     did = act.complete(path, node, live, info, decision[6])
@@ -42,12 +43,11 @@ function act.decide(decision)
   return true
 end
 
--- info: status, timeout, from, the split whose items it gathers, the region it cancels, the signal it took, whether
--- another execution made it
+-- info: status, timeout, from, the split whose items it gathers, the region it cancels, the signal it took
 function act.complete(path, node, live, info, effects)
   if live then
     act.remove(path, node, live)
-  elseif act.gives_up(path, node, info) or act.was_kept(path, info) then
+  elseif act.gives_up(path, node, info) then
     store.disarm('j', node, path, 0)
   else
     return false
@@ -69,11 +69,6 @@ function act.gives_up(path, node, info)
   if info[1] ~= 'failed' or info[2] < 0 then return false end
   return info[3] == 'scope' or store.get('b' .. path .. '|' .. node)
     or (info[4] >= 0 and store.get('f' .. path .. '|' .. info[4]))
-end
-
--- A list that another execution made: of its items some may still have to run, beside it.
-function act.was_kept(path, info)
-  return info[7] and info[4] >= 0 and store.get('f' .. path .. '|' .. info[4])
 end
 
 function act.remove(path, node, live)

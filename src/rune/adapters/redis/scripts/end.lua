@@ -1,5 +1,5 @@
 -- The terminal mark: what was kept of the execution is dropped. The journal has the end, so nothing has to say so here.
--- KEYS[1] fields  KEYS[2] timers  KEYS[3] listeners  KEYS[4] alarms of the partition  KEYS[5] unused
+-- KEYS[1] fields  KEYS[2] timers  KEYS[3] listeners  KEYS[4] who is due in the partition  KEYS[5] unused
 -- KEYS[6] lease of a fold under way, which then must not install what it has read  KEYS[7] what it has written so far
 -- ARGV[1] unused  ARGV[2] unused  ARGV[3] id of the execution
 -- RETURNS  1

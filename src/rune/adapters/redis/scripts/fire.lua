@@ -1,8 +1,8 @@
 -- Move the due timers of one execution on.
 -- KEYS     as in store.lua
 -- ARGV[4]  at most so many   ARGV[8] the end of an execution that took too long   ARGV[9] ms that a fold may take
--- RETURNS  reply whose last part lists timer, due, emitted, finish, end by failed items of each; or FOLD: the alarm was
---          put off for whoever folds, and rings again if they die
+-- RETURNS  reply whose last part lists timer, due, emitted, finish, end by failed items of each; or FOLD: it was put
+--          off for whoever folds, and is due again if they die
 -- A crash behind this: what was woken is in no queue; the sweeper sends it. What has no token of its own stays armed.
 verbs.fire = function()
   local opened = store.open()
@@ -18,14 +18,15 @@ verbs.fire = function()
   for i = 1, #found, 2 do
     local timer = found[i]
     local kind, node, path, number = timer:match('^(%a)|(%-?%d+)|([%d.]*)|(%d+)$')
+    local chore = kind == 'u' or kind == 'x'
     node = tonumber(node)
     timers[timer] = false
-    act.ring(kind, node, path, tonumber(number), timer)
+    act.ring(kind, node, path, chore and number or tonumber(number), timer)
     if kind == 'w' and #emitted > 0 then store.put('w' .. path .. '|' .. node, tonumber(found[i + 1])) end
     for _, each in ipairs(emitted) do act.let_go(each[2], each[1]) end
-    if #emitted + (finish and 1 or 0) > 0 and kind ~= 'w' and kind ~= 'r' then timers[timer] = now + LEASE end
+    if #emitted + (finish and 1 or 0) > 0 and kind ~= 'w' and kind ~= 'r' and not chore then timers[timer] = now + LEASE end
     local items = finish == '!items' and { meta.u, store.get('e') } or false
-    fired[#fired + 1] = { timer, tonumber(found[i + 1]), emitted, finish, items }
+    fired[#fired + 1] = { chore and 'w|-1||0' or timer, tonumber(found[i + 1]), emitted, finish, items }
     emitted, finish = {}, false
   end
   if not next(timers) then timers['x'] = false end

@@ -6,10 +6,14 @@ end
 -- A token is in nobody's hands any longer.
 function act.let_go(path, node)
   local name = 'c' .. path .. '|' .. node
+  held[act.member(path, node)] = false
   local claim = store.get(name)
   if not claim then return end
   store.drop(name)
-  if claim.u then held[act.member(path, node)] = false end
+  if meta.p then
+    meta.pc = meta.pc - 1
+    changed['!'] = true
+  end
   if meta.m then
     meta.c = meta.c - 1
     changed['!'] = true

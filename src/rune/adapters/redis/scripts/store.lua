@@ -1,17 +1,18 @@
 -- One execution as a unit of work: a field is read when it is first needed; everything is written at the end or not
 -- at all, because a script that breaks off is not rolled back.
 --
--- KEYS[1] fields of the execution (hash)       KEYS[4] next alarm of every execution of the partition (zset)
+-- KEYS[1] fields of the execution (hash)       KEYS[4] when every execution of the partition is due (zset)
 -- KEYS[2] its timers (zset, due in ms)         KEYS[5] when to look after a held token of the partition (zset)
 -- KEYS[3] who listens for its signals (zset)
--- ARGV[1] incarnation   ARGV[2] now in ms, 0: ask the server   ARGV[3] id of the execution   ARGV[4] what to do
+-- ARGV[1] incarnation: which run of the server this is   ARGV[2] now in ms, 0: ask the server   ARGV[3] id of the execution   ARGV[4] what to do
 --
--- Where the queue is streams, what an act emits goes into them in the same act (apply, control, signal, fire):
+-- Where the queue is streams, what an act emits goes into them in the same act (apply, fire):
 -- KEYS[6] the stream for most tokens   KEYS[7] that of the entry to let go   KEYS[8..] those of named queues
 -- ARGV[5] the group, empty: nothing is sent here   ARGV[6] node -> key, of the nodes with a named queue (msgpack), or
 -- empty   ARGV[7] the entry to let go, or empty
 local LEASE = 9000
-local BATCH = 500
+local RESEND = 60000 -- ms: what somebody else was to send and nobody has claimed by then is sent again
+local BATCH, SCAN = 500, 512
 local KEYS, ARGV
 local verbs, store = {}, {}
 local meta, now
@@ -68,19 +69,34 @@ function store.drop(field)
   changed[field] = true
 end
 
--- Names of the fields that begin with a letter, in a fixed order.
-function store.names(letter)
-  local found, seen = {}, {}
+-- How many fields begin with a letter.
+function store.count(letter)
+  local found = 0
   for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
-    if field:sub(1, 1) == letter then seen[field] = true end
+    if field:sub(1, 1) == letter then found = found + 1 end
   end
-  for field in pairs(changed) do
-    if field:sub(1, 1) == letter then seen[field] = cache[field] ~= false or nil end
-  end
-  for field in pairs(seen) do found[#found + 1] = field end
-  table.sort(found)
-  store.fetch(found)
   return found
+end
+
+-- Some hundreds of fields behind a cursor; the cursor of the next is '0' when these were the last. A field that stays
+-- all the while is among them at least once. With the first come those that this very act has made.
+function store.scan(cursor)
+  local found = {}
+  if cursor == '0' then
+    for field in pairs(changed) do
+      if cache[field] then found[#found + 1] = field end
+    end
+  end
+  repeat
+    local page = redis.call('HSCAN', KEYS[1], cursor, 'COUNT', SCAN)
+    cursor = page[1]
+    for i = 1, #page[2], 2 do
+      local field = page[2][i]
+      if cache[field] == nil then cache[field] = cmsgpack.unpack(page[2][i + 1]) end
+      if cache[field] then found[#found + 1] = field end
+    end
+  until cursor == '0' or #found >= SCAN
+  return found, cursor
 end
 
 function store.clock()
@@ -99,7 +115,7 @@ function store.open(path, node)
     store.fetch({ '!', 's' .. path, 'l' .. name, 'c' .. name, 'b' .. name })
   end
   meta = store.get('!')
-  if not meta or meta.i ~= tonumber(ARGV[1]) then return false end
+  if not meta or meta.i ~= ARGV[1] then return false end
   now = now + (meta.o or 0)
   return true
 end
@@ -132,6 +148,7 @@ end
 
 -- A table of member -> score, or false for one to be removed.
 local function write_scores(key, scores)
+  if not next(scores) then return end
   local add, remove = {}, {}
   for member, score in pairs(scores) do
     if score then
@@ -165,10 +182,10 @@ end
 local function rests()
   local root = store.get('s')
   if not root or meta.f or gives_up then return false end
-  return root.a == 0 or (meta.p and meta.np and #store.names('c') == 0)
+  return root.a == 0 or (meta.p and meta.pc == 0)
 end
 
--- An execution that only waits leaves nothing but its next alarm; one with a clock of its own jumps there instead.
+-- An execution that only waits leaves nothing but when it is due; one with a clock of its own jumps there instead.
 -- Answers whether its fields are gone, and when it has to be looked at.
 local function rest(nearest)
   if not meta.np or not rests() then return false, nearest end
@@ -188,7 +205,7 @@ function store.nearest()
   return first[2] and tonumber(first[2]) or false
 end
 
--- Whoever sleeps until the first alarm of the partition hears of one that is before it.
+-- Whoever sleeps until the first timer of the partition hears of one that is before it.
 function store.tell_nearer()
   if redis.call('ZRANGE', KEYS[4], 0, 0)[1] == ARGV[3] then
     redis.call('PUBLISH', KEYS[4]:match('^(.-):{') .. ':nearer', '1')
@@ -214,19 +231,30 @@ function store.flush(keeps)
   if gone then redis.call('DEL', KEYS[1], KEYS[2], KEYS[3]) else write_fields() end
 end
 
--- Send tokens that are still to be run; answers those that are left for others to send.
+-- Whether a token that this act has emitted is still to be run when the act is over.
+local function is_open(token)
+  if token[6] == 'expire' then return true end
+  local live = store.get('l' .. token[2] .. '|' .. token[1])
+  return live and not live.w and not live.k and (live.t or 1) == token[7] and (live.m or false) == token[8]
+end
+
+-- Send tokens; answers those that are left for others to send, who may die before they do.
 function store.deliver(tokens)
-  if (ARGV[5] or '') == '' then return tokens end
-  local routes = ARGV[6] ~= '' and cmsgpack.unpack(ARGV[6]) or {}
+  local sends = (ARGV[5] or '') ~= ''
+  local routes = sends and ARGV[6] ~= '' and cmsgpack.unpack(ARGV[6]) or {}
+  local again, when = {}, now + RESEND - (meta.o or 0)
   for _, each in ipairs(tokens) do
-    local live = each[6] == 'expire' or store.get('l' .. each[2] .. '|' .. each[1])
-    local due = live == true
-      or (live and not live.w and not live.k and (live.t or 1) == each[7] and (live.m or false) == each[8])
-    if due then
-      redis.call('XADD', KEYS[routes[each[1]] or 6], '*', 'x', ARGV[3], 't', cmsgpack.pack(each))
+    if is_open(each) then
+      if sends then
+        redis.call('XADD', KEYS[routes[each[1]] or 6], '*', 'x', ARGV[3], 't', cmsgpack.pack(each))
+      elseif each[6] ~= 'expire' then
+        again[#again + 1] = when
+        again[#again + 1] = ARGV[3] .. '|' .. each[1] .. '|' .. each[2]
+      end
     end
   end
-  return {}
+  in_batches('ZADD', KEYS[5], again)
+  return sends and {} or tokens
 end
 
 -- The entry that brought the token has served.

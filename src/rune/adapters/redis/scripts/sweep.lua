@@ -1,7 +1,7 @@
 -- Look after tokens whose time to be looked after has come.
 -- KEYS     as in store.lua
 -- ARGV[4]  node, path of each (msgpack)
--- RETURNS  reply whose emitted tokens nobody holds; of an execution without state nothing is kept here
+-- RETURNS  reply whose emitted tokens nobody holds; one without state is due at once
 -- A crash behind this: they are looked after again a lease later.
 verbs.sweep = function()
   local opened = store.open()
@@ -15,7 +15,7 @@ verbs.sweep = function()
       local runs_out = claim and claim.u or 0
       if runs_out <= now then
         store.send(path, node, live)
-        runs_out = now + LEASE
+        runs_out = now + (claim and claim.u and LEASE or RESEND)
       end
       held[member] = runs_out - (meta.o or 0)
     end
@@ -25,5 +25,6 @@ verbs.sweep = function()
     return store.reply('ok')
   end
   for member in pairs(held) do redis.call('ZREM', KEYS[5], member) end
+  redis.call('ZADD', KEYS[4], 'LT', now, ARGV[3]) -- lost, or ended: whoever folds will see
   return cmsgpack.pack({ 'ok', now, {}, false, false, false })
 end

@@ -135,33 +135,38 @@ function act.wakes_at(live)
   return math.min(live.d, live.x)
 end
 
--- A race is decided: what leads only to it is pointless. Waiting tokens are woken, to end now.
+-- A race is decided: what leads only to it is pointless. Waiting tokens are woken, to end now. From here on whoever
+-- touches a token of the region knows; of many that wait some are woken now, the others by a chore.
 function act.cancel_region(path, node, region)
   meta.r = meta.r or {}
   meta.r[#meta.r + 1] = { node, path, region }
   changed['!'] = true
-  local inside, lives = {}, {}
-  for _, field in ipairs(store.names('l')) do
-    local around, name = field:match('^l(.-)|(%d+)$')
-    lives[around] = lives[around] or {}
-    table.insert(lives[around], tonumber(name))
-  end
-  for _, field in ipairs(store.names('s')) do
-    local inner = field:sub(2)
-    if act.within(inner, path) then
-      local _, depth = inner:gsub('%.', '')
-      inside[#inside + 1] = { inner == '' and -1 or depth, inner }
-    end
-  end
-  table.sort(inside, function(a, b) return a[1] > b[1] or (a[1] == b[1] and a[2] < b[2]) end)
-  for _, each in ipairs(inside) do act.cancel_inside(each[2], lives[each[2]] or {}, region, path) end
+  act.cancel_some(#meta.r, '0')
 end
 
-function act.cancel_inside(inner, nodes, region, path)
-  for _, split in ipairs(store.get('s' .. inner).f or {}) do act.fill(inner, split) end
-  for _, node in ipairs(nodes) do
-    local live = store.get('l' .. inner .. '|' .. node)
-    if live and live.w and region:find(',' .. node .. ',', 1, true) then act.wake(inner, node, live) end
+function act.cancel_some(number, cursor)
+  local region = meta.r[number]
+  local fields, following = store.scan(cursor)
+  for _, field in ipairs(fields) do
+    local kind, inner, node = field:match('^([ls])([%d.]*)|?(%d*)$')
+    if kind and cache[field] and act.within(inner, region[2]) then
+      if kind == 's' then
+        for _, split in ipairs(cache[field].f or {}) do act.fill(inner, split) end
+        act.settle_up(inner, region[2])
+      elseif cache[field].w and region[3]:find(',' .. node .. ',', 1, true) then
+        act.wake(inner, tonumber(node), cache[field])
+        act.settle_up(inner, region[2])
+      end
+    end
   end
-  if inner ~= path then act.settle(inner, false) end
+  if following ~= '0' then store.arm('x', number, '', following, -1) end
+end
+
+-- Let the counts of a scope reach those around it up to one, which whoever calls this settles.
+function act.settle_up(path, outer)
+  while path ~= outer and path ~= '' do
+    local around = act.parent(path)
+    if store.get('s' .. path) then act.settle(path, false) end
+    path = around
+  end
 end

@@ -36,6 +36,12 @@ end
 function act.ring(kind, node, path, number, timer)
   if kind == 'f' then
     store.finish(meta.f or false)
+  elseif kind == 'u' then
+    if not meta.p then act.unpark(tostring(number)) end
+  elseif kind == 'x' then
+    act.cancel_some(node, tostring(number))
+    act.settle_up(meta.r[node][2], '')
+    act.settle('', true)
   elseif kind == 'd' then
     act.deadline(timer)
   elseif store.get('s' .. path) then
@@ -82,36 +88,36 @@ function act.resume(kind, path, node, number, timer)
   act.settle(path, true)
 end
 
--- Every timer that the state needs: what a resume arms again.
-function act.arm_all()
-  local fixed = store.get('#')
-  if meta.f then store.arm('f', -1, '', 0, 0) end
-  if fixed.t >= 0 and not meta.p then
-    store.arm('d', -1, '', 0, fixed.s + fixed.t + act.paused_since(fixed.s))
-  end
-  for _, field in ipairs(store.names('l')) do
-    local live = cache[field]
-    local due = live.w and act.wakes_at(live)
-    if due then
-      local path, node = field:match('^l(.-)|(%d+)$')
-      act.set_own_timer(path, node, live, due)
+-- Send what was parked and arm what the state needs: of many some now, the others by a chore.
+function act.unpark(cursor)
+  local fields, following = store.scan(cursor)
+  for _, field in ipairs(fields) do
+    local kind, path, node = field:match('^([lbs])([%d.]*)|?(%d*)$')
+    if kind == 'l' then
+      act.unpark_token(path, tonumber(node), cache[field], field)
+    elseif kind == 'b' and store.get('s' .. path) then
+      act.arm_join(path, tonumber(node))
+    elseif kind == 's' then
+      act.arm_scope(path, cache[field])
     end
   end
-  if not meta.p then act.arm_joins() end
+  if following ~= '0' then store.arm('u', -1, '', following, -1) end
 end
 
-function act.arm_joins()
-  for _, field in ipairs(store.names('b')) do
-    local path, node = field:match('^b(.-)|(%d+)$')
-    if store.get('s' .. path) then act.arm_join(path, tonumber(node)) end
+function act.unpark_token(path, node, live, field)
+  if live.k then
+    store.write(field).k = nil
+    store.send(path, node, live)
   end
-  for _, field in ipairs(store.names('s')) do
-    local path = field:sub(2)
-    for _, each in ipairs(act.races(path)) do act.arm_join(path, each[1]) end
-    for _, split in ipairs(cache[field].f or {}) do
-      local gathers = store.get('F' .. path .. '|' .. split).g
-      if gathers >= 0 then act.arm_join(path, gathers) end
-    end
+  local due = live.w and act.wakes_at(live)
+  if due then act.set_own_timer(path, node, live, due) end
+end
+
+function act.arm_scope(path, scope)
+  for _, each in ipairs(act.races(path)) do act.arm_join(path, each[1]) end
+  for _, split in ipairs(scope.f or {}) do
+    local gathers = store.get('F' .. path .. '|' .. split).g
+    if gathers >= 0 then act.arm_join(path, gathers) end
   end
 end
 

@@ -1,0 +1,72 @@
+"""Opens state and queue on one Redis."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from rune.adapters.redis.client import Client
+from rune.adapters.redis.fitness import check
+from rune.adapters.redis.keys import PARTITIONS, Keys
+from rune.adapters.redis.known import Plans
+from rune.adapters.redis.nearer import Nearer
+from rune.adapters.redis.outlet import Outlet
+from rune.adapters.redis.queue import IDLE, RedisQueue
+from rune.adapters.redis.recovery import Roll
+from rune.adapters.redis.state import RedisState
+from rune.adapters.redis.streams import DEFAULT, Streams
+from rune.ports.clock import Clock
+from rune.ports.journal import Journal
+
+
+class RedisStores:
+    """The connections of one process, and the adapters over them."""
+
+    def __init__(self, url: str, *, prefix: str = "rune", partitions: int = PARTITIONS) -> None:
+        self.keys = Keys(prefix, partitions)
+        self._url = url
+        self.client = Client(url, incarnation_key=self.keys.incarnation)
+        self._blocking = Client(url, deadline=None)
+        self._queues: list[RedisQueue] = []
+
+    def queue(self, consumer: str, queues: Sequence[str] = (DEFAULT,), *, idle: float = IDLE) -> RedisQueue:
+        """What a worker of this name reads. It reads nothing until somebody wants to receive."""
+        streams = Streams(self.client, self.keys, consumer, queues)
+        made = RedisQueue(self.client, self._blocking, streams, idle=idle)
+        self._queues.append(made)
+        return made
+
+    def state(
+        self,
+        journal: Journal,
+        plans: Plans,
+        *,
+        queue: RedisQueue | None = None,
+        roll: Roll | None = None,
+        clock: Clock | None = None,
+    ) -> RedisState:
+        """The state. With a queue on the same server it sends and lets go within its own acts."""
+        outlet = None if queue is None else Outlet(self.keys, queue)
+        state = RedisState(self.client, self.keys, journal, plans, clock=clock, roll=roll, outlet=outlet)
+        if queue is not None:
+            queue.routes(state.queue_of)
+        return state
+
+    @asynccontextmanager
+    async def running(self, clock: Clock) -> AsyncIterator[None]:
+        """Refuses a server that will not do; wakes the clock when a nearer timer was set; closes at the end."""
+        nearer = Nearer(self._url, self.keys, clock.wake)
+        try:
+            await check(self.client, self.keys)
+            listening = asyncio.create_task(nearer.run())
+            try:
+                yield
+            finally:
+                listening.cancel()
+                await asyncio.gather(listening, return_exceptions=True)
+        finally:
+            for queue in self._queues:
+                await queue.close()
+            for client in (nearer, self.client, self._blocking):
+                await client.close()
