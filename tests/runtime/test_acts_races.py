@@ -297,8 +297,8 @@ RACES: dict[str, tuple[Round, int]] = {
     "child end against parent cancel": (_child_end_against_parent_cancel, 2),
     "two signals for two waits": (_two_signals_for_two_waits, 2),
     "pause against signal": (_pause_against_signal, 1),
-    "rerun against collect": (_rerun_against_collect, 2),
-    "requeue against collect": (_requeue_against_collect, 2),
+    "rerun against collect": (_rerun_against_collect, 1),
+    "requeue against collect": (_requeue_against_collect, 1),
     "two retries under one key": (_two_retries_under_one_key, 1),
     "cancel against cancel": (_cancel_against_cancel, 2),
 }

@@ -79,7 +79,7 @@ def test_on_empty_keys_nothing_is_made_up(redis: Any, name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", WITHOUT_STATE.keys() - {"install"})
+@pytest.mark.parametrize("name", sorted(WITHOUT_STATE.keys() - {"install"}))
 def test_a_state_of_another_run_of_the_server_is_left_alone(redis: Any, name: str) -> None:
     Mirror.begun(redis, CHAIN)
     before = kept(redis)

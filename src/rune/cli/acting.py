@@ -73,6 +73,13 @@ async def ask(settings: Settings, wish: Callable[[Desk], Awaitable[T]]) -> T:
         return await wish(opened)
 
 
+async def ask_and_see(settings: Settings, wish: Callable[[Desk], Awaitable[T]]) -> tuple[T, bool]:
+    """The same, and whether some process was there that runs executions."""
+    async with desk(settings) as opened:
+        answer = await wish(opened)
+        return answer, not getattr(opened, "owns", False)
+
+
 class Asked:
     """An execution that a verb of the desk leads to. The verb carries a mark, so it can be asked for twice."""
 
@@ -91,8 +98,8 @@ async def begin(settings: Settings, wish: Ask, *, wait: bool, as_json: bool, nam
     if wait:
         tally = None if as_json else Tally(name)
         return await Following(settings, Asked(wish), tally, as_json=as_json).to_end()
-    accepted = await ask(settings, wish)
-    owned, pid = owner(settings)
+    accepted, owned = await ask_and_see(settings, wish)
+    _, pid = owner(settings)
     if as_json:
         print_json(
             {

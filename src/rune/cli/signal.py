@@ -38,20 +38,21 @@ def signal(
     from rune.cli.acting import act  # noqa: PLC0415 - help must be quick
 
     async def work(found: str, settings: Settings) -> int:
-        from rune.cli.acting import ask, tell  # noqa: PLC0415
+        from rune.cli.acting import ask_and_see, tell  # noqa: PLC0415
         from rune.cli.given import value_of  # noqa: PLC0415
         from rune.cli.problems import print_json  # noqa: PLC0415
-        from rune.compose import owner  # noqa: PLC0415
 
         data = value_of(value, "--value")
-        heard = await ask(settings, lambda desk: desk.signal(found, name, data, key=key, item=item))
+        heard, owned = await ask_and_see(
+            settings, lambda desk: desk.signal(found, name, data, key=key, item=item)
+        )
         if as_json:
             print_json({"execution_id": found, "signal_id": heard.id, "resumed": heard.resumed})
         elif heard.resumed:
             print(f"{found} goes on: `{name}` was waited for")
         else:
             print(f"{found} keeps `{name}` until something waits for it")
-        if not as_json and not owner(settings)[0]:
+        if not as_json and not owned:
             tell("No process runs executions here now: it goes on with the next `rune run`.")
         return 0
 
