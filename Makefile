@@ -10,6 +10,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SEEDS  ?= 100000
 JOBS   ?= 2
+WORKERS ?= 3
 SCALE  ?= 1
 KILLS  ?= 1000
 
@@ -85,7 +86,7 @@ contracts: setup ## Who may import whom
 	@$(BIN)/lint-imports --cache-dir .cache/imports
 
 unit: setup stores ## pytest, with branch coverage of rune.core that must be complete
-	@$(BIN)/python -m pytest -q -n $(JOBS) --cov=rune.core --cov-branch --cov-fail-under=100 --cov-report=term-missing:skip-covered
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --cov=rune.core --cov-branch --cov-fail-under=100 --cov-report=term-missing:skip-covered
 
 sim: setup ## The simulator: make sim SEEDS=100000 [JOBS=2]
 	@$(BIN)/python -m tests.sim --seeds $(SEEDS) --jobs $(JOBS)
