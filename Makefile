@@ -51,7 +51,7 @@ lock: ## Write requirements.lock anew from pyproject.toml
 	@tool=$$(mktemp -d); trap 'rm -rf "$$tool"' EXIT
 	$(PYTHON) -m venv "$$tool"
 	"$$tool/bin/pip" install --quiet uv
-	"$$tool/bin/uv" pip compile --no-config --quiet --upgrade --universal --python-version 3.11 --extra dev --extra cluster \
+	"$$tool/bin/uv" pip compile --no-config --quiet --upgrade --universal --python-version 3.11 --extra dev --extra cluster --extra server --extra fast --extra telemetry \
 	  --generate-hashes --no-emit-index-url --no-header --no-annotate --output-file requirements.lock pyproject.toml
 
 run: setup ## Draw the hello example and run it
