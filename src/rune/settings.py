@@ -14,11 +14,15 @@ from rune.errors import RuneError
 from rune.ports.retention import BadRule, Rule
 from rune.ports.ruletext import parse_rules
 
-LISTS = frozenset({"nodes", "http_allow"})
+LISTS = frozenset({"nodes", "http_allow", "queues"})
 """What is several values, separated by commas in the environment."""
 
-SECRET = frozenset({"secret_key", "smtp_url"})
+SECRET = frozenset({"secret_key", "smtp_url", "journal", "state", "queue"})
 """What holds a key or a password."""
+
+
+POSTGRES = ("postgresql://", "postgres://")
+REDIS = ("redis://", "rediss://", "unix://")
 
 
 class BadSettings(RuneError):
@@ -31,10 +35,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The configuration of one process. `RUNE_<NAME>` in the environment beats `rune.toml`."""
 
     home: str = ".rune"
-    journal: str = ""  # `sqlite:///path`; empty: `rune.db` in the home folder
-    state: str = "embedded"
-    queue: str = "embedded"
-    blob: str = "embedded"
+    journal: str = ""  # `sqlite:///path` or `postgresql://…`; empty: `rune.db` in the home folder
+    state: str = "embedded"  # or `redis://…`
+    queue: str = "embedded"  # or `redis://…`
+    blob: str = "embedded"  # in the journal's store; or `file:///folder`, `s3://bucket/prefix`
+    queues: tuple[str, ...] = ("default",)  # of a cluster: the queues whose nodes a worker runs
+    prefix: str = "rune"  # of a cluster: what the names of everything in Redis begin with
+    partitions: int = 16  # of a cluster: fixed with its first start
     durability: Literal["full", "relaxed"] = (
         "full"  # relaxed: a power cut may lose the last moments, a crash does not
     )
@@ -61,13 +68,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return Path(self.secret_key_file) if self.secret_key_file else Path(self.home) / "secret.key"
 
     @property
+    def clustered(self) -> bool:
+        """Whether several machines may take part."""
+        return self.journal.startswith(POSTGRES)
+
+    @property
+    def runs_with(self) -> str:
+        """The command that brings somebody who runs executions."""
+        return "rune serve worker" if self.clustered else "rune run"
+
+    @property
     def database(self) -> Path:
         """The file of the embedded backend."""
         if not self.journal:
             return Path(self.home) / "rune.db"
         if not self.journal.startswith("sqlite:///"):
             raise BadSettings(
-                f"RUNE_JOURNAL: `{self.journal}` is no address this version knows; use `sqlite:///path`"
+                "RUNE_JOURNAL: this is no address that Rune knows; use `sqlite:///path` or `postgresql://…`"
             )
         return Path(self.journal.removeprefix("sqlite:///"))
 
@@ -92,10 +109,31 @@ def load_settings(environment: Mapping[str, str] | None = None, folder: Path | N
         settings = msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
         raise BadSettings(f"configuration: {error}") from error
-    for name in ("state", "queue", "blob"):
-        if getattr(settings, name) != "embedded":
-            raise BadSettings(f"RUNE_{name.upper()}: this version knows only `embedded`")
+    _fit_together(settings)
     return settings
+
+
+def _fit_together(settings: Settings) -> None:
+    """A backend is embedded as a whole, or it is a cluster as a whole."""
+    if not settings.clustered:
+        for name in ("state", "queue", "blob"):
+            if getattr(settings, name) != "embedded":
+                raise BadSettings(
+                    f"RUNE_{name.upper()}: with the embedded journal this can only be `embedded`;"
+                    " a cluster needs RUNE_JOURNAL=postgresql://…"
+                )
+        return
+    for name in ("state", "queue"):
+        if not getattr(settings, name).startswith(REDIS):
+            raise BadSettings(
+                f"RUNE_{name.upper()}: with RUNE_JOURNAL=postgresql://… this must be `redis://…`"
+            )
+    if settings.queue != settings.state:
+        raise BadSettings("RUNE_QUEUE: a queue in Redis must be in the same one as RUNE_STATE")
+    if not settings.blob.startswith(("embedded", "file:///", "s3://")):
+        raise BadSettings("RUNE_BLOB: this can be `embedded`, `file:///folder` or `s3://bucket/prefix`")
+    if settings.partitions < 1 or not settings.queues or not all(settings.queues):
+        raise BadSettings("RUNE_QUEUES and RUNE_PARTITIONS: at least one of each")
 
 
 def _from_file(path: Path) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def waits(rune: Rune, name: str, number: int = 1) -> bool | None:
     """Whether so many tokens of an execution wait for a signal."""
 
     async def look() -> int:
-        with reader(looked(rune)) as opened:
+        async with reader(looked(rune)) as opened:
             if await opened.execution(name) is None:
                 return 0
             plan, state = await opened.state(name, 0)
@@ -65,7 +65,7 @@ def waits(rune: Rune, name: str, number: int = 1) -> bool | None:
 
 
 def owner(rune: Rune) -> int | None:
-    return compose.owner(looked(rune))[1]
+    return compose.owner_pid(looked(rune))
 
 
 def go(rune: Rune, name: str) -> None:

@@ -84,7 +84,7 @@ def status(rune: Rune, name: str) -> str:
 
 def listed(rune: Rune) -> list[Summary]:
     async def look() -> list[Summary]:
-        with reader(looked(rune)) as opened:
+        async with reader(looked(rune)) as opened:
             return await opened.executions()
 
     return asyncio.run(look())

@@ -46,7 +46,7 @@ def test_the_file_alone_tells_how_far_it_is(tmp_path: pathlib.Path) -> None:
             tally = Tally(run.id)
             tally.begin(run.plan, run.id)
             lookout = Lookout(run.accepted, run.plan, tally)
-            with reader(Settings(home=str(tmp_path))) as opened:
+            async with reader(Settings(home=str(tmp_path))) as opened:
                 assert await lookout.look(opened)
                 assert not await lookout.look(opened), "nobody has written since"
                 lines = {each.node: each for each in tally.lines()}
@@ -83,7 +83,7 @@ def test_what_runs_is_told_from_what_has_not_begun(tmp_path: pathlib.Path) -> No
             await engine.settle()
             tally = Tally(run.id)
             tally.begin(run.plan, run.id)
-            with reader(Settings(home=str(tmp_path))) as opened:
+            async with reader(Settings(home=str(tmp_path))) as opened:
                 facts = await opened.facts(run.id)
                 inner = run.plan.index["inner"]
                 gone = {inner, run.plan.index["all"], run.plan.index["nap"]}

@@ -89,21 +89,21 @@ class Look:
         self._reader = reader
 
     async def document(self, execution: str) -> dict[str, Any]:
-        with self._reader.still():
+        async with self._reader.still():
             return await (await self._reader.history(execution)).document()
 
     async def waiting(self, execution: str) -> list[dict[str, Any]]:
-        with self._reader.still():
+        async with self._reader.still():
             plan, state = await self._reader.state(execution, time.time_ns() // 1_000_000)
         found: list[dict[str, Any]] = msgspec.to_builtins(explain(plan, state))
         return found
 
     async def events(self, execution: str) -> list[str]:
-        with self._reader.still():
+        async with self._reader.still():
             return [each.kind for each in await self._reader.events(execution)]
 
     async def executions(self, workflow: str) -> list[str]:
-        with self._reader.still():
+        async with self._reader.still():
             found = await self._reader.executions(workflow=workflow, limit=1000)
         return [each.id for each in reversed(found)]
 

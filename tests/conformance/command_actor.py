@@ -147,7 +147,7 @@ async def by_command(folder: pathlib.Path, **environment: str) -> AsyncIterator[
         try:
             settings = Settings(home=str(home))
             await until(_reached(forks, home, environment), "the owner is there", PATIENCE)
-            with reader(settings) as look:
+            async with reader(settings) as look:
                 actor = CommandActor(folder, forks, rune, look, {**environment, "RUNE_HOME": str(home)})
                 yield actor
                 assert await actor.signal("host", "stop", "null", key=None, item=None)

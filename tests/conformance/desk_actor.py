@@ -90,5 +90,5 @@ async def at_desk(home: pathlib.Path, **settings: Any) -> AsyncIterator[DeskActo
     """An engine in this process, and somebody at its desk."""
     made = Settings(home=str(home), **settings)
     async with running_engine(made) as engine:
-        with reader(made) as look:
+        async with reader(made) as look:
             yield DeskActor(engine, look)

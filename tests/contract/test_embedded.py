@@ -68,7 +68,7 @@ class TestJournal(JournalContract):
 
     @asynccontextmanager
     async def make_store(self, folder: Path) -> AsyncIterator[Reader]:
-        with reader(Settings(home=str(folder))) as store:
+        async with reader(Settings(home=str(folder))) as store:
             yield store
 
     def crashed(self, folder: Path) -> Path:
@@ -170,7 +170,7 @@ class TestStore(StoreContract):
     @asynccontextmanager
     async def make_stage(self, folder: Path) -> AsyncIterator[Stage]:
         async with harness(folder, clock=VirtualClock()) as running:
-            with reader(Settings(home=str(folder))) as store:
+            async with reader(Settings(home=str(folder))) as store:
                 yield Stage(running, store)
 
     @scenario

@@ -113,12 +113,12 @@ def test_a_newer_schema_is_left_alone(tmp_path: Path) -> None:
 
 def test_an_older_schema_is_not_worked_on(tmp_path: Path) -> None:
     _, dsn = empty(tmp_path)
-    for steps in ((), STEPS[:1]):
+    for steps, code in (((), "EMPTY_STORE"), (STEPS[:1], "NEEDS_MIGRATION")):
         if steps:
             asyncio.run(migrate(dsn, steps))
         with pytest.raises(StoreAway) as refused:
             asyncio.run(Database(dsn).open())
-        assert refused.value.code == "NEEDS_MIGRATION"
+        assert refused.value.code == code
 
 
 def test_a_database_that_cannot_hold_every_text_is_refused(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ class TestStore(StoreContract):
     @asynccontextmanager
     async def make_stage(self, folder: Path) -> AsyncIterator[Stage]:
         async with harness(folder, clock=VirtualClock()) as running, postgres(dsn_of(folder)) as found:
-            with reader(Settings(home=str(folder))) as source:
+            async with reader(Settings(home=str(folder))) as source:
                 yield Stage(running, Followed(source, folder, found))
 
     @scenario
@@ -89,7 +89,7 @@ class TestStore(StoreContract):
         async with harness(folder, clock=VirtualClock()) as running, postgres(dsn_of(folder)) as found:
             for document, given in ((FAN, {"xs": list(range(20))}), (FAN, {"xs": []}), (FAILING, None)):
                 await running.run(document, given)
-            with reader(Settings(home=str(folder))) as source:
+            async with reader(Settings(home=str(folder))) as source:
                 store = Followed(source, folder, found)
                 for summary in await store.executions():
                     here, there = source, reader_of(found)

@@ -58,9 +58,9 @@ class TestState(StateContract):
         async def plan(hash: str) -> Plan:
             return plans[hash]
 
-        async def roll(after: int, limit: int) -> Sequence[tuple[int, str, int]]:
+        async def roll(after: str, limit: int) -> Sequence[tuple[str, int | None]]:
             rows = journal.waking((-1, 0), 1 << 60, 1 << 30)
-            found = sorted((number, execution, clock.now()) for _, number, execution in rows)
+            found = sorted((execution, clock.now()) for _, _, execution in rows)
             return [each for each in found if each[0] > after][:limit]
 
         keys = fresh_keys()

@@ -63,9 +63,9 @@ class Cluster:
             raise NewerFormat(hash)
         return self.plan
 
-    async def _roll(self, after: int, limit: int) -> Sequence[tuple[int, str, int]]:
+    async def _roll(self, after: str, limit: int) -> Sequence[tuple[str, int | None]]:
         rows = self.journal.waking((-1, 0), 1 << 60, 1 << 30)
-        found = sorted((number, execution, 0) for _, number, execution in rows)
+        found = sorted((execution, 0) for _, _, execution in rows)
         return [each for each in found if each[0] > after][:limit]
 
     async def accept(self, execution: str = "x") -> Accepted:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rune.core.fact import End
+from rune.core.fact import End, Result
 from rune.testing.clock import VirtualClock
 from rune.testing.harness import harness
 from tests.hazards.building import kind, ran, runs, sets, splits, waits, workflow
@@ -17,16 +17,21 @@ LEAVES = workflow("start>b start>c", b=sets(x=1), c=sets(x=2))
 LOGS = workflow("start>s s>l", s=splits(), l=kind("log", message="{{ $item }}"))
 
 
-@pytest.mark.parametrize("document", [LEAVES, LOGS], ids=["leaves", "items"])
-def test_h_b1_one_completion_whatever_the_shape(document: dict[str, Any], tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize(("document", "leaf", "runs"), [(LEAVES, "c", 1), (LOGS, "l", 100)], ids=["leaves", "items"])
+def test_h_b1_one_completion_whatever_the_shape(
+    document: dict[str, Any], leaf: str, runs: int, tmp_path: pathlib.Path
+) -> None:
     # red: every leaf writes a terminal row
-    async def go() -> list[Any]:
+    async def go() -> tuple[list[str], int]:
         async with harness(tmp_path) as engine:
             run = await engine.start(document, {"items": list(range(100))})
             await run.end()
-            return [row.fact for row in await run.facts() if isinstance(row.fact, End)]
+            facts = [row.fact for row in await run.facts() if not row.late]
+            ends = [each.status for each in facts if isinstance(each, End)]
+            leaves = [each for each in facts if isinstance(each, Result) and run.plan.ids[each.node] == leaf]
+            return ends, len(leaves)
 
-    assert [each.status for each in asyncio.run(go())] == ["completed"]
+    assert asyncio.run(go()) == (["completed"], runs)
 
 
 def test_h_b2_completed_means_that_no_branch_runs() -> None:

@@ -200,7 +200,7 @@ def test_h_d12_an_empty_list_skips_the_body_and_gathers_nothing() -> None:
 def test_h_d13_items_may_take_days() -> None:
     # red: the aggregator has its default timeout although a wait lies before it
     told = ran(
-        workflow("start>s s>w w>g g>out", s=splits(), w=waits(2, "days"), g=GATHER, out=OUT),
+        workflow("start>s s>w w>g g>out", s=splits(), w=waits("{{ $item }}", "days"), g=GATHER, out=OUT),
         {"items": [1, 2]},
     )
     assert told["output"] == [1, 2]
@@ -211,6 +211,7 @@ def test_h_d15_an_empty_list_stays_a_list() -> None:
     # red: nothing gathered is written as an object
     document = workflow("start>s s>n n>g g>out", s=splits(), n=kind("noop"), g=GATHER, out=OUT)
     assert ran(document, {"items": [[], {}]})["output"] == [[], {}]
+    assert ran(document, {"items": []})["output"] == []
 
 
 def test_h_d17_one_failing_item_stops_nobody() -> None:

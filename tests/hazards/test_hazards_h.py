@@ -75,9 +75,10 @@ def test_h_h3_private_addresses_are_not_called(url: str) -> None:
 
 def test_h_h3_nor_through_a_redirect() -> None:
     # red: the redirect is followed by the library
-    site = Site((302, "http://169.254.169.254/latest/meta-data/"))
+    site = Site((302, "http://127.0.0.2:PORT/"))
 
     assert _code(site.ask()) == "HTTP_BLOCKED"
+    assert len(site.seen) == 1
 
 
 def test_h_h3_nor_through_a_name_that_changes_its_address() -> None:

@@ -73,7 +73,7 @@ async def _take(asked: dict[str, Any]) -> dict[str, Any]:
         home=str(home), nodes=("tests.runtime.ledger_nodes",), durability="relaxed", grace=1, slots=1
     )
     async with running_engine(settings, working=asked["works"]) as engine:
-        with reader(settings) as look:
+        async with reader(settings) as look:
             actor = DeskActor(engine, look)
             walk = Walk(case, actor, Surroundings(case))
             walk.names = progress.names

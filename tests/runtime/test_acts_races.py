@@ -88,7 +88,7 @@ class Arena:
 async def _arena(home: pathlib.Path) -> AsyncIterator[Arena]:
     settings = Settings(home=str(home), durability="relaxed", grace=1)
     async with running_engine(settings) as engine:
-        with reader(settings) as opened:
+        async with reader(settings) as opened:
             yield Arena(engine, Look(opened))
 
 

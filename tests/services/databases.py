@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from rune.adapters.postgres.migrating import migrate
@@ -43,17 +42,7 @@ def left_behind(folder: Path) -> Path:
     return copy
 
 
-class Anytime:
-    """Whoever looks sees what is committed at that moment."""
-
-    def change(self) -> int:
-        return 0
-
-    def still(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-
 def reader_of(found: Postgres) -> Reader:
     """Somebody who looks at what the database holds."""
     plans = Planbook(found.journal, full_registry(()).catalogue)
-    return Reader(found.index, found.journal, found.blob, plans, Anytime(), found.library)
+    return Reader(found.index, found.journal, found.blob, plans, found.database, found.library)

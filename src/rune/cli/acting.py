@@ -12,7 +12,7 @@ from rune.cli.library import HINTS
 from rune.cli.problems import FOUND_WRONG, INTERRUPTED, print_json, refuse, refuse_error
 from rune.cli.reading import Unknown, resolve
 from rune.cli.tally import Tally
-from rune.compose import desk, owner, reader
+from rune.compose import desk, exists, owner, owner_pid, reader
 from rune.errors import InvalidDocument, RuneError
 from rune.ports.journal import Accepted
 from rune.runtime.desk import Desk
@@ -56,10 +56,10 @@ def act(given: str, work: Callable[[str, Settings], Awaitable[int]], *, as_json:
 async def find(settings: Settings, given: str) -> str:
     """The id of an execution. Looked up before the file is taken, or made."""
     nothing = Unknown(f"no execution has the id `{given}`: nothing was run here yet")
-    if not settings.database.is_file():
+    if not exists(settings):
         raise nothing
     try:
-        with reader(settings) as opened:
+        async with reader(settings) as opened:
             return await resolve(opened, given)
     except RuneError as error:
         if error.code != "EMPTY_STORE":
@@ -77,6 +77,8 @@ async def ask_and_see(settings: Settings, wish: Callable[[Desk], Awaitable[T]]) 
     """The same, and whether some process was there that runs executions."""
     async with desk(settings) as opened:
         answer = await wish(opened)
+        if settings.clustered:
+            return answer, (await owner(settings))[0]
         return answer, not getattr(opened, "owns", False)
 
 
@@ -99,7 +101,6 @@ async def begin(settings: Settings, wish: Ask, *, wait: bool, as_json: bool, nam
         tally = None if as_json else Tally(name)
         return await Following(settings, Asked(wish), tally, as_json=as_json).to_end()
     accepted, owned = await ask_and_see(settings, wish)
-    _, pid = owner(settings)
     if as_json:
         print_json(
             {
@@ -108,14 +109,14 @@ async def begin(settings: Settings, wish: Ask, *, wait: bool, as_json: bool, nam
                 "hash": accepted.hash,
                 "retry_of": accepted.retry_of,
                 "started_at": iso(accepted.at),
-                "owner": pid,
+                "owner": owner_pid(settings),
             }
         )
         return 0
     print(accepted.id)
     if not owned:
         tell(
-            "No process runs executions here now: it begins with the next `rune run`,"
+            f"No process runs executions here now: it begins with the next `{settings.runs_with}`,"
             " or with any command that has --wait."
         )
     return 0

@@ -73,7 +73,7 @@ async def _audit(reader: Reader, given: list[str], *, as_json: bool) -> int:
 async def _one(reader: Reader, execution: str) -> Audit:
     from rune.runtime.audit import audit as examine  # noqa: PLC0415
 
-    with reader.still():  # the owner may be writing: everything is of one moment
+    async with reader.still():  # the owner may be writing: everything is of one moment
         claims = await reader.claims(execution)
         stored = await reader.facts(execution)
         summary = await reader.execution(execution)

@@ -153,7 +153,9 @@ def rekey(as_json: Json = False) -> None:
     """Seal everything with the newest key. Afterwards older keys open nothing and can go."""
 
     def work(settings: Settings) -> int:
-        count = _written(settings, lambda desk: desk.rekey()) if settings.database.is_file() else 0
+        from rune import compose  # noqa: PLC0415
+
+        count = _written(settings, lambda desk: desk.rekey()) if compose.exists(settings) else 0
         if as_json:
             from rune.cli.problems import print_json  # noqa: PLC0415
 
@@ -215,10 +217,10 @@ def _read(settings: Settings, wish: Callable[[Vault], Awaitable[T]], nothing: T)
     from rune.errors import RuneError  # noqa: PLC0415
 
     async def asked() -> T:
-        with compose.credentials(settings) as vault:
+        async with compose.credentials(settings) as vault:
             return await wish(vault)
 
-    if not settings.database.is_file():
+    if not compose.exists(settings):
         return nothing
     try:
         return asyncio.run(asked())

@@ -37,7 +37,7 @@ async def _explain(reader: Reader, settings: Settings, given: str, *, as_json: b
 
     from rune.cli.problems import print_json  # noqa: PLC0415
     from rune.cli.reading import resolve  # noqa: PLC0415
-    from rune.compose import owner  # noqa: PLC0415
+    from rune.compose import owner, owner_pid  # noqa: PLC0415
     from rune.core.explain import explain as why  # noqa: PLC0415
     from rune.runtime.history import error_document  # noqa: PLC0415
 
@@ -47,14 +47,14 @@ async def _explain(reader: Reader, settings: Settings, given: str, *, as_json: b
     assert summary is not None
     plan, state = await reader.state(name, now)
     waiting = why(plan, state)
-    owned, pid = owner(settings)
+    owned, _ = await owner(settings)
     if as_json:
         document = {
             "execution_id": name,
             "workflow_id": summary.workflow,
             "status": "paused" if state.paused_at is not None else summary.status,
             "error": error_document(summary.error),
-            "owner": pid,
+            "owner": owner_pid(settings),
             "waiting": [_document(each) for each in msgspec.to_builtins(waiting)],
         }
         print_json(document)
@@ -65,7 +65,7 @@ async def _explain(reader: Reader, settings: Settings, given: str, *, as_json: b
 
         print_open(waiting, now)
     if summary.ended_at is None and not owned:
-        print("No process runs it now: it goes on with the next `rune run`.")
+        print(f"No process runs it now: it goes on with the next `{settings.runs_with}`.")
     return 0
 
 

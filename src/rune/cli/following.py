@@ -52,7 +52,9 @@ class Following:
         *,
         registry: Registry | None = None,
         as_json: bool = False,
+        works: bool = True,
     ) -> None:
+        self._works = works
         self._settings = settings
         self._errand = errand
         self._tally = tally
@@ -67,9 +69,26 @@ class Following:
         """Until it has ended or somebody wants to stop; answers the exit code."""
         with Stop() as stop:
             try:
+                if self._settings.clustered:
+                    return await self._in_cluster(stop)
                 return await self._alternate(stop)
             finally:
                 self._close()
+
+    async def _in_cluster(self, stop: Stop) -> int:
+        """Take part, and look on: others may run most of it."""
+        async with running_engine(self._settings, registry=self._registry, working=self._works) as engine:
+            accepted = self._accepted = await self._errand.here(engine)
+            ending = await engine.expect(accepted.id)
+
+            async def ended() -> None:
+                await asyncio.wait([ending])
+
+            async with reader(self._settings) as opened:
+                code = await self._look_on(opened, accepted, ended, stop)
+            assert code is not None  # what has ended is seen by the look behind it
+            stop.let_go()
+            return code
 
     async def _alternate(self, stop: Stop) -> int:
         """Own the file, or reach who does. Soon one of them succeeds: who starts opens its door, and whose door is
@@ -94,7 +113,7 @@ class Following:
                 return code
             await asyncio.wait([stop.asked], timeout=random.uniform(LEAST_TRY, MOST_TRY))
             if stop.asked.done():
-                return self._left(stop)
+                return await self._left(stop)
 
     async def _as_owner(self, stop: Stop) -> int:
         async with running_engine(self._settings, registry=self._registry, observer=self._tally) as engine:
@@ -149,9 +168,9 @@ class Following:
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
                 if not asked.done():
                     asked.cancel()
-                    return self._left(stop)
+                    return await self._left(stop)
                 self._accepted = await asked
-            with reader(self._settings) as opened:
+            async with reader(self._settings) as opened:
                 return await self._look_on(opened, self._accepted, gone, stop)
 
     async def _look_on(
@@ -176,7 +195,7 @@ class Following:
                     self._close()
                     if self._as_json:
                         await self._print_read(opened, accepted)
-                    return self._left(stop)
+                    return await self._left(stop)
                 pause = LEAST_LOOK if changed else min(2 * pause, MOST_LOOK)
                 rest = max(pause, SHARE * (time.perf_counter() - began))
                 await asyncio.wait({leaving, stop.asked}, timeout=rest, return_when=asyncio.FIRST_COMPLETED)
@@ -194,7 +213,7 @@ class Following:
             self._shown.close()
             self._shown = None
 
-    def _left(self, stop: Stop) -> int:
+    async def _left(self, stop: Stop) -> int:
         """Only this process stops."""
         accepted = self._accepted
         if accepted is None:
@@ -202,13 +221,13 @@ class Following:
                 "Stopped before the process that owns the file had answered; `rune list` shows whether it did."
             )
             return stop.code
-        owned, pid = owner(self._settings)
-        where = f"in process {pid}" if owned and pid else "with the next `rune run`"
+        owned, named = await owner(self._settings)
+        where = named if owned and named else f"with the next `{self._settings.runs_with}`"
         _say(f"Stopped looking on. {accepted.id} goes on {where}; `rune watch {accepted.id}` looks on again.")
         return stop.code
 
     async def _print_read(self, opened: Reader, accepted: Accepted) -> None:
-        with opened.still():
+        async with opened.still():
             await self._print(await opened.history(accepted.id))
 
     async def _print(self, history: History) -> None:

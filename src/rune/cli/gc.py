@@ -95,9 +95,9 @@ def _collect(
     from rune.ports.retention import Collected  # noqa: PLC0415
 
     done = Collected()
-    there = settings.database.is_file() and settings.database.stat().st_size > 0
+    there = compose.exists(settings)
     if there and rules and dry_run:
-        done = compose.preview(settings, rules, time.time_ns() // 1_000_000)
+        done = asyncio.run(compose.preview(settings, rules, time.time_ns() // 1_000_000))
     elif there and rules:
         done = ask(settings, lambda desk: desk.collect(rules))
     if there and vacuum and not dry_run:

@@ -122,7 +122,7 @@ async def _find(settings: Settings, given: str) -> DeadLetter:
 
     name = await find(settings, given)
     after: str | None = None
-    with reader(settings) as opened:
+    async with reader(settings) as opened:
         while page := await opened.dead_letters(PAGE, after):
             for each in page:
                 if each.id == name:

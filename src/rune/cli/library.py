@@ -48,19 +48,19 @@ def ask(settings: Settings, wish: Callable[[Desk], Awaitable[T]]) -> T:
 
 def known(settings: Settings, workflow: str, which: str | None) -> Version:
     """Look before the file is taken, or made: a name that nobody knows leaves no traces."""
-    if not settings.database.is_file():
+    if not compose.exists(settings):
         raise unknown(workflow, (), LATEST)
     try:
-        with compose.reader(settings) as reader:
-            return choose(workflow, asyncio.run(_versions(reader, workflow)), which)
+        return choose(workflow, asyncio.run(_versions(settings, workflow)), which)
     except RuneError as error:
         if error.code != "EMPTY_STORE":
             raise
         raise unknown(workflow, (), LATEST) from None
 
 
-async def _versions(reader: Reader, workflow: str) -> list[Version]:
-    return await reader.library.versions(workflow)
+async def _versions(settings: Settings, workflow: str) -> list[Version]:
+    async with compose.reader(settings) as reader:
+        return await reader.library.versions(workflow)
 
 
 def look(workflow: str, work: Look, *, as_json: bool) -> int:

@@ -29,7 +29,7 @@ class Lookout:
 
     async def look(self, reader: Reader) -> bool:
         """Read what was written since; whether anything was, by whomever."""
-        before, self._change = self._change, reader.change()
+        before, self._change = self._change, await reader.change()
         if self._change == before:
             return False
         self.count(await reader.facts(self.accepted.id, self.seen))

@@ -19,14 +19,17 @@ from rune.cli.gc import gc
 from rune.cli.graph import graph
 from rune.cli.letters import letters
 from rune.cli.listing import list_executions
+from rune.cli.migrate import migrate
 from rune.cli.nodes import nodes
 from rune.cli.pausing import pause, resume
 from rune.cli.retrying import rerun, retry
 from rune.cli.run import run
+from rune.cli.serve import serve
 from rune.cli.show import show
 from rune.cli.signal import signal
 from rune.cli.start import start
 from rune.cli.watch import watch
+from rune.cli.workers import workers
 from rune.cli.workflows import workflows
 
 app = typer.Typer(
@@ -57,6 +60,9 @@ app.command()(audit)
 app.command()(gc)
 app.add_typer(credentials, name="credentials")
 app.command()(nodes)
+app.add_typer(serve, name="serve")
+app.command()(workers)
+app.command()(migrate)
 app.command()(doctor)
 app.command()(bench)
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable
 
 from rune.cli.problems import INTERRUPTED, refuse_error
-from rune.compose import reader
+from rune.compose import exists, reader
 from rune.errors import RuneError
 from rune.runtime.reader import Reader
 from rune.settings import Settings, load_settings
@@ -31,11 +31,10 @@ def read(work: Work, *, as_json: bool, without_file: Callable[[], int] | None = 
     """
     try:
         settings = load_settings()
-        if not settings.database.is_file():
+        if not exists(settings):
             return _no_file(settings, without_file, as_json=as_json)
         try:
-            with reader(settings) as opened:
-                return asyncio.run(_run(work, opened, settings))
+            return asyncio.run(_run(work, settings))
         except RuneError as error:
             if error.code != "EMPTY_STORE":
                 raise
@@ -52,13 +51,16 @@ def read(work: Work, *, as_json: bool, without_file: Callable[[], int] | None = 
         return INTERRUPTED
 
 
-async def _run(work: Work, opened: Reader, settings: Settings) -> int:
-    return await work(opened, settings)
+async def _run(work: Work, settings: Settings) -> int:
+    async with reader(settings) as opened:
+        return await work(opened, settings)
 
 
 def _no_file(settings: Settings, without_file: Callable[[], int] | None, *, as_json: bool) -> int:
     if without_file is not None:
         return without_file()
+    if settings.clustered:
+        return refuse_error(Unknown("nothing was run here yet: the database is empty"), as_json=as_json)
     missing = Unknown(f"nothing was run here yet: there is no {settings.database}")
     return refuse_error(missing, as_json=as_json, hint="`rune run FILE` makes it; RUNE_HOME says where it is")
 

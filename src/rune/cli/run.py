@@ -38,6 +38,10 @@ def run(
     in_place: Annotated[
         bool, typer.Option("--in-place/--no-in-place", help="Run pure nodes together, or each on its own.")
     ] = True,
+    worker: Annotated[
+        bool,
+        typer.Option("--worker/--no-worker", help="On a cluster: take part, or leave all of it to others."),
+    ] = True,
 ) -> None:
     """Run a workflow to its end and show what became of every node.
 
@@ -59,5 +63,6 @@ def run(
         fake_time=fake_time,
         nodes=tuple(nodes or ()),
         in_place=in_place,
+        worker=worker,
     )
     raise typer.Exit(run_to_end(request))

@@ -43,6 +43,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     fake_time: bool = False
     nodes: tuple[str, ...] = ()
     in_place: bool = True
+    worker: bool = True
 
 
 def run_to_end(request: Request) -> int:
@@ -79,7 +80,9 @@ async def _execute(settings: Settings, request: Request) -> int:
         return refuse(problems, as_json=request.as_json)
     run = Run(settings, request, _compiled(verdict, registry), payload, labels)
     tally = None if request.as_json else Tally(run.id)
-    return await Following(settings, run, tally, registry=registry, as_json=request.as_json).to_end()
+    return await Following(
+        settings, run, tally, registry=registry, as_json=request.as_json, works=request.worker
+    ).to_end()
 
 
 class Run:
@@ -124,7 +127,7 @@ class Run:
         return self._mine(accepted, again=True)
 
     async def _refuse_known(self) -> None:
-        with reader(self._settings) as opened:
+        async with reader(self._settings) as opened:
             if await opened.execution(self.id) is not None:
                 raise self._taken()
 

@@ -18,7 +18,7 @@ MOST_VERSIONS = 20
 
 async def show_stored(reader: Reader, workflow: str, which: str | None, wanted: str) -> int:
     """A workflow and one of its versions, as `text`, `json` or `yaml`."""
-    with reader.still():
+    async with reader.still():
         versions = await reader.library.versions(workflow)
         version = choose(workflow, versions, which)
         definition = await definition_of(reader, version)
@@ -76,7 +76,7 @@ def _print_stored(
 
 async def show_difference(reader: Reader, workflow: str, before: str, after: str, wanted: str) -> int:
     """What changed between two versions, as `text`, `json` or `unified` lines."""
-    with reader.still():
+    async with reader.still():
         versions = await reader.library.versions(workflow)
         pair = [choose(workflow, versions, which) for which in (before, after)]
         old, new = [await definition_of(reader, each) for each in pair]

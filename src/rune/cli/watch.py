@@ -52,7 +52,7 @@ async def _watch(reader: Reader, settings: Settings, given: str, after: int, *, 
         _print(history.beginning, as_json=as_json)
     seen, told, change = 0, False, -1
     while True:
-        before, change = change, reader.change()
+        before, change = change, await reader.change()
         began = time.perf_counter()
         if change != before:
             for stored in await reader.facts(name, seen):
@@ -63,18 +63,21 @@ async def _watch(reader: Reader, settings: Settings, given: str, after: int, *, 
                 if isinstance(stored.fact, End):
                     return EXIT[stored.fact.status]
         if not told and not as_json:
-            told = _tell_unowned(settings)
+            told = await _tell_unowned(settings)
         await asyncio.sleep(max(LEAST_PAUSE, SHARE * (time.perf_counter() - began)))
 
 
-def _tell_unowned(settings: Settings) -> bool:
+async def _tell_unowned(settings: Settings) -> bool:
     import sys  # noqa: PLC0415
 
     from rune.compose import owner  # noqa: PLC0415
 
-    owned, _ = owner(settings)
+    owned, _ = await owner(settings)
     if not owned:
-        print("No process runs it now: it goes on with the next `rune run`. Still watching.", file=sys.stderr)
+        print(
+            f"No process runs it now: it goes on with the next `{settings.runs_with}`. Still watching.",
+            file=sys.stderr,
+        )
     return not owned
 
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from rune.core.fact import End, Fact, Result, Signal
+from rune.core.fact import End, Fact, Result, Signal, TokenFact
 from rune.core.lineage import Path
 from rune.errors import RuneError
 
@@ -153,6 +153,9 @@ class Journal(Protocol):
     async def results(self, execution: str, keys: Sequence[tuple[int, Path]]) -> list[Result | None]:
         """The results of these tokens."""
 
+    async def of_token(self, execution: str, node: int, path: Path) -> list[TokenFact]:
+        """Everything that is written of one token, in commit order."""
+
     async def claimed(
         self, execution: str, node: int, path: Path, fence: tuple[int, int], at: int, *, durable: bool = False
     ) -> int:
@@ -160,6 +163,9 @@ class Journal(Protocol):
 
     async def end(self, execution: str) -> End | None:
         """The terminal row, if there is one."""
+
+    async def ends(self, executions: Sequence[str]) -> dict[str, End]:
+        """The terminal rows of those that have one."""
 
     async def close(self) -> None:
         """Write what is under way, then let go."""

@@ -33,3 +33,6 @@ class Queue(Protocol):
 
     async def give_back(self, delivery: Delivery, delay: float = 0.0) -> None:
         """Somebody else, or later."""
+
+    async def close(self) -> None:
+        """Take nothing more; what was taken and handed to nobody is for others."""

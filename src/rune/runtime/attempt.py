@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from rune.core.effect import Decision, Finish
 from rune.core.fact import Attempt as TryAgain
-from rune.core.fact import Begun, Choice, End, Fact, Result
+from rune.core.fact import Begun, Choice, End, Fact, Result, Suspension, TokenFact
 from rune.core.inplace import Run
 from rune.core.outcome import Cancelled, Error, Failure, FanOut, Outcome, Output
 from rune.core.plan import NodePlan
@@ -119,7 +119,7 @@ class Attempt:
     async def _run_and_commit(self, book: Book, node: NodePlan, claim: Claim) -> None:
         token = claim.token
         if claim.again:
-            (stored,) = await self._journal.results(book.accepted.id, [token.key])
+            stored = await self._told_before(book, token)
             if stored is not None:
                 await self._follow(book, Run(book.plan, token), [follow(book.plan, stored)])
                 return
@@ -140,6 +140,17 @@ class Attempt:
         decisions = await self._record(book, run, claim)
         failpoint.hit("journaled")  # crash here: the row is found and applied, nothing runs again
         await self._follow(book, run, decisions)
+
+    async def _told_before(self, book: Book, token: Token) -> TokenFact | None:
+        """How this attempt has ended, if an earlier holder wrote that down and came no further."""
+        for fact in await self._journal.of_token(book.accepted.id, token.node, token.path):
+            if type(fact) is Result:
+                return fact
+            tried = type(fact) is TryAgain and fact.attempt == token.attempt
+            waits = type(fact) is Suspension and fact.attempt == token.attempt and not token.resumed
+            if tried or waits:
+                return fact
+        return None
 
     async def _choose(self, book: Book, token: Token, now: int) -> Token:
         """Who opened a race is a fact before anything with an effect follows from it."""

@@ -10,8 +10,10 @@ import msgspec
 from rune.core.plan import Plan
 from rune.ports.blob import Blob
 from rune.ports.clock import Clock
+from rune.ports.fleet import Fleet
 from rune.ports.journal import Accepted, Journal
 from rune.ports.library import Library
+from rune.ports.outbox import Outbox
 from rune.ports.queue import Queue
 from rune.ports.retention import Retention
 from rune.ports.secret import Secret
@@ -24,11 +26,18 @@ class Admission(Protocol):
     def arriving(self, execution: str) -> AbstractContextManager[None]:
         """While this lasts nobody else opens the execution."""
 
-    def admit(self, accepted: Accepted, plan: Plan) -> Applied:
+    async def admit(self, accepted: Accepted, plan: Plan) -> Applied:
         """Open it."""
 
     async def room(self) -> bool:
         """Whether it may be opened right away; may wait a moment to find out."""
+
+
+class News(Protocol):
+    """Hints that executions of others have ended. Any of them may be lost."""
+
+    async def ended(self) -> None:
+        """Wait for one."""
 
 
 class Backend(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,3 +51,7 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     retention: Retention
     secret: Secret
     clock: Clock
+    admission: Admission | None = None
+    outbox: Outbox | None = None  # where journal and state are not one store
+    fleet: Fleet | None = None  # where several processes take part
+    news: News | None = None

@@ -19,6 +19,11 @@ class Completions:
         self._waiting.setdefault(execution, []).append(future)
         return future
 
+    @property
+    def awaited(self) -> list[str]:
+        """Executions whose end somebody here waits for."""
+        return list(self._waiting)
+
     def announce(self, execution: str, end: End) -> None:
         """Tell whoever waits."""
         for future in self._waiting.pop(execution, ()):

@@ -13,6 +13,7 @@ from rune.runtime import failpoint
 from rune.runtime.book import Book
 from rune.runtime.books import Books
 from rune.runtime.completions import Completions
+from rune.runtime.notices import Notices
 
 log = logging.getLogger("rune.endings")
 
@@ -22,11 +23,14 @@ After = Callable[[Book, End], Awaitable[None]]
 class Endings:
     """Ends executions, each once."""
 
-    def __init__(self, journal: Journal, state: State, books: Books, completions: Completions) -> None:
+    def __init__(
+        self, journal: Journal, state: State, books: Books, completions: Completions, notices: Notices
+    ) -> None:
         self._journal = journal
         self._state = state
         self._books = books
         self._completions = completions
+        self._notices = notices
         self._after: After | None = None
 
     def then(self, after: After) -> None:
@@ -46,11 +50,16 @@ class Endings:
                 stored = ended.end
         failpoint.hit("ended")
         assert isinstance(stored, End)
-        await self._state.end(execution, stored)
-        await self._tell(execution, stored)
-        self._books.close(execution)
-        self._completions.announce(execution, stored)
+        await self.close(execution, stored)
+        self._notices.settled(execution, "end")
         return stored
+
+    async def close(self, execution: str, end: End) -> None:
+        """What follows from a terminal row, however often."""
+        await self._state.end(execution, end)
+        await self._tell(execution, end)
+        self._books.close(execution)
+        self._completions.announce(execution, end)
 
     async def _tell(self, execution: str, end: End) -> None:
         if self._after is None:

@@ -4,31 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 from rune.core.fact import End
 from rune.core.plan import Plan
 from rune.nodes.registry import Registry
 from rune.nodes.world import World
+from rune.ports.fleet import Member
 from rune.ports.journal import Accepted
 from rune.ports.retention import Rule
 from rune.runtime.attempt import Attempt
-from rune.runtime.backend import Admission, Backend
+from rune.runtime.awaiting import Awaiting
+from rune.runtime.backend import Backend
 from rune.runtime.books import Books
 from rune.runtime.children import Children
 from rune.runtime.clock import SystemClock
 from rune.runtime.completions import Completions
 from rune.runtime.desk import Desk
 from rune.runtime.endings import Endings
+from rune.runtime.heartbeat import Heartbeat
 from rune.runtime.janitor import Janitor
 from rune.runtime.launcher import Launcher, new_execution_id
 from rune.runtime.leases import Leases
+from rune.runtime.notices import Notices
 from rune.runtime.planbook import Planbook
+from rune.runtime.relay import Relay
 from rune.runtime.reporter import Told
 from rune.runtime.scheduler import Scheduler
 from rune.runtime.signals import Signals
 from rune.runtime.worker import Worker
+
+ROLES = frozenset({"worker", "scheduler"})
+"""What a process may do: run nodes; fire timers, send again what was lost, and tidy up."""
 
 SLOTS = 256
 GRACE = 30.0
@@ -45,21 +54,31 @@ class Engine:
         *,
         in_place: bool = True,
         slots: int = SLOTS,
-        admission: Admission | None = None,
         world: World | None = None,
         told: Told | None = None,
         rules: Sequence[Rule] = (),
+        member: Member | None = None,
     ) -> None:
         self.backend = backend
         self.plans = plans
         self.registry = registry
         self.completions = Completions()
+        self.name = member.name if member is not None else f"{os.getpid()}"
         self._world = world or World()
         books = Books(backend.journal, backend.blob, plans, backend.clock)
         leases = Leases(backend.state)
-        endings = Endings(backend.journal, backend.state, books, self.completions)
+        self._notices = Notices(backend.outbox)
+        endings = Endings(backend.journal, backend.state, books, self.completions, self._notices)
         self.launcher = Launcher(
-            backend.journal, backend.state, backend.queue, plans, books, endings, backend.clock, admission
+            backend.journal,
+            backend.state,
+            backend.queue,
+            plans,
+            books,
+            endings,
+            backend.clock,
+            backend.admission,
+            self._notices,
         )
         signals = Signals(backend.journal, backend.state, backend.queue, books)
         children = Children(
@@ -68,7 +87,7 @@ class Engine:
         endings.then(children.ended)
         self.desk = Desk(backend, plans, self.launcher, signals, endings)
         attempt = Attempt(
-            f"{os.getpid()}",
+            self.name,
             backend.journal,
             backend.state,
             backend.queue,
@@ -81,33 +100,56 @@ class Engine:
             world=self._world,
             told=told,
         )
-        # A clock of its own: a wake that is meant for the scheduler would be lost on it.
-        self._janitor = Janitor(backend.retention, rules, SystemClock())
+        self._leases = leases
         self._worker = Worker(attempt, endings, backend.queue, backend.clock, slots)
         self._scheduler = Scheduler(backend.state, backend.queue, endings, leases, children, backend.clock)
+        # A clock of its own: a wake that is meant for the scheduler would be lost on it.
+        self._janitor = Janitor(backend.retention, rules, SystemClock())
+        self._relay = None
+        if backend.outbox is not None:
+            self._relay = Relay(backend.outbox, backend.journal, self.launcher, endings)
+        self.heartbeat = None
+        if backend.fleet is not None and member is not None:
+            self.heartbeat = Heartbeat(backend.fleet, member, lambda: self._worker.busy)
 
     @property
     def busy(self) -> int:
         """How many deliveries are in somebody's hands."""
         return self._worker.busy
 
+    def _services(self, roles: frozenset[str]) -> list[Coroutine[Any, Any, None]]:
+        found: list[Coroutine[Any, Any, None]] = []
+        if "worker" in roles:
+            found.append(self._worker.run())
+        if "scheduler" in roles:
+            found += [self._scheduler.run(), self._janitor.run()]
+            if self._relay is not None:
+                found.append(self._relay.run())
+        elif "worker" in roles:
+            found.append(self._leases.run())
+        if self.backend.news is not None:
+            found.append(Awaiting(self.backend.journal, self.completions, self.backend.news).run())
+        if self.heartbeat is not None and roles:
+            found.append(self.heartbeat.run())
+        return found
+
     @asynccontextmanager
-    async def running(self, *, grace: float = GRACE, working: bool = True) -> AsyncIterator[Engine]:
-        """Work while the block runs; then take nothing more, finish what runs, and stop. One that does not work only
+    async def running(self, *, grace: float = GRACE, roles: frozenset[str] = ROLES) -> AsyncIterator[Engine]:
+        """Work while the block runs; then take nothing more, finish what runs, and stop. One without a role only
         writes down what is asked for."""
-        services: list[asyncio.Task[None]] = []
-        if working:
-            running = (self._worker.run(), self._scheduler.run(), self._janitor.run())
-            services = [asyncio.create_task(each) for each in running]
+        services = [asyncio.create_task(each) for each in self._services(roles)]
         try:
             yield self
         finally:
+            if self.heartbeat is not None:
+                self.heartbeat.drain()
             await self._worker.drain(grace)
             for service in services:
                 service.cancel()
             for service in services:
                 with suppress(asyncio.CancelledError):
                     await service
+            await self._notices.close()
             await self._world.close()
 
     async def start(

@@ -18,6 +18,7 @@ from rune.runtime import failpoint
 from rune.runtime.backend import Admission
 from rune.runtime.books import Books
 from rune.runtime.endings import Endings
+from rune.runtime.notices import Notices
 from rune.runtime.planbook import Planbook
 
 _PROCESS = secrets.token_hex(4)
@@ -42,6 +43,7 @@ class Launcher:
         endings: Endings,
         clock: Clock,
         admission: Admission | None = None,
+        notices: Notices | None = None,
     ) -> None:
         self._journal = journal
         self._state = state
@@ -51,6 +53,7 @@ class Launcher:
         self._endings = endings
         self._clock = clock
         self._admission = admission
+        self._notices = notices or Notices(None)
         self._saved: set[str] = set()
 
     async def start(
@@ -88,7 +91,7 @@ class Launcher:
         if self._admission is None:
             accepted = await self._journal.accept(wanted)
             if accepted.id == wanted.id:
-                await self._send(accepted, await self._state.begin(accepted.id))
+                await self.open(accepted)
             return accepted
         return await self._admitted(self._admission, wanted, plan)
 
@@ -104,8 +107,12 @@ class Launcher:
         accepted = await self._journal.accept(wanted, kept)
         failpoint.hit("accepted")
         if accepted.id == wanted.id:
-            await self._send(accepted, await self._state.begin(accepted.id))
+            await self.open(accepted)
         return accepted
+
+    async def open(self, accepted: Accepted) -> None:
+        """Open an execution that has its row."""
+        await self._send(accepted, await self._state.begin(accepted.id))
 
     async def _admitted(self, admission: Admission, wanted: Accepted, plan: Plan) -> Accepted:
         """Accept, and open at once what would otherwise have to be read back."""
@@ -118,12 +125,13 @@ class Launcher:
             if accepted is not wanted or not room:  # one of the same id may be under way
                 return accepted
             self._books.open(accepted, plan)
-            applied = admission.admit(accepted, plan)
+            applied = await admission.admit(accepted, plan)
         await self._send(accepted, applied)
         return accepted
 
     async def _send(self, accepted: Accepted, applied: Applied) -> None:
         failpoint.hit("admitted")
         await self._queue.send(accepted.id, applied.emitted, accepted.priority)
+        self._notices.settled(accepted.id, "start")
         if applied.finish is not None:
             await self._endings.finish(accepted.id, applied.finish, applied.now)

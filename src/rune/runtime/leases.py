@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 from rune.core.lineage import Path
 from rune.core.token import Token
+from rune.ports.journal import StoreAway
 from rune.ports.state import Fence, State
+
+log = logging.getLogger("rune.leases")
+
+RENEWAL = 3.0
+"""Seconds between two renewals; a lease lasts three times as long."""
 
 Key = tuple[str, int, Path]
 
@@ -49,10 +56,26 @@ class Leases:
 
     async def renew(self) -> None:
         """Prolong everything that is held."""
-        for (execution, node, path), fence in list(self._held.items()):
-            if not await self._state.renew(execution, node, path, fence):
-                self._held.pop((execution, node, path), None)
-                running = self._running.get((execution, node, path))
-                if running is not None:
-                    self._lost.add((execution, node, path))
-                    running.cancel()
+        held = list(self._held.items())
+        proven = await asyncio.gather(*(self._state.renew(*key, fence) for key, fence in held))
+        for (key, fence), still in zip(held, proven, strict=True):
+            if not still and self._held.get(key) == fence:
+                self._lose(key)
+
+    def _lose(self, key: Key) -> None:
+        del self._held[key]
+        running = self._running.get(key)
+        if running is not None:
+            self._lost.add(key)
+            running.cancel()
+
+    async def run(self) -> None:
+        """Renew until cancelled: for a process whose scheduler does not."""
+        while True:
+            await asyncio.sleep(RENEWAL)
+            try:
+                await self.renew()
+            except StoreAway as away:
+                log.warning("the store is away, leases are not renewed: %s", away.message)
+            except Exception:
+                log.exception("renewing leases failed")

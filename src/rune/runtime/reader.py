@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from rune.core.fact import End, Start
@@ -45,10 +45,10 @@ class Index(Protocol):
 class Sight(Protocol):
     """How the reader sees what others write."""
 
-    def change(self) -> int:
+    async def change(self) -> int:
         """A number that differs when somebody has written since."""
 
-    def still(self) -> AbstractContextManager[None]:
+    def still(self) -> AbstractAsyncContextManager[None]:
         """While the block runs, what is read does not change."""
 
 

@@ -9,15 +9,17 @@ from rune.core.effect import Finish
 from rune.core.outcome import Error
 from rune.errors import RuneError
 from rune.ports.clock import Clock
-from rune.ports.journal import StoreAway
+from rune.ports.journal import NewerFormat, StoreAway
 from rune.ports.queue import Delivery, Queue
 from rune.runtime.attempt import Attempt
 from rune.runtime.endings import Endings
 from rune.runtime.failures import Failures
+from rune.runtime.planbook import LacksType
 
 log = logging.getLogger("rune.worker")
 
 AWAY_PAUSE = 0.5
+STRANGE_PAUSE = 1.0  # s: somebody else may be there who has the node type, or a newer Rune
 
 
 class Worker:
@@ -61,6 +63,9 @@ class Worker:
             except StoreAway as away:
                 log.warning("the store is away, holding work: %s", away.message)
                 await self._queue.give_back(delivery, AWAY_PAUSE)
+            except (LacksType, NewerFormat) as strange:
+                log.info("%s is left to others: %s", delivery.execution, strange.message)
+                await self._queue.give_back(delivery, STRANGE_PAUSE)
             except Exception as error:
                 await self._failed(delivery, error)
             finally:

@@ -14,7 +14,7 @@ from rune.adapters.embedded import family, letters
 from rune.adapters.embedded.accepting import accept_row, references
 from rune.adapters.embedded.database import Database
 from rune.adapters.embedded.rows import Row, Rows, Start
-from rune.core.fact import Control, End, Fact, Result, Signal
+from rune.core.fact import Attempt, Control, End, Fact, Result, Signal, Suspension, TokenFact
 from rune.core.lineage import Path
 from rune.ports.journal import FORMAT, Accepted, DeadLetter, Ended, NewerFormat, StoreAway, Stored
 from rune.wire.codec import KINDS, decode_fact, encode_fact, encode_path, fact_columns
@@ -23,6 +23,7 @@ _ACCEPTED = msgspec.msgpack.Decoder(Accepted)
 _END = msgspec.msgpack.Decoder(End)
 _PACK = msgspec.msgpack.Encoder()
 _RESULT = KINDS[Result]
+_OF_TOKEN = (_RESULT, KINDS[Attempt], KINDS[Suspension])
 FACTS_BITS = 40
 """Facts are numbered from opening to opening of the file: so many of each are told apart."""
 
@@ -215,6 +216,14 @@ class EmbeddedJournal:
             found.append(fact if isinstance(fact, Result) else None)
         return found
 
+    async def of_token(self, execution: str, node: int, path: Path) -> list[TokenFact]:
+        rows = self._database.reader.execute(
+            "SELECT body FROM fact WHERE execution = ? AND kind IN (?, ?, ?) AND node = ? AND path = ? AND NOT late"
+            " ORDER BY seq",
+            (self._number(execution), *_OF_TOKEN, node, encode_path(path)),
+        )
+        return [decode_fact(row[0]) for row in rows]  # type: ignore[misc]
+
     async def claimed(
         self, execution: str, node: int, path: Path, fence: tuple[int, int], at: int, *, durable: bool = False
     ) -> int:
@@ -233,6 +242,10 @@ class EmbeddedJournal:
         if execution not in self._final and execution not in self._numbers:
             await self.accepted(execution)
         return self._final.get(execution)
+
+    async def ends(self, executions: Sequence[str]) -> dict[str, End]:
+        found = {each: await self.end(each) for each in executions}
+        return {execution: end for execution, end in found.items() if end is not None}
 
     async def count_results(self) -> int:
         """How many results the file holds."""

@@ -76,6 +76,9 @@ class EmbeddedQueue:
         else:
             self._return(delivery)
 
+    async def close(self) -> None:
+        """It goes with the process."""
+
     def _return(self, delivery: Delivery) -> None:
         self._lanes[1].append(delivery)
         self._call()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +53,12 @@ class ReadOnly(Database):
     def submit(self, work: Work) -> asyncio.Future[Any]:
         raise StoreAway(f"{self.path} is open for reading only")
 
-    def change(self) -> int:
+    async def change(self) -> int:
         """A number that differs when somebody has written since."""
         return self._asked("PRAGMA data_version")[0]
 
-    @contextmanager
-    def still(self) -> Iterator[None]:
+    @asynccontextmanager
+    async def still(self) -> AsyncIterator[None]:
         """While the block runs, what is read does not change, whatever the owner writes."""
         self.reader.execute("BEGIN")
         try:

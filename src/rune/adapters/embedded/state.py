@@ -78,7 +78,7 @@ class EmbeddedState:
                 self._missed.append(execution)
                 self._clock.wake()
 
-    def admit(self, accepted: Accepted, plan: Plan) -> Applied:
+    async def admit(self, accepted: Accepted, plan: Plan) -> Applied:
         """Open an execution that was accepted this moment, without reading it back."""
         running = Running(accepted, plan, State(), self._ahead(accepted, accepted.at))
         self._running[accepted.id] = running

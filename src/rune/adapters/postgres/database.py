@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
@@ -59,6 +60,7 @@ class Database:
         self._read_only = read_only
         self._longest = longest
         self._pool: Any = None
+        self._pinned: ContextVar[Connection | None] = ContextVar("pinned", default=None)
 
     async def open(self) -> None:
         """Begin. Refused where the schema is not the one that this program knows."""
@@ -89,6 +91,8 @@ class Database:
             ((version,),) = await self.fetch(query("migration_last"))
         if version > known:
             raise NewerFormat(f"{self.where} has schema version {version}, this Rune knows up to {known}")
+        if version == 0:
+            raise StoreAway(f"{self.where} holds no executions yet", code="EMPTY_STORE")
         if version < known:
             raise StoreAway(
                 f"{self.where} has schema version {version}, this Rune needs {known}: migrate it first",
@@ -123,10 +127,32 @@ class Database:
                 await asyncio.sleep(pause)
                 pause = min(_LAST_PAUSE, pause * 2 or _FIRST_PAUSE)
 
+    async def change(self) -> int:
+        """A number that differs when somebody has written since."""
+        (row,) = await self.fetch(query("change"))
+        return int(row["written"])
+
+    @asynccontextmanager
+    async def still(self) -> AsyncIterator[None]:
+        """While the block runs, what this task reads does not change."""
+        async with (
+            self._lent() as connection,
+            connection.transaction(isolation="repeatable_read", readonly=True),
+        ):
+            before = self._pinned.set(connection)
+            try:
+                yield
+            finally:
+                self._pinned.reset(before)
+
     @asynccontextmanager
     async def _lent(self) -> AsyncIterator[Connection]:
         if self._pool is None:
             raise StoreAway(f"{self.where} was closed")
+        pinned = self._pinned.get()
+        if pinned is not None:
+            yield pinned
+            return
         async with self._pool.acquire() as connection:
             try:
                 yield connection

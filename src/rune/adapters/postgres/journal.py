@@ -3,15 +3,17 @@ makes the order of its facts the order of their commits."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from rune.adapters.embedded.letters import _letter as letter_of
 from rune.adapters.postgres.accepting import ACCEPTED, Acceptor
-from rune.adapters.postgres.database import Database
+from rune.adapters.postgres.database import Database, spelt
 from rune.adapters.postgres.reading import ResultReader
 from rune.adapters.postgres.recording import LANES, Recorder
 from rune.adapters.postgres.sql import query
-from rune.core.fact import End, Signal
+from rune.core.fact import End, Signal, TokenFact
 from rune.core.lineage import Path
 from rune.ports.journal import FORMAT, Accepted, DeadLetter, NewerFormat, Stored
 from rune.wire.codec import decode_fact, encode_path
@@ -84,6 +86,10 @@ class PostgresJournal:
     async def settle(self, letter: str, how: str) -> bool:
         return await self._database.once(query("settle"), letter, how) is not None
 
+    async def of_token(self, execution: str, node: int, path: Path) -> list[TokenFact]:
+        rows = await self._database.look(query("of_token"), execution, node, encode_path(path))
+        return [decode_fact(row["body"]) for row in rows]  # type: ignore[misc]
+
     async def claimed(
         self, execution: str, node: int, path: Path, fence: tuple[int, int], at: int, *, durable: bool = False
     ) -> int:
@@ -97,6 +103,11 @@ class PostgresJournal:
     async def end(self, execution: str) -> End | None:
         row = await self._database.find(query("ending"), execution)
         return _END.decode(row["ending"]) if row is not None and row["ending"] is not None else None
+
+    async def ends(self, executions: Sequence[str]) -> dict[str, End]:
+        named = [each for each in executions if spelt(each)]
+        rows = await self._database.fetch(query("endings"), named)
+        return {row["id"]: _END.decode(row["ending"]) for row in rows}
 
     async def running(self, after: str = "", limit: int = 1_000) -> list[Running]:
         """Executions that have not ended, by id, behind an id: what has to be armed again once the state was lost."""

@@ -10,7 +10,7 @@ from rune.adapters.postgres.database import Database
 from rune.adapters.postgres.index import PostgresIndex
 from rune.adapters.postgres.journal import PostgresJournal
 from rune.adapters.postgres.library import PostgresLibrary
-from rune.adapters.postgres.outbox import Outbox
+from rune.adapters.postgres.outbox import PostgresOutbox
 from rune.adapters.postgres.retention import PostgresRetention
 from rune.ports.blob import Blob
 
@@ -25,7 +25,7 @@ class Postgres:
         self.library = PostgresLibrary(database)
         self.retention = PostgresRetention(database, self.journal, outside)
         self.index = PostgresIndex(database)
-        self.outbox = Outbox(database)
+        self.outbox = PostgresOutbox(database)
 
 
 @asynccontextmanager
@@ -39,4 +39,5 @@ async def postgres(
     try:
         yield opened
     finally:
+        await opened.outbox.close()
         await opened.journal.close()

@@ -8,47 +8,38 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
-
-import msgspec
+from typing import Any
 
 from rune.adapters.postgres.database import Database
 from rune.adapters.postgres.grouping import Groups
 from rune.adapters.postgres.sql import query
+from rune.ports.outbox import Kind, Notice
 
 MOST = 256
 HELD = 30_000
 """How long whoever took a row has for it before it is given to another, in ms."""
 
 
-class Notice(msgspec.Struct, frozen=True):
-    """One row. `body`: the message, if it was made before."""
+class Settled:
+    """Something that was done by whoever wrote its row."""
 
-    number: int
-    execution: str
-    kind: Literal["start", "end"]
-    body: bytes | None = None
+    __slots__ = ("execution", "future", "kind")
 
-
-class Opened:
-    """An execution that was opened by whoever accepted it."""
-
-    __slots__ = ("execution", "future")
-
-    def __init__(self, execution: str) -> None:
+    def __init__(self, execution: str, kind: Kind) -> None:
         self.execution = execution
+        self.kind = kind
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def names(self) -> Iterable[object]:
         return ()
 
 
-class Outbox:
+class PostgresOutbox:
     """Taken, made, done."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._opened: Groups[Opened] = Groups(self._drop, lambda: lambda _: True, lanes=1, most=MOST)
+        self._settled: Groups[Settled] = Groups(self._drop, lambda: lambda _: True, lanes=1, most=MOST)
 
     async def take(self, limit: int, held: int = HELD) -> list[Notice]:
         """Rows that nobody has in hand, oldest first; theirs for a while, by the clock of the database."""
@@ -64,10 +55,15 @@ class Outbox:
         """Nothing is left to do for these. Twice is once, and where it is forgotten it is only done again."""
         await self._database.fetch(query("outbox_done"), list(numbers))
 
-    async def opened(self, execution: str) -> None:
-        """It was opened by whoever accepted it. Many at once are one act."""
-        await self._opened.submit(Opened(execution))
+    async def settled(self, execution: str, kind: Kind) -> None:
+        """Many at once are one act."""
+        await self._settled.submit(Settled(execution, kind))
 
-    async def _drop(self, group: Sequence[Opened]) -> list[None]:
-        await self._database.fetch(query("outbox_opened"), [each.execution for each in group])
+    async def close(self) -> None:
+        """Write what is under way."""
+        await self._settled.close()
+
+    async def _drop(self, group: Sequence[Settled]) -> list[None]:
+        executions, kinds = [each.execution for each in group], [each.kind for each in group]
+        await self._database.fetch(query("outbox_settled"), executions, kinds)
         return [None] * len(group)

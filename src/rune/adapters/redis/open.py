@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 
 from rune.adapters.redis.client import Client
 from rune.adapters.redis.fitness import check
+from rune.adapters.redis.fleet import RedisFleet
 from rune.adapters.redis.keys import PARTITIONS, Keys
 from rune.adapters.redis.known import Plans
-from rune.adapters.redis.nearer import Nearer
+from rune.adapters.redis.news import Channel, RedisNews
 from rune.adapters.redis.outlet import Outlet
 from rune.adapters.redis.queue import IDLE, RedisQueue
 from rune.adapters.redis.recovery import Roll
@@ -29,6 +30,8 @@ class RedisStores:
         self.client = Client(url, incarnation_key=self.keys.incarnation)
         self._blocking = Client(url, deadline=None)
         self._queues: list[RedisQueue] = []
+        self.news = RedisNews()
+        self.fleet = RedisFleet(self.client, self.keys)
 
     def queue(self, consumer: str, queues: Sequence[str] = (DEFAULT,), *, idle: float = IDLE) -> RedisQueue:
         """What a worker of this name reads. It reads nothing until somebody wants to receive."""
@@ -56,17 +59,22 @@ class RedisStores:
     @asynccontextmanager
     async def running(self, clock: Clock) -> AsyncIterator[None]:
         """Refuses a server that will not do; wakes the clock when a nearer timer was set; closes at the end."""
-        nearer = Nearer(self._url, self.keys, clock.wake)
+        prefix = self.keys.prefix
+        channels = (
+            Channel(self._url, f"{prefix}:nearer", clock.wake),
+            Channel(self._url, f"{prefix}:ended", self.news.heard),
+        )
         try:
             await check(self.client, self.keys)
-            listening = asyncio.create_task(nearer.run())
+            listening = [asyncio.create_task(each.run()) for each in channels]
             try:
                 yield
             finally:
-                listening.cancel()
-                await asyncio.gather(listening, return_exceptions=True)
+                for each in listening:
+                    each.cancel()
+                await asyncio.gather(*listening, return_exceptions=True)
         finally:
             for queue in self._queues:
                 await queue.close()
-            for client in (nearer, self.client, self._blocking):
+            for client in (*channels, self.client, self._blocking):
                 await client.close()

@@ -10,8 +10,12 @@ from rune.adapters.redis.keys import Keys
 PAGE = 500
 LEASE = 10_000  # ms: who recovers has so long for a page
 
-Roll = Callable[[int, int], Awaitable[Sequence[tuple[int, str, int]]]]
-"""Executions that have not ended, behind a number, so many: number, id, and when it has to be looked at (epoch ms)."""
+Roll = Callable[[str, int], Awaitable[Sequence[tuple[str, int | None]]]]
+"""Executions that have not ended, by id, behind an id, so many, and when each has to be looked at (epoch ms); None: as
+soon as may be."""
+
+THROUGH = "*"
+"""Behind the last page; no id reads like this."""
 
 
 class Recovery:
@@ -24,7 +28,9 @@ class Recovery:
 
     async def is_due(self) -> bool:
         """Whether some of the roll is still to be read; a server that was emptied has forgotten that it was."""
-        return self._roll is not None and await self._client.call("GET", await self._place()) != b"all"
+        return (
+            self._roll is not None and await self._client.call("GET", await self._place()) != THROUGH.encode()
+        )
 
     async def _place(self) -> str:
         return f"{self._keys.prefix}:recovered:{(await self._client.incarnation())[0]}"
@@ -36,16 +42,16 @@ class Recovery:
             mine = await self._client.call("SET", f"{place}:lease", "1", "NX", "PX", LEASE)
             if mine is None:
                 return
-            await self._page(place, int(await self._client.call("GET", place) or 0))
+            await self._page(place, (await self._client.call("GET", place) or b"").decode())
             await self._client.call("DEL", f"{place}:lease")
 
-    async def _page(self, place: str, after: int) -> None:
+    async def _page(self, place: str, after: str) -> None:
         assert self._roll is not None
         rows = await self._roll(after, PAGE)
         times: dict[str, list[str | int]] = {}
-        for _, execution, when in rows:
+        for execution, when in rows:
             key = self._keys.due(self._keys.partition(execution))
-            times.setdefault(key, []).extend((when, execution))
+            times.setdefault(key, []).extend((when or 0, execution))
         for key, pairs in times.items():
             await self._client.call("ZADD", key, "LT", *pairs)
-        await self._client.call("SET", place, str(rows[-1][0]) if len(rows) == PAGE else "all")
+        await self._client.call("SET", place, rows[-1][0] if len(rows) == PAGE else THROUGH)

@@ -7,6 +7,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import msgspec
@@ -114,6 +115,14 @@ class RedisState:
         """Whoever tells of a fact wants to know whom it woke, so these are never sent by the script."""
         answer = await self._tried(known, lambda: self.run(name, known.accepted.id, fact))
         return answer if isinstance(answer, Applied) else self._applied(known, answer)
+
+    async def room(self) -> bool:
+        """There always is."""
+        return True
+
+    def arriving(self, execution: str) -> AbstractContextManager[None]:
+        """Whoever else opens it meanwhile finds it, or is found: the first to write it wins."""
+        return nullcontext()
 
     async def admit(self, accepted: Accepted, plan: Plan) -> Applied:
         """Open an execution that was accepted this moment with nothing to begin with, without reading it back."""

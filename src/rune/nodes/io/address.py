@@ -46,11 +46,15 @@ class Target(msgspec.Struct, frozen=True):
         return self.scheme, self.host, self.port
 
     @property
-    def url(self) -> str:
-        """The address as it is requested: no userinfo, no fragment, no port that goes without saying."""
+    def authority(self) -> str:
+        """Host and port as they are written, without a port that goes without saying."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        port = "" if self.port == PORTS[self.scheme] else f":{self.port}"
-        return f"{self.scheme}://{host}{port}{self.resource}"
+        return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The address as it is requested: no userinfo, no fragment."""
+        return f"{self.scheme}://{self.authority}{self.resource}"
 
 
 def blocked(url: str, reason: str) -> NodeFailure:
@@ -58,6 +62,7 @@ def blocked(url: str, reason: str) -> NodeFailure:
     return NodeFailure(f"{redacted(url)} is not called: {reason}", code=BLOCKED)
 
 
+@lru_cache(maxsize=256)
 def target(url: str) -> Target:
     """Read an address; anything unusual about its host is refused."""
     if len(url) > LONGEST:

@@ -9,7 +9,9 @@ from functools import lru_cache
 from typing import Any, Protocol
 from urllib.parse import unquote
 
-from rune.core.jsontext import decode_json
+import msgspec
+
+from rune.core.jsontext import decode_json, json_depth
 from rune.core.limits import Limits
 from rune.errors import NodeFailure
 from rune.nodes.blobs import BINARY, file_name
@@ -17,6 +19,8 @@ from rune.nodes.io.http import Wanted
 
 AS_BLOB = object()
 """In place of a body that belongs into the blob store."""
+
+_ODD = object()
 
 INLINE = 10 * 1024 * 1024
 """Up to this size JSON and text are values of their own unless the node says otherwise."""
@@ -82,6 +86,9 @@ def _json(data: bytes, charset: str, limits: Limits, about: Labelled) -> Any:
         return None
     if charset.startswith(("utf-16", "utf-32", "utf16", "utf32")):
         data = data.decode(charset, "replace").encode()
+    value = _plain(data, limits)
+    if value is not _ODD:
+        return value
     found = decode_json(data, max_bytes=limits.output_bytes, max_depth=limits.json_depth)
     if found.problems:
         raise NodeFailure(
@@ -89,6 +96,21 @@ def _json(data: bytes, charset: str, limits: Limits, about: Labelled) -> Any:
             code="HTTP_BODY",
         )
     return found.value
+
+
+def _plain(data: bytes, limits: Limits) -> Any:
+    """The value of JSON that comes out the same when it is written again, else `_ODD`. Nothing is lost in such a text:
+    no key stands in it twice and no number is larger than can be kept, so the careful reader need not look at it."""
+    if len(data) > limits.output_bytes:
+        return _ODD
+    most = limits.json_depth
+    if data.count(b"[") + data.count(b"{") > most and json_depth(data) > most:
+        return _ODD
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _ODD
+    return value if msgspec.json.encode(value) == data else _ODD
 
 
 @lru_cache(maxsize=256)

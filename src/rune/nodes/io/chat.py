@@ -6,7 +6,6 @@ import asyncio
 import re
 from typing import Any
 
-import aiohttp
 import msgspec
 from msgspec.structs import replace
 
@@ -20,6 +19,7 @@ from rune.nodes.io.body import excerpt
 from rune.nodes.io.events import Events, TooLong
 from rune.nodes.io.request import KEY, Request, key_text
 from rune.nodes.io.sending import patience, sent
+from rune.nodes.io.transfer import Response
 from rune.nodes.io.unpack import unpacked
 from rune.nodes.redaction import redacted
 
@@ -187,7 +187,7 @@ async def _asked(call: Call[Any], request: Request, label: str) -> Answer:
         return answer
 
 
-async def _refusal(call: Call[Any], response: aiohttp.ClientResponse, label: str) -> NodeFailure:
+async def _refusal(call: Call[Any], response: Response, label: str) -> NodeFailure:
     body = await response.content.read(_REFUSAL)
     details: dict[str, Any] = {
         "status": response.status,
@@ -198,7 +198,7 @@ async def _refusal(call: Call[Any], response: aiohttp.ClientResponse, label: str
     return NodeFailure(f"{label} answered {response.status}", code=code, details=details)
 
 
-async def _listen(call: Call[Any], response: aiohttp.ClientResponse, answer: Answer) -> None:
+async def _listen(call: Call[Any], response: Response, answer: Answer) -> None:
     """Take the pieces of an answer as they come, and say how far it is."""
     if response.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise _broken(answer.label, "its events are packed, which was not asked for")

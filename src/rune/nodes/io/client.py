@@ -3,29 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import socket
 import ssl
 from collections.abc import Mapping
 from contextvars import ContextVar
-from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.connector import Connection
 from yarl import URL
 
 from rune.nodes.io.address import Target, blocked
 from rune.nodes.io.guard import Guard
 from rune.nodes.io.networks import Address
+from rune.nodes.io.transfer import Response, head, transfer
 
 CONNECT_SECONDS = 5.0
 IDLE_SECONDS = 15.0
-LARGE = 256 * 1024
+MOST_ROUTES = 1024
+MOST_PEERS = 64
 
+_PATIENCE = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+_REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 _passed: ContextVar[list[Address] | None] = ContextVar("passed", default=None)
 """The addresses that the guard let through for the request of this task."""
+
+
+class Route:
+    """How an origin is reached, and the ends of connections that the guard has let it have."""
+
+    __slots__ = ("host", "peers", "request")
+
+    def __init__(self, where: Target, verify: bool) -> None:
+        url = URL(f"{where.scheme}://{where.authority}/", encoded=True)
+        if url.host != where.host or url.port != where.port or url.user is not None:
+            raise blocked(where.url, "its host can be read in two ways")
+        self.host = where.host
+        self.request = aiohttp.ClientRequest("GET", url, loop=asyncio.get_running_loop(), ssl=verify)
+        self.peers: set[str] = set()
 
 
 class Client:
@@ -34,7 +51,8 @@ class Client:
     def __init__(self, guard: Guard, per_host: int) -> None:
         self._guard = guard
         self._lanes = Lanes(per_host)
-        connector = _Connector(
+        self._routes: dict[tuple[str, str, int, bool], Route] = {}
+        self._connector = _Connector(
             guard,
             resolver=_Resolver(guard),
             use_dns_cache=False,
@@ -42,29 +60,19 @@ class Client:
             keepalive_timeout=IDLE_SECONDS,
             ssl=ssl.create_default_context(),
         )
-        self._session = aiohttp.ClientSession(
-            connector=connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
-            auto_decompress=False,
-            trust_env=False,
-            skip_auto_headers=("User-Agent", "Content-Type"),
-        )
 
     def send(
         self, method: str, where: Target, headers: Mapping[str, str], body: bytes | None, *, verify: bool
     ) -> Sending:
         """One request; entered, it is the answer, whose body is as it came."""
-        self._guard.check_target(where)
-        url = URL(where.url, encoded=True)
-        if url.host != where.host or url.port != where.port or url.user is not None:
-            raise blocked(where.url, "its host can be read in two ways")
-        options: dict[str, Any] = {} if verify else {"ssl": False}
-        return Sending(
-            self._session.request(
-                method, url, headers=headers, data=_payload(body), allow_redirects=False, **options
-            )
-        )
+        key = (where.scheme, where.host, where.port, verify)
+        route = self._routes.get(key)
+        if route is None:
+            self._guard.check_target(where)
+            if len(self._routes) >= MOST_ROUTES:
+                self._routes.clear()
+            route = self._routes[key] = Route(where, verify)
+        return Sending(self._connector, route, method, head(method, where, headers, body), body)
 
     def lane(self, where: Target) -> Lane:
         """A place among the calls to a host; there are only so many at once."""
@@ -72,36 +80,40 @@ class Client:
 
     async def close(self) -> None:
         """Close every connection."""
-        await self._session.close()
+        await self._connector.close()
 
 
 class Sending:
-    """A request under way, and the addresses that were let through for it."""
+    """A request under way."""
 
-    __slots__ = ("_request", "_token")
+    __slots__ = ("_body", "_connector", "_head", "_method", "_response", "_route")
 
-    def __init__(self, request: Any) -> None:
-        self._request = request
+    def __init__(
+        self, connector: _Connector, route: Route, method: str, head: bytes, body: bytes | None
+    ) -> None:
+        self._connector = connector
+        self._route = route
+        self._method = method
+        self._head = head
+        self._body = body
 
-    async def __aenter__(self) -> aiohttp.ClientResponse:
-        self._token = _passed.set([])
+    async def __aenter__(self) -> Response:
+        self._response = await self._answer()
+        return self._response
+
+    async def _answer(self) -> Response:
+        """A connection that was kept may have been closed on the other end: what may be repeated is, once."""
+        connector, route = self._connector, self._route
+        connection = await connector.connection(route)
         try:
-            response: aiohttp.ClientResponse = await self._request.__aenter__()
-        except BaseException:
-            _passed.reset(self._token)
-            raise
-        return response
+            return await transfer(connection, self._method, self._head, self._body)
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
+            if self._method not in _REPEATABLE:
+                raise
+        return await transfer(await connector.connection(route), self._method, self._head, self._body)
 
     async def __aexit__(self, *exc: Any) -> None:
-        try:
-            await self._request.__aexit__(*exc)
-        finally:
-            _passed.reset(self._token)
-
-
-def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
-    """What is large is written piece by piece, so that it does not hold up the others."""
-    return io.BytesIO(body) if body is not None and len(body) > LARGE else body
+        self._response.close()
 
 
 class _Resolver(AbstractResolver):
@@ -140,24 +152,34 @@ class _Connector(aiohttp.TCPConnector):
         super().__init__(**options)
         self._guard = guard
 
-    async def connect(self, req: Any, traces: Any, timeout: Any) -> Any:  # noqa: ASYNC109 - its name there
-        connection = await super().connect(req, traces, timeout)
+    async def connection(self, route: Route) -> Connection:
+        """A connection for one request."""
+        passed: list[Address] = []
+        token = _passed.set(passed)
+        try:
+            connection = await self.connect(route.request, [], _PATIENCE)
+        except TimeoutError as late:
+            raise aiohttp.ConnectionTimeoutError(f"no connection to {route.host} in time") from late
+        finally:
+            _passed.reset(token)
         transport = connection.transport
         peer = transport.get_extra_info("peername") if transport is not None else None
-        host = req.url.host or ""
-        if peer is None or not self._expected(host, _address(peer[0])):
+        if peer is None or not self._expected(route, peer[0], passed):
             connection.close()
-            raise blocked(str(req.url), "the connection leads to another address than was allowed")
+            reason = "the connection leads to another address than was allowed"
+            raise blocked(str(route.request.url), reason)
         return connection
 
-    def _expected(self, host: str, peer: Address) -> bool:
-        passed = _passed.get()
-        return (not passed or peer in passed) and self._guard.permits(host, peer)
-
-
-@lru_cache(maxsize=1024)
-def _address(text: str) -> Address:
-    return ip_address(text)
+    def _expected(self, route: Route, peer: str, passed: list[Address]) -> bool:
+        if peer in route.peers and not passed:
+            return True
+        address = ip_address(peer)
+        if (passed and address not in passed) or not self._guard.permits(route.host, address):
+            return False
+        if len(route.peers) >= MOST_PEERS:
+            route.peers.clear()
+        route.peers.add(peer)
+        return True
 
 
 class Lane:

@@ -7,7 +7,6 @@ import re
 import time
 from typing import Any
 
-import aiohttp
 import msgspec
 
 from rune.errors import NodeFailure
@@ -18,6 +17,7 @@ from rune.nodes.io.body import AS_BLOB, excerpt, named, read
 from rune.nodes.io.pages import PAGES, Pagination, following, items_of, rule_of
 from rune.nodes.io.request import Request, build, raises
 from rune.nodes.io.sending import patience, sent
+from rune.nodes.io.transfer import Response
 from rune.nodes.io.unpack import unpacked
 from rune.nodes.redaction import redacted
 
@@ -65,7 +65,8 @@ async def exchange(call: Call[Any]) -> dict[str, Any]:
     async with client.lane(request.where):
         try:
             async with asyncio.timeout(call.parameters.timeout):
-                pages = await _pages(call, await authorized(call, request), rule)
+                asked = request if call.credentials is None else await authorized(call, request)
+                pages = await _pages(call, asked, rule)
         except TimeoutError:
             seconds = f"{call.parameters.timeout:g}"
             message = f"{redacted(request.where.url)}: no complete answer within {seconds} s"
@@ -159,29 +160,29 @@ def _redirect(request: Request, why: str) -> NodeFailure:
     return NodeFailure(f"{redacted(request.where.url)}: {why}", code="HTTP_REDIRECT")
 
 
-async def _received(response: aiohttp.ClientResponse, request: Request, most: int) -> Answer:
+async def _received(response: Response, request: Request, most: int) -> Answer:
     headers = response.headers
     if request.method == "HEAD" or response.status in (204, 304):
         body = b""
     elif "Content-Encoding" not in headers and "Transfer-Encoding" not in headers and _fits(response, most):
-        body = await response.content.read()  # no more than was announced
+        body = await response.whole()  # no more than was announced
     else:
         label = redacted(request.where.url)
         body = await unpacked(response.content.iter_any(), headers.get("Content-Encoding", ""), most, label)
     return Answer(request, response.status, _headers(response), body)
 
 
-def _fits(response: aiohttp.ClientResponse, most: int) -> bool:
+def _fits(response: Response, most: int) -> bool:
     announced = response.content_length
     return announced is not None and announced <= min(most, _AT_ONCE)
 
 
-def _headers(response: aiohttp.ClientResponse) -> dict[str, Any]:
+def _headers(response: Response) -> dict[str, Any]:
     """Names in lower case; what is repeated is joined, except cookies, whose dates have commas."""
     found: dict[str, Any] = {}
     for name, value in response.headers.items():
         lower = name.lower()
-        text = value.encode("utf-8", "replace").decode()
+        text = value if value.isascii() else value.encode("utf-8", "replace").decode()
         if lower == "set-cookie":
             found.setdefault(lower, []).append(text)
         else:

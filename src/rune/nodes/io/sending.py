@@ -12,6 +12,7 @@ import aiohttp
 from rune.errors import NodeFailure
 from rune.nodes.base import Call
 from rune.nodes.io.request import Request
+from rune.nodes.io.transfer import Response
 from rune.nodes.redaction import redacted
 
 _LONGEST_DELAY = 10 * 365 * 86_400
@@ -27,7 +28,7 @@ class sent:  # noqa: N801 - reads like the function that it is to whoever enters
         self._request = request
         self._verify = verify
 
-    async def __aenter__(self) -> aiohttp.ClientResponse:
+    async def __aenter__(self) -> Response:
         asked = self._request
         try:
             self._sending = self._call.world.http().send(

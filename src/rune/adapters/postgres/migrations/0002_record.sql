@@ -171,7 +171,7 @@ LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE execution SET status = the_status, ended_at = the_ended_at, ending = the_ending WHERE id = the_id;
     IF the_ending IS NOT NULL THEN
-        INSERT INTO outbox (execution, kind, until) VALUES (the_id, 'end', 0) ON CONFLICT DO NOTHING;
+        INSERT INTO outbox (execution, kind, until) VALUES (the_id, 'end', (extract(epoch FROM clock_timestamp()) * 1000)::bigint + 5000) ON CONFLICT DO NOTHING;
     END IF;
     IF the_letter IS NOT NULL THEN
         INSERT INTO dead_letter (execution, code, at) VALUES (the_id, the_letter, the_ended_at)

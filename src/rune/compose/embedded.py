@@ -1,10 +1,9 @@
-"""Composition: settings in, a running engine out. The only place that knows adapters."""
+"""The embedded backend: one file, one process that owns it, and others that ask that one."""
 
 from __future__ import annotations
 
-import gc
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import cast
 
@@ -20,12 +19,9 @@ from rune.adapters.embedded.lock import Lock
 from rune.adapters.embedded.open import Embedded
 from rune.adapters.embedded.readonly import EmbeddedIndex, ReadOnly
 from rune.adapters.embedded.secret import EmbeddedSecret
-from rune.adapters.keyring import new_key
-from rune.adapters.keysource import KeySource
+from rune.compose.parts import keys, new_engine
 from rune.nodes.discovery import full_registry
-from rune.nodes.inuse import protect_log
 from rune.nodes.registry import Registry
-from rune.nodes.world import World
 from rune.ports.clock import Clock
 from rune.ports.inspection import Inspection
 from rune.ports.owner import VERBS
@@ -33,8 +29,7 @@ from rune.ports.retention import Collected, Rule
 from rune.runtime.backend import Backend
 from rune.runtime.clock import SystemClock
 from rune.runtime.desk import Desk
-from rune.runtime.engine import Engine
-from rune.runtime.failpoint import arm_from_environment
+from rune.runtime.engine import ROLES, Engine
 from rune.runtime.launcher import new_execution_id
 from rune.runtime.observed import Observer, observed
 from rune.runtime.planbook import Planbook
@@ -51,19 +46,14 @@ async def running_engine(
     clock: Clock | None = None,
     registry: Registry | None = None,
     observer: Observer | None = None,
-    working: bool = True,
+    roles: frozenset[str] = ROLES,
     door: bool | None = None,
 ) -> AsyncIterator[Engine]:
-    """An engine that owns its file while the block runs; InUse where another process does. Tests bring a clock and
-    node types of their own. One that is not `working` only writes down what it is asked for.
+    """An engine that owns its file while the block runs; InUse where another process does.
 
     `door`: whether other processes may ask it; unless said, if it works and time is real.
     """
-    opened = working and clock is None if door is None else door
-    arm_from_environment()
-    protect_log()
-    # Nothing here makes cycles: a collection of the young every few hundred objects only costs time.
-    gc.set_threshold(50_000, 20, 50)
+    opened = bool(roles) and clock is None if door is None else door
     registry = registry or full_registry(settings.nodes)
     clock = clock or SystemClock()
     with Lock(settings.database):
@@ -75,7 +65,7 @@ async def running_engine(
                 if opened:  # until the last node has ended: who asks meanwhile is not turned away
                     verbs = Verbs(Desk, VERBS)
                     await stack.enter_async_context(Door(socket_of(settings.database), verbs, engine.desk))
-                await stack.enter_async_context(engine.running(grace=settings.grace, working=working))
+                await stack.enter_async_context(engine.running(grace=settings.grace, roles=roles))
                 yield engine
         finally:
             await embedded.journal.close()
@@ -87,7 +77,7 @@ def _engine(
     plans = Planbook(embedded.journal, registry.catalogue)
     state = embedded.state(plans.plan)
     seen = observed(state, observer) if observer is not None else state
-    secret = EmbeddedSecret(embedded.database, _keys(settings))
+    secret = EmbeddedSecret(embedded.database, keys(settings))
     backend = Backend(
         journal=embedded.journal,
         state=seen,
@@ -97,25 +87,9 @@ def _engine(
         retention=embedded.retention,
         secret=secret,
         clock=clock,
-    )
-    world = World(
-        http_policy=settings.http_policy,
-        http_allow=settings.http_allow,
-        http_per_host=settings.http_per_host,
-        smtp_url=settings.smtp_url,
-        secret=secret,
-    )
-    return Engine(
-        backend,
-        plans,
-        registry,
-        in_place=settings.in_place,
-        slots=settings.slots,
         admission=state,
-        world=world,
-        told=observer.progressed if observer is not None else None,
-        rules=settings.retention,
     )
+    return new_engine(settings, backend, plans, registry, observer)
 
 
 @asynccontextmanager
@@ -124,7 +98,7 @@ async def desk(settings: Settings) -> AsyncIterator[Desk]:
 
     @asynccontextmanager
     async def own() -> AsyncIterator[Desk]:
-        async with running_engine(settings, working=False) as engine:
+        async with running_engine(settings, roles=frozenset()) as engine:
             yield engine.desk
 
     async with Caller(socket_of(settings.database), Verbs(Desk, VERBS), own, new_execution_id) as caller:
@@ -141,8 +115,8 @@ async def connected(settings: Settings) -> AsyncIterator[tuple[Desk, Callable[[]
         line.close()
 
 
-@contextmanager
-def reader(settings: Settings) -> Iterator[Reader]:
+@asynccontextmanager
+async def reader(settings: Settings) -> AsyncIterator[Reader]:
     """A look into the file, whoever owns it. Nothing is written and nobody waits."""
     database = ReadOnly(settings.database)
     try:
@@ -154,32 +128,17 @@ def reader(settings: Settings) -> Iterator[Reader]:
         database.close()
 
 
-@contextmanager
-def credentials(settings: Settings) -> Iterator[Vault]:
+@asynccontextmanager
+async def credentials(settings: Settings) -> AsyncIterator[Vault]:
     """The credentials as anybody may see them, whoever owns the file."""
     database = ReadOnly(settings.database)
     try:
-        yield Vault(EmbeddedSecret(database, _keys(settings)), SystemClock())
+        yield Vault(EmbeddedSecret(database, keys(settings)), SystemClock())
     finally:
         database.close()
 
 
-def add_key(settings: Settings) -> tuple[str, str]:
-    """Make a new key the one that seals; answers its name and where it is."""
-    keys = _keys(settings)
-    return keys.add(), keys.where
-
-
-def fresh_key() -> str:
-    """A key that is kept nowhere."""
-    return new_key()
-
-
-def _keys(settings: Settings) -> KeySource:
-    return KeySource(settings.secret_key, settings.key_file)
-
-
-def preview(settings: Settings, rules: Sequence[Rule], now: int) -> Collected:
+async def preview(settings: Settings, rules: Sequence[Rule], now: int) -> Collected:
     """What a collection would remove, whoever owns the file."""
     database = ReadOnly(settings.database)
     try:
@@ -190,8 +149,13 @@ def preview(settings: Settings, rules: Sequence[Rule], now: int) -> Collected:
 
 async def vacuum(settings: Settings) -> tuple[int, int]:
     """Write the file anew, without gaps; its size before and after. Nobody else may own it."""
-    async with running_engine(settings, working=False) as engine:
+    async with running_engine(settings, roles=frozenset()) as engine:
         return await engine.backend.retention.vacuum()
+
+
+def exists(settings: Settings) -> bool:
+    """Whether anything was ever run here."""
+    return settings.database.is_file() and settings.database.stat().st_size > 0
 
 
 def inspection(settings: Settings) -> Inspection:

@@ -1,4 +1,5 @@
-"""Nearer: whoever sleeps until the next timer is told when an earlier one was set, by whatever process."""
+"""News: whoever sleeps until the next timer is told when an earlier one was set, and whoever waits for an end when there
+was one, by whatever process."""
 
 from __future__ import annotations
 
@@ -9,7 +10,6 @@ from collections.abc import Callable
 import hiredis
 
 from rune.adapters.redis.client import Client, Connection
-from rune.adapters.redis.keys import Keys
 from rune.ports.journal import StoreAway
 
 log = logging.getLogger("rune.redis")
@@ -44,12 +44,12 @@ class _Subscription(Connection):
             self.gone.set_result(None)
 
 
-class Nearer(Client):
+class Channel(Client):
     """Listens while `run` does. What was missed while the server was away is made up for by one call."""
 
-    def __init__(self, url: str, keys: Keys, heard: Callable[[], None]) -> None:
+    def __init__(self, url: str, name: str, heard: Callable[[], None]) -> None:
         super().__init__(url, deadline=None)
-        self._channel = f"{keys.prefix}:nearer"
+        self._channel = name
         self._heard = heard
 
     def _protocol(self) -> Connection:
@@ -65,5 +65,17 @@ class Nearer(Client):
                 self._heard()
                 await connection.gone
             except StoreAway as away:
-                log.info("nothing is heard of nearer timers: %s", away.message)
+                log.info("nothing is heard on %s: %s", self._channel, away.message)
             await asyncio.sleep(PAUSE)
+
+
+class RedisNews:
+    """Hints that executions have ended."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self.heard = self._event.set
+
+    async def ended(self) -> None:
+        await self._event.wait()
+        self._event.clear()

@@ -1,0 +1,6 @@
+"""`python -m rune`."""
+
+from rune.cli.main import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Blobs outside of the database: in a folder, or in a bucket of anything that speaks S3."""

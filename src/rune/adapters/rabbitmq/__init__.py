@@ -1,0 +1,1 @@
+"""RabbitMQ: a lean client, the topology, and the queue on it."""

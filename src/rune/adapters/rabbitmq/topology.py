@@ -1,0 +1,216 @@
+"""The topology: every exchange and queue in one table, declared as often as one likes.
+
+Whoever publishes is checked by the exchange, so each kind of message has its own. Work has no time to live. A delay is
+a queue whose messages all live equally long: RabbitMQ looks for expired ones at the head of a queue only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from rune.adapters.rabbitmq.channel import Channel
+from rune.adapters.rabbitmq.connection import Connection
+from rune.adapters.rabbitmq.errors import AmqpError, ChannelClosed
+
+DEFAULT = "default"
+LANES = ("high", "normal", "low")
+HIGH, LOW = 7, 3
+DELAYS = (5, 25, 125)  # s
+DELIVERIES = 20  # of one message on a quorum queue, before it is a dead letter
+COMPLETION_DAYS = 7
+STATUS_HOURS = 1
+STATUS_MOST = 100_000
+QUORUM_TTL = (3, 10)  # the first version whose quorum queues know a time to live, and dead-letter without loss
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+TAKEN = {"high", "low", "dead", "dlx", "retry"}
+
+Kind = Literal["classic", "quorum"]
+
+
+class BadQueueName(AmqpError):
+    """A queue that cannot be called so."""
+
+    code = "BAD_QUEUE_NAME"
+
+
+class TopologyMismatch(AmqpError):
+    """The broker has a queue or an exchange of this name, made otherwise."""
+
+    code = "TOPOLOGY_MISMATCH"
+
+
+class Exchange(msgspec.Struct, frozen=True):
+    """A direct one routes to the queue that the key names; a fanout has one queue behind it."""
+
+    name: str
+    kind: Literal["direct", "fanout"] = "direct"
+
+
+class WorkQueue(msgspec.Struct, frozen=True):
+    """A queue, what it was declared with, and the exchange that feeds it."""
+
+    name: str
+    exchange: str
+    arguments: dict[str, Any]
+
+
+def lane_of(priority: int) -> str:
+    return LANES[0] if priority >= HIGH else LANES[2] if priority <= LOW else LANES[1]
+
+
+class Topology:
+    """What a prefix and the named queues amount to. `kind` says whether what must not be lost is replicated."""
+
+    def __init__(
+        self, prefix: str = "workflow", queues: Sequence[str] = (DEFAULT,), kind: Kind = "classic"
+    ) -> None:
+        self.prefix = prefix
+        self.queues = tuple(dict.fromkeys(queues))
+        self.kind = kind
+        for name in self.queues:
+            if not NAME.fullmatch(name) or name in TAKEN:
+                raise BadQueueName(
+                    f"`{name}`: letters, digits, - and _, and none of {', '.join(sorted(TAKEN))}"
+                )
+        self.execution = f"{prefix}.execution"
+        self.dead = f"{self.execution}.dead"
+        self.dead_exchange = f"{self.execution}.dlx"
+        self.status = f"{prefix}.node.status"
+        self.completion = f"{prefix}.completion"
+
+    def lane(self, queue: str, lane: str) -> str:
+        """The name of a queue's lane, which is its routing key as well."""
+        name = self.execution if queue == DEFAULT else f"{self.execution}.{queue}"
+        return name if lane == "normal" else f"{name}.{lane}"
+
+    def retry(self, delay: int) -> str:
+        """The exchange, and the queue behind it, that holds messages for so many seconds."""
+        return f"{self.execution}.retry.{delay}s"
+
+    @property
+    def work(self) -> tuple[str, ...]:
+        """The queues that workers read."""
+        return tuple(self.lane(queue, lane) for queue in self.queues for lane in LANES)
+
+    @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        one_each = (self.dead_exchange, *map(self.retry, DELAYS))
+        return (
+            *(Exchange(name) for name in (self.execution, self.status, self.completion)),
+            *(Exchange(name, "fanout") for name in one_each),
+        )
+
+    def table(self, version: tuple[int, ...] = QUORUM_TTL) -> tuple[WorkQueue, ...]:
+        """Every queue, for a broker of this version."""
+        kept = self._kept(version)
+        timed = kept if version >= QUORUM_TTL else {"x-queue-type": "classic"}
+        work = {**kept, "x-dead-letter-exchange": self.dead_exchange}
+        if self.kind == "quorum":
+            work["x-delivery-limit"] = DELIVERIES
+        dead = {name: value for name, value in kept.items() if name == "x-queue-type"}
+        plain = {"x-queue-type": "classic"}
+        return (
+            *(WorkQueue(name, self.execution, work) for name in self.work),
+            *(
+                WorkQueue(
+                    self.retry(delay),
+                    self.retry(delay),
+                    {**timed, "x-message-ttl": delay * 1000, "x-dead-letter-exchange": self.execution},
+                )
+                for delay in DELAYS
+            ),
+            WorkQueue(self.dead, self.dead_exchange, dead),
+            WorkQueue(
+                self.completion,
+                self.completion,
+                {
+                    **({"x-queue-type": timed["x-queue-type"]}),
+                    "x-message-ttl": COMPLETION_DAYS * 86_400_000,
+                },
+            ),
+            WorkQueue(
+                self.status,
+                self.status,
+                {
+                    **plain,
+                    "x-message-ttl": STATUS_HOURS * 3_600_000,
+                    "x-max-length": STATUS_MOST,
+                    "x-overflow": "drop-head",
+                },
+            ),
+        )
+
+    def _kept(self, version: tuple[int, ...]) -> dict[str, Any]:
+        """Arguments of queues whose messages matter."""
+        if self.kind == "classic":
+            return {"x-queue-type": "classic"}
+        if version < QUORUM_TTL:
+            return {"x-queue-type": "quorum"}
+        return {
+            "x-queue-type": "quorum",
+            "x-dead-letter-strategy": "at-least-once",
+            "x-overflow": "reject-publish",
+        }
+
+
+async def declare(connection: Connection, topology: Topology) -> None:
+    """Make sure that everything is there. A user who may not declare only looks."""
+    for exchange in topology.exchanges:
+        await _ensure(connection, topology, exchange)
+    for queue in topology.table(connection.version):
+        await _ensure(connection, topology, queue)
+
+
+async def _ensure(connection: Connection, topology: Topology, wanted: Exchange | WorkQueue) -> None:
+    channel = await _shared(connection)
+    try:
+        if isinstance(wanted, Exchange):
+            await channel.declare_exchange(wanted.name, wanted.kind)
+        else:
+            await channel.declare_queue(wanted.name, wanted.arguments)
+            await channel.bind(wanted.name, wanted.exchange, wanted.name)
+    except ChannelClosed as closed:
+        if closed.reply == 406:
+            raise TopologyMismatch(explanation(wanted, topology, closed.message)) from None
+        if closed.reply != 403:
+            raise
+        await _look(connection, wanted)
+
+
+async def _look(connection: Connection, wanted: Exchange | WorkQueue) -> None:
+    channel = await connection.channel()
+    try:
+        if isinstance(wanted, Exchange):
+            await channel.declare_exchange(wanted.name, wanted.kind, passive=True)
+        else:
+            await channel.declare_queue(wanted.name, passive=True)
+    except ChannelClosed as closed:
+        if closed.reply != 403:
+            raise
+    else:
+        await channel.close()
+
+
+_SHARED: dict[int, Channel] = {}
+
+
+async def _shared(connection: Connection) -> Channel:
+    raise NotImplementedError
+
+
+def explanation(wanted: Exchange | WorkQueue, topology: Topology, told: str) -> str:
+    """What to do about something that exists and was made otherwise."""
+    kind = "exchange" if isinstance(wanted, Exchange) else "queue"
+    lines = [
+        f"the {kind} `{wanted.name}` exists and was declared otherwise ({told}).",
+        "What a queue was declared with cannot be changed. Either keep the setting that it was made with,",
+        "or stop the workers and delete it, then start again: hints that were in it are sent again from the state;",
+    ]
+    if kind == "queue":
+        lines.append(f"    rabbitmqctl delete_queue --vhost <vhost> {wanted.name}")
+    lines.append(f"or use another prefix than `{topology.prefix}` beside it until the old queues are empty.")
+    return "\n".join(lines)

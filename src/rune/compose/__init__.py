@@ -1,0 +1,154 @@
+"""Composition: settings in, a running engine out. The only place that knows adapters.
+
+Each backend is a module with the same verbs; what it needs is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+from rune.compose import embedded
+from rune.compose.embedded import bare_rate, connected, filled
+from rune.compose.parts import add_key, fresh_key
+from rune.errors import RuneError
+from rune.nodes.inuse import protect_log
+from rune.nodes.registry import Registry
+from rune.ports.clock import Clock
+from rune.ports.fleet import Member
+from rune.ports.inspection import Inspection
+from rune.ports.retention import Collected, Rule
+from rune.runtime.desk import Desk
+from rune.runtime.engine import ROLES, Engine
+from rune.runtime.failpoint import arm_from_environment
+from rune.runtime.observed import Observer
+from rune.runtime.reader import Reader
+from rune.runtime.vault import Vault
+from rune.settings import Settings
+
+__all__ = [
+    "NotOnThisBackend", "add_key", "bare_rate", "connected", "credentials", "desk", "exists", "filled", "fresh_key",
+    "inspection", "members", "migrate", "owner", "preview", "reader", "running_engine", "vacuum",
+]  # fmt: skip
+
+
+class NotOnThisBackend(RuneError):
+    """Something that the configured backend has no use for."""
+
+    code = "NOT_ON_THIS_BACKEND"
+
+
+def _backend(settings: Settings) -> Any:
+    if not settings.clustered:
+        return embedded
+    from rune.compose import cluster  # noqa: PLC0415 - its drivers are an extra
+
+    return cluster
+
+
+@asynccontextmanager
+async def running_engine(
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    registry: Registry | None = None,
+    observer: Observer | None = None,
+    working: bool = True,
+    roles: frozenset[str] = ROLES,
+    door: bool | None = None,
+) -> AsyncIterator[Engine]:
+    """An engine while the block runs. Tests bring a clock and node types of their own. One that is not `working` only
+    writes down what it is asked for; `roles` says what it does otherwise. `door`: see the embedded backend."""
+    arm_from_environment()
+    protect_log()
+    # Nothing here makes cycles: a collection of the young every few hundred objects only costs time.
+    gc.set_threshold(50_000, 20, 50)
+    own = {} if settings.clustered else {"door": door}
+    plays = roles if working else frozenset()
+    opened: AbstractAsyncContextManager[Engine] = _backend(settings).running_engine(
+        settings, clock=clock, registry=registry, observer=observer, roles=plays, **own
+    )
+    async with opened as engine:
+        yield engine
+
+
+def desk(settings: Settings) -> AbstractAsyncContextManager[Desk]:
+    """The verbs, done by whoever may."""
+    opened: AbstractAsyncContextManager[Desk] = _backend(settings).desk(settings)
+    return opened
+
+
+def reader(settings: Settings) -> AbstractAsyncContextManager[Reader]:
+    """A look at what is remembered. Nothing is written and nobody waits."""
+    opened: AbstractAsyncContextManager[Reader] = _backend(settings).reader(settings)
+    return opened
+
+
+def credentials(settings: Settings) -> AbstractAsyncContextManager[Vault]:
+    """The credentials as anybody may see them."""
+    opened: AbstractAsyncContextManager[Vault] = _backend(settings).credentials(settings)
+    return opened
+
+
+async def preview(settings: Settings, rules: Sequence[Rule], now: int) -> Collected:
+    """What a collection would remove."""
+    found: Collected = await _backend(settings).preview(settings, rules, now)
+    return found
+
+
+async def vacuum(settings: Settings) -> tuple[int, int]:
+    """Give back what is free; the size before and after."""
+    sizes: tuple[int, int] = await _backend(settings).vacuum(settings)
+    return sizes
+
+
+def exists(settings: Settings) -> bool:
+    """Whether there is anything to look at. A cluster that cannot be reached says so itself."""
+    return settings.clustered or embedded.exists(settings)
+
+
+async def owner(settings: Settings) -> tuple[bool, str]:
+    """Whether executions are run now, and by whom, in words."""
+    if settings.clustered:
+        workers = [each for each in await members(settings) if "worker" in each.roles]
+        return bool(workers), f"on {len(workers)} worker{'s' if len(workers) != 1 else ''}"
+    owned, pid = embedded.owner(settings)
+    return owned, f"in process {pid}" if owned and pid else ""
+
+
+def owner_pid(settings: Settings) -> int | None:
+    """Which process owns the file."""
+    return None if settings.clustered else embedded.owner(settings)[1]
+
+
+async def members(settings: Settings) -> list[Member]:
+    """The processes that take part."""
+    if not settings.clustered:
+        raise NotOnThisBackend(
+            "there are no workers on the embedded backend: whoever runs `rune run` does all the work"
+        )
+    found: list[Member] = await _backend(settings).members(settings)
+    return found
+
+
+async def migrate(settings: Settings) -> list[str]:
+    """Bring the store to the version of this program; the steps that were taken."""
+    if not settings.clustered:
+        raise NotOnThisBackend(
+            "the embedded file is brought up to date by whoever opens it; there is nothing to migrate"
+        )
+    steps: list[str] = await _backend(settings).migrate(settings)
+    return steps
+
+
+async def checked(settings: Settings) -> tuple[float, float]:
+    """How long PostgreSQL and Redis take to answer, in ms; refuses what will not do."""
+    found: tuple[float, float] = await _backend(settings).checked(settings)
+    return found
+
+
+def inspection(settings: Settings) -> Inspection:
+    """What can be found out about the embedded file without taking part."""
+    return embedded.inspection(settings)

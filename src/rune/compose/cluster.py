@@ -1,0 +1,174 @@
+"""The cluster: PostgreSQL remembers, Redis coordinates, Redis Streams carry."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from rune.adapters.blobs.open import open_blob
+from rune.adapters.postgres.database import Database
+from rune.adapters.postgres.migrating import migrate as migrate_database
+from rune.adapters.postgres.open import Postgres, postgres
+from rune.adapters.postgres.secret import PostgresSecret
+from rune.adapters.redis.open import RedisStores
+from rune.compose.parts import keys, new_engine
+from rune.nodes.discovery import full_registry
+from rune.nodes.registry import Registry
+from rune.ports.blob import Blob
+from rune.ports.clock import Clock
+from rune.ports.fleet import Member
+from rune.ports.journal import StoreAway
+from rune.ports.retention import Collected, Rule
+from rune.runtime.backend import Backend
+from rune.runtime.clock import SystemClock
+from rune.runtime.desk import Desk
+from rune.runtime.engine import ROLES, Engine
+from rune.runtime.heartbeat import this_process
+from rune.runtime.observed import Observer, observed
+from rune.runtime.planbook import Planbook
+from rune.runtime.reader import Reader
+from rune.runtime.vault import Vault
+from rune.settings import Settings
+
+
+@asynccontextmanager
+async def running_engine(
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    registry: Registry | None = None,
+    observer: Observer | None = None,
+    roles: frozenset[str] = ROLES,
+) -> AsyncIterator[Engine]:
+    """An engine that takes part in the cluster while the block runs."""
+    registry = registry or full_registry(settings.nodes)
+    clock = clock or SystemClock()
+    async with AsyncExitStack() as stack:
+        await _first(settings)
+        opened = await stack.enter_async_context(postgres(settings.journal, outside=_outside(settings)))
+        stores = _redis(settings)
+        await stack.enter_async_context(stores.running(clock))
+        engine = _engine(settings, opened, stores, clock, registry, observer, roles)
+        await stack.enter_async_context(engine.running(grace=settings.grace, roles=roles))
+        yield engine
+
+
+async def _first(settings: Settings) -> None:
+    """An empty database is made ready by whoever comes first; one that holds something is left to `rune migrate`."""
+    database = Database(settings.journal, size=1)
+    try:
+        await database.open()
+        await database.close()
+    except StoreAway as away:
+        if away.code != "EMPTY_STORE":
+            raise
+        await migrate_database(settings.journal)
+
+
+def _redis(settings: Settings) -> RedisStores:
+    return RedisStores(settings.state, prefix=settings.prefix, partitions=settings.partitions)
+
+
+def _outside(settings: Settings) -> Blob | None:
+    return None if settings.blob == "embedded" else open_blob(settings.blob)
+
+
+def _engine(
+    settings: Settings,
+    opened: Postgres,
+    stores: RedisStores,
+    clock: Clock,
+    registry: Registry,
+    observer: Observer | None,
+    roles: frozenset[str],
+) -> Engine:
+    plans = Planbook(opened.journal, registry.catalogue)
+    member = this_process(tuple(sorted(roles)), settings.queues, settings.slots)
+    queue = stores.queue(member.name, settings.queues)
+
+    async def roll(after: str, limit: int) -> Sequence[tuple[str, int | None]]:
+        return [(each.id, each.due) for each in await opened.journal.running(after, limit)]
+
+    state = stores.state(opened.journal, plans.plan, queue=queue, roll=roll)
+    backend = Backend(
+        journal=opened.journal,
+        state=observed(state, observer) if observer is not None else state,
+        queue=queue,
+        blob=opened.blob,
+        library=opened.library,
+        retention=opened.retention,
+        secret=PostgresSecret(opened.database, keys(settings)),
+        clock=clock,
+        admission=state,
+        outbox=opened.outbox,
+        fleet=stores.fleet,
+        news=stores.news,
+    )
+    return new_engine(settings, backend, plans, registry, observer, member)
+
+
+@asynccontextmanager
+async def desk(settings: Settings) -> AsyncIterator[Desk]:
+    """The verbs. Any process may do them."""
+    async with running_engine(settings, roles=frozenset()) as engine:
+        yield engine.desk
+
+
+@asynccontextmanager
+async def _reading(settings: Settings) -> AsyncIterator[Postgres]:
+    async with postgres(settings.journal, outside=_outside(settings), read_only=True) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def reader(settings: Settings) -> AsyncIterator[Reader]:
+    """A look at what is remembered. Nothing is written."""
+    async with _reading(settings) as opened:
+        plans = Planbook(opened.journal, full_registry(settings.nodes).catalogue)
+        yield Reader(opened.index, opened.journal, opened.blob, plans, opened.database, opened.library)
+
+
+@asynccontextmanager
+async def credentials(settings: Settings) -> AsyncIterator[Vault]:
+    """The credentials as anybody may see them."""
+    async with _reading(settings) as opened:
+        yield Vault(PostgresSecret(opened.database, keys(settings)), SystemClock())
+
+
+async def preview(settings: Settings, rules: Sequence[Rule], now: int) -> Collected:
+    """What a collection would remove."""
+    async with _reading(settings) as opened:
+        return await opened.retention.preview(rules, now)
+
+
+async def vacuum(settings: Settings) -> tuple[int, int]:
+    """Write the tables anew, without gaps; their size before and after."""
+    async with postgres(settings.journal) as opened:
+        return await opened.retention.vacuum()
+
+
+async def members(settings: Settings) -> list[Member]:
+    """Who takes part now."""
+    stores = _redis(settings)
+    try:
+        return await stores.fleet.members()
+    finally:
+        await stores.client.close()
+
+
+async def migrate(settings: Settings) -> list[str]:
+    """Bring the database to the version of this program; the steps that were taken."""
+    return await migrate_database(settings.journal)
+
+
+async def checked(settings: Settings) -> tuple[float, float]:
+    """Reach both stores as a process would that takes part; how long each took to answer, in ms."""
+    database = Database(settings.journal)
+    began = time.perf_counter()
+    await database.open()
+    await database.close()
+    between = time.perf_counter()
+    async with _redis(settings).running(SystemClock()):
+        pass
+    return (between - began) * 1000, (time.perf_counter() - between) * 1000

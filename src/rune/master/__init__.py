@@ -1,0 +1,1 @@
+"""The master: what people and programs talk to."""

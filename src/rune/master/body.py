@@ -1,0 +1,58 @@
+"""Bodies: bounded before they are read, checked before they are understood."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+
+from rune.core.jsontext import decode_json
+from rune.core.limits import LIMITS
+from rune.errors import InvalidDocument
+from rune.master.problems import ApiError
+
+JSON_TYPES = frozenset({"", "application/json"})
+YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"})
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """The bytes of a body. One that says or turns out to be too large is not read to its end."""
+    said = request.headers.get("content-length")
+    if said is not None and said.isascii() and said.isdecimal() and int(said) > limit:
+        raise _too_large(limit)
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > limit:
+            raise _too_large(limit)
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _too_large(limit: int) -> ApiError:
+    return ApiError(f"at most {limit:,} bytes are taken here", code="TOO_LARGE")
+
+
+def media_type(request: Request) -> str:
+    """What the sender says the body is."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def check_json(request: Request) -> None:
+    """Refuse a body that is said to be something else. Pages of other sites cannot say `application/json` unasked."""
+    said = media_type(request)
+    if said not in JSON_TYPES and not said.endswith("+json"):
+        raise ApiError(f"`{said[:80]}` is not taken here; send application/json", code="BAD_MEDIA")
+
+
+def decode(decoder: msgspec.json.Decoder[Any], data: bytes, limit: int) -> Any:
+    """A body as what it should be. Strict about the text first: depth, doubled keys, numbers that nobody can keep."""
+    decoded = decode_json(data, max_bytes=limit, max_depth=LIMITS.json_depth + 4, root="body")
+    if decoded.problems:
+        raise InvalidDocument(decoded.problems)
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ApiError(f"body: {error}", code="BAD_BODY") from None

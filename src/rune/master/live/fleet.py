@@ -1,0 +1,146 @@
+"""The fleet: which executions began, changed or ended, as it happens. What was missed is in the list of executions."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from rune.master.live.pulse import Pulse
+from rune.master.views import execution_view
+from rune.ports.retention import ENDED
+from rune.ports.store import Summary
+from rune.runtime.reader import Reader
+
+NEWEST = 100
+MOST_OPEN = 500
+LEAST_PAUSE = 0.25  # s between two looks
+RING = 1_000
+HEARTBEAT = 15.0  # s
+_ENCODER = msgspec.json.Encoder()
+
+
+class Fleet:
+    """Follows the newest executions and those of them that are not over yet. One for all who look."""
+
+    def __init__(self, reader: Reader, pulse: Pulse) -> None:
+        self._reader = reader
+        self._pulse = pulse
+        self._known: OrderedDict[str, str] = OrderedDict()  # status by id
+        self._ring: list[bytes] = []
+        self._followers: set[FleetFollower] = set()
+        self._looked = 0.0
+        self._due: asyncio.TimerHandle | None = None
+        self.last = 0
+
+    def enter(self, follower: FleetFollower) -> None:
+        """One more who looks."""
+        if not self._followers:
+            self._pulse.join(self, self.look, self.wake)
+        self._followers.add(follower)
+
+    def leave(self, follower: FleetFollower) -> None:
+        """One less."""
+        self._followers.discard(follower)
+        if not self._followers:
+            self._pulse.leave(self)
+            self._known.clear()
+            self._ring.clear()
+
+    async def look(self) -> None:
+        """See what changed; not more often than a few times a second, and once more when it has become quiet."""
+        wait = self._looked + LEAST_PAUSE - time.monotonic()
+        if wait > 0:
+            if self._due is None:
+                self._due = asyncio.get_running_loop().call_later(wait, self._again)
+            return
+        self._looked = time.monotonic()
+        for each in await self._changed():
+            self._keep(each)
+        self.wake()
+
+    def _again(self) -> None:
+        self._due = None
+        if self._followers:
+            self._pulse.hint()
+
+    async def _changed(self) -> list[Summary]:
+        fresh = not self._known
+        newest = await self._reader.executions(limit=NEWEST)
+        seen = {each.id for each in newest}
+        found = [each for each in reversed(newest) if self._known.get(each.id) != each.status]
+        for id in [id for id, status in self._known.items() if status not in ENDED and id not in seen]:
+            other = await self._reader.execution(id)
+            if other is None:
+                del self._known[id]
+            elif other.status != self._known[id]:
+                found.append(other)
+        for each in found:
+            self._known[each.id] = each.status
+        self._drop(seen)
+        return [] if fresh else found
+
+    def _drop(self, seen: set[str]) -> None:
+        """Forget what is over and no longer among the newest, and the oldest where too many are open."""
+        for id in [id for id, status in self._known.items() if status in ENDED and id not in seen]:
+            del self._known[id]
+        while len(self._known) > MOST_OPEN + NEWEST:
+            self._known.popitem(last=False)
+
+    def _keep(self, each: Summary) -> None:
+        self.last += 1
+        self._ring.append(b"event: execution\ndata: %b\n\n" % _ENCODER.encode(execution_view(each)))
+        del self._ring[:-RING]
+
+    def wake(self) -> None:
+        """There may be news."""
+        for each in self._followers:
+            each.news.set()
+
+    def behind(self, place: int) -> tuple[bytes, int]:
+        """What happened behind a place; who was too slow for the ring is told to read the list."""
+        missed = self.last - place
+        if missed > len(self._ring):
+            return b"event: missed\ndata: {}\n\n", self.last
+        return b"".join(self._ring[len(self._ring) - missed :]), self.last
+
+    @property
+    def closed(self) -> bool:
+        """Whether everybody is to go."""
+        return self._pulse.closed
+
+
+class FleetFollower:
+    """Somebody who looks at the fleet."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self.news = asyncio.Event()
+        self.gone = False
+
+    def leave(self, *_: object) -> None:
+        """Whoever looked has gone."""
+        self.gone = True
+        self.news.set()
+
+    async def pieces(self) -> AsyncIterator[bytes | None]:
+        """What is to be sent; None where only a sign of life is due."""
+        place = self._fleet.last
+        self._fleet.enter(self)
+        try:
+            while not self.gone and not self._fleet.closed:
+                self.news.clear()
+                data, place = self._fleet.behind(place)
+                if data:
+                    yield data
+                    continue
+                try:
+                    async with asyncio.timeout(HEARTBEAT):
+                        await self.news.wait()
+                except TimeoutError:
+                    yield None
+        finally:
+            self._fleet.leave(self)

@@ -1,0 +1,76 @@
+"""The pulse: notices that something was written, and tells whoever follows."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from rune.errors import RuneError
+from rune.runtime.reader import Reader
+
+log = logging.getLogger("rune.master.live")
+
+LEAST_PAUSE = 0.02  # s between two looks
+SHARE = 4  # a look is followed by a pause this many times as long
+
+Look = Callable[[], Awaitable[None]]
+
+
+class Pulse:
+    """One look at the store for everybody. Nobody follows: it rests."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._looks: dict[object, Look] = {}
+        self._closings: dict[object, Callable[[], None]] = {}
+        self._needed = asyncio.Event()
+        self._change: int | None = None
+        self.closed = False
+
+    def join(self, who: object, look: Look, closing: Callable[[], None]) -> None:
+        """Have a look taken whenever something was written."""
+        self._looks[who] = look
+        self._closings[who] = closing
+        self._needed.set()
+
+    def leave(self, who: object) -> None:
+        """No more looks."""
+        self._looks.pop(who, None)
+        self._closings.pop(who, None)
+        if not self._looks:
+            self._needed.clear()
+
+    def hint(self) -> None:
+        """Look again, whether or not something was written."""
+        self._change = None
+
+    def close(self) -> None:
+        """Everybody who follows is told to go."""
+        self.closed = True
+        for closing in list(self._closings.values()):
+            closing()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._needed.wait()
+            began = time.perf_counter()
+            try:
+                await self._beat()
+            except (RuneError, OSError) as error:
+                log.warning("cannot look: %s", error)
+            await asyncio.sleep(max(LEAST_PAUSE, SHARE * (time.perf_counter() - began)))
+
+    async def _beat(self) -> None:
+        change = self._reader.change()
+        if change == self._change:
+            return
+        for look in list(self._looks.values()):
+            try:
+                await look()
+            except Exception:
+                # One execution that cannot be followed, for example because it was removed, must not stop the others.
+                log.exception("an execution cannot be followed")
+        self._change = change

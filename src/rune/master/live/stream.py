@@ -1,0 +1,188 @@
+"""Streams of events: server-sent events and WebSockets over the same places in the same watches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, suppress
+from itertools import islice
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from rune.errors import RuneError
+from rune.master.live.watch import CHUNK, Told, Watch, sse
+from rune.master.live.watches import Watches
+
+HEARTBEAT = 15.0  # s
+STALL = 30.0  # s after which one who takes nothing is dropped
+BEAT = b": beat\n\n"
+HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+    (b"x-content-type-options", b"nosniff"),
+]
+
+
+class Follower:
+    """Somebody's place among the events of an execution."""
+
+    def __init__(
+        self, watches: Watches, watch: Watch, after: int, *, outer: bool = False, singly: bool = False
+    ) -> None:
+        self._watches = watches
+        self._watch = watch
+        self._outer = outer  # only what happened outside of splits
+        self._singly = singly  # events one by one, not in pieces of a stream
+        self.after = after
+        self.news = asyncio.Event()
+        self.gone = False
+
+    def leave(self, *_: object) -> None:
+        """Whoever followed has gone."""
+        self.gone = True
+        self.news.set()
+
+    @property
+    def over(self) -> bool:
+        """Whether everything there is was told."""
+        return self._watch.ended and self.after >= self._watch.last
+
+    async def pieces(self) -> AsyncIterator[list[Told] | bytes | None]:
+        """What is to be sent, piece by piece: events, or bytes of them; None where only a sign of life is due."""
+        self._watch.waiting.add(self.news)
+        try:
+            while not self.gone and not self._watches.closed:
+                self.news.clear()
+                if self._watch.holds(self.after):
+                    piece = self._from_ring()
+                    if piece:
+                        yield piece
+                    elif self.over:
+                        return
+                    elif not await self._waited():
+                        yield None
+                else:
+                    async with self._watches.backlogs:
+                        async for each in self._from_journal():
+                            yield each
+        finally:
+            self._watch.waiting.discard(self.news)
+
+    def _from_ring(self) -> list[Told] | bytes:
+        if not self._outer and not self._singly:
+            data, self.after = self._watch.joined(self.after)
+            return data
+        found = self._watch.newest(self.after)
+        if found:
+            self.after = found[-1].number
+        if self._singly:
+            return found
+        outer = [each for each in found if not each.inside]
+        return b"".join(map(sse, outer)) + self._watch.rollup() if found else b""
+
+    async def _from_journal(self) -> AsyncIterator[list[Told]]:
+        backlog: Iterator[Told] = await self._watch.backlog(self.after)
+        while not self.gone and (found := list(islice(backlog, CHUNK))):
+            self.after = found[-1].number
+            yield [each for each in found if not (self._outer and each.inside)]
+
+    async def _waited(self) -> bool:
+        """Whether there was news before a sign of life is due."""
+        try:
+            async with asyncio.timeout(HEARTBEAT):
+                await self.news.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+class EventStream(Response):
+    """The events of an execution as server-sent events, numbered by `id`; over when it has ended."""
+
+    def __init__(self, watches: Watches, execution: str, after: int, *, outer: bool) -> None:
+        self.background = None
+        self.status_code = 200
+        self._asked = (watches, execution, after, outer)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        watches, execution, after, outer = self._asked
+        async with watches.watch(execution) as watch:
+            follower = Follower(watches, watch, after, outer=outer)
+            if follower.over:
+                # A browser that is told this does not come back; one whose stream merely ends does.
+                await send({"type": "http.response.start", "status": 204, "headers": []})
+                await send({"type": "http.response.body", "body": b""})
+                return
+            await stream(follower, receive, send)
+
+
+async def stream(follower: Any, receive: Receive, send: Send) -> None:
+    """Send pieces until they end, or whoever reads them has gone or takes no more."""
+    leaving = asyncio.ensure_future(_left(receive))
+    leaving.add_done_callback(follower.leave)
+    try:
+        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        await _body(send, b"retry: 1000\n\n")
+        async with aclosing(follower.pieces()) as pieces:
+            async for piece in pieces:
+                data = piece if isinstance(piece, bytes) else BEAT if piece is None else b"".join(map(sse, piece))
+                if data:
+                    async with asyncio.timeout(STALL):
+                        await _body(send, data)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+    except TimeoutError:
+        # The answer is left unfinished, which closes the connection: its reader goes on from the last id it has.
+        return
+    finally:
+        leaving.remove_done_callback(follower.leave)
+        leaving.cancel()
+
+
+async def _body(send: Send, data: bytes) -> None:
+    await send({"type": "http.response.body", "body": data, "more_body": True})
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def talk(socket: WebSocket, watches: Watches, execution: str, after: int) -> None:
+    """The events of an execution over a WebSocket, one text message each."""
+    try:
+        async with watches.watch(execution) as watch:
+            await socket.accept()
+            follower = Follower(watches, watch, after, singly=True)
+            leaving = asyncio.ensure_future(_hung_up(socket))
+            leaving.add_done_callback(follower.leave)
+            try:
+                await _tell(socket, follower)
+            finally:
+                leaving.remove_done_callback(follower.leave)
+                leaving.cancel()
+    except (WebSocketDisconnect, RuntimeError, TimeoutError):
+        return
+    except RuneError as error:
+        if socket.client_state is WebSocketState.CONNECTING:
+            await socket.close(4404, error.code)
+
+
+async def _tell(socket: WebSocket, follower: Follower) -> None:
+    async with aclosing(follower.pieces()) as pieces:
+        async for piece in pieces:
+            for each in piece or ():
+                assert isinstance(each, Told)
+                async with asyncio.timeout(STALL):
+                    await socket.send_text(each.data.decode())
+    if not follower.gone:
+        with suppress(RuntimeError):
+            await socket.close(1000)
+
+
+async def _hung_up(socket: WebSocket) -> None:
+    while (await socket.receive())["type"] != "websocket.disconnect":
+        pass

@@ -1,0 +1,153 @@
+"""A watch: one execution that somebody follows, read once for all who do.
+
+The newest events are kept, encoded, in a ring. Who follows has a place in it and takes what lies behind that place
+when it can; who has fallen out of the ring, or comes late, reads the journal. So nobody has a queue of their own that
+could grow, and nobody waits for anybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterator
+
+import msgspec
+
+from rune.core.fact import End
+from rune.master.live.rollup import Rollups
+from rune.master.views import event_view
+from rune.ports.journal import Stored
+from rune.ports.store import Event
+from rune.runtime.history import History
+from rune.runtime.reader import Reader
+
+RING = 4_096
+STRIDE = 512
+AT_ONCE = 512  # facts between two turns of the loop
+CHUNK = 500  # events that are sent in one piece
+ROLLUP_PAUSE = 0.5  # s
+_ENCODER = msgspec.json.Encoder()
+
+
+class Tale(History):
+    """A history that is followed, and can tell any one event again."""
+
+    def event(self, number: int, stored: Stored) -> Event:
+        """The event of a fact whose number is known."""
+        return self._event(number, stored)
+
+
+class Told(msgspec.Struct, frozen=True, gc=False):
+    """One event, ready to be sent. `inside`: it happened in an item of a split."""
+
+    number: int
+    inside: bool
+    data: bytes
+
+
+def told(event: Event) -> Told:
+    """An event, encoded."""
+    return Told(event.number, bool(event.lineage), _ENCODER.encode(event_view(event)))
+
+
+def sse(each: Told) -> bytes:
+    """An event as a stream of events has it."""
+    return b"id: %d\ndata: %b\n\n" % (each.number, each.data)
+
+
+class Watch:
+    """The events of one execution, as far as they have come."""
+
+    def __init__(self, tale: Tale, reader: Reader) -> None:
+        self.execution = tale.accepted.id
+        self.last = 0
+        self.ended = False
+        self.waiting: set[asyncio.Event] = set()
+        self._tale = tale
+        self._reader = reader
+        self._rollups = Rollups(tale.plan)
+        self._ring: deque[Told] = deque(maxlen=RING)
+        self._marks = [0]  # after which number of the journal the events behind each stride begin
+        self._seen = 0
+        self._joined: tuple[int, int, bytes] = (-1, -1, b"")
+        self._rollup: tuple[int, float, bytes] = (-1, 0.0, b"")
+        self._reading = asyncio.Lock()
+
+    async def look(self) -> None:
+        """Read what is new, and wake who waits for it."""
+        async with self._reading:
+            before = self.last
+            if not self.last:
+                self._keep(self._tale.beginning)
+            for at, stored in enumerate(await self._reader.facts(self.execution, self._seen), start=1):
+                self._seen = stored.number
+                self._rollups.count(stored.fact)
+                self._keep(self._tale.follow(stored))
+                if self.last % STRIDE == 0:
+                    self._marks.append(stored.number)
+                if isinstance(stored.fact, End):
+                    self.ended = True
+                if at % AT_ONCE == 0:
+                    await asyncio.sleep(0)
+        if self.last != before:
+            self.wake()
+
+    def _keep(self, event: Event) -> None:
+        self._ring.append(told(event))
+        self.last = event.number
+
+    def wake(self) -> None:
+        """There is news, or no more to wait for."""
+        for each in self.waiting:
+            each.set()
+
+    def holds(self, after: int) -> bool:
+        """Whether everything behind a number is in the ring."""
+        return after >= self.last or bool(self._ring) and self._ring[0].number <= after + 1
+
+    def newest(self, after: int) -> list[Told]:
+        """What lies behind a number that the ring holds, as much as is sent in one piece."""
+        if after >= self.last:
+            return []
+        start = after + 1 - self._ring[0].number
+        return [self._ring[at] for at in range(start, min(start + CHUNK, len(self._ring)))]
+
+    def joined(self, after: int) -> tuple[bytes, int]:
+        """The same as one piece of a stream of events. Who is at the same place gets the same bytes."""
+        begin, end, data = self._joined
+        if begin != after or (end != self.last and end - begin < CHUNK):
+            found = self.newest(after)
+            end = found[-1].number if found else after
+            data = b"".join(map(sse, found))
+            self._joined = (after, end, data)
+        return data, end
+
+    async def backlog(self, after: int) -> Iterator[Told]:
+        """Everything behind a number, from the journal."""
+        stride = min(after // STRIDE, len(self._marks) - 1)
+        stored = await self._reader.facts(self.execution, self._marks[stride])
+        return self._retold(stored, max(stride * STRIDE, 1), after)
+
+    def _retold(self, stored: list[Stored], number: int, after: int) -> Iterator[Told]:
+        if number == 1 and after < 1:
+            yield told(self._tale.beginning)
+        for each in stored:
+            number += 1
+            if number > after:
+                yield told(self._tale.event(number, each))
+
+    def rollup(self) -> bytes:
+        """The roll-ups as one event of a stream; made anew at most twice a second."""
+        number, made, data = self._rollup
+        now = time.monotonic()
+        if number != self.last and (now - made >= ROLLUP_PAUSE or self.ended):
+            splits = self._rollups.read()
+            body = _ENCODER.encode({"number": self.last, "splits": splits})
+            data = b"event: rollup\ndata: %b\n\n" % body if splits else b""
+            self._rollup = (self.last, now, data)
+        return data
+
+    def rollups(self) -> Rollups:
+        """The counts behind the roll-ups."""
+        return self._rollups

@@ -1,0 +1,130 @@
+"""Starts: what is accepted is durable before it is answered."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+from starlette.responses import Response
+
+from rune.core.limits import LIMITS
+from rune.master.operation import PREFIX, Call, Resource
+from rune.master.problems import ApiError
+from rune.master.reply import Reply
+from rune.master.views import Started, started
+from rune.ports.journal import Accepted
+from rune.ports.library import LATEST, number_of
+from rune.runtime.launcher import new_execution_id
+
+starts = Resource("starts")
+
+MOST_LABELS = 64
+START_BYTES = LIMITS.payload_bytes + LIMITS.definition_bytes + 64 * 1024
+
+LabelName = Annotated[str, Meta(min_length=1, max_length=128)]
+LabelValue = Annotated[str, Meta(max_length=1_024)]
+Labels = Annotated[dict[LabelName, LabelValue], Meta(max_length=MOST_LABELS)]
+Priority = Annotated[int, Meta(ge=0, le=10)]
+Which = Annotated[str, Meta(min_length=1, max_length=128, description="A version number or an alias.")]
+Id = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
+_NOTHING = msgspec.Raw(b"{}")
+
+
+class StartBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to start a stored workflow. Nothing has to be given."""
+
+    input: msgspec.Raw = _NOTHING
+    version: Which | None = None
+    labels: Labels = {}
+    priority: Priority | None = None
+    fake_time: bool = False
+
+
+class AnyStartBody(StartBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to start a stored workflow by its name, or a definition that is stored nowhere."""
+
+    workflow: Id | None = None
+    definition: msgspec.Raw | None = None
+
+
+def key_of(call: Call) -> str | None:
+    """The key under which something is done once."""
+    key = call.header("idempotency-key")
+    if key is not None and not (0 < len(key) <= 255 and key.isascii() and key.isprintable()):
+        raise ApiError("Idempotency-Key: 1 to 255 printable characters", code="BAD_HEADER")
+    return key
+
+
+def accepted_reply(accepted: Accepted, *, replayed: bool = False) -> Response:
+    """An execution that was accepted, now or before."""
+    place = {"Location": f"{PREFIX}/executions/{accepted.id}"}
+    return Reply(started(accepted, replayed=replayed), 200 if replayed else 202, place)
+
+
+@starts(
+    "POST",
+    "/workflows/{workflow}/executions",
+    "Start a stored workflow",
+    need="run",
+    body=StartBody,
+    limit=START_BYTES,
+    optional=True,
+    answer=Started,
+    status=202,
+    also={200: "The key was used before: this is what it started."},
+    headers=("Idempotency-Key",),
+    example={"input": {"name": "World"}, "version": "stable", "labels": {"customer": "7"}},
+)
+async def start_workflow(call: Call) -> Response:
+    """Start the version that is named, or the latest."""
+    return await _start(call, call.path["workflow"], call.body)
+
+
+@starts(
+    "POST",
+    "/executions",
+    "Start a workflow by its name, or a definition",
+    need="run",
+    body=AnyStartBody,
+    limit=START_BYTES,
+    answer=Started,
+    status=202,
+    also={200: "The key was used before: this is what it started."},
+    headers=("Idempotency-Key",),
+    example={"workflow": "hello", "input": {"name": "World"}},
+)
+async def start_anything(call: Call) -> Response:
+    """Either `workflow` or `definition` says what."""
+    body: AnyStartBody = call.body
+    if (body.workflow is None) == (body.definition is None):
+        raise ApiError("body: give `workflow` or `definition`, one of them", code="BAD_BODY")
+    if body.workflow is not None:
+        return await _start(call, body.workflow, body)
+    if body.version is not None or body.priority is not None:
+        raise ApiError("body: `version` and `priority` belong to a stored workflow", code="BAD_BODY")
+    key = key_of(call)
+    name = new_execution_id() if key is not None else None
+    accepted = await call.master.desk.run(
+        bytes(body.definition or b""),
+        bytes(body.input),
+        key=key,
+        labels=body.labels,
+        fake_time=body.fake_time,
+        execution=name,
+    )
+    return accepted_reply(accepted, replayed=name is not None and accepted.id != name)
+
+
+async def _start(call: Call, workflow: str, body: StartBody) -> Response:
+    key = key_of(call)
+    which = body.version
+    weighed = which is not None and which != LATEST and number_of(which) is None
+    name = new_execution_id() if key is not None or weighed else None
+    if weighed:
+        which = await call.master.rollouts.version(workflow, which, key or str(name))
+    options: dict[str, Any] = {"priority": body.priority, "fake_time": body.fake_time, "execution": name}
+    accepted = await call.master.desk.start(
+        workflow, which, bytes(body.input), key=key, labels=body.labels, **options
+    )
+    return accepted_reply(accepted, replayed=name is not None and accepted.id != name)

@@ -1,0 +1,59 @@
+"""The master: the engine that does, the reader that answers, and what lies between them and the routes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from weakref import WeakValueDictionary
+
+from rune.master.live.fleet import Fleet
+from rune.master.live.pulse import Pulse
+from rune.master.live.watches import Watches
+from rune.master.probe import Probe
+from rune.master.rollouts import Rollouts
+from rune.master.runs import Runs
+from rune.runtime.engine import Engine
+from rune.runtime.reader import Reader
+
+
+class Master:
+    """What every route reaches."""
+
+    def __init__(self, engine: Engine, reader: Reader, *, slots: int = 0) -> None:
+        self.engine = engine
+        self.desk = engine.desk
+        self.reader = reader
+        self.clock = engine.backend.clock
+        self.slots = slots
+        self.pulse = Pulse(reader)
+        self.watches = Watches(engine, reader, self.pulse)
+        self.fleet = Fleet(reader, self.pulse)
+        self.runs = Runs(engine, reader)
+        self.rollouts = Rollouts(engine.backend.library, reader, engine.backend.clock)
+        self.probe = Probe(engine, reader)
+        self.stopping = asyncio.Event()
+        self._editing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def editing(self, workflow: str) -> AsyncIterator[None]:
+        """One change of a workflow at a time: what was compared is still so when it is replaced."""
+        async with self._editing.setdefault(workflow, asyncio.Lock()):
+            yield
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Master]:
+        """Watch and probe while the block runs; then everybody who watches is let go."""
+        services = [asyncio.create_task(each) for each in (self.pulse.run(), self.probe.run())]
+        try:
+            yield self
+        finally:
+            self.stop()
+            for service in services:
+                service.cancel()
+            await asyncio.gather(*services, return_exceptions=True)
+
+    def stop(self) -> None:
+        """Let go of everybody who watches: they come back to whoever is there then."""
+        self.stopping.set()
+        self.pulse.close()

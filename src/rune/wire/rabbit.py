@@ -1,0 +1,236 @@
+"""Messages on RabbitMQ: what travels between workers, and what they tell the outside, as JSON.
+
+The words of the outside are used in the JSON alone. A hint of ours names the definition by its hash and carries the
+token itself; one that somebody else wrote brings the definition and the outputs so far, and no token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import msgspec
+
+from rune.core.lineage import ROOT, Path, path_text
+from rune.core.token import START, Arrived, Fate, Ref, Token
+from rune.errors import RuneError
+
+LONGEST_ID = 255
+NO_OUTPUTS = msgspec.Raw(b"{}")
+
+
+class BadMessage(RuneError):
+    """Bytes that are no message of the kind that was expected."""
+
+    code = "BAD_MESSAGE"
+
+
+class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One level of a lineage: which item of which split."""
+
+    split_node_id: str
+    item_index: int
+    branch_id: str = ""
+    total_items: int = 0
+
+
+class SentToken(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A token as it is written: what is usual is left out. It has the fields of `Token`, in their order."""
+
+    node: int
+    path: Path = ROOT
+    payload: Ref = START
+    error: Ref | None = None
+    arrived: tuple[Arrived, ...] = ()
+    fate: Fate = Fate.RUN
+    attempt: int = 1
+    resumed: bool = False
+    signal: str | None = None
+    items: int = 0
+    at: int = 0
+
+
+class NodeExecutionMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Run this node. Exactly one of `definition` and `definition_ref` is there."""
+
+    workflow_id: str
+    execution_id: str
+    current_node: str
+    definition_ref: str | msgspec.UnsetType = msgspec.UNSET
+    definition: msgspec.Raw | msgspec.UnsetType = msgspec.field(
+        default=msgspec.UNSET, name="workflow_definition"
+    )
+    context: msgspec.Raw = msgspec.field(name="accumulated_context")
+    lineage: tuple[Frame, ...] = msgspec.field(default=(), name="lineage_stack")
+    from_node: str | None = None
+    attempt: int = 1
+    priority: int | None = None
+    traceparent: str | None = None
+    token: Token | SentToken | None = None
+
+
+class _Read(NodeExecutionMessage, frozen=True, kw_only=True):
+    token: Token | None = None
+
+
+class _Hint(msgspec.Struct, frozen=True):
+    """All that a worker needs of a message of ours."""
+
+    execution_id: str
+    token: Token | None = None
+
+
+class ErrorObject(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a node failed."""
+
+    message: str
+    code: str
+    details: dict[str, Any] = {}
+
+
+Status = Literal["running", "success", "failed", "waiting", "skipped", "cancelled"]
+
+
+class NodeStatusMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a node is."""
+
+    workflow_id: str
+    execution_id: str
+    node_id: str
+    status: Status
+    output: msgspec.Raw | None = None
+    error: ErrorObject | None = None
+    executed_at: str
+    duration_ms: int
+    lineage: tuple[Frame, ...] = msgspec.field(default=(), name="lineage_stack")
+    attempt: int = 1
+    details: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    metadata: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+
+
+class CompletionMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """An execution has ended."""
+
+    workflow_id: str
+    execution_id: str
+    status: Literal["completed", "failed", "halted", "cancelled"]
+    final_context: msgspec.Raw
+    completed_at: str
+    total_duration_ms: int
+    error: ErrorObject | msgspec.UnsetType = msgspec.UNSET
+
+
+class Names(msgspec.Struct, frozen=True):
+    """What an execution is called outside: its workflow, the hash of its definition, the ids of its nodes. With
+    `definition` and `context` (JSON) messages are written in full, for whoever has no access to the stores."""
+
+    workflow: str = ""
+    hash: str = ""
+    ids: tuple[str, ...] = ()
+    definition: bytes | None = None
+    context: bytes | None = None
+    traceparent: str | None = None
+
+
+NAMELESS = Names()
+
+_ENCODER = msgspec.json.Encoder()
+_READ = msgspec.json.Decoder(_Read)
+_HINT = msgspec.json.Decoder(_Hint)
+_STATUS = msgspec.json.Decoder(NodeStatusMessage)
+_COMPLETION = msgspec.json.Decoder(CompletionMessage)
+
+
+def frames(path: Path, ids: Sequence[str]) -> tuple[Frame, ...]:
+    """The lineage of a path, outermost first."""
+    return tuple(
+        Frame(_id(path[at], ids), path[at + 1], _branch(path[: at + 2], ids)) for at in range(0, len(path), 2)
+    )
+
+
+def _id(node: int, ids: Sequence[str]) -> str:
+    return ids[node] if 0 <= node < len(ids) else str(node)
+
+
+def _branch(path: Path, ids: Sequence[str]) -> str:
+    known = all(each < len(ids) for each in path[::2])
+    return path_text(path, ids) if known else ""
+
+
+def encode_hint(execution: str, token: Token, names: Names = NAMELESS, priority: int = 5) -> bytes:
+    """The message of a token."""
+    payload = token.payload
+    full = names.definition is not None
+    message = NodeExecutionMessage(
+        workflow_id=names.workflow,
+        execution_id=execution,
+        current_node=_id(token.node, names.ids),
+        definition_ref=msgspec.UNSET if full else names.hash,
+        definition=msgspec.Raw(names.definition) if names.definition is not None else msgspec.UNSET,
+        context=NO_OUTPUTS if names.context is None else msgspec.Raw(names.context),
+        lineage=frames(token.path, names.ids) if token.path else (),
+        from_node=_id(payload.node, names.ids) if payload.kind == "result" else None,
+        attempt=token.attempt,
+        priority=priority if priority != 5 else None,
+        traceparent=names.traceparent,
+        token=SentToken(*msgspec.structs.astuple(token)),
+    )
+    return _ENCODER.encode(message)
+
+
+def decode_hint(body: bytes) -> tuple[str, Token | None]:
+    """The execution and the token of a message; no token if somebody else wrote it."""
+    try:
+        found = _HINT.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadMessage(f"not an execution message: {error}") from None
+    if not 0 < len(found.execution_id) <= LONGEST_ID:
+        raise BadMessage("an execution id has between 1 and 255 characters")
+    return found.execution_id, found.token
+
+
+def decode_execution(body: bytes) -> NodeExecutionMessage:
+    """A whole message, checked."""
+    try:
+        found = _READ.decode(body)
+        outputs = msgspec.json.decode(found.context, type=dict[str, msgspec.Raw])
+        if not isinstance(found.definition, msgspec.UnsetType):
+            msgspec.json.decode(found.definition, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadMessage(f"not an execution message: {error}") from None
+    for name in (found.workflow_id, found.execution_id, found.current_node):
+        if not 0 < len(name) <= LONGEST_ID:
+            raise BadMessage("an id has between 1 and 255 characters")
+    if isinstance(found.definition, msgspec.UnsetType) == isinstance(found.definition_ref, msgspec.UnsetType):
+        raise BadMessage("a message has either `workflow_definition` or `definition_ref`")
+    wrong = [name for name in outputs if not name.startswith("$")]
+    if wrong:
+        raise BadMessage(f"outputs are named `$` and the id of a node, not `{wrong[0][:80]}`")
+    return found
+
+
+def encode_message(message: NodeStatusMessage | CompletionMessage | NodeExecutionMessage) -> bytes:
+    """The bytes of a message."""
+    return _ENCODER.encode(message)
+
+
+def decode_status(body: bytes) -> NodeStatusMessage:
+    """A status message, checked."""
+    try:
+        return _STATUS.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadMessage(f"not a status message: {error}") from None
+
+
+def decode_completion(body: bytes) -> CompletionMessage:
+    """A completion message, checked."""
+    try:
+        return _COMPLETION.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadMessage(f"not a completion message: {error}") from None
+
+
+def moment(ms: int) -> str:
+    """Milliseconds since the epoch as ISO 8601, in UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

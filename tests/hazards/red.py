@@ -1,0 +1,151 @@
+"""Every hazard's test beside the change that must turn it red: each change is made to a copy, and the test must fail.
+
+python -m tests.hazards.red [--only KEY…] [--jobs 2]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.hazards.reds import broker, delivery, expressions, merge, nodes, routing, split
+from tests.hazards.reds.patch import Red
+
+TOP = Path(__file__).resolve().parents[2]
+TABLE: dict[str, Red] = {
+    **routing.TABLE,
+    **delivery.TABLE,
+    **broker.TABLE,
+    **split.TABLE,
+    **merge.TABLE,
+    **expressions.TABLE,
+    **nodes.TABLE,
+}
+PATIENCE = 90.0  # s; whatever takes longer hangs without saying so
+SHORT = ("src/rune/testing/harness.py", "DEADLINE = 30.0", "DEADLINE = 8.0")
+"""In a copy the harness waits less long for an end that may never come."""
+
+_REASON = re.compile(r"^E\s+(.*)$", re.MULTILINE)
+_HUNG = re.compile(r"\bTimeoutError\b|waited \d+ s in vain|nothing will ever happen")
+
+
+class Verdict(NamedTuple):
+    """What became of one line of the table."""
+
+    key: str
+    word: str
+    seconds: float
+    detail: str
+
+    @property
+    def good(self) -> bool:
+        return self.word in ("red", "hung")
+
+
+def copied(where: Path) -> Path:
+    """The project as far as a test needs it, compiled, so that no run of a test has to do it again."""
+    for part in ("src", "tests"):
+        shutil.copytree(TOP / part, where / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy2(TOP / "pyproject.toml", where)
+    _replaced(where, *SHORT)
+    compiling = [sys.executable, "-m", "compileall", "-q", "src", "tests"]
+    subprocess.run(compiling, cwd=where, check=True, stdout=subprocess.DEVNULL)
+    return where
+
+
+def _replaced(copy: Path, file: str, old: str, new: str) -> bool:
+    target = copy / file
+    text = target.read_text() if target.exists() else ""
+    if text.count(old) != 1 or old == new:
+        return False
+    target.write_text(text.replace(old, new))
+    for stale in (target.parent / "__pycache__").glob(f"{target.stem}.*.pyc"):
+        stale.unlink()
+    return True
+
+
+def tried(copy: Path, tests: Iterable[str], *options: str) -> tuple[int | None, str]:
+    """The exit status of pytest in a copy, and what it said; None if it had to be stopped."""
+    paths = [each if "/" in each else f"tests/hazards/{each}" for each in tests]
+    command = [sys.executable, "-m", "pytest", "-q", "--tb=short", *options, *paths]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(copy / "src"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }
+    with subprocess.Popen(
+        command, cwd=copy, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=PATIENCE * (10 if not options else 1))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return None, f"stopped after {PATIENCE:.0f} s"
+    return process.returncode, said
+
+
+def judged(key: str, base: Path) -> Verdict:
+    """Make one change and see whether its test notices."""
+    began = time.perf_counter()
+    entry = TABLE[key]
+    with tempfile.TemporaryDirectory(prefix="rune-red-") as folder:
+        copy = Path(folder) / "copy"
+        shutil.copytree(base, copy)
+        for patch in entry.patches:
+            if not _replaced(copy, f"src/rune/{patch.file}", patch.old, patch.new):
+                detail = f"does not fit {patch.file}: {patch.old.strip().splitlines()[0][:60]}"
+                return Verdict(key, "STALE", time.perf_counter() - began, detail)
+        status, said = tried(copy, [entry.test], "-x")
+    reason = next((each.strip() for each in _REASON.findall(said) if each.strip()), said.strip()[-200:])
+    hung = status is None or (status == 1 and _HUNG.search("\n".join(_REASON.findall(said))) is not None)
+    if hung:
+        word = "hung" if entry.hangs and status is not None else "HANGS"
+    else:
+        word = {0: "GREEN", 1: "red"}.get(status or 0, "ERROR")
+        if word == "red" and re.search(r"^ERROR |\bSyntaxError\b.*\bsrc/rune", said, re.MULTILINE):
+            word = "ERROR"
+        if word == "red" and entry.hangs:
+            word, reason = "HANGS", "marked as hanging, but it fails at once"
+    return Verdict(key, word, time.perf_counter() - began, reason)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", default=[], metavar="KEY", help="keys to try (all)")
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    unknown = [each for each in options.only if each not in TABLE]
+    if unknown:
+        parser.error(f"no such key: {', '.join(unknown)}")
+    keys = options.only or list(TABLE)
+    with tempfile.TemporaryDirectory(prefix="rune-red-") as folder:
+        base = copied(Path(folder))
+        status, said = tried(base, [TABLE[key].test for key in keys])
+        if status != 0:
+            print(said[-3_000:])
+            print("red: the tests are not green without any change")
+            return 1
+        bad = []
+        with ThreadPoolExecutor(options.jobs) as pool:
+            for each in pool.map(lambda key: judged(key, base), keys):
+                print(f"{each.word:5}  {each.key:14} {each.seconds:5.1f} s  {each.detail[:110]}", flush=True)
+                bad += [] if each.good else [each.key]
+    print(f"red: {len(keys) - len(bad)} of {len(keys)} changes are noticed by their test")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
