@@ -28,7 +28,19 @@ class S3Server:
     def __init__(self) -> None:
         self.url = f"http://127.0.0.1:{(port := free_port())}"
         self._process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+            [
+                "setpriv",
+                "--pdeathsig=KILL",
+                sys.executable,
+                "-W",
+                "ignore",
+                "-m",
+                "moto.server",
+                "-H",
+                "127.0.0.1",
+                "-p",
+                str(port),
+            ],
             env={**environ, "MOTO_S3_DEFAULT_MAX_KEYS": str(PAGE)},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -13,7 +13,7 @@ import msgspec
 from rune.core.explain import explain
 from rune.runtime.reader import Reader
 
-LOOK = 0.01  # s between two looks
+LEAST_LOOK, MOST_LOOK = 0.01, 0.1  # s between two looks: what takes long is not looked at all the time
 
 
 class Refusal(Exception):
@@ -112,9 +112,11 @@ async def until(fact: Any, what: Mapping[str, Any] | str, patience: float) -> No
     """Look again and again until something holds."""
     never = asyncio.Event()
     deadline = time.monotonic() + patience
+    pause = LEAST_LOOK
     while not await fact():
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {patience:.0f} s in vain until {what}")
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LOOK):
+            async with asyncio.timeout(pause):
                 await never.wait()
+        pause = min(MOST_LOOK, pause * 1.25)

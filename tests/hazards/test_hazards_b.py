@@ -23,7 +23,7 @@ def test_h_b1_one_completion_whatever_the_shape(
 ) -> None:
     # red: every leaf writes a terminal row
     async def go() -> tuple[list[str], int]:
-        async with harness(tmp_path) as engine:
+        async with harness(tmp_path, slots=1) as engine:
             run = await engine.start(document, {"items": list(range(100))})
             await run.end()
             facts = [row.fact for row in await run.facts() if not row.late]

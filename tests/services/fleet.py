@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,8 +16,9 @@ from typing import Literal
 from rune.settings import Settings
 
 Role = Literal["worker", "scheduler"]
+ROOT = Path(__file__).resolve().parents[2]
 READY = " is ready"
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 class Process:
@@ -28,7 +30,8 @@ class Process:
         self.role = role
         self.log = log
         self._out = log.open("w")
-        command = [sys.executable, "-m", "rune", "serve", role, *arguments]
+        # It must not outlive the tests, however they end.
+        command = ["setpriv", "--pdeathsig=KILL", sys.executable, "-m", "rune", "serve", role, *arguments]
         self.process = subprocess.Popen(
             command, env=dict(environment), stdout=self._out, stderr=subprocess.STDOUT, start_new_session=True
         )
@@ -42,15 +45,20 @@ class Process:
 
     def wait_ready(self) -> None:
         """Until it takes part."""
+        self.wait_said(READY)
+
+    def wait_said(self, text: str) -> None:
+        """Until it has said something."""
+        pause = threading.Event()
         until = time.monotonic() + PATIENCE
-        while READY not in self.said():
-            if not self.alive:
+        while text not in self.said():
+            if not self.alive and text not in self.said():
                 raise AssertionError(
                     f"the {self.role} ended with {self.process.returncode}: {self.said()[-2000:]}"
                 )
             if time.monotonic() > until:
-                raise AssertionError(f"the {self.role} is not ready: {self.said()[-2000:]}")
-            time.sleep(0.02)
+                raise AssertionError(f"the {self.role} has not said `{text}`: {self.said()[-2000:]}")
+            pause.wait(0.02)
 
     def kill(self) -> None:
         """At once, without a word."""
@@ -80,6 +88,7 @@ class Fleet:
         self._count = 0
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("RUNE_")},
+            "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
             "RUNE_HOME": str(folder),
             "RUNE_JOURNAL": settings.journal,
             "RUNE_STATE": settings.state,

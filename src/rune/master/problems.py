@@ -118,9 +118,7 @@ def problem_document(error: RuneError) -> ProblemDocument:
 def _document(status: int, code: str, detail: str, problems: tuple[Problem, ...] = ()) -> ProblemDocument:
     title = _TITLES.get(status, "Refused")
     name = f"urn:rune:problem:{code.lower()}"
-    return ProblemDocument(
-        type=name, title=title, status=status, code=code, detail=detail, problems=problems
-    )
+    return ProblemDocument(type=name, title=title, status=status, code=code, detail=detail, problems=problems)
 
 
 def problem_response(document: ProblemDocument, headers: dict[str, str] | None = None) -> Response:

@@ -29,9 +29,7 @@ class Reply(Response):
             self.raw_headers += [(n.encode("latin-1"), t.encode("latin-1")) for n, t in given.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send(
-            {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
-        )
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         await send({"type": "http.response.body", "body": self.body})
 
 

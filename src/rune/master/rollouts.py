@@ -49,7 +49,7 @@ class Rollouts:
 
     async def put(self, workflow: str, alias: str, weights: dict[int, float]) -> Rollout:
         """Begin, change or, without weights, end a roll-out of an alias that is there."""
-        self._check(alias, weights)
+        self.check(alias, weights)
         base = await self._writing.find(workflow, alias)
         for number in weights:
             await self._writing.find(workflow, str(number))
@@ -60,7 +60,8 @@ class Rollouts:
         await self._writing.deploy(data, hash, f"{workflow}{MARK}{alias}", self._clock.now())
         return rollout
 
-    def _check(self, alias: str, weights: dict[int, float]) -> None:
+    def check(self, alias: str, weights: dict[int, float]) -> None:
+        """Refuse weights that make no roll-out."""
         if alias == LATEST and weights:
             raise BadWeights("`latest` is where the newest version is; weigh another alias")
         if any(not 0 < share <= 100 for share in weights.values()) or sum(weights.values()) > 100:

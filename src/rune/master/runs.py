@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rune.core.fact import Attempt, End, Result, Suspension
 from rune.core.lineage import Path, parse_path, within
@@ -174,10 +174,12 @@ class Runs:
         return found
 
 
-def _inside(lineage: str | None, known: dict[str, int]) -> Path:
+def _inside(lineage: str | None, known: Mapping[str, int]) -> Path:
     if lineage is None or not lineage.strip("/"):
         return ()
     path = parse_path(lineage, known)
     if path is None:
-        raise Refused(f"`{lineage[:120]}` is no item of this workflow; for example `users:5`", code="BAD_ITEM")
+        raise Refused(
+            f"`{lineage[:120]}` is no item of this workflow; for example `users:5`", code="BAD_ITEM"
+        )
     return path

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
+from collections.abc import Set
 
 from rune.ports.journal import Journal, StoreAway
 from rune.runtime.backend import News
@@ -26,18 +28,24 @@ class Awaiting:
 
     async def run(self) -> None:
         """Until cancelled."""
+        asked_all = 0.0
         while True:
+            named: set[str] = set()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PATIENCE):
-                    await self._news.ended()
+                    named = await self._news.ended()
             await asyncio.sleep(LEAST)
+            awaited = self._completions.awaited
+            if time.monotonic() - asked_all >= PATIENCE:
+                asked_all = time.monotonic()
+            else:
+                awaited = awaited & named
             try:
-                await self._ask()
+                await self._ask(awaited)
             except StoreAway as away:
                 log.info("ends of others are not heard of: %s", away.message)
 
-    async def _ask(self) -> None:
-        awaited = self._completions.awaited
-        if awaited:
-            for execution, end in (await self._journal.ends(awaited)).items():
+    async def _ask(self, executions: Set[str]) -> None:
+        if executions:
+            for execution, end in (await self._journal.ends(list(executions))).items():
                 self._completions.announce(execution, end)

@@ -36,8 +36,8 @@ class Admission(Protocol):
 class News(Protocol):
     """Hints that executions of others have ended. Any of them may be lost."""
 
-    async def ended(self) -> None:
-        """Wait for one."""
+    async def ended(self) -> set[str]:
+        """Wait for some; which executions."""
 
 
 class Backend(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Set
 
 from rune.core.fact import End
 
@@ -20,9 +21,9 @@ class Completions:
         return future
 
     @property
-    def awaited(self) -> list[str]:
+    def awaited(self) -> Set[str]:
         """Executions whose end somebody here waits for."""
-        return list(self._waiting)
+        return self._waiting.keys()
 
     def announce(self, execution: str, end: End) -> None:
         """Tell whoever waits."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.hazards.reds.patch import NO_DEDUPE, Red, red
+from tests.hazards.reds.patch import FOLD_BEARS_IT, NO_DEDUPE, Red, red
 
 _E = "test_hazards_e.py::test_h_"
 FORGETS_THE_DONE = (
@@ -64,6 +64,7 @@ TABLE: dict[str, Red] = {
         FORGETS_THE_DONE,
         ("core/transition.py", "        barrier.opened = True\n", "        del scope.barriers[node.index]\n"),
         NO_DEDUPE,
+        FOLD_BEARS_IT,
     ),
     "e12": red(
         _E + "e12_cancelled_losers_make_no_effects",

@@ -18,7 +18,7 @@ TABLE: dict[str, Red] = {
     ),
     "d2": red(
         _D + "d2_the_lineage_ends_at_the_aggregator",
-        ("core/scopes.py", "return self._split[scope]", "return scope"),
+        ("core/transition.py", "self._open_aggregator(around, node, fan)", "self._open_aggregator(scope, node, fan)"),
     ),
     "d3": red(
         _D + "d3_a_redelivered_item_is_counted_once",

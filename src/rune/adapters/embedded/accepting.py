@@ -10,9 +10,8 @@ from typing import Any
 import msgspec
 
 from rune.adapters.embedded.rows import Row, Start, insert_facts
-from rune.core.fact import End, Fact, Result
+from rune.core.fact import End
 from rune.ports.journal import Accepted, Ended, Gone, KeyConflict, KeySpent
-from rune.wire.codec import Large, Paged
 
 _ACCEPTED = msgspec.msgpack.Decoder(Accepted)
 _END = msgspec.msgpack.Decoder(End)
@@ -75,13 +74,3 @@ def _find_running(db: sqlite3.Connection, parent: str) -> None:
     row = db.execute("SELECT end FROM execution WHERE id = ?", (parent,)).fetchone()
     if row is None or row[0] is not None:
         raise Ended(End(0, "cancelled") if row is None else _END.decode(row[0]))
-
-
-def references(execution: Accepted, kept: Sequence[Fact]) -> set[str]:
-    """The other executions whose blobs this one names."""
-    found = set(execution.needs)
-    for fact in kept:
-        value = fact.value if isinstance(fact, Result) else None
-        if isinstance(value, Large | Paged):
-            found.add(value.key.partition("/")[0])
-    return found - {execution.id}

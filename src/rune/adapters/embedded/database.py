@@ -95,6 +95,10 @@ class Database:
         """One more reader, for whoever has much to read; theirs to close."""
         return self._connect(read_only=True)
 
+    def connect_keeper(self) -> sqlite3.Connection:
+        """A connection that writes the log back into the file and nothing else; theirs to close."""
+        return self._connect()
+
     def start(self) -> None:
         """Begin to write, on behalf of the running loop."""
         self._loop = asyncio.get_running_loop()

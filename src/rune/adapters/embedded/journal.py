@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 
 from rune.adapters.embedded import family, letters
-from rune.adapters.embedded.accepting import accept_row, references
+from rune.adapters.embedded.accepting import accept_row
 from rune.adapters.embedded.database import Database
 from rune.adapters.embedded.rows import Row, Rows, Start
+from rune.adapters.rowforms import references
 from rune.core.fact import Attempt, Control, End, Fact, Result, Signal, Suspension, TokenFact
 from rune.core.lineage import Path
 from rune.ports.journal import FORMAT, Accepted, DeadLetter, Ended, NewerFormat, StoreAway, Stored

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
-import msgspec
-
-from rune.core.fact import End
+from rune.adapters.rowforms import letter_of
 from rune.ports.journal import DeadLetter
-
-_END = msgspec.msgpack.Decoder(End)
 
 
 def unsettled(db: sqlite3.Connection, limit: int, after: str | None) -> list[DeadLetter]:
@@ -22,21 +18,7 @@ def unsettled(db: sqlite3.Connection, limit: int, after: str | None) -> list[Dea
         " ORDER BY letter.at DESC, letter.execution DESC LIMIT ?2",
         (after, limit),
     )
-    return [_letter(*row) for row in rows]
-
-
-def _letter(execution: str, code: str, at: int, workflow: str, end: bytes) -> DeadLetter:
-    error = _END.decode(end).error
-    details = error.details if error is not None else {}
-    return DeadLetter(
-        id=execution,
-        execution=execution,
-        workflow=workflow,
-        node=str(details.get("node", "")),
-        code=code,
-        message=error.message if error is not None else "",
-        at=at,
-    )
+    return [letter_of(*row) for row in rows]
 
 
 def settle(db: sqlite3.Connection, letter: str, how: str) -> bool:

@@ -9,18 +9,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from rune.adapters.embedded.database import Database, Work
 from rune.adapters.embedded.migrations import STEPS
-from rune.core.fact import End
+from rune.adapters.rowforms import summary_of
 from rune.core.lineage import Path as LineagePath
-from rune.ports.journal import Accepted, NewerFormat, StoreAway
+from rune.ports.journal import NewerFormat, StoreAway
 from rune.ports.store import Summary
 from rune.wire.codec import decode_path
 
-_ACCEPTED = msgspec.msgpack.Decoder(Accepted)
-_END = msgspec.msgpack.Decoder(End)
 EMPTY = "EMPTY_STORE"
 """The code of a refusal to read a file in which nothing was ever written."""
 
@@ -91,14 +87,14 @@ class EmbeddedIndex:
             " AND (?3 IS NULL OR n < (SELECT n FROM execution WHERE id = ?3)) ORDER BY n DESC LIMIT ?4",
             (status, workflow, after, limit),
         )
-        return [_summary(row) for row in rows]
+        return [summary_of(row) for row in rows]
 
     async def execution(self, execution: str) -> Summary | None:
         """One execution."""
         row = self._database.reader.execute(
             f"SELECT {_COLUMNS} FROM execution WHERE id = ?", (execution,)
         ).fetchone()
-        return _summary(row) if row else None
+        return summary_of(row) if row else None
 
     async def matching(self, prefix: str, limit: int) -> list[str]:
         """Ids that begin like this, at most so many."""
@@ -116,18 +112,3 @@ class EmbeddedIndex:
             (execution,),
         )
         return {(node, decode_path(path)): count for node, path, count in rows}
-
-
-def _summary(row: tuple[object, ...]) -> Summary:
-    id, workflow, hash, status, at, ended_at, accepted, end = row
-    assert isinstance(accepted, bytes)
-    return Summary(
-        id=str(id),
-        workflow=str(workflow),
-        hash=str(hash),
-        status=str(status),
-        started_at=int(str(at)),
-        ended_at=ended_at if isinstance(ended_at, int) else None,
-        error=_END.decode(end).error if isinstance(end, bytes) else None,
-        labels=_ACCEPTED.decode(accepted).labels,
-    )

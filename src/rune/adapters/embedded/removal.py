@@ -17,19 +17,19 @@ from collections.abc import Container, Sequence
 import msgspec
 
 from rune.adapters.embedded.selection import FREE, Candidate
+from rune.adapters.rowforms import LATE
 from rune.ports.retention import KEY_LIFE
 
 BUDGET = 0.010
-"""Seconds that one act may take of the writer."""
+"""Seconds that one act may take of the writer before it commits."""
 
 AT_ONCE = 64
+FIRST = 16
 MOST_ROWS = 2_000
 MOST_BLOBS = 64
 MOST_BYTES = 8 * 1024 * 1024
 PIECE = 500
 BLOB_PIECE = 16
-LATE = 10 * 60_000
-"""How long after its end something may still be written for an execution, in ms."""
 
 
 class Removed(msgspec.Struct):
@@ -43,12 +43,12 @@ class Removed(msgspec.Struct):
     blobs: int = 0
 
 
-def remove(db: sqlite3.Connection, page: Sequence[Candidate], now: int) -> Removed:
-    """Remove as many of a page as the budget allows, at least one."""
+def remove(db: sqlite3.Connection, page: Sequence[Candidate], now: int, budget: float = BUDGET) -> Removed:
+    """Remove as many of a page as the budget allows, at least one. What the last few took tells how many more fit."""
     done = Removed()
-    ends = time.perf_counter() + BUDGET
-    size = AT_ONCE
-    while done.taken < len(page) and (done.taken == 0 or time.perf_counter() < ends):
+    began = before = time.perf_counter()
+    size = FIRST
+    while done.taken < len(page) and size:
         chunk = page[done.taken : done.taken + size]
         free = _free(db, chunk)
         small = not free or _small(db, free)
@@ -59,14 +59,17 @@ def remove(db: sqlite3.Connection, page: Sequence[Candidate], now: int) -> Remov
             _take(db, free, now, done, small=small)
         done.needed += len(chunk) - len(free)
         done.taken += len(chunk)
-        size = min(AT_ONCE, size * 2)
+        moment = time.perf_counter()
+        left = began + budget - moment
+        size = min(AT_ONCE, size * 2, int(left / (moment - before) * len(chunk))) if left > 0 else 0
+        before = moment
     return done
 
 
-def sweep(db: sqlite3.Connection, now: int) -> Removed:
+def sweep(db: sqlite3.Connection, now: int, budget: float = BUDGET) -> Removed:
     """Remove what was left over of executions that are off the list; `taken` is 0 when nothing is."""
     done = Removed()
-    ends = time.perf_counter() + BUDGET
+    ends = time.perf_counter() + budget
     while done.taken == 0 or time.perf_counter() < ends:
         row = db.execute(
             "SELECT n, id, ended_at FROM removed WHERE until <= ? ORDER BY until LIMIT 1", (now,)

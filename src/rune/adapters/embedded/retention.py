@@ -29,6 +29,13 @@ LEFT_FREE = 256
 """Free pages that are not worth an act of their own while more will follow."""
 
 LEAST_PAGES, MOST_PAGES = 16, 8_192
+TARGET = 0.025
+"""Seconds that an act is to take with its commit; those that follow a longer one are given less to do."""
+
+LEAST_BUDGET = 0.001
+ACTS = 8
+"""After so many acts the write-ahead log is written back, so that no commit has much of it to do."""
+
 _MANY = 2**62
 MOMENT = 50
 """How long the last act waits for readers to let go of the write-ahead log, in ms."""
@@ -39,6 +46,7 @@ class Look:
 
     def __init__(self, database: Database) -> None:
         self.db = database.connect_reader()
+        self.keeper = database.connect_keeper()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="rune-retention")
 
     async def __call__(self, question: Callable[..., T], *arguments: Any) -> T:
@@ -51,6 +59,7 @@ class Look:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._thread.submit(self.db.close)  # behind a question that nobody waits for any more
+        self._thread.submit(self.keeper.close)
         self._thread.shutdown(wait=False)
 
 
@@ -92,6 +101,8 @@ class Collection:
         self._began = time.perf_counter()
         self._longest = 0.0
         self._pages = LEAST_PAGES
+        self._budget = BUDGET
+        self._acts = 0
         (mode,) = look.db.execute("PRAGMA auto_vacuum").fetchone()
         self._so_far = Collected(bytes_before=file_bytes(database.path), shrinks=mode == INCREMENTAL)
 
@@ -104,15 +115,24 @@ class Collection:
         while dropped := await self._act(lambda db: removal.forget_keys(db, self._now)):
             self._count(keys=dropped)
         await self._shrink(0)
-        await self._act(Alone(_flush))
+        await self._look(_flush, self._look.keeper)
         await self._act(Alone(_truncate))
         return self._count()
 
     async def _act(self, work: Work) -> Any:
         began = time.perf_counter()
         answer = await self._database.submit(work)
-        self._longest = max(self._longest, time.perf_counter() - began)
+        took = time.perf_counter() - began
+        self._acts += 1
+        self._longest = max(self._longest, took)
+        self._budget = max(LEAST_BUDGET, self._budget / 2) if took > TARGET else min(BUDGET, self._budget * 1.25)
         return answer
+
+    async def _write_back(self) -> None:
+        """Bring the write-ahead log into the file beside the writer, which does not wait for it."""
+        if self._acts >= ACTS:
+            self._acts = 0
+            await self._look(_flush, self._look.keeper)
 
     async def _pass(self, rules: Sequence[Rule]) -> bool:
         """Everything that the rules select; whether what stayed because others needed it may be free now."""
@@ -120,23 +140,25 @@ class Collection:
         needed = freed = 0
         while page := await self._look(selection.page, PAGE):
             while page:
-                work = partial(removal.remove, page=page, now=self._now)
+                work = partial(removal.remove, page=page, now=self._now, budget=self._budget)
                 done: Removed = await self._act(work)
                 page = page[done.taken :]
                 needed += done.needed
                 freed += done.freed
                 self._note(done)
             await self._shrink(LEFT_FREE)
+            await self._write_back()
         await self._sweep()
         return bool(needed and freed)
 
     async def _sweep(self) -> None:
         while True:
-            done: Removed = await self._act(lambda db: removal.sweep(db, self._now))
+            done: Removed = await self._act(partial(removal.sweep, now=self._now, budget=self._budget))
             self._note(done)
             if not done.taken:
                 return
             await self._shrink(LEFT_FREE)
+            await self._write_back()
 
     async def _drop_definitions(self) -> None:
         last = ""
@@ -155,6 +177,7 @@ class Collection:
             if free <= leave or free >= before:
                 return
             before = free
+            await self._write_back()
             if took < BUDGET / 2:
                 self._pages = min(MOST_PAGES, self._pages * 2)
             elif took > BUDGET:

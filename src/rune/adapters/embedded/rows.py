@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from rune.adapters.rowforms import LETTERS
 from rune.core.fact import End
 
 Row = tuple[int, int, int, bytes, int, int, int, bytes]
@@ -21,8 +22,6 @@ _WIDTHS = (64, 16, 4, 1)
 _FACTS = "INSERT INTO fact (execution, kind, node, path, number, seq, late, body) VALUES "
 _CLAIMS = "INSERT OR IGNORE INTO claim (execution, node, path, fence, at) VALUES "
 _PACK = msgspec.msgpack.Encoder()
-LETTERS = frozenset({"DEAD_LETTERED", "WORKER_CRASH"})
-"""The codes of an end that the engine itself is the reason of."""
 
 
 def _statements(head: str, columns: int) -> dict[int, str]:

@@ -11,62 +11,14 @@ import msgspec
 from rune.adapters.embedded.database import Database
 from rune.adapters.keyring import KeyRing
 from rune.adapters.keysource import KeySource
+from rune.adapters.sealing import Sealed, changed, listing_of, opened, seal
 from rune.ports.journal import StoreAway
-from rune.ports.secret import (
-    AnyFields,
-    Credential,
-    Draft,
-    KeyProblem,
-    Listing,
-    Missing,
-    NameTaken,
-    Unreadable,
-    fields_of,
-)
+from rune.ports.secret import Credential, Draft, KeyProblem, Listing, Missing, NameTaken, Unreadable
 
 T = TypeVar("T")
 
 _COLUMNS = "id, name, type, version, key, sealed, shown, created_at, changed_at"
 _BY = f"SELECT {_COLUMNS} FROM credential WHERE id = ?1 OR name = ?1"
-
-
-class Content(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is sealed. Name and hosts are in it as well: altered beside the seal they would lead values astray."""
-
-    name: str
-    fields: AnyFields
-    hosts: tuple[str, ...] = ()
-
-
-class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is written beside the seal, for lists."""
-
-    fields: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
-
-
-class Row(msgspec.Struct, frozen=True):
-    """One credential as the table has it."""
-
-    id: str
-    name: str
-    type: str
-    version: int
-    key: str
-    sealed: bytes
-    shown: bytes
-    created_at: int
-    changed_at: int
-
-    @property
-    def bound(self) -> bytes:
-        """What the seal is tied to."""
-        return f"{self.id}\0{self.type}\0{self.version}".encode()
-
-
-_ENCODER = msgspec.msgpack.Encoder()
-_CONTENT = msgspec.msgpack.Decoder(Content)
-_SHOWN = msgspec.msgpack.Decoder(Shown)
 
 
 class EmbeddedSecret:
@@ -80,16 +32,16 @@ class EmbeddedSecret:
         def work(db: sqlite3.Connection) -> Listing:
             known = _row(db, draft.id)
             if known is not None and known.name == draft.name:
-                return _listing(known)
+                return listing_of(known)
             if known is not None or _row(db, draft.name) is not None:
                 raise NameTaken(f"there is a credential `{draft.name}` already")
             type = str(draft.fields.__struct_config__.tag)
-            row = Row(draft.id, draft.name, type, 1, "", b"", b"", draft.at, draft.at)
-            sealed = _sealed(self._first_ring(db), row, draft.fields, draft.hosts)
+            row = Sealed(draft.id, draft.name, type, 1, "", b"", b"", draft.at, draft.at)
+            sealed = seal(self._first_ring(db), row, draft.fields, draft.hosts)
             db.execute(
                 f"INSERT INTO credential ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", _values(sealed)
             )
-            return _listing(sealed)
+            return listing_of(sealed)
 
         return await self._write(work)
 
@@ -112,7 +64,7 @@ class EmbeddedSecret:
         row = _row(self._database.reader, reference)
         if row is None:
             return None
-        content = _opened(self._keys.ring(), row)
+        content = opened(self._keys.ring(), row)
         return Credential(
             id=row.id,
             name=row.name,
@@ -124,11 +76,11 @@ class EmbeddedSecret:
 
     async def list(self) -> Sequence[Listing]:
         rows = _asked(self._database.reader, f"SELECT {_COLUMNS} FROM credential ORDER BY name", ())
-        return [_listing(Row(*row)) for row in rows]
+        return [listing_of(Sealed(*row)) for row in rows]
 
     async def find(self, reference: str) -> Listing | None:
         row = _row(self._database.reader, reference)
-        return None if row is None else _listing(row)
+        return None if row is None else listing_of(row)
 
     async def rotate(
         self, reference: str, values: Mapping[str, Any], hosts: tuple[str, ...] | None, at: int
@@ -136,47 +88,33 @@ class EmbeddedSecret:
         def work(db: sqlite3.Connection) -> Listing:
             old = _found(db, reference)
             ring = self._keys.ring()
-            fields, kept = self._changed(ring, old, values)
+            fields, kept = changed(ring, old, values)
             new = msgspec.structs.replace(old, version=old.version + 1, changed_at=at)
-            sealed = _sealed(ring, new, fields, kept if hosts is None else hosts)
+            sealed = seal(ring, new, fields, kept if hosts is None else hosts)
             _update(db, sealed)
-            return _listing(sealed)
+            return listing_of(sealed)
 
         return await self._write(work)
-
-    def _changed(
-        self, ring: KeyRing, old: Row, values: Mapping[str, Any]
-    ) -> tuple[AnyFields, tuple[str, ...]]:
-        """The fields after a change. What cannot be opened any more can still be replaced as a whole."""
-        try:
-            content = _opened(ring, old)
-        except Unreadable:
-            return fields_of(old.type, values), _SHOWN.decode(old.shown).hosts
-        before: dict[str, Any] = msgspec.to_builtins(content.fields)
-        before.pop("type", None)
-        if old.type == "custom":
-            before = before["values"]
-        return fields_of(old.type, {**before, **values}), content.hosts
 
     async def remove(self, reference: str) -> Listing:
         def work(db: sqlite3.Connection) -> Listing:
             row = _found(db, reference)
             _clean(db, "DELETE FROM credential WHERE id = ?", (row.id,))
-            return _listing(row)
+            return listing_of(row)
 
         return await self._write(work)
 
     async def rekey(self) -> int:
         def work(db: sqlite3.Connection) -> int:
             ring = self._keys.ring()
-            rows = [Row(*row) for row in db.execute(f"SELECT {_COLUMNS} FROM credential")]
+            rows = [Sealed(*row) for row in db.execute(f"SELECT {_COLUMNS} FROM credential")]
             old = [row for row in rows if row.key != ring.names[0]]
             for row in old:
                 try:
-                    content = _opened(ring, row)
+                    content = opened(ring, row)
                 except Unreadable as error:
                     raise Unreadable(f"`{row.name}`: {error.message}; nothing was changed") from None
-                _update(db, _sealed(ring, row, content.fields, content.hosts))
+                _update(db, seal(ring, row, content.fields, content.hosts))
             return len(old)
 
         return await self._write(work)
@@ -193,37 +131,19 @@ def _asked(db: sqlite3.Connection, statement: str, values: tuple[Any, ...]) -> l
         raise StoreAway(f"the credentials cannot be read: {error}") from None
 
 
-def _row(db: sqlite3.Connection, reference: str) -> Row | None:
+def _row(db: sqlite3.Connection, reference: str) -> Sealed | None:
     rows = _asked(db, _BY, (reference,))
-    return Row(*rows[0]) if rows else None
+    return Sealed(*rows[0]) if rows else None
 
 
-def _found(db: sqlite3.Connection, reference: str) -> Row:
+def _found(db: sqlite3.Connection, reference: str) -> Sealed:
     row = _row(db, reference)
     if row is None:
         raise Missing(f"there is no credential `{reference[:128]}`")
     return row
 
 
-def _opened(ring: KeyRing, row: Row) -> Content:
-    try:
-        content = _CONTENT.decode(ring.open(row.key, row.sealed, row.bound))
-    except msgspec.DecodeError:
-        raise Unreadable("it was written by a newer Rune") from None
-    if content.name != row.name or str(content.fields.__struct_config__.tag) != row.type:
-        raise Unreadable("what is stored was altered")
-    return content
-
-
-def _sealed(ring: KeyRing, row: Row, fields: AnyFields, hosts: tuple[str, ...]) -> Row:
-    key, sealed = ring.seal(_ENCODER.encode(Content(row.name, fields, hosts)), row.bound)
-    given: dict[str, Any] = msgspec.to_builtins(fields)
-    names = given["values"] if row.type == "custom" else given.keys() - {"type"}
-    shown = _ENCODER.encode(Shown(tuple(sorted(names)), hosts))
-    return msgspec.structs.replace(row, key=key, sealed=sealed, shown=shown)
-
-
-def _update(db: sqlite3.Connection, row: Row) -> None:
+def _update(db: sqlite3.Connection, row: Sealed) -> None:
     _clean(
         db,
         "UPDATE credential SET version = ?, key = ?, sealed = ?, shown = ?, changed_at = ? WHERE id = ?",
@@ -240,20 +160,5 @@ def _clean(db: sqlite3.Connection, statement: str, values: tuple[Any, ...]) -> N
         db.execute("PRAGMA secure_delete = OFF")
 
 
-def _values(row: Row) -> tuple[Any, ...]:
+def _values(row: Sealed) -> tuple[Any, ...]:
     return msgspec.structs.astuple(row)
-
-
-def _listing(row: Row) -> Listing:
-    shown = _SHOWN.decode(row.shown)
-    return Listing(
-        id=row.id,
-        name=row.name,
-        type=row.type,
-        version=row.version,
-        fields=shown.fields,
-        hosts=shown.hosts,
-        key=row.key,
-        created_at=row.created_at,
-        changed_at=row.changed_at,
-    )

@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-from rune.adapters.embedded.accepting import references
 from rune.adapters.postgres.columns import Columns, arrays, columns
 from rune.adapters.postgres.database import Database, Row
 from rune.adapters.postgres.failing import Refused
 from rune.adapters.postgres.grouping import Groups
 from rune.adapters.postgres.sql import query
+from rune.adapters.rowforms import references
 from rune.core.fact import End, Fact
 from rune.ports.journal import Accepted, Ended, Gone, KeyConflict, KeySpent
 

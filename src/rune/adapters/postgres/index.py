@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rune.adapters.embedded.readonly import _summary as summary_of
 from rune.adapters.postgres.database import Database
 from rune.adapters.postgres.sql import query
+from rune.adapters.rowforms import summary_of
 from rune.core.lineage import Path
 from rune.ports.store import Summary
 from rune.wire.codec import decode_path

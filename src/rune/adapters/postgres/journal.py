@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from rune.adapters.embedded.letters import _letter as letter_of
 from rune.adapters.postgres.accepting import ACCEPTED, Acceptor
 from rune.adapters.postgres.database import Database, spelt
 from rune.adapters.postgres.reading import ResultReader
 from rune.adapters.postgres.recording import LANES, Recorder
 from rune.adapters.postgres.sql import query
+from rune.adapters.rowforms import letter_of
 from rune.core.fact import End, Signal, TokenFact
 from rune.core.lineage import Path
 from rune.ports.journal import FORMAT, Accepted, DeadLetter, NewerFormat, Stored

@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-from rune.adapters.embedded.rows import LETTERS
 from rune.adapters.postgres.columns import Columns, arrays, columns, integers
 from rune.adapters.postgres.database import Database, Row
 from rune.adapters.postgres.failing import Refused
 from rune.adapters.postgres.grouping import Groups
 from rune.adapters.postgres.sql import query
+from rune.adapters.rowforms import LETTERS
 from rune.core.fact import Control, End, Fact
 from rune.ports.journal import Ended, StoreAway
 from rune.wire.codec import decode_fact

@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from rune.adapters.embedded.removal import LATE
 from rune.adapters.postgres.database import Database, Row
 from rune.adapters.postgres.journal import PostgresJournal
 from rune.adapters.postgres.selection import Candidate, Selection
 from rune.adapters.postgres.sql import query
+from rune.adapters.rowforms import LATE
 from rune.ports.blob import Blob
 from rune.ports.retention import KEY_LIFE, Collected, Progress, Rule
 

@@ -7,17 +7,12 @@ from typing import Any
 
 import msgspec
 
-from rune.adapters.embedded.secret import _SHOWN as SHOWN
-from rune.adapters.embedded.secret import Row as Sealed
-from rune.adapters.embedded.secret import _listing as listing_of
-from rune.adapters.embedded.secret import _opened as opened
-from rune.adapters.embedded.secret import _sealed as seal
 from rune.adapters.keyring import KeyRing
 from rune.adapters.keysource import KeySource
 from rune.adapters.postgres.database import Connection, Database, spelt
 from rune.adapters.postgres.sql import query
+from rune.adapters.sealing import Sealed, changed, listing_of, opened, seal
 from rune.ports.secret import (
-    AnyFields,
     Credential,
     Draft,
     KeyProblem,
@@ -25,7 +20,6 @@ from rune.ports.secret import (
     Missing,
     NameTaken,
     Unreadable,
-    fields_of,
 )
 
 
@@ -96,7 +90,7 @@ class PostgresSecret:
         async with self._database.transaction() as connection:
             old = await _locked(connection, reference)
             ring = self._keys.ring()
-            fields, kept = _changed(ring, old, values)
+            fields, kept = changed(ring, old, values)
             new = msgspec.structs.replace(old, version=old.version + 1, changed_at=at)
             sealed = seal(ring, new, fields, kept if hosts is None else hosts)
             await _update(connection, sealed)
@@ -134,19 +128,6 @@ async def _locked(connection: Connection, reference: str) -> Sealed:
     if row is None:
         raise Missing(f"there is no credential `{reference[:128]}`")
     return row
-
-
-def _changed(ring: KeyRing, old: Sealed, values: Mapping[str, Any]) -> tuple[AnyFields, tuple[str, ...]]:
-    """The fields after a change. What cannot be opened any more can still be replaced as a whole."""
-    try:
-        content = opened(ring, old)
-    except Unreadable:
-        return fields_of(old.type, values), SHOWN.decode(old.shown).hosts
-    before: dict[str, Any] = msgspec.to_builtins(content.fields)
-    before.pop("type", None)
-    if old.type == "custom":
-        before = before["values"]
-    return fields_of(old.type, {**before, **values}), content.hosts
 
 
 async def _update(connection: Connection, row: Sealed) -> None:

@@ -24,7 +24,10 @@ DELIVERIES = 20  # of one message on a quorum queue, before it is a dead letter
 COMPLETION_DAYS = 7
 STATUS_HOURS = 1
 STATUS_MOST = 100_000
-QUORUM_TTL = (3, 10)  # the first version whose quorum queues know a time to live, and dead-letter without loss
+QUORUM_TTL = (
+    3,
+    10,
+)  # the first version whose quorum queues know a time to live, and dead-letter without loss
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 TAKEN = {"high", "low", "dead", "dlx", "retry"}
 
@@ -128,7 +131,7 @@ class Topology:
                 self.completion,
                 self.completion,
                 {
-                    **({"x-queue-type": timed["x-queue-type"]}),
+                    "x-queue-type": timed["x-queue-type"],
                     "x-message-ttl": COMPLETION_DAYS * 86_400_000,
                 },
             ),
@@ -159,30 +162,34 @@ class Topology:
 
 async def declare(connection: Connection, topology: Topology) -> None:
     """Make sure that everything is there. A user who may not declare only looks."""
-    for exchange in topology.exchanges:
-        await _ensure(connection, topology, exchange)
-    for queue in topology.table(connection.version):
-        await _ensure(connection, topology, queue)
+    wanted: list[Exchange | WorkQueue] = [*topology.exchanges, *topology.table(connection.version)]
+    channel, looking = await connection.channel(), False
+    for each in wanted:
+        try:
+            if not looking:
+                await _make(channel, each)
+                continue
+        except ChannelClosed as closed:
+            if closed.reply == 406:
+                raise TopologyMismatch(explanation(each, topology, closed.message)) from None
+            if closed.reply != 403:
+                raise
+            looking = True
+            channel = await connection.channel()
+        channel = await _look(connection, channel, each)
+    await channel.close()
 
 
-async def _ensure(connection: Connection, topology: Topology, wanted: Exchange | WorkQueue) -> None:
-    channel = await _shared(connection)
-    try:
-        if isinstance(wanted, Exchange):
-            await channel.declare_exchange(wanted.name, wanted.kind)
-        else:
-            await channel.declare_queue(wanted.name, wanted.arguments)
-            await channel.bind(wanted.name, wanted.exchange, wanted.name)
-    except ChannelClosed as closed:
-        if closed.reply == 406:
-            raise TopologyMismatch(explanation(wanted, topology, closed.message)) from None
-        if closed.reply != 403:
-            raise
-        await _look(connection, wanted)
+async def _make(channel: Channel, wanted: Exchange | WorkQueue) -> None:
+    if isinstance(wanted, Exchange):
+        await channel.declare_exchange(wanted.name, wanted.kind)
+    else:
+        await channel.declare_queue(wanted.name, wanted.arguments)
+        await channel.bind(wanted.name, wanted.exchange, wanted.name)
 
 
-async def _look(connection: Connection, wanted: Exchange | WorkQueue) -> None:
-    channel = await connection.channel()
+async def _look(connection: Connection, channel: Channel, wanted: Exchange | WorkQueue) -> Channel:
+    """Raises if it is not there; answers a channel that can be used further."""
     try:
         if isinstance(wanted, Exchange):
             await channel.declare_exchange(wanted.name, wanted.kind, passive=True)
@@ -191,15 +198,8 @@ async def _look(connection: Connection, wanted: Exchange | WorkQueue) -> None:
     except ChannelClosed as closed:
         if closed.reply != 403:
             raise
-    else:
-        await channel.close()
-
-
-_SHARED: dict[int, Channel] = {}
-
-
-async def _shared(connection: Connection) -> Channel:
-    raise NotImplementedError
+        return await connection.channel()
+    return channel
 
 
 def explanation(wanted: Exchange | WorkQueue, topology: Topology, told: str) -> str:

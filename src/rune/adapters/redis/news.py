@@ -1,11 +1,10 @@
-"""News: whoever sleeps until the next timer is told when an earlier one was set, and whoever waits for an end when there
-was one, by whatever process."""
+"""News: who sleeps until a timer is told of an earlier one, who waits for an end is told of ends."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import hiredis
 
@@ -16,11 +15,14 @@ log = logging.getLogger("rune.redis")
 
 PAUSE = 0.5  # s, while the server is away
 
+Heard = Callable[[Sequence[str]], None]
+"""What was said; nothing in it: there may be news that were missed."""
+
 
 class _Subscription(Connection):
     """A connection on which the server speaks unasked."""
 
-    def __init__(self, heard: Callable[[], None]) -> None:
+    def __init__(self, heard: Heard) -> None:
         super().__init__(deadline=None)
         self._heard = heard
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -33,10 +35,15 @@ class _Subscription(Connection):
         self._transport.write(hiredis.pack_command(("SUBSCRIBE", channel)))  # type: ignore[arg-type]
 
     def data_received(self, data: bytes) -> None:
-        if self._subscribed:
-            self._heard()
-        else:
+        if not self._subscribed:
             super().data_received(data)
+            return
+        self._reader.feed(data)
+        said: list[str] = []
+        while (push := self._reader.gets()) is not False:
+            if isinstance(push, list) and push[0] == b"message":
+                said.append(push[2].decode())
+        self._heard(said)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -47,7 +54,7 @@ class _Subscription(Connection):
 class Channel(Client):
     """Listens while `run` does. What was missed while the server was away is made up for by one call."""
 
-    def __init__(self, url: str, name: str, heard: Callable[[], None]) -> None:
+    def __init__(self, url: str, name: str, heard: Heard) -> None:
         super().__init__(url, deadline=None)
         self._channel = name
         self._heard = heard
@@ -62,7 +69,7 @@ class Channel(Client):
                 connection = await self._connected()
                 assert isinstance(connection, _Subscription)
                 connection.subscribe(self._channel)
-                self._heard()
+                self._heard([])
                 await connection.gone
             except StoreAway as away:
                 log.info("nothing is heard on %s: %s", self._channel, away.message)
@@ -70,12 +77,18 @@ class Channel(Client):
 
 
 class RedisNews:
-    """Hints that executions have ended."""
+    """Names of executions that have ended."""
 
     def __init__(self) -> None:
+        self._said: set[str] = set()
         self._event = asyncio.Event()
-        self.heard = self._event.set
 
-    async def ended(self) -> None:
+    def heard(self, said: Sequence[str]) -> None:
+        self._said.update(said)
+        self._event.set()
+
+    async def ended(self) -> set[str]:
         await self._event.wait()
         self._event.clear()
+        said, self._said = self._said, set()
+        return said

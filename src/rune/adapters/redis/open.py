@@ -61,7 +61,7 @@ class RedisStores:
         """Refuses a server that will not do; wakes the clock when a nearer timer was set; closes at the end."""
         prefix = self.keys.prefix
         channels = (
-            Channel(self._url, f"{prefix}:nearer", clock.wake),
+            Channel(self._url, f"{prefix}:nearer", lambda _: clock.wake()),
             Channel(self._url, f"{prefix}:ended", self.news.heard),
         )
         try:

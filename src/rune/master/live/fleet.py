@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import msgspec
 
@@ -126,7 +126,7 @@ class FleetFollower:
         self.gone = True
         self.news.set()
 
-    async def pieces(self) -> AsyncIterator[bytes | None]:
+    async def pieces(self) -> AsyncGenerator[bytes | None, None]:
         """What is to be sent; None where only a sign of life is due."""
         place = self._fleet.last
         self._fleet.enter(self)

@@ -64,7 +64,7 @@ class Pulse:
             await asyncio.sleep(max(LEAST_PAUSE, SHARE * (time.perf_counter() - began)))
 
     async def _beat(self) -> None:
-        change = self._reader.change()
+        change = await self._reader.change()
         if change == self._change:
             return
         for look in list(self._looks.values()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, suppress
 from itertools import islice
 from typing import Any
@@ -51,7 +51,7 @@ class Follower:
         """Whether everything there is was told."""
         return self._watch.ended and self.after >= self._watch.last
 
-    async def pieces(self) -> AsyncIterator[list[Told] | bytes | None]:
+    async def pieces(self) -> AsyncGenerator[list[Told] | bytes | None, None]:
         """What is to be sent, piece by piece: events, or bytes of them; None where only a sign of life is due."""
         self._watch.waiting.add(self.news)
         try:
@@ -129,7 +129,13 @@ async def stream(follower: Any, receive: Receive, send: Send) -> None:
         await _body(send, b"retry: 1000\n\n")
         async with aclosing(follower.pieces()) as pieces:
             async for piece in pieces:
-                data = piece if isinstance(piece, bytes) else BEAT if piece is None else b"".join(map(sse, piece))
+                data = (
+                    piece
+                    if isinstance(piece, bytes)
+                    else BEAT
+                    if piece is None
+                    else b"".join(map(sse, piece))
+                )
                 if data:
                     async with asyncio.timeout(STALL):
                         await _body(send, data)

@@ -104,7 +104,7 @@ class Watch:
 
     def holds(self, after: int) -> bool:
         """Whether everything behind a number is in the ring."""
-        return after >= self.last or bool(self._ring) and self._ring[0].number <= after + 1
+        return after >= self.last or (bool(self._ring) and self._ring[0].number <= after + 1)
 
     def newest(self, after: int) -> list[Told]:
         """What lies behind a number that the ring holds, as much as is sent in one piece."""

@@ -84,4 +84,3 @@ class Watches:
             finally:
                 watch.waiting.discard(news)
             return watch.ended
-

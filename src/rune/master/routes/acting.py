@@ -18,8 +18,14 @@ from rune.ports.journal import Ended
 acting = Resource("executions")
 
 Item = Annotated[str, Meta(max_length=400, description="An item: `users:5`, or `users:5/orders:2`.")]
-_NULL = msgspec.Raw(b"null")
-_AGAIN = {200: "The key was used before: this is what it started.", 409: "It has not ended, or has nothing to run."}
+_AGAIN = {
+    200: "The key was used before: this is what it started.",
+    409: "It has not ended, or has nothing to run.",
+}
+
+
+def _null() -> msgspec.Raw:
+    return msgspec.Raw(b"null")
 
 
 class CancelBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,7 +51,7 @@ class SignalBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """What to tell an execution."""
 
     name: Annotated[str, Meta(min_length=1, max_length=200)]
-    value: msgspec.Raw = _NULL
+    value: msgspec.Raw = msgspec.field(default_factory=_null)
     item: Item | None = None
 
 

@@ -129,7 +129,9 @@ async def get_execution(call: Call) -> Response:
     return Reply(execution_detail(summary, await master.reader.accepted(id)))
 
 
-@executions("GET", "/executions/{execution}/document", "All of an ended execution in one document", answer=Any)
+@executions(
+    "GET", "/executions/{execution}/document", "All of an ended execution in one document", answer=Any
+)
 async def get_document(call: Call) -> Response:
     """What `rune run --json` prints. Long executions are better read in pages."""
     return Reply(await (await call.master.reader.history(call.path["execution"])).document())

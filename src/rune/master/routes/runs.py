@@ -8,13 +8,13 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
+from rune.master.live.rollup import SplitRollup
+from rune.master.live.watch import CHUNK
 from rune.master.operation import Call, Resource
 from rune.master.paging import Limit, Page, offset
 from rune.master.reply import Reply
 from rune.master.routes.acting import Item
 from rune.master.routes.starts import Id
-from rune.master.live.rollup import SplitRollup
-from rune.master.live.watch import CHUNK
 from rune.master.views import EventPage, RunPage, View, run_view
 
 runs = Resource("executions")

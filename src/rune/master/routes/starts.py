@@ -28,13 +28,16 @@ Labels = Annotated[dict[LabelName, LabelValue], Meta(max_length=MOST_LABELS)]
 Priority = Annotated[int, Meta(ge=0, le=10)]
 Which = Annotated[str, Meta(min_length=1, max_length=128, description="A version number or an alias.")]
 Id = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
-_NOTHING = msgspec.Raw(b"{}")
+
+
+def _nothing() -> msgspec.Raw:
+    return msgspec.Raw(b"{}")
 
 
 class StartBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How to start a stored workflow. Nothing has to be given."""
 
-    input: msgspec.Raw = _NOTHING
+    input: msgspec.Raw = msgspec.field(default_factory=_nothing)
     version: Which | None = None
     labels: Labels = {}
     priority: Priority | None = None

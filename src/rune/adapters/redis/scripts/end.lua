@@ -7,6 +7,6 @@
 verbs['end'] = function()
   redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[6], KEYS[7])
   redis.call('ZREM', KEYS[4], ARGV[3])
-  redis.call('PUBLISH', KEYS[4]:match('^(.-):{') .. ':ended', '1')
+  redis.call('PUBLISH', KEYS[4]:match('^(.-):{') .. ':ended', ARGV[3])
   return 1
 end

@@ -1,0 +1,197 @@
+"""Starts over HTTP, beside the same server with an empty handler; and how long a live event takes to many watchers.
+
+    python bench/api.py [--seconds 5] [--connections 32] [--watchers 200] [--events 2000]
+
+The server is a process of its own and so is the one that asks. A start counts when it was acknowledged: it is on disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+# This folder has a file that is called like a module of the standard library.
+sys.path[0] = str(Path(__file__).resolve().parents[1] / "src")
+
+from fastapi import Request
+from starlette.responses import Response
+
+DOCUMENT = {"id": "bench", "nodes": [{"id": "in", "type": "input"}, {"id": "n", "type": "noop"}]}
+DOCUMENT["edges"] = [{"src": "in", "dst": "n"}]  # type: ignore[list-item]
+HEARD = {
+    "id": "heard",
+    "nodes": [
+        {"id": "in", "type": "input"},
+        {"id": "w", "type": "wait", "parameters": {"resume": "signal", "name": "end"}},
+    ],
+    "edges": [{"src": "in", "dst": "w"}],
+}
+
+
+async def server(home: str) -> None:
+    """The API over an embedded engine, with one route that does nothing."""
+    import rune.serving  # noqa: PLC0415 - the other process needs none of it
+    from rune.compose import reader, running_engine  # noqa: PLC0415
+    from rune.master import app as application  # noqa: PLC0415
+    from rune.master.reply import Reply  # noqa: PLC0415
+    from rune.settings import Settings  # noqa: PLC0415
+
+    made = application.make_app
+
+    def with_empty(*given: Any) -> Any:
+        app = made(*given)
+
+        async def empty(request: Request) -> Response:
+            await request.body()
+            return Reply({"execution_id": "x" * 26, "replayed": False}, 202)
+
+        empty.need = "view"  # type: ignore[attr-defined]
+        router = application.gated()
+        router.add_api_route("/api/v1/empty", empty, methods=["POST"])
+        app.router.routes.insert(0, router.routes[0])
+        return app
+
+    rune.serving.make_app = with_empty
+    settings = Settings(home=home)
+    async with running_engine(settings) as engine, reader(settings) as opened:
+        await engine.desk.deploy(json.dumps(DOCUMENT).encode())
+        await engine.desk.deploy(json.dumps(HEARD).encode())
+        await rune.serving.serve(
+            settings, engine, opened, "127.0.0.1", 0, ready=lambda url: print(url, flush=True)
+        )
+
+
+def request(path: str, body: bytes) -> bytes:
+    return (
+        b"POST /api/v1%b HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+        % (path.encode(), len(body), body)
+    )
+
+
+async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    head = await reader.readuntil(b"\r\n\r\n")
+    size = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+    return int(head[9:12]), await reader.readexactly(size)
+
+
+async def rate(port: int, path: str, body: bytes, seconds: float, connections: int) -> tuple[float, float]:
+    """Answers a second, and the time in ms that 99 of 100 took at most."""
+    until = time.perf_counter() + seconds
+    times: list[float] = []
+
+    async def one() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        while (began := time.perf_counter()) < until:
+            writer.write(request(path, body))
+            status, said = await answer(reader)
+            if status != 202:
+                raise RuntimeError(f"{status}: {said.decode()}")
+            times.append(time.perf_counter() - began)
+        writer.close()
+
+    began = time.perf_counter()
+    await asyncio.gather(*(one() for _ in range(connections)))
+    return len(times) / (time.perf_counter() - began), statistics.quantiles(times, n=100)[98] * 1_000
+
+
+async def watched(port: int, watchers: int, per_second: int, seconds: float) -> tuple[float, int]:
+    """Signals are events: how many ms after its answer 99 of 100 watchers have one, and how many were told."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request("/workflows/heard/executions", b"{}"))
+    execution = json.loads((await answer(reader))[1])["execution_id"]
+    sent: dict[int, float] = {}
+    late: list[float] = []
+    total = int(per_second * seconds)
+
+    async def watcher() -> None:
+        lines, out = await asyncio.open_connection("127.0.0.1", port)
+        out.write(f"GET /api/v1/executions/{execution}/events HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+        seen = 0
+        while seen < total:
+            for line in (await lines.readuntil(b"\n")).splitlines():
+                if line.startswith(b"id: ") and (number := int(line[4:])) >= 3:
+                    seen = number - 2
+                    if number % 50 == 0 and number in sent:
+                        late.append(time.perf_counter() - sent[number])
+        out.close()
+
+    watching = [asyncio.create_task(watcher()) for _ in range(watchers)]
+    await asyncio.sleep(1)
+    ask = request(f"/executions/{execution}/signals", b'{"name": "other"}')
+    began = time.perf_counter()
+    for start in range(0, total, 20):
+        await asyncio.sleep(max(0.0, began + start / per_second - time.perf_counter()))
+        writer.write(ask * 20)
+        for number in range(start, start + 20):
+            sent[number + 3] = time.perf_counter()
+            await answer(reader)
+    await asyncio.wait_for(asyncio.gather(*watching), 60)
+    writer.close()
+    return statistics.quantiles(late, n=100)[98] * 1_000, total * watchers
+
+
+def busy(pid: int) -> float:
+    """Seconds that a process has worked."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@asynccontextmanager
+async def started() -> AsyncIterator[tuple[int, int]]:
+    with tempfile.TemporaryDirectory(prefix="rune-bench-") as home:
+        process = subprocess.Popen([sys.executable, __file__, "--serve", home], stdout=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout is not None
+            yield int(process.stdout.readline().rsplit(":", 1)[1]), process.pid
+        finally:
+            process.kill()
+            process.wait()
+
+
+async def main(options: argparse.Namespace) -> None:
+    body = b'{"input": {"name": "World", "n": 7}}'
+    async with started() as (port, pid):
+        for path in ("/empty", "/workflows/bench/executions"):
+            await rate(port, path, body, 1.0, options.connections)
+        limit, _ = await rate(port, "/empty", body, options.seconds, options.connections)
+        before = busy(pid)
+        starts, slow = await rate(
+            port, "/workflows/bench/executions", body, options.seconds, options.connections
+        )
+        cost = (busy(pid) - before) / (starts * options.seconds) * 1e6
+        print(
+            f"starts: {starts:,.0f}/s accepted and durable, 99 of 100 within {slow:.0f} ms; an empty handler:"
+            f" {limit:,.0f}/s; {starts / limit:.0%} of it; {cost:.0f} µs of the server's time each, run to the end"
+        )
+    if options.watchers:
+        async with started() as (port, _):
+            p99, told = await watched(port, options.watchers, options.events, options.seconds)
+            print(f"live: {told:,} events to {options.watchers} watchers, p99 {p99:.0f} ms after the request")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--serve", metavar="HOME")
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument("--watchers", type=int, default=200)
+    parser.add_argument("--events", type=int, default=2_000)
+    given = parser.parse_args()
+    if given.serve:
+        import rune.serving
+
+        with asyncio.Runner(loop_factory=rune.serving.loop_factory()) as runner:
+            runner.run(server(given.serve))
+    else:
+        asyncio.run(main(given))

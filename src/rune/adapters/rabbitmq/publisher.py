@@ -1,0 +1,88 @@
+"""The publisher: messages to the broker, each confirmed, each under a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from rune.adapters.rabbitmq.channel import Channel, Outgoing
+from rune.adapters.rabbitmq.connection import Connection
+from rune.adapters.rabbitmq.errors import AmqpError, BrokerAway, ChannelClosed, NotTaken, Unroutable
+from rune.adapters.rabbitmq.frames import JSON, Stamp
+from rune.adapters.rabbitmq.link import Link
+from rune.adapters.rabbitmq.topology import Topology, declare
+
+AGAIN = 0.05  # s before a message that was not taken is tried again
+
+
+class Publisher:
+    """Publishes over a connection of its own: an alarm at the broker stops who publishes, not who consumes.
+
+    What could not be published within the deadline raises BrokerAway; it may have arrived all the same.
+    """
+
+    def __init__(self, url: str, topology: Topology, name: str, *, deadline: float) -> None:
+        self._topology = topology
+        self._deadline = deadline
+        self._channel: Channel | None = None
+        self.link = Link(url, name, self._prepare, deadline=deadline)
+
+    async def _prepare(self, connection: Connection) -> None:
+        await declare(connection, self._topology)
+        channel = await connection.channel()
+        await channel.confirm()
+        channel.on_close = lambda error: self.link.drop(error.message)
+        self._channel = channel
+
+    async def publish(self, messages: Sequence[Outgoing]) -> None:
+        """Done when the broker has all of them."""
+        channel = self._channel
+        if channel is not None and channel.error is None and channel.is_clear and self.link.is_up:
+            try:
+                await channel.publish_all(messages)
+                return
+            except (ChannelClosed, NotTaken, BrokerAway) as error:
+                if error.code == "PUBLISH_DEADLINE":
+                    raise
+        await self._patiently(messages)
+
+    async def _patiently(self, messages: Sequence[Outgoing]) -> None:
+        """The same while the broker is away, or full, or a queue has vanished: until the deadline."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._deadline
+        last: AmqpError = BrokerAway("the broker takes no messages")
+        try:
+            async with asyncio.timeout_at(until):
+                while True:
+                    try:
+                        await self._once(messages, until)
+                        return
+                    except (ChannelClosed, NotTaken, BrokerAway) as error:
+                        last = error
+                        await asyncio.sleep(AGAIN)
+        except TimeoutError:
+            raise BrokerAway(
+                f"not published within {self._deadline:g} s: {last.message}", code=last.code
+            ) from None
+
+    async def _once(self, messages: Sequence[Outgoing], until: float) -> None:
+        await self.link.up(until - asyncio.get_running_loop().time())
+        channel = self._channel
+        assert channel is not None
+        await channel.clear()
+        try:
+            await channel.publish_all(messages)
+        except Unroutable:
+            self.link.drop("a queue has vanished")  # a new connection declares it again
+            raise
+
+    def post(self, exchange: str, routing_key: str, body: bytes, stamp: Stamp = JSON) -> bool:
+        """Publish what may be lost, if that is possible right now."""
+        channel = self._channel
+        if channel is None or channel.error is not None or not channel.is_clear or not self.link.is_up:
+            return False
+        channel.post(exchange, routing_key, body, stamp)
+        return True
+
+    async def close(self) -> None:
+        await self.link.close()

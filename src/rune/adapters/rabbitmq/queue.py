@@ -1,0 +1,221 @@
+"""The queue on RabbitMQ: hints as JSON messages, confirmed when sent, acknowledged when served."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import count
+
+from rune.adapters.rabbitmq.channel import Outgoing
+from rune.adapters.rabbitmq.errors import AmqpError
+from rune.adapters.rabbitmq.frames import Stamp
+from rune.adapters.rabbitmq.intake import WATCH, Held, Intake
+from rune.adapters.rabbitmq.publisher import Publisher
+from rune.adapters.rabbitmq.topology import DEFAULT, DELAYS, Kind, Topology, lane_of
+from rune.core.token import Token
+from rune.errors import RuneError
+from rune.ports.journal import StoreAway
+from rune.ports.queue import Delivery
+from rune.wire.rabbit import (
+    NAMELESS,
+    BadMessage,
+    Names,
+    NodeExecutionMessage,
+    decode_execution,
+    decode_hint,
+    encode_hint,
+)
+
+log = logging.getLogger("rune.queue")
+
+EARLY = 60.0  # s of holding a delivery, after which it is acknowledged although its node still runs
+SHORT = 2.5  # s: a shorter delay is waited for here, a longer one in a queue of the broker
+DEADLINE = 10.0
+LONGEST_REASON = 1000
+
+Route = Callable[[str, Token], Awaitable[str]]
+"""The name of the queue that a token of an execution belongs in."""
+Naming = Callable[[str], Awaitable[Names]]
+"""What an execution is called outside."""
+Strangers = Callable[[NodeExecutionMessage, bytes], Awaitable[None]]
+"""What to do about a message that somebody else wrote, also given as it came. An error makes it a dead letter."""
+
+HINT = Stamp(type="NodeExecutionMessage", app_id="rune")
+
+
+class RabbitQueue:
+    """Takes deliveries only for who waits. Nothing that it holds is needed to go on: what is lost is sent again."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        prefix: str = "workflow",
+        queues: Sequence[str] = (DEFAULT,),
+        consumer: str = "worker",
+        prefetch: int = 256,
+        kind: Kind = "classic",
+        early: float = EARLY,
+        deadline: float = DEADLINE,
+        watch: float = WATCH,
+    ) -> None:
+        self.topology = Topology(prefix, queues, kind)
+        self.publisher = Publisher(url, self.topology, f"{consumer} out", deadline=deadline)
+        self.intake = Intake(
+            url, self.topology, consumer, prefetch, self._return, deadline=deadline, watch=watch
+        )
+        self._early = early
+        self._route: Route | None = None
+        self._naming: Naming | None = None
+        self._strangers: Strangers | None = None
+        self._tags = count(1)
+        self._held: dict[int, Held] = {}
+        self._works: set[asyncio.Task[None]] = set()
+        self._delayed: dict[int, asyncio.TimerHandle] = {}
+        self._letting_go: asyncio.TimerHandle | None = None
+
+    def routes(self, route: Route) -> None:
+        """Which queue a token belongs in; without it, the default one."""
+        self._route = route
+
+    def names(self, naming: Naming) -> None:
+        """What executions are called in messages; without it, messages name them alone."""
+        self._naming = naming
+
+    def strangers(self, strangers: Strangers) -> None:
+        """Who looks after messages that others wrote; without it they are dead letters."""
+        self._strangers = strangers
+
+    async def send(self, execution: str, tokens: Sequence[Token], priority: int = 5) -> None:
+        if not tokens:
+            return
+        names = NAMELESS if self._naming is None else await self._naming(execution)
+        lane = lane_of(priority)
+        messages: list[Outgoing] = []
+        for token in tokens:
+            queue = DEFAULT if self._route is None else await self._route(execution, token)
+            key = self.topology.lane(queue, lane)
+            body = encode_hint(execution, token, names, priority)
+            messages.append((self.topology.execution, key, body, HINT))
+        await self.publisher.publish(messages)
+
+    async def receive(self) -> Delivery:
+        while True:
+            held = await self.intake.receive()
+            try:
+                execution, token = decode_hint(held.message.body)
+            except BadMessage as bad:
+                self._work(self._bury(held, bad.code, bad.message))
+                continue
+            if token is None:
+                self._work(self._strange(held))
+                continue
+            tag = next(self._tags)
+            self._held[tag] = held
+            if self._letting_go is None:
+                self._letting_go = self._later(self._early, self._let_go)
+            return Delivery(execution, token, tag, held.message.redelivered)
+
+    async def ack(self, delivery: Delivery) -> None:
+        held = self._held.pop(delivery.tag, None)
+        if held is not None:
+            held.channel.ack(held.message.tag)
+
+    async def give_back(self, delivery: Delivery, delay: float = 0.0) -> None:
+        """Never raises: with the connection gone the broker hands it out again by itself."""
+        held = self._held.pop(delivery.tag, None)
+        if held is None:
+            return
+        if 0 < delay <= SHORT:
+            number = delivery.tag
+            self._delayed[number] = self._later(delay, lambda: self._due(number, held))
+        else:
+            await self._move(held, delay)
+
+    async def dead_letter(self, delivery: Delivery, code: str, message: str) -> None:
+        """Nobody can serve it: kept where an operator looks, with the reason."""
+        held = self._held.pop(delivery.tag, None)
+        if held is not None:
+            await self._bury(held, code, message)
+
+    async def close(self) -> None:
+        """What is still in our hands goes back to its queue."""
+        for timer in (*self._delayed.values(), self._letting_go):
+            if timer is not None:
+                timer.cancel()
+        if self._works:
+            await asyncio.gather(*self._works, return_exceptions=True)
+        await self.intake.close()
+        await self.publisher.close()
+
+    def _later(self, delay: float, act: Callable[[], None]) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(delay, act)
+
+    def _work(self, act: Awaitable[None]) -> None:
+        """Something that nobody waits for."""
+        work = asyncio.ensure_future(act)
+        self._works.add(work)
+        work.add_done_callback(self._works.discard)
+
+    def _due(self, number: int, held: Held) -> None:
+        del self._delayed[number]
+        self._return(held)
+
+    def _return(self, held: Held) -> None:
+        self._work(self._move(held, 0.0))
+
+    async def _move(self, held: Held, delay: float) -> None:
+        """To the end of its queue, or into one where it waits; gone here when it is safe there."""
+        exchange = self.topology.execution
+        if delay > 0:
+            exchange = self.topology.retry(next((each for each in DELAYS if each >= delay), DELAYS[-1]))
+        await self._publish_and_ack(held, (exchange, held.queue, held.message.body, HINT))
+
+    async def _bury(self, held: Held, code: str, message: str) -> None:
+        log.error("a message on %s is a dead letter: %s: %s", held.queue, code, message)
+        reason = {"rune-code": code, "rune-reason": message[:LONGEST_REASON], "rune-queue": held.queue}
+        stamp = Stamp(headers=reason, type="NodeExecutionMessage", app_id="rune")
+        exchange = self.topology.dead_exchange
+        await self._publish_and_ack(held, (exchange, held.queue, held.message.body, stamp))
+
+    async def _publish_and_ack(self, held: Held, message: Outgoing) -> None:
+        if held.channel.error is not None and not held.early:
+            return  # the broker has it back already
+        try:
+            await self.publisher.publish([message])
+        except AmqpError as error:
+            log.warning("a message goes back to the broker as it is: %s", error.message)
+            held.channel.nack(held.message.tag, requeue=True)
+        else:
+            held.channel.ack(held.message.tag)
+
+    async def _strange(self, held: Held) -> None:
+        try:
+            message = decode_execution(held.message.body)
+            if self._strangers is None:
+                raise BadMessage("nobody here takes messages without a token", code="UNKNOWN_EXECUTION")
+            await self._strangers(message, held.message.body)
+        except StoreAway:
+            await self._move(held, DELAYS[0])
+        except RuneError as error:
+            await self._bury(held, error.code, error.message)
+        except Exception as error:
+            log.exception("a message of somebody else could not be handled")
+            await self._bury(held, "DEAD_LETTERED", f"{type(error).__name__}: {error}")
+        else:
+            held.channel.ack(held.message.tag)
+
+    def _let_go(self) -> None:
+        """Acknowledge what runs for long: from here on its lease and its timer bring it back, not the broker."""
+        self._letting_go = None
+        now = asyncio.get_running_loop().time()
+        for held in self._held.values():  # in the order in which they came
+            if held.early:
+                continue
+            left = held.since + self._early - now
+            if left > 0:
+                self._letting_go = self._later(left, self._let_go)
+                return
+            held.early = True
+            held.channel.ack(held.message.tag)

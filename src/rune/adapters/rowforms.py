@@ -1,0 +1,60 @@
+"""Rows as the ports speak of them: an execution in a list, a dead letter, and whose blobs a start names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from rune.core.fact import End, Fact, Result
+from rune.ports.journal import Accepted, DeadLetter
+from rune.ports.store import Summary
+from rune.wire.codec import Large, Paged
+
+LETTERS = frozenset({"DEAD_LETTERED", "WORKER_CRASH"})
+"""The codes of an end that the engine itself is the reason of."""
+
+LATE = 10 * 60_000
+"""How long after its end something may still be written for an execution, in ms."""
+
+_ACCEPTED = msgspec.msgpack.Decoder(Accepted)
+_END = msgspec.msgpack.Decoder(End)
+
+
+def summary_of(row: tuple[object, ...]) -> Summary:
+    id, workflow, hash, status, at, ended_at, accepted, end = row
+    assert isinstance(accepted, bytes)
+    return Summary(
+        id=str(id),
+        workflow=str(workflow),
+        hash=str(hash),
+        status=str(status),
+        started_at=int(str(at)),
+        ended_at=ended_at if isinstance(ended_at, int) else None,
+        error=_END.decode(end).error if isinstance(end, bytes) else None,
+        labels=_ACCEPTED.decode(accepted).labels,
+    )
+
+
+def letter_of(execution: str, code: str, at: int, workflow: str, end: bytes) -> DeadLetter:
+    error = _END.decode(end).error
+    details = error.details if error is not None else {}
+    return DeadLetter(
+        id=execution,
+        execution=execution,
+        workflow=workflow,
+        node=str(details.get("node", "")),
+        code=code,
+        message=error.message if error is not None else "",
+        at=at,
+    )
+
+
+def references(execution: Accepted, kept: Sequence[Fact]) -> set[str]:
+    """The other executions whose blobs this one names."""
+    found = set(execution.needs)
+    for fact in kept:
+        value = fact.value if isinstance(fact, Result) else None
+        if isinstance(value, Large | Paged):
+            found.add(value.key.partition("/")[0])
+    return found - {execution.id}

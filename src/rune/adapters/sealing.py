@@ -1,0 +1,96 @@
+"""Sealing: a credential as a table has it, and what is open to read beside the seal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from rune.adapters.keyring import KeyRing
+from rune.ports.secret import AnyFields, Listing, Unreadable, fields_of
+
+
+class Content(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is sealed. Name and hosts are in it as well: altered beside the seal they would lead values astray."""
+
+    name: str
+    fields: AnyFields
+    hosts: tuple[str, ...] = ()
+
+
+class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is written beside the seal, for lists."""
+
+    fields: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    """One credential as the table has it."""
+
+    id: str
+    name: str
+    type: str
+    version: int
+    key: str
+    sealed: bytes
+    shown: bytes
+    created_at: int
+    changed_at: int
+
+    @property
+    def bound(self) -> bytes:
+        """What the seal is tied to."""
+        return f"{self.id}\0{self.type}\0{self.version}".encode()
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_CONTENT = msgspec.msgpack.Decoder(Content)
+_SHOWN = msgspec.msgpack.Decoder(Shown)
+
+
+def opened(ring: KeyRing, row: Sealed) -> Content:
+    try:
+        content = _CONTENT.decode(ring.open(row.key, row.sealed, row.bound))
+    except msgspec.DecodeError:
+        raise Unreadable("it was written by a newer Rune") from None
+    if content.name != row.name or str(content.fields.__struct_config__.tag) != row.type:
+        raise Unreadable("what is stored was altered")
+    return content
+
+
+def seal(ring: KeyRing, row: Sealed, fields: AnyFields, hosts: tuple[str, ...]) -> Sealed:
+    key, sealed = ring.seal(_ENCODER.encode(Content(row.name, fields, hosts)), row.bound)
+    given: dict[str, Any] = msgspec.to_builtins(fields)
+    names = given["values"] if row.type == "custom" else given.keys() - {"type"}
+    shown = _ENCODER.encode(Shown(tuple(sorted(names)), hosts))
+    return msgspec.structs.replace(row, key=key, sealed=sealed, shown=shown)
+
+
+def changed(ring: KeyRing, old: Sealed, values: Mapping[str, Any]) -> tuple[AnyFields, tuple[str, ...]]:
+    """The fields after a change. What cannot be opened any more can still be replaced as a whole."""
+    try:
+        content = opened(ring, old)
+    except Unreadable:
+        return fields_of(old.type, values), _SHOWN.decode(old.shown).hosts
+    before: dict[str, Any] = msgspec.to_builtins(content.fields)
+    before.pop("type", None)
+    if old.type == "custom":
+        before = before["values"]
+    return fields_of(old.type, {**before, **values}), content.hosts
+
+
+def listing_of(row: Sealed) -> Listing:
+    shown = _SHOWN.decode(row.shown)
+    return Listing(
+        id=row.id,
+        name=row.name,
+        type=row.type,
+        version=row.version,
+        fields=shown.fields,
+        hosts=shown.hosts,
+        key=row.key,
+        created_at=row.created_at,
+        changed_at=row.changed_at,
+    )

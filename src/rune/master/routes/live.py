@@ -1,0 +1,92 @@
+"""Live: executions as they happen, over server-sent events or a WebSocket."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+import msgspec
+from fastapi import APIRouter, WebSocket
+from msgspec import Meta
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from rune.master.live.fleet import Fleet, FleetFollower
+from rune.master.live.stream import EventStream, stream, talk
+from rune.master.operation import ID, PREFIX, Call, Resource
+from rune.master.problems import ApiError
+from rune.master.service import Master
+from rune.runtime.books import UnknownExecution
+
+live = Resource("live")
+
+EVENTS = "text/event-stream"
+_ID = re.compile(ID)
+
+
+class StreamQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """From where on, and how much. `rollup`: of splits only counts, a few times a second."""
+
+    after: Annotated[int, Meta(ge=0, le=2**53, description="Begin behind the event with this number.")] = 0
+    view: Literal["all", "rollup"] = "all"
+
+
+@live(
+    "GET",
+    "/executions/{execution}/events",
+    "Follow an execution",
+    query=StreamQuery,
+    answer=str,
+    answers=EVENTS,
+    also={204: "It has ended and everything was told."},
+    headers=("Last-Event-ID",),
+)
+async def follow(call: Call) -> Response:
+    """Numbered without gaps: who comes back with the last `id` misses nothing and gets nothing twice."""
+    execution = call.path["execution"]
+    await call.master.reader.accepted(execution)
+    after = _place(call.header("last-event-id"), call.query.after)
+    return EventStream(call.master.watches, execution, after, outer=call.query.view == "rollup")
+
+
+@live("GET", "/events", "Follow all executions", answer=str, answers=EVENTS)
+async def follow_all(call: Call) -> Response:
+    """One event when an execution begins, changes its status or ends. What was missed is in the list."""
+    return FleetStream(call.master.fleet)
+
+
+def _place(last: str | None, after: int) -> int:
+    if last is None or not last.strip():
+        return after
+    if not (last.isascii() and last.isdecimal() and len(last) < 16):
+        raise ApiError("Last-Event-ID: the number of an event", code="BAD_HEADER")
+    return int(last)
+
+
+class FleetStream(Response):
+    """The executions of everybody as server-sent events."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.background = None
+        self.status_code = 200
+        self._fleet = fleet
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await stream(FleetFollower(self._fleet), receive, send)
+
+
+def add_sockets(router: APIRouter) -> None:
+    """Put the WebSocket beside the stream of events."""
+
+    async def follow_socket(socket: WebSocket) -> None:
+        master: Master = socket.app.state.master
+        after: Any = socket.query_params.get("after", "0")
+        execution = socket.path_params["execution"]
+        if not (after.isascii() and after.isdecimal() and len(after) < 16):
+            raise ApiError("`after` is the number of an event", code="BAD_QUERY")
+        if not _ID.fullmatch(execution):
+            raise UnknownExecution(f"no execution has the id {execution[:128]}")
+        await talk(socket, master.watches, execution, int(after))
+
+    follow_socket.need = "view"  # type: ignore[attr-defined]
+    router.add_api_websocket_route(f"{PREFIX}/executions/{{execution}}/events", follow_socket)

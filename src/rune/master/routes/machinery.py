@@ -1,0 +1,107 @@
+"""The machinery: workers, queues and timers."""
+
+from __future__ import annotations
+
+import os
+import platform
+
+from starlette.responses import Response
+
+from rune.core.explain import Waiting, explain
+from rune.master.operation import Call, Resource
+from rune.master.reply import Reply
+from rune.master.views import View
+from rune.ports.fleet import Member
+from rune.runtime.history import iso
+
+machinery = Resource("machinery")
+
+
+class WorkerView(View, frozen=True, kw_only=True):
+    """A process that runs nodes."""
+
+    id: str
+    host: str
+    busy: int
+    slots: int
+    ready: bool
+
+
+class WorkerList(View, frozen=True, kw_only=True):
+    """The workers that are known here."""
+
+    workers: list[WorkerView]
+
+
+class QueueView(View, frozen=True, kw_only=True):
+    """A queue: how many tokens wait in it, and for how long the oldest has; null where that is not known."""
+
+    name: str
+    depth: int | None
+    oldest_ms: int | None
+
+
+class QueueList(View, frozen=True, kw_only=True):
+    """All queues."""
+
+    queues: list[QueueView]
+
+
+class TimerClock(View, frozen=True, kw_only=True):
+    """When the next timer of all is due."""
+
+    next_due_at: str | None
+
+
+class TimerList(View, frozen=True, kw_only=True):
+    """What an execution waits for that has its time."""
+
+    execution_id: str
+    timers: list[Waiting]
+
+
+@machinery("GET", "/workers", "List workers", answer=WorkerList)
+async def list_workers(call: Call) -> Response:
+    """Every process that was seen of late; on the embedded backend this one, which runs nodes itself."""
+    master = call.master
+    fleet = master.engine.backend.fleet
+    if fleet is not None:
+        return Reply(WorkerList(workers=[_worker(each) for each in await fleet.members()]))
+    here = WorkerView(
+        id=str(os.getpid()),
+        host=platform.node(),
+        busy=master.engine.busy,
+        slots=master.slots,
+        ready=master.probe.ready,
+    )
+    return Reply(WorkerList(workers=[here]))
+
+
+def _worker(member: Member) -> WorkerView:
+    return WorkerView(
+        id=member.name, host=member.host, busy=member.busy, slots=member.slots, ready=not member.draining
+    )
+
+
+@machinery("GET", "/queues", "List queues", answer=QueueList)
+async def list_queues(call: Call) -> Response:
+    """Tokens that nobody has taken yet."""
+    length = getattr(call.master.engine.backend.queue, "__len__", None)
+    depth = length() if length is not None else None
+    return Reply(QueueList(queues=[QueueView(name="default", depth=depth, oldest_ms=None)]))
+
+
+@machinery("GET", "/timers", "When the next timer is due", answer=TimerClock)
+async def next_timer(call: Call) -> Response:
+    """Of all executions."""
+    return Reply(TimerClock(next_due_at=iso(await call.master.engine.backend.state.next_due())))
+
+
+@machinery("GET", "/executions/{execution}/timers", "The timers of an execution", answer=TimerList)
+async def list_timers(call: Call) -> Response:
+    """What waits for its time, the nearest first."""
+    id = call.path["execution"]
+    plan, state = await call.master.reader.state(id, call.master.clock.now())
+    timed = [(each.due, each) for each in explain(plan, state) if each.due is not None]
+    found = [each for _, each in sorted(timed, key=lambda pair: pair[0])]
+    return Reply(TimerList(execution_id=id, timers=found))

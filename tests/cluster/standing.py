@@ -1,0 +1,67 @@
+"""A fleet that stands for a whole session of tests: two workers, a scheduler, and the servers that nodes call."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from itertools import count
+from pathlib import Path
+
+from rune.compose import reader, running_engine
+from rune.runtime.engine import Engine
+from rune.runtime.reader import Reader
+from rune.settings import Settings
+from tests.conformance.case import Case
+from tests.conformance.stubs import MailSink, surroundings
+from tests.services.databases import dsn_of, ready
+from tests.services.fleet import Fleet, fleet
+from tests.services.redis_server import redis_server
+
+NODES = ("tests.sim.effect_nodes", "tests.runtime.ledger_nodes")
+_prefixes = count(1)
+
+
+def stores(folder: Path) -> Settings:
+    """A database and a corner of Redis that nobody has used."""
+    ready()
+    url = redis_server().url
+    return Settings(
+        home=str(folder),
+        journal=dsn_of(folder),
+        state=url,
+        queue=url,
+        prefix=f"fleet{next(_prefixes)}",
+        nodes=NODES,
+        http_allow=("127.0.0.1",),
+    )
+
+
+class Standing:
+    """The fleet, and where its mails go."""
+
+    def __init__(self, fleet: Fleet, sink: MailSink) -> None:
+        self.fleet = fleet
+        self.settings = fleet.settings
+        self.sink = sink
+
+    @asynccontextmanager
+    async def asked(self) -> AsyncIterator[tuple[Engine, Reader]]:
+        """Somebody who starts and asks, and runs no node itself; and somebody who looks."""
+        async with running_engine(self.settings, working=False) as engine, reader(self.settings) as look:
+            yield engine, look
+
+
+@contextmanager
+def standing(folder: Path, *, in_place: bool, workers: int = 2) -> Iterator[Standing]:
+    """While the block runs."""
+    settings = stores(folder)
+    with surroundings(Case("mail", "", ())) as around:
+        environment = {
+            "RUNE_NODES": ",".join(NODES),
+            "RUNE_HTTP_ALLOW": "127.0.0.1",
+            "RUNE_SMTP_URL": around.smtp_url,
+            "RUNE_IN_PLACE": "true" if in_place else "false",
+            "RUNE_TEST_LEDGER": str(folder / "ledger"),
+        }
+        with fleet(folder, settings, workers=workers, environment=environment) as made:
+            yield Standing(made, around.sink)

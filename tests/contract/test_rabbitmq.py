@@ -1,0 +1,47 @@
+"""The queue on RabbitMQ keeps the contract, on a real broker, and so does the same port over another client."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from rune.adapters.rabbitmq.queue import RabbitQueue
+from rune.testing.contracts.queue import QueueContract
+from tests.rabbitmq.aio_pika_queue import AioPikaQueue
+from tests.services.rabbitmq import broker
+
+
+class TestQueue(QueueContract):
+    @asynccontextmanager
+    async def make_queue(self, folder: Path) -> AsyncIterator[RabbitQueue]:
+        with broker().vhost() as vhost:
+            queue = RabbitQueue(broker().url(vhost), consumer="one", prefetch=100)
+            try:
+                yield queue
+            finally:
+                await queue.close()
+
+
+class TestQuorumQueue(QueueContract):
+    @asynccontextmanager
+    async def make_queue(self, folder: Path) -> AsyncIterator[RabbitQueue]:
+        with broker().vhost() as vhost:
+            queue = RabbitQueue(broker().url(vhost), consumer="one", prefetch=100, kind="quorum")
+            try:
+                yield queue
+            finally:
+                await queue.close()
+
+
+class TestOverAnotherClient(QueueContract):
+    """Shows that the contract asks nothing that only our client could give."""
+
+    @asynccontextmanager
+    async def make_queue(self, folder: Path) -> AsyncIterator[AioPikaQueue]:
+        with broker().vhost() as vhost:
+            queue = AioPikaQueue(broker().url(vhost), prefetch=100)
+            try:
+                yield queue
+            finally:
+                await queue.close()
