@@ -1,0 +1,67 @@
+"""What the URL of a broker says."""
+
+from __future__ import annotations
+
+import pytest
+
+from rune.adapters.rabbitmq.address import parse_address
+from rune.adapters.rabbitmq.errors import BadAddress
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("amqp://", ("localhost", 5672, "guest", "guest", "/", False)),
+        ("amqp://host", ("host", 5672, "guest", "guest", "/", False)),
+        ("amqp://host/", ("host", 5672, "guest", "guest", "/", False)),
+        ("amqps://u:p@host/v", ("host", 5671, "u", "p", "v", True)),
+        ("amqp://we%2Fird:p%40ss%3A@h:1/a%2Fb", ("h", 1, "we/ird", "p@ss:", "a/b", False)),
+        ("amqp://u:@[::1]:7/%2F", ("::1", 7, "u", "", "/", False)),
+    ],
+)
+def test_urls(url: str, expected: tuple[object, ...]) -> None:
+    found = parse_address(url)
+
+    assert (found.host, found.port, found.user, found.password, found.vhost, found.secure) == expected
+
+
+def test_options() -> None:
+    found = parse_address("amqp://h/v?heartbeat=5&connection_timeout=700&frame_max=4096&channel_max=3")
+
+    assert (found.heartbeat, found.connection_timeout, found.frame_max, found.channel_max) == (
+        5,
+        700,
+        4096,
+        3,
+    )
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://host",
+        "host:5672",
+        "amqp://h:port/",
+        "amqp://h/a/b",
+        "amqp://h/?heartbeat=soon",
+        "amqp://h/?heartbeat=-1",
+        "amqp://h/?frame_max=100",
+        "amqp://h/?hartbeat=1",
+        "amqps://h/?verify=maybe",
+        "amqp://[::1",
+    ],
+)
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(BadAddress):
+        parse_address(url)
+
+
+def test_a_password_is_never_shown() -> None:
+    found = parse_address("amqp://me:geheim@host/v")
+
+    assert "geheim" not in f"{found} {found!r}"
+
+
+def test_certificates_that_cannot_be_read_are_named() -> None:
+    with pytest.raises(BadAddress, match="certificates"):
+        parse_address("amqps://h/?cacertfile=nowhere.pem").context()

@@ -1,0 +1,166 @@
+"""Frames written by hand are those that pamqp writes; what is settled is settled exactly."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pamqp import body, commands, frame, header
+
+from rune.adapters.rabbitmq.errors import AmqpError, Nacked, Unroutable
+from rune.adapters.rabbitmq.frames import (
+    Stamp,
+    ack_command,
+    content,
+    nack_command,
+    publish_command,
+    read_deliver,
+)
+from rune.adapters.rabbitmq.settling import Acks, Batch, Confirms
+
+
+@given(st.binary(max_size=300), st.integers(1, 65535), st.integers(0, 2**40), st.sampled_from([64, 4088]))
+def test_content_is_written_as_pamqp_writes_it(text: bytes, channel: int, number: int, room: int) -> None:
+    stamp = Stamp(headers={"a": 1, "b": "text"}, priority=7, message_id="m", type="t", app_id="rune")
+    properties = commands.Basic.Properties(
+        content_type="application/json", headers={"a": 1, "b": "text"}, delivery_mode=2, priority=7,
+        correlation_id=str(number), message_id="m", message_type="t", app_id="rune",
+    )  # fmt: skip
+    expected = frame.marshal(header.ContentHeader(0, len(text), properties), channel)
+    for start in range(0, len(text), room):
+        expected += frame.marshal(body.ContentBody(text[start : start + room]), channel)
+
+    assert content(channel, stamp.properties(number), text, room) == expected
+
+
+@given(st.integers(1, 65535), st.integers(1, 2**63), st.booleans())
+def test_settling_is_written_as_pamqp_writes_it(channel: int, tag: int, flag: bool) -> None:
+    assert ack_command(channel, tag, multiple=flag) == frame.marshal(commands.Basic.Ack(tag, flag), channel)
+    assert nack_command(channel, tag, requeue=flag) == frame.marshal(
+        commands.Basic.Nack(tag, False, flag), channel
+    )
+
+
+def test_publishing_is_mandatory_where_asked() -> None:
+    found: Any = frame.unmarshal(publish_command(3, "exchange", "key", mandatory=True))[2]
+
+    assert (found.exchange, found.routing_key, found.mandatory) == ("exchange", "key", True)
+
+
+@given(st.text(max_size=20), st.integers(0, 2**63), st.booleans(), st.text(max_size=30), st.text(max_size=30))
+def test_a_delivery_is_read_as_pamqp_writes_it(
+    tag: str, number: int, again: bool, exchange: str, key: str
+) -> None:
+    data = frame.marshal(commands.Basic.Deliver(tag, number, again, exchange, key), 1)
+
+    consumer, message = read_deliver(data, 11, len(data) - 1)
+
+    assert consumer.decode() == tag
+    assert (message.tag, message.redelivered) == (number, again)
+    assert (message.exchange, message.routing_key) == (exchange, key)
+
+
+@given(st.data())
+def test_whatever_the_order_exactly_what_was_acked_is_acked(data: st.DataObject) -> None:
+    acks, at_broker, held, acked, asked = Acks(1), dict[int, None](), list[int](), set[int](), set[int]()
+    delivered = 0
+    for _ in range(data.draw(st.integers(1, 60))):
+        act = data.draw(st.sampled_from(["deliver", "deliver", "ack", "ack", "nack", "flush"]))
+        if act == "deliver":
+            delivered += 1
+            at_broker[delivered] = None
+            held.append(delivered)
+            acks.delivered(delivered)
+        elif act == "flush":
+            _settle(acks.frames(), at_broker, acked)
+        elif held:
+            tag = held.pop(data.draw(st.integers(0, len(held) - 1)))
+            if act == "ack":
+                asked.add(tag)
+                acks.add(tag)
+                assert acks.add(tag) is False, "a second ack is none"
+            elif acks.other(tag):
+                del at_broker[tag]  # goes out at once, before the acks of this turn
+    _settle(acks.frames(), at_broker, acked)
+
+    assert acked == asked
+    assert sorted(at_broker) == sorted(held)
+
+
+def _settle(frames: bytes, at_broker: dict[int, None], acked: set[int]) -> None:
+    """What RabbitMQ does with acks: a tag it does not know ends the channel."""
+    while frames:
+        size, _, found = frame.unmarshal(frames)
+        frames = frames[size:]
+        assert isinstance(found, commands.Basic.Ack)
+        assert found.delivery_tag in at_broker, "unknown delivery tag"
+        done = [
+            each
+            for each in at_broker
+            if each == found.delivery_tag or (found.multiple and each < found.delivery_tag)
+        ]  # type: ignore[operator] # noqa: E501
+        for each in done:
+            del at_broker[each]
+            acked.add(each)
+
+
+def test_acks_of_neighbours_are_one_frame() -> None:
+    acks = Acks(1)
+    for tag in range(1, 101):
+        acks.delivered(tag)
+    for tag in range(50, 0, -1):
+        acks.add(tag)
+
+    assert acks.frames() == ack_command(1, 50, multiple=True)
+    assert acks.frames() == b""
+
+
+@given(st.data())
+def test_confirms_come_in_any_order(data: st.DataObject) -> None:
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        confirms, batches = Confirms(), list[Batch]()
+        for size in data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=10)):
+            batch = Batch(loop.create_future(), size)
+            batches.append(batch)
+            for _ in range(size):
+                confirms.next(batch)
+        open_ = set(range(1, confirms.last + 1))
+        while open_:
+            tag = data.draw(st.sampled_from(sorted(open_)))
+            multiple = data.draw(st.booleans())
+            confirms.settle(tag, multiple=multiple, taken=True)
+            open_ -= {each for each in open_ if each <= tag} if multiple else {tag}
+        assert len(confirms) == 0
+        for batch in batches:
+            assert await batch.future is None
+
+    asyncio.run(run())
+
+
+def test_one_that_was_not_taken_spoils_its_batch_alone() -> None:
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        confirms = Confirms()
+        batches = [Batch(loop.create_future(), 2) for _ in range(3)]
+        for batch in batches:
+            for _ in range(2):
+                confirms.next(batch)
+        assert confirms.returned("3", Unroutable("no way"))
+        confirms.settle(1, multiple=False, taken=False)
+        confirms.settle(6, multiple=True, taken=True)
+        errors: list[type[AmqpError] | None] = []
+        for batch in batches:
+            found = batch.future.exception()
+            errors.append(None if found is None else type(found))  # type: ignore[arg-type]
+        assert errors == [Nacked, Unroutable, None]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("number", ["", "abc", "9", "-1", "²"])
+def test_a_return_of_nothing_known_is_nobodys(number: str) -> None:
+    assert Confirms().returned(number, Unroutable("")) is False
