@@ -17,7 +17,7 @@ KILLS  ?= 1000
 HELLO       := examples/hello/hello.yaml
 HELLO_INPUT := {"name": "World"}
 
-.PHONY: chaos-embedded help setup stores lock run test test-long check lint type contracts unit sim mutants bench audit format clean
+.PHONY: chaos-embedded services-up services-down help setup stores lock run test test-long check lint type contracts unit sim mutants bench audit format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -43,9 +43,18 @@ stores: ## Install the servers that the tests start for themselves, where they a
 	@missing=""
 	command -v redis-server > /dev/null || missing="$$missing redis-server"
 	ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || command -v initdb > /dev/null || missing="$$missing postgresql"
+	[ -x /usr/sbin/rabbitmq-server ] || command -v rabbitmq-server > /dev/null || missing="$$missing rabbitmq-server"
 	[ -n "$$missing" ] || exit 0
 	[ "$$(id -u)" = 0 ] || { echo "The tests need:$$missing. Install them and try again." >&2; exit 1; }
 	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing
+
+services-up: setup stores ## Start PostgreSQL, Redis and RabbitMQ under .services, and write the settings that lead to them
+	@$(PYTHON) deploy/services.py up
+	set -a; . .services/redis.env; set +a
+	$(BIN)/rune migrate
+
+services-down: ## Stop them; their data stays
+	@$(PYTHON) deploy/services.py down
 
 lock: ## Write requirements.lock anew from pyproject.toml
 	@tool=$$(mktemp -d); trap 'rm -rf "$$tool"' EXIT

@@ -16,16 +16,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 # This folder has a file that is called like a module of the standard library.
 sys.path[0] = str(Path(__file__).resolve().parents[1] / "src")
 
-from fastapi import Request
-from starlette.responses import Response
+from fastapi import Request  # noqa: E402
+from starlette.responses import Response  # noqa: E402
 
 DOCUMENT = {"id": "bench", "nodes": [{"id": "in", "type": "input"}, {"id": "n", "type": "noop"}]}
 DOCUMENT["edges"] = [{"src": "in", "dst": "n"}]  # type: ignore[list-item]
@@ -147,10 +147,12 @@ def busy(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-@asynccontextmanager
-async def started() -> AsyncIterator[tuple[int, int]]:
+@contextmanager
+def started() -> Iterator[tuple[int, int]]:
     with tempfile.TemporaryDirectory(prefix="rune-bench-") as home:
-        process = subprocess.Popen([sys.executable, __file__, "--serve", home], stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [sys.executable, __file__, "--serve", home], stdout=subprocess.PIPE, text=True
+        )
         try:
             assert process.stdout is not None
             yield int(process.stdout.readline().rsplit(":", 1)[1]), process.pid
@@ -161,7 +163,7 @@ async def started() -> AsyncIterator[tuple[int, int]]:
 
 async def main(options: argparse.Namespace) -> None:
     body = b'{"input": {"name": "World", "n": 7}}'
-    async with started() as (port, pid):
+    with started() as (port, pid):
         for path in ("/empty", "/workflows/bench/executions"):
             await rate(port, path, body, 1.0, options.connections)
         limit, _ = await rate(port, "/empty", body, options.seconds, options.connections)
@@ -175,7 +177,7 @@ async def main(options: argparse.Namespace) -> None:
             f" {limit:,.0f}/s; {starts / limit:.0%} of it; {cost:.0f} µs of the server's time each, run to the end"
         )
     if options.watchers:
-        async with started() as (port, _):
+        with started() as (port, _):
             p99, told = await watched(port, options.watchers, options.events, options.seconds)
             print(f"live: {told:,} events to {options.watchers} watchers, p99 {p99:.0f} ms after the request")
 

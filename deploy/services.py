@@ -234,7 +234,7 @@ def environments(servers: Mapping[str, Server]) -> dict[str, dict[str, str]]:
         "RUNE_JOURNAL": servers["postgres"].url,
         "RUNE_STATE": servers["redis"].url,
         "RUNE_QUEUE": servers["redis"].url,
-        "RUNE_BLOB": "postgresql",
+        "RUNE_BLOB": "embedded",  # in the same database
     }
     return {"redis.env": redis, "rabbitmq.env": {**redis, "RUNE_QUEUE": servers["rabbitmq"].url}}
 

@@ -92,10 +92,14 @@ async def serve(
     key: str = "",
     stop: asyncio.Future[None] | None = None,
     ready: Callable[[str], None] | None = None,
+    made: Callable[[Master], None] | None = None,
 ) -> None:
-    """Serve until `stop` is done; `ready` is told the address once requests are answered."""
+    """Serve until `stop` is done. `ready` is told the address once requests are answered; `made` is shown the master
+    before."""
     check_address(host, key)
     master = Master(engine, reader, slots=settings.slots)
+    if made is not None:
+        made(master)
     app = make_app(master, KeyGate(key) if key else LoopbackGate())
     config = uvicorn.Config(
         app,
@@ -106,6 +110,7 @@ async def serve(
         access_log=False,
         log_config=None,
         server_header=False,
+        proxy_headers=False,
         date_header=False,
         timeout_graceful_shutdown=CLOSING,
         ws_max_size=64 * 1024,

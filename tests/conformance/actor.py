@@ -13,7 +13,7 @@ import msgspec
 from rune.core.explain import explain
 from rune.runtime.reader import Reader
 
-LEAST_LOOK, MOST_LOOK = 0.01, 0.1  # s between two looks: what takes long is not looked at all the time
+LEAST_LOOK, MOST_LOOK = 0.01, 0.2  # s between two looks: what takes long is not looked at all the time
 
 
 class Refusal(Exception):
@@ -72,6 +72,9 @@ class Actor(Protocol):
     async def document(self, execution: str) -> dict[str, Any]:
         """What became of an execution, as `rune show --json` prints it."""
 
+    async def status(self, execution: str) -> str:
+        """Where an execution is, as `rune list --json` prints it."""
+
     async def waiting(self, execution: str) -> list[dict[str, Any]]:
         """What of an execution is open, as `rune explain --json` lists it."""
 
@@ -91,6 +94,11 @@ class Look:
     async def document(self, execution: str) -> dict[str, Any]:
         async with self._reader.still():
             return await (await self._reader.history(execution)).document()
+
+    async def status(self, execution: str) -> str:
+        found = await self._reader.execution(execution)
+        assert found is not None, f"nobody knows {execution}"
+        return found.status
 
     async def waiting(self, execution: str) -> list[dict[str, Any]]:
         async with self._reader.still():

@@ -152,7 +152,7 @@ class Walk:
 
     def _fact(self, execution: str, given: Any) -> Callable[[], Awaitable[bool]]:
         async def status() -> bool:
-            found = (await self._actor.document(execution))["status"]
+            found = await self._actor.status(execution)
             return found == given or (given == "ended" and found in TERMINAL)
 
         async def open_nodes() -> bool:

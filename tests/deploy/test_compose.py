@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from ruamel.yaml import YAML
 
-from rune.settings import Settings
+from rune.cli.up import KEY
+from rune.settings import Settings, load_settings
 from tests.house.tree import ROOT
 
 COMPOSE: dict[str, Any] = YAML(typ="safe").load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
@@ -30,12 +32,25 @@ def test_every_service_is_there() -> None:
 @pytest.mark.parametrize("name", OURS)
 def test_settings_are_those_that_rune_reads(name: str) -> None:
     given = {each for each in SERVICES[name]["environment"] if each.startswith("RUNE_")}
-    assert given <= SETTINGS
+    assert given - {KEY} <= SETTINGS
+    assert (KEY in given) == (name == "api")
     assert {"RUNE_JOURNAL", "RUNE_STATE", "RUNE_QUEUE", "RUNE_BLOB"} <= given
 
 
 def test_the_image_names_settings_that_rune_reads() -> None:
     assert set(re.findall(r"\bRUNE_[A-Z_]+", DOCKERFILE)) <= SETTINGS
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_rune_takes_the_settings_as_they_are(name: str, tmp_path: Path) -> None:
+    """With nothing else set, each `${NAME:-value}` is its value."""
+    given = {
+        key: re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", str(value))
+        for key, value in SERVICES[name]["environment"].items()
+    }
+    settings = load_settings(given, tmp_path)
+    assert settings.clustered
+    assert settings.queue == settings.state
 
 
 @pytest.mark.parametrize("name", OURS)

@@ -14,6 +14,7 @@ from rune.nodes.custom import kind_of, node
 from rune.nodes.registry import Registry, standard_registry
 from rune.ports.queue import Delivery
 from rune.runtime import failures
+from rune.runtime.attempt import Attempt
 from rune.runtime.failures import Failures
 from rune.runtime.runner import Runner
 from rune.testing.clock import VirtualClock
@@ -186,3 +187,29 @@ def test_h_c14_events_are_numbered_without_gaps_in_the_order_of_the_journal(tmp_
     assert numbers == list(range(1, len(numbers) + 1))
     assert kinds.index("node.waiting") < len(kinds) - 1
     assert (kinds[0], kinds[-1]) == ("execution.accepted", "execution.completed")
+
+
+def test_h_c15_a_message_of_nothing_known_ends_with_its_last_try(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # red: c15: a message is tried for ever
+    monkeypatch.setattr(failures, "DELAYS", (0.0, 0.0))
+    tries: list[str] = []
+    handle = Attempt.handle
+
+    async def counted(self: Attempt, delivery: Delivery) -> bool:
+        tries.append(delivery.execution)
+        if tries.count("gone") > 10:
+            await asyncio.Event().wait()
+        return await handle(self, delivery)
+
+    monkeypatch.setattr(Attempt, "handle", counted)
+
+    async def go() -> str:
+        async with harness(tmp_path, clock=VirtualClock(), slots=2) as engine:
+            await engine.engine.backend.queue.send("gone", [Token(1)])
+            await engine.wait_for(lambda: tries.count("gone") > 10 or engine.engine.busy == 0)
+            assert 1 <= tries.count("gone") <= 3
+            return (await (await engine.start(workflow("start>a", a=sets(x=1)))).end(10)).status
+
+    assert asyncio.run(go()) == "completed"

@@ -131,6 +131,7 @@ def test_h_i6_whether_a_credential_may_be_used_is_asked_when_it_is_used(
     heard = Heard()
     told = used(tmp_path, heard, type, values, hosts=hosts, credentials=credentials)
 
+    assert entry(told, "call")["status"] == "failed"
     assert entry(told, "call")["error"]["code"] == code
     assert heard.requests == []
 

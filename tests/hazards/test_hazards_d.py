@@ -56,7 +56,7 @@ def test_h_d2_the_lineage_ends_at_the_aggregator() -> None:
     assert entry(told, "e", 1)["lineage"][0]["total_items"] == 2
 
 
-async def _again(folder: pathlib.Path, name: str, item: int | None) -> tuple[dict[str, Any], list[str]]:
+async def _again(folder: pathlib.Path, name: str, item: int | None) -> dict[str, Any]:
     """A split whose second item waits, too briefly for its execution to leave memory; meanwhile a message of a token
     that is done comes again."""
     calls: list[str] = []
@@ -76,21 +76,21 @@ async def _again(folder: pathlib.Path, name: str, item: int | None) -> tuple[dic
         for _ in range(3):
             await engine.engine.backend.queue.send(run.id, [Token(run.plan.index[name], path)])
             await engine.settle()
+        # Before the end: what ran twice may also keep the execution from ending.
+        assert sorted(calls) == ["c@/s:0", "c@/s:1", "c@/s:2"]
         await run.end()
-        return await run.document(), calls
+        return await run.document()
 
 
 def test_h_d3_a_redelivered_item_is_counted_once(tmp_path: pathlib.Path) -> None:
     # red: the aggregator counts arrivals instead of marking items
-    told, calls = asyncio.run(_again(tmp_path, "i", 0))
-    assert told["output"] == [{"did": "c"}] * 3
-    assert sorted(calls) == ["c@/s:0", "c@/s:1", "c@/s:2"]
+    assert asyncio.run(_again(tmp_path, "i", 0))["output"] == [{"did": "c"}] * 3
 
 
 def test_h_d4_a_redelivered_split_fans_out_once(tmp_path: pathlib.Path) -> None:
     # red: `apply` spreads a split whose node is done
-    told, calls = asyncio.run(_again(tmp_path, "s", None))
-    assert (len(told["output"]), len(calls), runs(told, "g")) == (3, 3, 1)
+    told = asyncio.run(_again(tmp_path, "s", None))
+    assert (len(told["output"]), runs(told, "g")) == (3, 1)
 
 
 FORKED = workflow(

@@ -19,6 +19,7 @@ _MADE = {
     ".cache",
     ".hypothesis",
     ".rune",
+    ".services",
     "__pycache__",
     "build",
     "dist",

@@ -213,7 +213,7 @@ class Broker:
 
     def hang_up(self) -> None:
         """Close every connection, as an operator would."""
-        self.control("close_all_connections", "closed by a test")
+        self.control("close_all_connections", "--global", "closed by a test")
 
     def alarm(self, *, memory_low: bool) -> None:
         """A memory alarm: connections that publish are blocked."""

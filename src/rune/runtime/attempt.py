@@ -25,15 +25,13 @@ from rune.core.token import Fate, Token, token_name
 from rune.errors import RuneError
 from rune.nodes.registry import Registry
 from rune.nodes.world import NOWHERE, World
-from rune.ports.journal import Ended, Journal, StoreAway
-from rune.ports.queue import Delivery, Queue
-from rune.ports.state import Applied, Claim, State
+from rune.ports.journal import Ended, StoreAway
+from rune.ports.queue import Delivery
+from rune.ports.state import Applied, Claim
 from rune.runtime import failpoint
+from rune.runtime.backend import Backend
 from rune.runtime.book import Book, Page
-from rune.runtime.books import Books
-from rune.runtime.children import Children
-from rune.runtime.endings import Endings
-from rune.runtime.leases import Leases
+from rune.runtime.parts import Parts
 from rune.runtime.reporter import Told
 from rune.runtime.runner import Runner
 from rune.wire.codec import Same
@@ -53,28 +51,23 @@ class Attempt:
     def __init__(
         self,
         owner: str,
-        journal: Journal,
-        state: State,
-        queue: Queue,
-        books: Books,
+        backend: Backend,
+        parts: Parts,
         registry: Registry,
-        endings: Endings,
-        leases: Leases,
-        children: Children,
         *,
         in_place: bool = True,
         world: World = NOWHERE,
         told: Told | None = None,
     ) -> None:
         self._owner = owner
-        self._leases = leases
-        self._journal = journal
-        self._state = state
-        self._queue = queue
-        self._books = books
-        self._runner = Runner(registry, leases, children, world, told)
-        self._endings = endings
-        self._children = children
+        self._journal = backend.journal
+        self._state = backend.state
+        self._queue = backend.queue
+        self._leases = parts.leases
+        self._books = parts.books
+        self._endings = parts.endings
+        self._children = parts.children
+        self._runner = Runner(registry, parts.leases, parts.children, world, told)
         self._in_place = in_place
 
     async def handle(self, delivery: Delivery) -> bool:
@@ -87,7 +80,7 @@ class Attempt:
         claim = await self._state.claim(execution, token, self._owner, leased=leased)
         if claim.verdict in ("run", "cancelled"):
             try:
-                if await self._may_run(book, claim):
+                if claim.fence is None or await self._may_run(book, claim):
                     failpoint.hit("claimed")  # crash here: the lease runs out and the token is sent again
                     await self._run_and_commit(book, node, claim)
             except Ended as ended:
@@ -251,7 +244,7 @@ class Attempt:
         execution = book.accepted.id
         applied: Applied = await self._state.apply(execution, decisions)
         failpoint.hit("applied")  # crash here: what was emitted is in the state; the sweeper sends it
-        left = run.left(list(applied.emitted))
+        left = run.left(list(applied.emitted)) if applied.emitted else []
         if left:
             await self._queue.send(execution, left, book.accepted.priority)
         failpoint.hit("sent")

@@ -18,22 +18,16 @@ from rune.ports.retention import Rule
 from rune.runtime.attempt import Attempt
 from rune.runtime.awaiting import Awaiting
 from rune.runtime.backend import Backend
-from rune.runtime.books import Books
-from rune.runtime.children import Children
 from rune.runtime.clock import SystemClock
-from rune.runtime.completions import Completions
 from rune.runtime.desk import Desk
-from rune.runtime.endings import Endings
 from rune.runtime.heartbeat import Heartbeat
 from rune.runtime.janitor import Janitor
-from rune.runtime.launcher import Launcher, new_execution_id
-from rune.runtime.leases import Leases
-from rune.runtime.notices import Notices
+from rune.runtime.launcher import new_execution_id
+from rune.runtime.parts import Parts
 from rune.runtime.planbook import Planbook
 from rune.runtime.relay import Relay
 from rune.runtime.reporter import Told
 from rune.runtime.scheduler import Scheduler
-from rune.runtime.signals import Signals
 from rune.runtime.worker import Worker
 
 ROLES = frozenset({"worker", "scheduler"})
@@ -62,52 +56,21 @@ class Engine:
         self.backend = backend
         self.plans = plans
         self.registry = registry
-        self.completions = Completions()
         self.name = member.name if member is not None else f"{os.getpid()}"
         self._world = world or World()
-        books = Books(backend.journal, backend.blob, plans, backend.clock)
-        leases = Leases(backend.state)
-        self._notices = Notices(backend.outbox)
-        endings = Endings(backend.journal, backend.state, books, self.completions, self._notices)
-        self.launcher = Launcher(
-            backend.journal,
-            backend.state,
-            backend.queue,
-            plans,
-            books,
-            endings,
-            backend.clock,
-            backend.admission,
-            self._notices,
-        )
-        signals = Signals(backend.journal, backend.state, backend.queue, books)
-        children = Children(
-            backend.journal, backend.blob, backend.library, plans, books, self.launcher, signals, endings
-        )
-        endings.then(children.ended)
-        self.desk = Desk(backend, plans, self.launcher, signals, endings)
+        self._parts = parts = Parts(backend, plans)
+        self.completions = parts.completions
+        self.launcher = parts.launcher
+        self.desk = Desk(backend, plans, parts.launcher, parts.signals, parts.endings)
         attempt = Attempt(
-            self.name,
-            backend.journal,
-            backend.state,
-            backend.queue,
-            books,
-            registry,
-            endings,
-            leases,
-            children,
-            in_place=in_place,
-            world=self._world,
-            told=told,
+            self.name, backend, parts, registry, in_place=in_place, world=self._world, told=told
         )
-        self._leases = leases
-        self._worker = Worker(attempt, endings, backend.queue, backend.clock, slots)
-        self._scheduler = Scheduler(backend.state, backend.queue, endings, leases, children, backend.clock)
+        self._worker = Worker(attempt, parts.endings, backend.queue, backend.clock, slots)
+        self._scheduler = Scheduler(
+            backend.state, backend.queue, parts.endings, parts.leases, parts.children, backend.clock
+        )
         # A clock of its own: a wake that is meant for the scheduler would be lost on it.
         self._janitor = Janitor(backend.retention, rules, SystemClock())
-        self._relay = None
-        if backend.outbox is not None:
-            self._relay = Relay(backend.outbox, backend.journal, self.launcher, endings)
         self.heartbeat = None
         if backend.fleet is not None and member is not None:
             self.heartbeat = Heartbeat(backend.fleet, member, lambda: self._worker.busy)
@@ -123,10 +86,11 @@ class Engine:
             found.append(self._worker.run())
         if "scheduler" in roles:
             found += [self._scheduler.run(), self._janitor.run()]
-            if self._relay is not None:
-                found.append(self._relay.run())
+            if self.backend.outbox is not None:
+                relay = Relay(self.backend.outbox, self.backend.journal, self.launcher, self._parts.endings)
+                found.append(relay.run())
         elif "worker" in roles:
-            found.append(self._leases.run())
+            found.append(self._parts.leases.run())
         if self.backend.news is not None:
             found.append(Awaiting(self.backend.journal, self.completions, self.backend.news).run())
         if self.heartbeat is not None and roles:
@@ -149,7 +113,7 @@ class Engine:
             for service in services:
                 with suppress(asyncio.CancelledError):
                     await service
-            await self._notices.close()
+            await self._parts.notices.close()
             await self._world.close()
 
     async def start(

@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from rune.core.definition import canonical
 from rune.core.fact import Fact
 from rune.core.plan import Plan
-from rune.ports.clock import Clock
-from rune.ports.journal import FORMAT, Accepted, Journal, Parent
-from rune.ports.queue import Queue
-from rune.ports.state import Applied, State
+from rune.ports.journal import FORMAT, Accepted, Parent
+from rune.ports.state import Applied
 from rune.runtime import failpoint
-from rune.runtime.backend import Admission
+from rune.runtime.backend import Admission, Backend
 from rune.runtime.books import Books
 from rune.runtime.endings import Endings
 from rune.runtime.notices import Notices
@@ -34,26 +32,17 @@ class Launcher:
     """Accepts executions and opens them."""
 
     def __init__(
-        self,
-        journal: Journal,
-        state: State,
-        queue: Queue,
-        plans: Planbook,
-        books: Books,
-        endings: Endings,
-        clock: Clock,
-        admission: Admission | None = None,
-        notices: Notices | None = None,
+        self, backend: Backend, plans: Planbook, books: Books, endings: Endings, notices: Notices
     ) -> None:
-        self._journal = journal
-        self._state = state
-        self._queue = queue
+        self._journal = backend.journal
+        self._state = backend.state
+        self._queue = backend.queue
+        self._clock = backend.clock
+        self._admission = backend.admission
         self._plans = plans
         self._books = books
         self._endings = endings
-        self._clock = clock
-        self._admission = admission
-        self._notices = notices or Notices(None)
+        self._notices = notices
         self._saved: set[str] = set()
 
     async def start(

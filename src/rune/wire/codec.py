@@ -87,21 +87,24 @@ def decode_value(data: bytes) -> Any:
 def fact_columns(fact: Fact) -> tuple[int, int, bytes, int]:
     """Kind, node, path and number: the write-once key of a fact within its execution."""
     if type(fact) is Result:
-        return _RESULT, fact.node, encode_path(fact.path) if fact.path else b"", 0
+        return _RESULT, fact.node, encode_path(fact.path), 0
     kind = KINDS[type(fact)]
-    if isinstance(fact, Start | End):
-        return kind, -1, b"", 0
-    if isinstance(fact, Control):
+    if type(fact) is Suspension or type(fact) is Attempt or type(fact) is Begun:
+        return kind, fact.node, encode_path(fact.path), fact.attempt
+    if type(fact) is Choice:
+        return kind, fact.node, encode_path(fact.path), 0
+    if type(fact) is Control:
         return kind, -1, b"", fact.number
-    if isinstance(fact, Signal):
+    if type(fact) is Signal:
         return kind, -1, fact.id.encode(), 0
-    number = fact.attempt if isinstance(fact, Attempt | Suspension | Begun) else 0
-    return kind, fact.node, encode_path(fact.path), number
+    return kind, -1, b"", 0
 
 
 def encode_path(path: Path) -> bytes:
     """Bytes of a path that sort as the path does: item 10 behind item 2."""
-    return b"".join(each.to_bytes(4, "big") for each in path)
+    if len(path) < 2:
+        return path[0].to_bytes(4, "big") if path else b""
+    return b"".join([each.to_bytes(4, "big") for each in path])
 
 
 def decode_path(data: bytes) -> Path:

@@ -32,7 +32,11 @@ TABLE: dict[str, Red] = {
     ),
     "g3": red(
         _G + "g3_a_full_stop_behind_a_reference_stays",
-        ("core/expr/names.py", r'_MEMBER = re.compile(r"\.(\w+)")', r'_MEMBER = re.compile(r"\.(\w*)")'),
+        (
+            "core/expr/names.py",
+            "        if key is None:\n            break\n",
+            '        if key is None:\n            at += text.startswith(".", at)\n            break\n',
+        ),
     ),
     "g4": red(
         _G + "g4_a_dash_between_references_is_a_dash",
@@ -87,8 +91,8 @@ TABLE: dict[str, Red] = {
         ("core/expr/names.py", 'if word.startswith("__"):', "if False:"),
         (
             "core/expr/values.py",
-            '    raise MissingError(f"{describe(place, key)} is missing; {place} is {spoken(value)}")',
-            "    return getattr(value, str(key))",
+            'raise MissingError(f"{describe(place, key)} is missing; {place} has: {listed(value)}")',
+            "return getattr(value, key)",
         ),
     ),
     "g15": red(

@@ -19,6 +19,7 @@ TABLE: dict[str, Red] = {
     "d2": red(
         _D + "d2_the_lineage_ends_at_the_aggregator",
         ("core/transition.py", "self._open_aggregator(around, node, fan)", "self._open_aggregator(scope, node, fan)"),
+        ("core/apply.py", "    if node.joins_items:\n", "    if False:\n"),
     ),
     "d3": red(
         _D + "d3_a_redelivered_item_is_counted_once",
@@ -36,7 +37,7 @@ TABLE: dict[str, Red] = {
             "        act.perform(Scope(decision.path, 0), decision.effects)\n        return act.applied\n"
             "    if scope is None:\n",
         ),
-        ("core/transition.py", "place = item * edges + self._plan", "place = fan.resolved + 0 * self._plan"),
+        ("core/transition.py", "place = item * edges + self._plan", "place = min(fan.resolved, len(fan.marks) - 1) + 0 * self._plan"),
     ),
     "d4": red(
         _D + "d4_a_redelivered_split_fans_out_once",

@@ -21,14 +21,24 @@ class Crowd:
         """Until there is room, but not long."""
         if self._size() < COMFORTABLE:
             return
-        leaving = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        leaving = loop.create_future()
         self._waiting.append(leaving)
-        await asyncio.wait([leaving], timeout=PATIENCE)
+        impatience = loop.call_later(PATIENCE, _let_in, leaving)
+        try:
+            await leaving
+        finally:
+            impatience.cancel()
 
     def left(self) -> None:
         """Somebody has gone: the next may come in."""
         while self._waiting and self._size() < COMFORTABLE:
-            waiting = self._waiting.popleft()
-            if not waiting.done():
-                waiting.set_result(None)
+            if _let_in(self._waiting.popleft()):
                 return
+
+
+def _let_in(waiting: asyncio.Future[None]) -> bool:
+    if waiting.done():
+        return False
+    waiting.set_result(None)
+    return True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -128,5 +129,5 @@ def _insert(db: sqlite3.Connection, statements: dict[int, str], rows: Sequence[t
     start = 0
     for width, statement in statements.items():
         while len(rows) - start >= width:
-            db.execute(statement, [each for row in rows[start : start + width] for each in row])
+            db.execute(statement, tuple(chain.from_iterable(rows[start : start + width])))
             start += width

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from rune.core.control import touch
-from rune.core.effect import Timer
+from rune.core.effect import Decision, Timer
 from rune.core.lineage import Path
 from rune.core.plan import Plan
 from rune.core.state import State
@@ -36,6 +38,7 @@ class Running(msgspec.Struct):
     acts: int = 0
     held_back: dict[tuple[int, Path], Token] = {}  # as many run as may run at once
     asleep_until: int = 0  # what the file knows of its next waking
+    foreseen: tuple[Sequence[Decision], int] | None = None  # after these it sleeps, if nothing acts on it before
     recovered: bool = False  # read back from the journal: somebody may have died on one of its tokens
 
     def is_full(self, token: Token) -> bool:
@@ -57,6 +60,10 @@ class Running(msgspec.Struct):
             if touch(self.plan, self.state, token) in ("run", "cancelled"):
                 found.append(token)
         return found
+
+    def sleeps_after(self, decisions: Sequence[Decision]) -> bool:
+        """Whether these decisions, written down together with the time of the next waking, are all there is."""
+        return self.foreseen is not None and self.foreseen[0] is decisions and self.foreseen[1] == self.acts
 
     def done(self, key: tuple[int, Path]) -> None:
         """A token is no longer in anybody's hands."""

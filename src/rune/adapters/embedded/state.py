@@ -170,6 +170,7 @@ class EmbeddedState:
         until = None if running.accepted.fake_time else certain_sleep(running.state, decisions)
         if until is not None and not running.timers and until - self._now(running) > NAP:
             running.asleep_until = until
+            running.foreseen = (decisions, running.acts)
             self._journal.sleeps_with_next(execution, until)
         finish = certain_end(running.state, decisions)
         return None if finish is None else (finish, self._now(running))
@@ -178,6 +179,8 @@ class EmbeddedState:
         running, loaded = await self._load(execution)
         if loaded is not None:
             return loaded  # the fold has placed the facts of these decisions already
+        if running.sleeps_after(decisions) and self._left(running, running.asleep_until):
+            return Applied(now=self._now(running))
         total = effect.Applied()
         for decision in decisions:
             applied = apply(running.plan, running.state, decision)
@@ -207,7 +210,7 @@ class EmbeddedState:
         result = Applied(tuple(applied.emitted), applied.finish, self._now(running))
         root = running.state.scopes.get(())
         # A join about to be given up has no token that counts as active yet.
-        gives_up = any(token.fate is Fate.EXPIRE for token in applied.emitted)
+        gives_up = any([token.fate is Fate.EXPIRE for token in applied.emitted])
         if root is None or running.state.finish is not None or gives_up:
             return result
         if root.active == 0:
@@ -248,8 +251,7 @@ class EmbeddedState:
         execution, acts = running.accepted.id, running.acts
         if self._journal.has_unheard(execution):
             return  # the file knows what there is to do; having heard of it, it may rest
-        if running.asleep_until == when and (when, 0) > self._cursor:
-            self._drop(execution)  # its row went along with the fact that put it to sleep
+        if self._left(running, when):
             return
 
         def asleep(done: asyncio.Future[None]) -> None:
@@ -258,6 +260,15 @@ class EmbeddedState:
                 self._drop(execution)
 
         self._journal.sleep_until(execution, when).add_done_callback(asleep)
+
+    def _left(self, running: Running, when: int) -> bool:
+        """Leave memory if the time of the next waking went along with the fact that put it to sleep."""
+        execution = running.accepted.id
+        known = running.asleep_until == when and (when, 0) > self._cursor
+        if known and not self._journal.has_unheard(execution):
+            self._drop(execution)
+            return True
+        return False
 
     def _drop(self, execution: str) -> None:
         self._running.pop(execution, None)

@@ -127,6 +127,11 @@ class Database:
                 await asyncio.sleep(pause)
                 pause = min(_LAST_PAUSE, pause * 2 or _FIRST_PAUSE)
 
+    @property
+    def is_still(self) -> bool:
+        """Whether this task reads as of one moment."""
+        return self._pinned.get() is not None
+
     async def change(self) -> int:
         """A number that differs when somebody has written since."""
         (row,) = await self.fetch(query("change"))

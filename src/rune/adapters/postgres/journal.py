@@ -9,7 +9,7 @@ import msgspec
 
 from rune.adapters.postgres.accepting import ACCEPTED, Acceptor
 from rune.adapters.postgres.database import Database, spelt
-from rune.adapters.postgres.reading import ResultReader
+from rune.adapters.postgres.reading import Lookup, ResultReader
 from rune.adapters.postgres.recording import LANES, Recorder
 from rune.adapters.postgres.sql import query
 from rune.adapters.rowforms import letter_of
@@ -18,6 +18,7 @@ from rune.core.lineage import Path
 from rune.ports.journal import FORMAT, Accepted, DeadLetter, NewerFormat, Stored
 from rune.wire.codec import decode_fact, encode_path
 
+MOST_HISTORIES = 64
 _END = msgspec.msgpack.Decoder(End)
 
 
@@ -40,6 +41,9 @@ class PostgresJournal:
         self.accept = self._acceptor.accept
         self.save_definition = self._acceptor.save
         self.results = ResultReader(database).results
+        self._starts: Lookup[str, Accepted | None] = Lookup(database, self._accepted)
+        self._ends: Lookup[str, End | None] = Lookup(database, self._ended)
+        self._facts: Lookup[tuple[str, int], list[Stored]] = Lookup(database, self._stored, most=MOST_HISTORIES)
 
     @property
     def saved(self) -> set[str]:
@@ -51,19 +55,27 @@ class PostgresJournal:
         return row["canonical"] if row is not None else None
 
     async def accepted(self, execution: str) -> Accepted | None:
-        row = await self._database.find(query("accepted"), execution)
-        if row is None:
-            return None
-        found = ACCEPTED.decode(row["accepted"])
-        if found.format > FORMAT:
+        found = await self._starts.of(execution) if spelt(execution) else None
+        if found is not None and found.format > FORMAT:
             raise NewerFormat(
                 f"{execution} was written in format {found.format}, this Rune knows up to {FORMAT}"
             )
         return found
 
+    async def _accepted(self, executions: Sequence[str]) -> list[Accepted | None]:
+        rows = await self._database.fetch(query("accepted"), list(set(executions)))
+        found = {row["id"]: ACCEPTED.decode(row["accepted"]) for row in rows}
+        return [found.get(each) for each in executions]
+
     async def facts(self, execution: str, after: int = 0) -> list[Stored]:
-        rows = await self._database.look(query("facts"), execution, after)
-        return [Stored(seq, decode_fact(body), late) for seq, body, late in rows]
+        return await self._facts.of((execution, after)) if spelt(execution) else []
+
+    async def _stored(self, wanted: Sequence[tuple[str, int]]) -> list[list[Stored]]:
+        found: list[list[Stored]] = [[] for _ in wanted]
+        ids, behind = [each for each, _ in wanted], [each for _, each in wanted]
+        for place, seq, body, late in await self._database.fetch(query("facts"), ids, behind):
+            found[place - 1].append(Stored(seq, decode_fact(body), late))
+        return found
 
     async def signal(self, execution: str, id: str) -> Signal | None:
         row = await self._database.find(query("signal"), execution, id.encode())
@@ -101,13 +113,24 @@ class PostgresJournal:
         return 1 if row is None else int(row["before"]) + (not row["known"])
 
     async def end(self, execution: str) -> End | None:
-        row = await self._database.find(query("ending"), execution)
-        return _END.decode(row["ending"]) if row is not None and row["ending"] is not None else None
+        known = self._recorder.ended.pop(execution, None)
+        if known is not None or not spelt(execution):
+            return known
+        return await self._ends.of(execution)
+
+    async def _ended(self, executions: Sequence[str]) -> list[End | None]:
+        found = await self.ends(list(set(executions)))
+        return [found.get(each) for each in executions]
 
     async def ends(self, executions: Sequence[str]) -> dict[str, End]:
         named = [each for each in executions if spelt(each)]
         rows = await self._database.fetch(query("endings"), named)
         return {row["id"]: _END.decode(row["ending"]) for row in rows}
+
+    def forget(self, executions: Sequence[str]) -> None:
+        """They were removed."""
+        for each in executions:
+            self._recorder.ended.pop(each, None)
 
     async def running(self, after: str = "", limit: int = 1_000) -> list[Running]:
         """Executions that have not ended, by id, behind an id: what has to be armed again once the state was lost."""

@@ -1,10 +1,10 @@
-"""Reading results: what concurrent tokens ask for is fetched together."""
+"""Reading: what concurrent tokens ask for is fetched together."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar
 
 from rune.adapters.postgres.database import Database
 from rune.adapters.postgres.grouping import Groups
@@ -16,6 +16,45 @@ from rune.wire.codec import decode_fact, encode_path
 LANES = 2
 MOST_QUESTIONS = 128
 MOST_KEYS = 2_000
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Wish(Generic[K]):
+    """Something to be looked up."""
+
+    __slots__ = ("future", "key")
+
+    def __init__(self, key: K) -> None:
+        self.key = key
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def names(self) -> Iterable[object]:
+        return ()
+
+
+class Lookup(Generic[K, V]):
+    """Looks up many keys in one question. `ask` answers one value each, in the order asked."""
+
+    def __init__(
+        self,
+        database: Database,
+        ask: Callable[[Sequence[K]], Awaitable[Sequence[V]]],
+        most: int = MOST_QUESTIONS,
+    ) -> None:
+        self._database = database
+        self._ask = ask
+        self._groups: Groups[Wish[K]] = Groups(self._asked, lambda: lambda _: True, lanes=LANES, most=most)
+
+    async def of(self, key: K) -> V:
+        if self._database.is_still:  # a moment of one's own is not shared with others
+            return (await self._ask([key]))[0]
+        found: V = await self._groups.submit(Wish(key))
+        return found
+
+    async def _asked(self, group: Sequence[Wish[K]]) -> Sequence[V]:
+        return await self._ask([each.key for each in group])
 
 
 class Question:

@@ -25,6 +25,7 @@ MOST_RUNS = 256
 MOST_BYTES = 4 * 1024 * 1024
 MOST_UNSURE = 10_000
 MOST_CLAIMS = 10_000
+MOST_ENDED = 1_000
 
 _END = msgspec.msgpack.Decoder(End)
 _PACK = msgspec.msgpack.Encoder()
@@ -100,6 +101,8 @@ class Recorder:
         self._groups: Groups[Run] = Groups(self._write, gathering, lanes=lanes, most=MOST_RUNS)
         self._claims: list[Claim] = []
         self._unsure: dict[int, tuple[Fact, int]] = {}
+        self.ended: dict[str, End] = {}
+        """The terminal rows that were written here last: whoever wrote one is about to ask for it, once."""
         self._statement = query("record")
 
     async def record(self, execution: str, facts: Sequence[Fact]) -> Sequence[Fact]:
@@ -113,7 +116,14 @@ class Recorder:
         except StoreAway:
             self._remember(head, run.mark)
             raise
+        if run.ending is not None and answer[-1] is run.ending:
+            self._remember_end(execution, run.ending)
         return answer
+
+    def _remember_end(self, execution: str, end: End) -> None:
+        if len(self.ended) >= MOST_ENDED:
+            del self.ended[next(iter(self.ended))]
+        self.ended[execution] = end
 
     def _remember(self, head: Fact, mark: int) -> None:
         while len(self._unsure) >= MOST_UNSURE:

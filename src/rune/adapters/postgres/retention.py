@@ -138,6 +138,7 @@ class Collection:
             self._outside is not None,
         )
         if done["gone"]:
+            self._journal.forget([each.id for each in chunk])
             self._count(executions=len(done["gone"]), facts=done["facts"], blobs=done["blobs"])
         return done
 

@@ -40,7 +40,7 @@ class Link:
         self._longest = longest_pause
         self._up = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
-        self._why = "it is not connected yet"
+        self.why = "it is not connected yet"
         self._closed = False
         self.connection: Connection | None = None
         self.made = 0
@@ -63,7 +63,7 @@ class Link:
             async with asyncio.timeout(within):
                 await self._up.wait()
         except TimeoutError:
-            raise BrokerAway(f"the broker is away: {self._why}") from None
+            raise BrokerAway(f"the broker is away: {self.why}") from None
         assert self.connection is not None
         return self.connection
 
@@ -95,7 +95,7 @@ class Link:
                 self._say(error)
             except Exception as error:
                 log.exception("%s: the link stumbled", self._name)
-                self._why = str(error)
+                self.why = str(error)
             finally:
                 self._up.clear()
             if loop.time() - began > GOOD_AFTER:
@@ -117,6 +117,6 @@ class Link:
         raise await asyncio.shield(connection.ended)
 
     def _say(self, error: AmqpError) -> None:
-        if error.message != self._why:  # the same again and again is said once
+        if error.message != self.why:  # the same again and again is said once
             log.warning("%s: %s", self._name, error.message)
-        self._why = error.message
+        self.why = error.message

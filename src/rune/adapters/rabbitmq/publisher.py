@@ -61,9 +61,9 @@ class Publisher:
                         last = error
                         await asyncio.sleep(AGAIN)
         except TimeoutError:
-            raise BrokerAway(
-                f"not published within {self._deadline:g} s: {last.message}", code=last.code
-            ) from None
+            reason = last.message if self.link.is_up else self.link.why
+            text = f"not published within {self._deadline:g} s: {reason}"
+            raise BrokerAway(text, code=last.code) from None
 
     async def _once(self, messages: Sequence[Outgoing], until: float) -> None:
         await self.link.up(until - asyncio.get_running_loop().time())

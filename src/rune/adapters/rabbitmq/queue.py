@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 
 from rune.adapters.rabbitmq.channel import Outgoing
+from rune.adapters.rabbitmq.client import connect
 from rune.adapters.rabbitmq.errors import AmqpError
 from rune.adapters.rabbitmq.frames import Stamp
 from rune.adapters.rabbitmq.intake import WATCH, Held, Intake
 from rune.adapters.rabbitmq.publisher import Publisher
-from rune.adapters.rabbitmq.topology import DEFAULT, DELAYS, Kind, Topology, lane_of
+from rune.adapters.rabbitmq.topology import DEFAULT, DELAYS, Kind, Topology, declare, lane_of
 from rune.core.token import Token
 from rune.errors import RuneError
 from rune.ports.journal import StoreAway
@@ -60,6 +61,7 @@ class RabbitQueue:
         deadline: float = DEADLINE,
         watch: float = WATCH,
     ) -> None:
+        self._url = url
         self.topology = Topology(prefix, queues, kind)
         self.publisher = Publisher(url, self.topology, f"{consumer} out", deadline=deadline)
         self.intake = Intake(
@@ -86,6 +88,14 @@ class RabbitQueue:
     def strangers(self, strangers: Strangers) -> None:
         """Who looks after messages that others wrote; without it they are dead letters."""
         self._strangers = strangers
+
+    async def check(self) -> None:
+        """Connect once and set everything up; raises what makes that impossible, with the remedy where there is one."""
+        connection = await connect(self._url, name="check")
+        try:
+            await declare(connection, self.topology)
+        finally:
+            await connection.close()
 
     async def send(self, execution: str, tokens: Sequence[Token], priority: int = 5) -> None:
         if not tokens:

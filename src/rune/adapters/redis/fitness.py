@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 
 from rune.adapters.redis.client import Client, RedisError, info
 from rune.adapters.redis.keys import Keys
@@ -54,8 +55,7 @@ async def check(client: Client, keys: Keys) -> None:
 
 
 async def _may_do_all(client: Client, keys: Keys) -> None:
-    place = f"{keys.prefix}:{{p00}}:probe"
-    await client.call("DEL", f"{place}:h", f"{place}:z", f"{place}:s")
+    place = f"{keys.prefix}:{{p00}}:probe:{secrets.token_hex(4)}"  # others may start this moment
     for probe in PROBES:
         try:
             await client.call(*(str(part).replace("KEY", place) for part in probe))

@@ -33,6 +33,7 @@ class Fleet:
         self._ring: list[bytes] = []
         self._followers: set[FleetFollower] = set()
         self._looked = 0.0
+        self._fresh = True  # nothing was seen yet: what is there is no news
         self._due: asyncio.TimerHandle | None = None
         self.last = 0
 
@@ -49,6 +50,8 @@ class Fleet:
             self._pulse.leave(self)
             self._known.clear()
             self._ring.clear()
+            self._looked = 0.0
+            self._fresh = True
 
     async def look(self) -> None:
         """See what changed; not more often than a few times a second, and once more when it has become quiet."""
@@ -57,8 +60,9 @@ class Fleet:
             if self._due is None:
                 self._due = asyncio.get_running_loop().call_later(wait, self._again)
             return
+        changed = await self._changed()
         self._looked = time.monotonic()
-        for each in await self._changed():
+        for each in changed:
             self._keep(each)
         self.wake()
 
@@ -68,7 +72,7 @@ class Fleet:
             self._pulse.hint()
 
     async def _changed(self) -> list[Summary]:
-        fresh = not self._known
+        fresh, self._fresh = self._fresh, False
         newest = await self._reader.executions(limit=NEWEST)
         seen = {each.id for each in newest}
         found = [each for each in reversed(newest) if self._known.get(each.id) != each.status]
@@ -106,6 +110,11 @@ class Fleet:
         if missed > len(self._ring):
             return b"event: missed\ndata: {}\n\n", self.last
         return b"".join(self._ring[len(self._ring) - missed :]), self.last
+
+    @property
+    def following(self) -> bool:
+        """Whether a first look was taken: what changes from then on is told."""
+        return self._looked > 0 and bool(self._followers)
 
     @property
     def closed(self) -> bool:

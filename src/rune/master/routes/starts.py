@@ -48,7 +48,7 @@ class AnyStartBody(StartBody, frozen=True, kw_only=True, forbid_unknown_fields=T
     """How to start a stored workflow by its name, or a definition that is stored nowhere."""
 
     workflow: Id | None = None
-    definition: msgspec.Raw | None = None
+    definition: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
 def key_of(call: Call) -> str | None:
@@ -100,7 +100,8 @@ async def start_workflow(call: Call) -> Response:
 async def start_anything(call: Call) -> Response:
     """Either `workflow` or `definition` says what."""
     body: AnyStartBody = call.body
-    if (body.workflow is None) == (body.definition is None):
+    definition = bytes(body.definition)
+    if (body.workflow is None) == (not definition):
         raise ApiError("body: give `workflow` or `definition`, one of them", code="BAD_BODY")
     if body.workflow is not None:
         return await _start(call, body.workflow, body)
@@ -109,7 +110,7 @@ async def start_anything(call: Call) -> Response:
     key = key_of(call)
     name = new_execution_id() if key is not None else None
     accepted = await call.master.desk.run(
-        bytes(body.definition or b""),
+        definition,
         bytes(body.input),
         key=key,
         labels=body.labels,

@@ -16,6 +16,7 @@ from aiohttp.connector import Connection
 from yarl import URL
 
 from rune.nodes.io.address import Target, blocked
+from rune.nodes.io.deadlines import Deadlines, Within
 from rune.nodes.io.guard import Guard
 from rune.nodes.io.networks import Address
 from rune.nodes.io.transfer import Response, head, transfer
@@ -51,6 +52,7 @@ class Client:
     def __init__(self, guard: Guard, per_host: int) -> None:
         self._guard = guard
         self._lanes = Lanes(per_host)
+        self._deadlines = Deadlines()
         self._routes: dict[tuple[str, str, int, bool], Route] = {}
         self._connector = _Connector(
             guard,
@@ -78,8 +80,13 @@ class Client:
         """A place among the calls to a host; there are only so many at once."""
         return self._lanes.lane(where.host)
 
+    def within(self, seconds: float) -> Within:
+        """So long may a block take."""
+        return self._deadlines.within(seconds)
+
     async def close(self) -> None:
         """Close every connection."""
+        self._deadlines.close()
         await self._connector.close()
 
 
@@ -98,19 +105,16 @@ class Sending:
         self._body = body
 
     async def __aenter__(self) -> Response:
-        self._response = await self._answer()
-        return self._response
-
-    async def _answer(self) -> Response:
-        """A connection that was kept may have been closed on the other end: what may be repeated is, once."""
-        connector, route = self._connector, self._route
-        connection = await connector.connection(route)
+        connection = await self._connector.connection(self._route)
         try:
-            return await transfer(connection, self._method, self._head, self._body)
+            self._response = await transfer(connection, self._method, self._head, self._body)
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
+            # A connection that was kept may have been closed on the other end: what may be repeated is, once.
             if self._method not in _REPEATABLE:
                 raise
-        return await transfer(await connector.connection(route), self._method, self._head, self._body)
+            connection = await self._connector.connection(self._route)
+            self._response = await transfer(connection, self._method, self._head, self._body)
+        return self._response
 
     async def __aexit__(self, *exc: Any) -> None:
         self._response.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 from typing import Any
@@ -64,7 +63,7 @@ async def exchange(call: Call[Any]) -> dict[str, Any]:
     began = time.monotonic()
     async with client.lane(request.where):
         try:
-            async with asyncio.timeout(call.parameters.timeout):
+            with client.within(call.parameters.timeout):
                 asked = request if call.credentials is None else await authorized(call, request)
                 pages = await _pages(call, asked, rule)
         except TimeoutError:
@@ -136,13 +135,13 @@ async def _led(call: Call[Any], request: Request, most: int) -> Answer:
     """The answer at the end of the redirects."""
     for hop in range(REDIRECTS + 1):
         async with sent(call, request, verify=not call.parameters.ignore_ssl) as response:
-            location = response.headers.get("Location")
-            moved = response.status in _REDIRECTING and location is not None
-            if not (moved and call.parameters.follow_redirects):
+            moved = response.status in _REDIRECTING and call.parameters.follow_redirects
+            location = response.headers.get("Location") if moved else None
+            if location is None:
                 return await _received(response, request, most)
             if hop == REDIRECTS:
                 raise _redirect(request, f"more than {REDIRECTS} redirects")
-            where = joined(request.where, location or "")
+            where = joined(request.where, location)
             _check_step(call, request, where)
             request = request.redirected(response.status, where)
     raise AssertionError("the last hop answers or raises")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
@@ -133,6 +134,11 @@ TYPE = declare(
 
 async def run(call: Call[Parameters]) -> Outcome:
     """One exchange, through the connections that all calls of the process share."""
+    return Output(await _exchange()(call))
+
+
+@cache
+def _exchange() -> Callable[[Call[Parameters]], Awaitable[dict[str, Any]]]:
     from rune.nodes.io.exchange import exchange  # noqa: PLC0415 - who calls nobody should not wait for it
 
-    return Output(await exchange(call))
+    return exchange

@@ -95,6 +95,8 @@ async def build(call: Call[Any], rule: Pagination | None) -> Request:
 
 def key_text(key: str) -> str:
     """An idempotency key as a header holds it."""
+    if key.isascii() and key.isprintable():
+        return key
     return quote(key, safe=":/@.,;=+!*()'$&[]{}|~^ #<>?\"\\`%")
 
 

@@ -1,3 +1,9 @@
--- facts: what is known of execution $1 behind number $2, in commit order. Changes nothing.
-SELECT f.seq, f.body, f.late FROM execution AS e JOIN fact AS f ON f.execution = e.n
-WHERE e.id = $1 AND f.seq > $2 ORDER BY f.seq
+-- facts: what is known of executions $1 behind numbers $2, element by element.
+-- RETURNS the place in the lists, from 1, and the rows in commit order. Changes nothing.
+SELECT g.place, f.seq, f.body, f.late
+FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS g (id, behind, place)
+JOIN LATERAL (SELECT x.n FROM execution AS x WHERE x.id = g.id OFFSET 0) AS e ON true
+JOIN LATERAL (
+    SELECT k.seq, k.body, k.late FROM fact AS k WHERE k.execution = e.n AND k.seq > g.behind ORDER BY k.seq OFFSET 0
+) AS f ON true
+ORDER BY g.place, f.seq

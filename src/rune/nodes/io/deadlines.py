@@ -1,0 +1,106 @@
+"""Deadlines: how long calls may take. One timer serves all calls that were given the same number of seconds, because
+they run out in the order in which they began; a timer for each costs more than much of what a call does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from types import TracebackType
+
+
+class Within:
+    """A block that is cancelled when its time is over, and then raises TimeoutError."""
+
+    __slots__ = ("_asked", "_line", "_task", "over", "when")
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._task: asyncio.Task[object] | None = None
+        self.over = False
+
+    def __enter__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._asked = task.cancelling()
+        self._task = task
+        self._line.add(self)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        task, self._task = self._task, None
+        # Somebody else may want the task to stop as well: that is not ours to turn into a failure.
+        if self.over and task is not None and task.uncancel() <= self._asked and kind is asyncio.CancelledError:
+            raise TimeoutError from error
+
+    @property
+    def left(self) -> bool:
+        """Whether the block has ended."""
+        return self._task is None
+
+    def end(self) -> None:
+        """The time is over."""
+        if self._task is not None:
+            self.over = True
+            self._task.cancel()
+
+
+class Line:
+    """Those who were given the same time, in the order in which it runs out."""
+
+    def __init__(self, lines: Deadlines, seconds: float) -> None:
+        self._lines = lines
+        self._seconds = seconds
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[Within] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, one: Within) -> None:
+        """Somebody begins."""
+        waiting = self._waiting
+        while waiting and waiting[0].left:
+            waiting.popleft()
+        one.when = self._loop.time() + self._seconds
+        waiting.append(one)
+        if self._timer is None:
+            self._timer = self._loop.call_at(one.when, self._ring)
+
+    def _ring(self) -> None:
+        now = self._loop.time()
+        waiting = self._waiting
+        while waiting and (waiting[0].left or waiting[0].when <= now):
+            waiting.popleft().end()
+        if waiting:
+            self._timer = self._loop.call_at(waiting[0].when, self._ring)
+        else:
+            self._timer = None
+            self._lines.forget(self._seconds)
+
+    def close(self) -> None:
+        """Nobody will be told any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class Deadlines:
+    """The lines, by seconds."""
+
+    def __init__(self) -> None:
+        self._lines: dict[float, Line] = {}
+
+    def within(self, seconds: float) -> Within:
+        """So many seconds for a block."""
+        line = self._lines.get(seconds)
+        if line is None:
+            line = self._lines[seconds] = Line(self, seconds)
+        return Within(line)
+
+    def forget(self, seconds: float) -> None:
+        """Nobody is in this line any more."""
+        self._lines.pop(seconds, None)
+
+    def close(self) -> None:
+        """Stop the timers."""
+        for line in self._lines.values():
+            line.close()
+        self._lines.clear()

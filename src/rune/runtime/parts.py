@@ -1,0 +1,39 @@
+"""The parts that everything in an engine shares: who opens executions, ends them, and looks after their kin."""
+
+from __future__ import annotations
+
+from rune.runtime.backend import Backend
+from rune.runtime.books import Books
+from rune.runtime.children import Children
+from rune.runtime.completions import Completions
+from rune.runtime.endings import Endings
+from rune.runtime.launcher import Launcher
+from rune.runtime.leases import Leases
+from rune.runtime.notices import Notices
+from rune.runtime.planbook import Planbook
+from rune.runtime.signals import Signals
+
+
+class Parts:
+    """One of each, over one backend."""
+
+    def __init__(self, backend: Backend, plans: Planbook) -> None:
+        journal, state, queue = backend.journal, backend.state, backend.queue
+        self.completions = Completions()
+        self.notices = Notices(backend.outbox)
+        self.books = Books(journal, backend.blob, plans, backend.clock)
+        self.leases = Leases(state)
+        self.endings = Endings(journal, state, self.books, self.completions, self.notices)
+        self.launcher = Launcher(backend, plans, self.books, self.endings, self.notices)
+        self.signals = Signals(journal, state, queue, self.books)
+        self.children = Children(
+            journal,
+            backend.blob,
+            backend.library,
+            plans,
+            self.books,
+            self.launcher,
+            self.signals,
+            self.endings,
+        )
+        self.endings.then(self.children.ended)

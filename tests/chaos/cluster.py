@@ -1,0 +1,135 @@
+"""Faults of a cluster under load, then the verdict:
+
+python -m tests.chaos.cluster --workers 200 --schedulers 50 --redis 50 --wiped 25 --cut 25 --postgres 50 --away 3
+    [--scale 0.1] [--minutes 3] [--rebuild 2000] [--seed 1]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+from tests.chaos.cluster_verdict import Verdict, kept_logs, verdict
+from tests.chaos.rebuild import rebuilt
+from tests.chaos.stand import Stand, pause, stand
+
+KINDS = ("workers", "schedulers", "redis", "wiped", "cut", "postgres", "away")
+COUNTS = dict(zip(KINDS, (200, 50, 50, 25, 25, 50, 3), strict=True))
+GOING = 3  # so many executions must end after a fault before the next
+STUCK = 90.0  # s without an end after a fault: that is no recovery
+
+
+class Campaign:
+    """Faults of one kind after the other."""
+
+    def __init__(self, broken: Stand, rng: Random, minutes: float) -> None:
+        self._stand = broken
+        self._rng = rng
+        self._minutes = minutes
+
+    def phase(self, kind: str, count: int) -> Iterator[str]:
+        """One kind, so often; yields what is worth a line."""
+        fault: Callable[[int], None] = getattr(self, f"_{kind}")
+        began, ended = time.monotonic(), self._stand.ended()
+        slowest = 0.0
+        for number in range(count):
+            pause(self._rng.uniform(0.05, 0.5))
+            before = self._stand.ended()
+            fault(number)
+            went_on = self._stand.wait_for(
+                lambda before=before: self._stand.ended() >= before + GOING,
+                f"nothing goes on after {kind} number {number + 1}",
+                STUCK,
+            )
+            slowest = max(slowest, went_on)
+        took, ended = time.monotonic() - began, self._stand.ended() - ended
+        yield f"{kind}: {count} in {took:.0f} s, {ended} executions ended, at most {slowest:.1f} s until it went on"
+
+    def _workers(self, number: int) -> None:
+        self._stand.kill("worker", self._rng.randrange(2))
+
+    def _schedulers(self, number: int) -> None:
+        self._stand.kill("scheduler", self._rng.randrange(2))
+
+    def _redis(self, number: int) -> None:
+        self._stand.redis.restart()
+
+    def _wiped(self, number: int) -> None:
+        if number % 2:
+            self._stand.redis.ask("FLUSHALL")
+        else:
+            self._stand.redis.wipe()
+
+    def _cut(self, number: int) -> None:
+        self._stand.redis.cut(self._rng.uniform(0.8, 1.5))
+
+    def _postgres(self, number: int) -> None:
+        self._stand.database.down()
+        self._stand.database.up()
+
+    def _away(self, number: int) -> None:
+        self._stand.database.down()
+        pause(self._minutes * 60)
+        self._stand.database.up()
+
+
+def campaign(
+    folder: Path, counts: dict[str, int], seed: int, minutes: float, *, say: Callable[[str], None] = print
+) -> Verdict:
+    """Break it, let it come to rest, judge."""
+    with stand(folder) as broken:
+        broken.load()
+        run = Campaign(broken, Random(seed), minutes)
+        wrong: list[str] = []
+        try:
+            for kind in KINDS:
+                for line in run.phase(kind, counts[kind]) if counts[kind] else ():
+                    say(line)
+        except AssertionError as stuck:
+            wrong.append(str(stuck))
+        drained = broken.drain()
+        found = verdict(broken, drained)
+        found.wrong[:0] = wrong
+        if found.wrong:
+            kept_logs(broken, Path(tempfile.gettempdir()) / "rune-chaos-logs")
+        return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for kind, count in COUNTS.items():
+        parser.add_argument(f"--{kind}", type=int, default=count)
+    parser.add_argument("--scale", type=float, default=1.0, help="of all counts")
+    parser.add_argument("--minutes", type=float, default=3.0, help="how long PostgreSQL is away")
+    parser.add_argument("--rebuild", type=int, default=0, help="only: so many running executions after a wipe")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="rune-chaos-") as folder:
+        if options.rebuild:
+            took = rebuilt(Path(folder), options.rebuild)
+            print(f"rebuild: {options.rebuild:,} running executions in {took:.1f} s")
+            return 0
+        began = time.perf_counter()
+        counts = {kind: round(getattr(options, kind) * options.scale) for kind in KINDS}
+        found = campaign(Path(folder), counts, options.seed, options.minutes, say=_say)
+    for each in found.wrong[:20]:
+        print(each)
+    took = time.perf_counter() - began
+    print(
+        f"chaos-cluster: {sum(counts.values()):,} faults, {found.executions:,} executions, {found.effects:,} effects,"
+        f" {found.repeated:,} repeated before their row, {len(found.wrong)} violations, {took:.0f} s"
+    )
+    return 1 if found.wrong else 0
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

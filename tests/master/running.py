@@ -1,0 +1,201 @@
+"""A real server on a free port, over a real embedded engine, in the process of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+
+from rune.client import AsyncClient
+from rune.compose import reader, running_engine
+from rune.master.service import Master
+from rune.serving import serve
+from rune.settings import Settings
+
+T = TypeVar("T")
+DEADLINE = 60.0
+API = "/api/v1"
+
+HELLO: dict[str, Any] = {
+    "id": "hello",
+    "nodes": [
+        {"id": "in", "type": "input"},
+        {"id": "out", "type": "output", "parameters": {"value": "Hello, {{ $trigger.name }}!"}},
+    ],
+    "edges": [{"src": "in", "dst": "out"}],
+}
+WAITS: dict[str, Any] = {
+    "id": "waits",
+    "nodes": [
+        {"id": "in", "type": "input"},
+        {"id": "w", "type": "wait", "parameters": {"resume": "signal", "name": "go"}},
+        {"id": "out", "type": "output", "parameters": {"value": "{{ $w }}"}},
+    ],
+    "edges": [{"src": "in", "dst": "w"}, {"src": "w", "dst": "out"}],
+}
+ITEMS: dict[str, Any] = {
+    "id": "items",
+    "nodes": [
+        {"id": "in", "type": "input"},
+        {"id": "s", "type": "split", "parameters": {"input_array": "{{ $trigger.items }}"}},
+        {"id": "odd", "type": "conditional", "parameters": {"expression": "$item % 2 == 1"}},
+        {"id": "bad", "type": "fail", "parameters": {"message": "odd"}},
+        {
+            "id": "twice",
+            "type": "edit",
+            "parameters": {"mode": "keep_only", "assignments": [{"name": "v", "value": "{{ $item * 2 }}"}]},
+        },
+        {"id": "all", "type": "aggregator"},
+    ],
+    "edges": [
+        {"src": "in", "dst": "s"},
+        {"src": "s", "dst": "odd"},
+        {"src": "odd", "dst": "bad", "label": "true"},
+        {"src": "odd", "dst": "twice", "label": "false"},
+        {"src": "bad", "dst": "all"},
+        {"src": "twice", "dst": "all"},
+    ],
+}
+
+
+class Served:
+    """A server, and ways to talk to it."""
+
+    def __init__(
+        self, url: str, master: Master, http: httpx.AsyncClient, client: AsyncClient
+    ) -> None:
+        self.url = url
+        self.master = master
+        self.engine = master.engine
+        self.http = http
+        self.client = client
+        self.streams: list[RawStream] = []
+
+    async def stream(self, path: str, last: int | None = None, window: int = 0) -> RawStream:
+        """A stream of events; broken off when the server goes, if not before."""
+        self.streams.append(await RawStream.open(self.url, path, last, window))
+        return self.streams[-1]
+
+    async def get(self, path: str, status: int = 200, **options: Any) -> Any:
+        return await self.ask("GET", path, status, **options)
+
+    async def post(self, path: str, body: Any = None, status: int = 200, **options: Any) -> Any:
+        return await self.ask("POST", path, status, json=body, **options)
+
+    async def ask(self, method: str, path: str, status: int, **options: Any) -> Any:
+        """The document of an answer that has this status."""
+        answer = await self.http.request(method, API + path, **options)
+        assert answer.status_code == status, answer.text
+        return answer.json() if answer.content else None
+
+    async def until(self, fact: Callable[[], Any]) -> None:
+        """Until something holds."""
+        pause = asyncio.Event()
+        while not fact():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(pause.wait(), 0.005)
+
+    async def deploy(self, *documents: dict[str, Any]) -> None:
+        for each in documents:
+            await self.client.deploy(each)
+
+    async def ended(self, workflow: str, input: Any = None, **options: Any) -> str:
+        """The id of an execution that has ended."""
+        started = await self.client.start(workflow, input, **options)
+        await self.client.wait(started.execution_id, DEADLINE)
+        return started.execution_id
+
+
+@asynccontextmanager
+async def served(folder: Path, *, key: str = "", **settings: Any) -> AsyncIterator[Served]:
+    """A server while the block runs."""
+    given: dict[str, Any] = {"home": str(folder), "durability": "relaxed", **settings}
+    made = Settings(**given)
+    loop = asyncio.get_running_loop()
+    stop, ready = loop.create_future(), loop.create_future()
+    masters: list[Master] = []
+    async with running_engine(made) as engine, reader(made) as opened:
+        serving = asyncio.create_task(
+            serve(
+                made, engine, opened, "127.0.0.1", 0, key=key, stop=stop, ready=ready.set_result, made=masters.append
+            )
+        )
+        try:
+            await asyncio.wait({serving, ready}, return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                serving.result()
+            url = ready.result()
+            headers = {"Authorization": f"Bearer {key}"} if key else {}
+            async with (
+                httpx.AsyncClient(base_url=url, timeout=DEADLINE, headers=headers, trust_env=False) as http,
+                AsyncClient(url, key=key or None, timeout=DEADLINE) as client,
+            ):
+                server = Served(url, masters[0], http, client)
+                try:
+                    yield server
+                finally:
+                    for each in server.streams:
+                        each.break_off()
+        finally:
+            if not stop.done():
+                stop.set_result(None)
+            await serving
+
+
+def run(folder: Path, work: Callable[[Served], Awaitable[T]], **options: Any) -> T:
+    """Do something with a server."""
+
+    async def go() -> T:
+        async with asyncio.timeout(DEADLINE * 2), served(folder, **options) as server:
+            return await work(server)
+
+    return asyncio.run(go())
+
+
+class RawStream:
+    """A stream of events over a bare connection, which can be broken at any byte."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, url: str, path: str, last: int | None = None, window: int = 0) -> RawStream:
+        host, port = url.removeprefix("http://").split(":")
+        opened = socket.socket()
+        if window:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
+        opened.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(opened, (host, int(port)))
+        reader, writer = await asyncio.open_connection(sock=opened, limit=2**22)
+        resume = f"last-event-id: {last}\r\n" if last is not None else ""
+        writer.write(f"GET {API}{path} HTTP/1.1\r\nhost: localhost\r\n{resume}\r\n".encode())
+        return cls(reader, writer)
+
+    async def status(self) -> int:
+        return int((await self._reader.readuntil(b"\r\n\r\n"))[9:12])
+
+    async def events(self) -> AsyncIterator[dict[str, Any]]:
+        """Events until the connection ends."""
+        while True:
+            try:
+                line = await self._reader.readuntil(b"\n")
+            except asyncio.IncompleteReadError:
+                return
+            if line.startswith(b"data: "):
+                yield json.loads(line[6:])
+
+    def break_off(self) -> None:
+        """Gone without a word, as by a kill."""
+        if self._writer.is_closing():
+            return
+        plain = self._writer.get_extra_info("socket")
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._writer.transport.abort()

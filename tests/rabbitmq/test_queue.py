@@ -1,0 +1,218 @@
+"""The queue on RabbitMQ, beyond what every queue promises."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rune.adapters.rabbitmq.topology import BadQueueName, Topology, TopologyMismatch
+from rune.core.token import Token
+from rune.errors import RuneError
+from rune.ports.journal import StoreAway
+from rune.wire.rabbit import NodeExecutionMessage
+from tests.rabbitmq.helping import scenario, until
+from tests.rabbitmq.queues import place
+
+EXAMPLE = b"""{"workflow_id": "wf_email_notification", "execution_id": "exec_20251009_123456",
+    "current_node": "http_fetch_user", "workflow_definition": {"nodes": [], "edges": []},
+    "accumulated_context": {"$trigger": {"user_id": "user_123"}}}"""
+
+
+@scenario
+async def test_a_busy_worker_keeps_nothing_from_an_idle_one() -> None:
+    async with place() as here:
+        busy, idle = here.queue("busy", prefetch=1), here.queue("idle", prefetch=10)
+        await busy.send("first", [Token(0)])
+        held = await busy.receive()
+        for priority in (1, 5, 9):
+            await busy.send("more", [Token(node) for node in range(3)], priority)
+        got = [await idle.receive() for _ in range(9)]
+        assert {each.execution for each in got} == {"more"}
+        assert busy.intake.pulling
+        await busy.ack(held)
+
+
+@scenario
+async def test_after_a_while_a_busy_worker_takes_work_again() -> None:
+    async with place() as here:
+        queue = here.queue(prefetch=4)
+        await queue.send("x", [Token(node) for node in range(4)])
+        held = [await queue.receive() for _ in range(4)]
+        await queue.send("high", [Token(node) for node in range(4)], 9)
+        await until(lambda: queue.intake.pulling)
+        await queue.ack(held.pop())
+        assert (await queue.receive()).execution == "high"
+        for each in held:
+            await queue.ack(each)
+        rest = await asyncio.gather(*(queue.receive() for _ in range(3)))
+        assert {each.execution for each in rest} == {"high"}
+        await queue.send("later", [Token(0)])
+        assert (await queue.receive()).execution == "later"
+
+
+@scenario
+async def test_what_is_held_for_long_is_acknowledged_early() -> None:
+    async with place() as here:
+        queue = here.queue(early=0.2)
+        await queue.send("x", [Token(0)])
+        held = await queue.receive()
+        await until(lambda: queue._held[held.tag].early)
+        await queue.close()
+        assert await here.waiting("workflow.execution") == 0
+
+
+@scenario
+async def test_what_was_acknowledged_early_can_still_be_given_back() -> None:
+    async with place() as here:
+        queue = here.queue(early=0.1)
+        await queue.send("x", [Token(5)])
+        held = await queue.receive()
+        await until(lambda: queue._held[held.tag].early)
+        await queue.give_back(held)
+        assert (await queue.receive()).token.node == 5
+
+
+@scenario
+async def test_what_is_in_hands_at_the_end_goes_back() -> None:
+    async with place() as here:
+        queue = here.queue()
+        await queue.send("x", [Token(node) for node in range(3)])
+        await queue.ack(await queue.receive())
+        await queue.receive()
+        await queue.close()
+        other = here.queue("other")
+        got = [await other.receive() for _ in range(2)]
+        assert sorted(each.token.node for each in got) == [1, 2]
+
+
+@scenario
+async def test_a_long_delay_is_spent_in_a_queue_of_the_broker() -> None:
+    async with place() as here:
+        queue = here.queue()
+        await queue.send("x", [Token(3)], 9)
+        await queue.give_back(await queue.receive(), 5.0)
+        assert await here.waiting("workflow.execution.retry.5s") == 1
+        again = await queue.receive()
+        assert again.token.node == 3
+        await queue.give_back(again, 100.0)
+        assert await here.waiting("workflow.execution.retry.125s") == 1
+        letter = await here.take("workflow.execution.retry.125s")
+        assert letter is not None
+        assert letter.routing_key == "workflow.execution.high", "it finds back to its lane"
+
+
+@scenario
+async def test_named_queues_are_read_by_who_names_them() -> None:
+    async with place() as here:
+
+        async def route(execution: str, token: Token) -> str:
+            return "gpu" if token.node else "default"
+
+        plain, special = here.queue("plain"), here.queue("special", queues=("gpu",))
+        sender = here.queue("sender", queues=("default", "gpu"))
+        sender.routes(route)
+        await sender.send("x", [Token(0), Token(1)], 9)
+        assert (await plain.receive()).token.node == 0
+        assert (await special.receive()).token.node == 1
+
+
+@pytest.mark.parametrize("name", ["high", "dead", "retry", "a.b", "", "ü", "x" * 65])
+def test_a_name_that_would_clash_is_refused(name: str) -> None:
+    with pytest.raises(BadQueueName):
+        Topology(queues=(name,))
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"not json", "BAD_MESSAGE"),
+        (b"{}", "BAD_MESSAGE"),
+        (b'{"execution_id": "x", "token": {"node": "seven"}}', "BAD_MESSAGE"),
+        (b'{"execution_id": "", "token": {"node": 1}}', "BAD_MESSAGE"),
+        (b"[" * 100_000, "BAD_MESSAGE"),
+        (b'{"execution_id": "x"}', "BAD_MESSAGE"),
+        (EXAMPLE, "UNKNOWN_EXECUTION"),
+        (EXAMPLE.replace(b'"$trigger"', b'"trigger"'), "BAD_MESSAGE"),
+    ],
+)
+@scenario
+async def test_what_cannot_be_served_is_a_dead_letter_with_its_reason(body: bytes, code: str) -> None:
+    async with place() as here:
+        queue = here.queue()
+        await queue.send("x", [Token(0)])
+        await queue.ack(await queue.receive())
+        await here.put("workflow.execution", body)
+        await queue.send("x", [Token(1)])
+        assert (await queue.receive()).token.node == 1
+        await until(lambda: _has(here.waiting("workflow.execution.dead"), 1))
+        letter = await here.take("workflow.execution.dead")
+        assert letter is not None
+        assert letter.body == body
+        assert letter.headers["rune-code"] == code
+        assert letter.headers["rune-queue"] == "workflow.execution"
+
+
+async def _has(counting: object, wanted: int) -> bool:
+    return bool(await counting == wanted)  # type: ignore[misc]
+
+
+@scenario
+async def test_a_dead_letter_by_request_keeps_the_reason() -> None:
+    async with place() as here:
+        queue = here.queue()
+        await queue.send("x", [Token(0)], 1)
+        await queue.dead_letter(await queue.receive(), "WORKER_CRASH", "it killed five workers")
+        letter = await here.take("workflow.execution.dead")
+        assert letter is not None
+        assert letter.headers["rune-code"] == "WORKER_CRASH"
+        assert letter.headers["rune-reason"] == "it killed five workers"
+        assert letter.routing_key == "workflow.execution.low"
+
+
+@scenario
+async def test_messages_of_others_are_handed_over() -> None:
+    async with place() as here:
+        queue = here.queue()
+        seen: list[NodeExecutionMessage] = []
+
+        async def take(message: NodeExecutionMessage, body: bytes) -> None:
+            seen.append(message)
+            if message.current_node == "nowhere":
+                raise RuneError("no such node", code="UNKNOWN_NODE")
+
+        queue.strangers(take)
+        waiting = asyncio.ensure_future(queue.receive())
+        await until(lambda: queue.intake.link.is_up)
+        await here.put("workflow.execution", EXAMPLE)
+        await here.put("workflow.execution", EXAMPLE.replace(b"http_fetch_user", b"nowhere"))
+        await until(lambda: _has(here.waiting("workflow.execution.dead"), 1))
+        letter = await here.take("workflow.execution.dead")
+        assert letter is not None
+        assert letter.headers["rune-code"] == "UNKNOWN_NODE"
+        assert [each.current_node for each in seen] == ["http_fetch_user", "nowhere"]
+        assert seen[0].workflow_id == "wf_email_notification"
+        waiting.cancel()
+        await asyncio.wait((waiting,))
+        await queue.close()
+        assert await here.waiting("workflow.execution") == 0
+
+
+@scenario
+async def test_a_setting_that_contradicts_the_broker_is_explained() -> None:
+    async with place() as here:
+        await here.queue().send("x", [Token(0)])
+        other = here.queue("other", kind="quorum", deadline=1.0)
+        with pytest.raises(StoreAway) as caught:
+            await other.send("x", [Token(0)])
+        assert "delete_queue" in str(caught.value)
+        with pytest.raises(TopologyMismatch, match=r"`workflow\.execution\.high` exists"):
+            await other.check()
+
+
+@scenario
+async def test_sending_to_a_broker_that_is_away_is_an_outage() -> None:
+    async with place() as here:
+        queue = here.queue(url="amqp://127.0.0.1:1/", deadline=0.3)
+        with pytest.raises(StoreAway):
+            await queue.send("x", [Token(0)])
