@@ -30,6 +30,7 @@ SLACK = 1.0
 
 LASTING = ("rune:settings", "rune:incarnation", "rune:fleet", "rune:recovered")
 TIDY = 120.0
+LATER = 310_000  # ms
 PAGE = 500
 
 Times = dict[tuple[str, int, int, bytes, int], float]
@@ -100,13 +101,19 @@ def _in_outbox(stand: Stand) -> list[str]:
 
 
 def _in_redis(stand: Stand) -> list[str]:
+    """Entries that say when to look again may stand there for as long as a join waits by default; one that is due and
+    stays, or is set for later than that, belongs to nobody."""
     found = []
+    now = round(time.time() * 1000)
     for key in stand.redis.ask("--scan").split():
         if key.startswith(LASTING):
             continue
         kind = stand.redis.ask("TYPE", key).strip()
-        size = {"zset": "ZCARD", "stream": "XLEN"}.get(kind)
-        count = int(stand.redis.ask(size, key)) if size else 1
+        if kind == "zset" and ":x:" not in key:
+            late = stand.redis.ask("ZCOUNT", key, "-inf", f"{now}"), stand.redis.ask("ZCOUNT", key, f"{now + LATER}", "inf")
+            count = sum(map(int, late))
+        else:
+            count = int(stand.redis.ask("XLEN", key)) if kind == "stream" else 1
         if count:
             found.append(f"{key}: {count}")
     return found

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from tests.chaos.load import NODES, SLOTS, Keys
-from tests.runtime.forks import ROOT
+from tests.runtime.forks import ROOT, Forks
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "RUNE_NODES": ",".join(NODES)}
 
@@ -60,10 +60,11 @@ def verdict(home: Path, kills: int) -> tuple[int, list[str]]:
 
 def audited(home: Path) -> dict[str, Any]:
     """What `rune audit --all` says of a home."""
-    command = [sys.executable, "-m", "rune.cli.main", "audit", "--all", "--json"]
-    environment = {**ENVIRONMENT, "RUNE_HOME": str(home)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    report: dict[str, Any] = json.loads(done.stdout)
+    with tempfile.TemporaryDirectory(prefix="rune-said-") as folder:
+        _, out, _ = Forks(Path(folder)).rune(
+            "audit", "--all", "--json", **{**ENVIRONMENT, "RUNE_HOME": str(home)}
+        )
+    report: dict[str, Any] = json.loads(out)
     return {**report, **report.get("totals", {})}
 
 

@@ -7,7 +7,7 @@ import pathlib
 
 from tests.chaos.embedded import chaos
 
-KILLS = int(os.environ.get("RUNE_KILLS", "25"))
+KILLS = int(os.environ.get("RUNE_KILLS", "12"))
 
 
 def test_random_kills_lose_nothing_and_double_nothing(tmp_path: pathlib.Path) -> None:

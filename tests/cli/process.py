@@ -1,4 +1,8 @@
-"""`rune` as a process of its own, and patience that ends."""
+"""`rune` as a process of its own, and patience that ends.
+
+What is begun and left running is started as a user starts it. What is run to its end is a process too, but a child of
+one that has imported `rune` already: most of the time of a short command would go into its start-up.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,13 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
+
+from tests.runtime.forks import Forks
 
 T = TypeVar("T")
 SOURCE = pathlib.Path(__file__).resolve().parents[2] / "src"
@@ -34,6 +41,7 @@ class Rune:
 
     def __init__(self, home: pathlib.Path, **environment: str) -> None:
         self.home = home
+        self._alike = "PYTHONPATH" not in environment  # what is imported cannot be chosen anew in a child
         self._environment = {
             **os.environ,
             "PYTHONPATH": str(SOURCE),
@@ -56,6 +64,14 @@ class Rune:
 
     def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
+        if self._alike:
+            with tempfile.TemporaryDirectory(prefix="rune-said-") as folder:
+                asked = {
+                    "arguments": arguments,
+                    "environment": self._environment,
+                    "folder": str(pathlib.Path.cwd()),
+                }
+                return subprocess.CompletedProcess(arguments, *Forks(pathlib.Path(folder)).ask(asked))
         with self.begin(*arguments) as process:
             out, err = process.communicate(timeout=PATIENCE)
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)

@@ -39,7 +39,7 @@ def _gated(gate: asyncio.Event, started: list[str]) -> Registry:
 def test_h_c3_a_message_that_cannot_be_handled_ends_its_execution(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # red: the worker drops a message after its last try
+    # red: c3: the worker drops a message after its last try
     monkeypatch.setattr(failures, "DELAYS", (0.0, 0.0))
 
     async def broken(*given: Any) -> Any:
@@ -57,7 +57,7 @@ def test_h_c3_a_message_that_cannot_be_handled_ends_its_execution(
 
 
 def test_h_c4_a_message_that_fails_comes_back_later_and_not_for_ever() -> None:
-    # red: `delay` answers 0.0 every time
+    # red: c4: `delay` answers 0.0 every time
     counted = Failures()
     delivery = Delivery("x", Token(1))
     assert [counted.delay(delivery) for _ in range(4)] == [5.0, 25.0, 125.0, None]
@@ -65,7 +65,7 @@ def test_h_c4_a_message_that_fails_comes_back_later_and_not_for_ever() -> None:
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")], ids=str)
 def test_h_c5_what_is_not_json_fails_its_node_once(bad: float) -> None:
-    # red: the boundary does not look at floats
+    # red: c5: the boundary does not look at floats
     @node("t.bad")
     async def gives() -> dict[str, Any]:
         return {"x": [bad]}
@@ -82,7 +82,7 @@ def test_h_c5_what_is_not_json_fails_its_node_once(bad: float) -> None:
     "reads", [sets(x=DEEP), kind("log", message=DEEP)], ids=["it evaluates itself", "it is given values"]
 )
 def test_h_c6_an_error_in_an_expression_is_its_node_s(reads: dict[str, Any], tmp_path: pathlib.Path) -> None:
-    # red: `resolve` is called outside the try
+    # red: c6: an error of `resolve` is nobody's
     document = workflow("start>a", a=reads)
 
     async def go() -> list[str]:
@@ -96,7 +96,7 @@ def test_h_c6_an_error_in_an_expression_is_its_node_s(reads: dict[str, Any], tmp
 
 
 def test_h_c7_a_stop_fails_no_node(tmp_path: pathlib.Path) -> None:
-    # red: the services are cancelled before the drain
+    # red: c7: the services are cancelled without a drain
     async def go() -> tuple[list[str], str]:
         gate, started = asyncio.Event(), list[str]()
         registry = _gated(gate, started)
@@ -113,7 +113,7 @@ def test_h_c7_a_stop_fails_no_node(tmp_path: pathlib.Path) -> None:
 
 
 def test_h_c8_a_message_delivered_again_runs_nothing_again(tmp_path: pathlib.Path) -> None:
-    # red: `touch` answers `run` for a token that is done
+    # red: c8: `touch` answers `run` for a token that is done
     calls: list[str] = []
     document = workflow("start>a a>b b>c", a=kind("t.call"), b=kind("t.call"), c=waits(1))
 
@@ -132,7 +132,7 @@ def test_h_c8_a_message_delivered_again_runs_nothing_again(tmp_path: pathlib.Pat
 
 
 def test_h_c10_a_slow_node_holds_one_slot_and_nothing_else(tmp_path: pathlib.Path) -> None:
-    # red: a slot takes the next delivery before it is free
+    # red: c10: one slot serves everybody
     async def go() -> list[str]:
         gate, started = asyncio.Event(), list[str]()
         async with harness(tmp_path, registry=_gated(gate, started), slots=2) as engine:
@@ -150,7 +150,7 @@ def test_h_c10_a_slow_node_holds_one_slot_and_nothing_else(tmp_path: pathlib.Pat
 
 
 def test_h_c12_a_message_carries_neither_definition_nor_context(tmp_path: pathlib.Path) -> None:
-    # red: a token carries its payload
+    # red: c12: a token carries the start payload
     async def go() -> int:
         sizes: list[int] = []
         async with harness(tmp_path, in_place=False) as engine:
@@ -173,7 +173,7 @@ def test_h_c12_a_message_carries_neither_definition_nor_context(tmp_path: pathli
 
 
 def test_h_c14_events_are_numbered_without_gaps_in_the_order_of_the_journal(tmp_path: pathlib.Path) -> None:
-    # red: events are numbered by the clock
+    # red: c14: events are numbered by the clock
     async def go() -> tuple[list[int], list[str]]:
         async with harness(tmp_path) as engine:
             run = await engine.start(

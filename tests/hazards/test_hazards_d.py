@@ -33,7 +33,7 @@ OUT = kind("output", value="$g")
 
 
 def test_h_d1_inner_splits_of_different_items_share_nothing() -> None:
-    # red: the key of a barrier leaves the outer index out
+    # red: d1: a list is read without the index of the outer item
     document = workflow(
         "start>s s>t t>e e>h h>g g>out",
         s=splits("$trigger.rows"),
@@ -48,7 +48,7 @@ def test_h_d1_inner_splits_of_different_items_share_nothing() -> None:
 
 
 def test_h_d2_the_lineage_ends_at_the_aggregator() -> None:
-    # red: the aggregator's token keeps the path of the last item
+    # red: d2: the aggregator's token keeps the path of the last item
     told = ran(
         workflow("start>s s>e e>g g>a", s=splits(), e=sets(x=1), g=GATHER, a=sets(y=2)), {"items": [1, 2]}
     )
@@ -83,12 +83,12 @@ async def _again(folder: pathlib.Path, name: str, item: int | None) -> dict[str,
 
 
 def test_h_d3_a_redelivered_item_is_counted_once(tmp_path: pathlib.Path) -> None:
-    # red: the aggregator counts arrivals instead of marking items
+    # red: d3: a token that is done is applied again, and arrivals are counted
     assert asyncio.run(_again(tmp_path, "i", 0))["output"] == [{"did": "c"}] * 3
 
 
 def test_h_d4_a_redelivered_split_fans_out_once(tmp_path: pathlib.Path) -> None:
-    # red: `apply` spreads a split whose node is done
+    # red: d4: a split that is done is run, applied and spread again
     told = asyncio.run(_again(tmp_path, "s", None))
     assert (len(told["output"]), runs(told, "g")) == (3, 1)
 
@@ -105,7 +105,7 @@ FORKED = workflow(
 
 
 def test_h_d5_failed_and_dead_ending_items_are_counted() -> None:
-    # red: a dead edge into the aggregator marks nothing
+    # red: d5: a dead edge into the aggregator marks nothing
     output = ran(FORKED, {"items": [0, 1, 2]})["output"]
     assert output is not None, "the list was never made"
     assert (output[0]["error"]["code"], output[1:]) == ("BROKEN", [1, None])
@@ -113,7 +113,7 @@ def test_h_d5_failed_and_dead_ending_items_are_counted() -> None:
 
 @pytest.mark.parametrize("slow", [0, 1, 2])
 def test_h_d6_the_order_of_arrival_changes_nothing(slow: int) -> None:
-    # red: an item that ends early without a successor ends the execution
+    # red: d6: a dead edge into the aggregator ends the execution
     document = workflow(
         "start>s s>k k>w:true k>i:false w>i i>g:true g>out",
         s=splits(),
@@ -127,7 +127,7 @@ def test_h_d6_the_order_of_arrival_changes_nothing(slow: int) -> None:
 
 
 def test_h_d7_an_item_that_forks_is_one_item() -> None:
-    # red: each in-edge of the aggregator counts as an item
+    # red: d7: each in-edge of the aggregator gives an element
     document = workflow(
         "start>s s>a s>b a>g b>g g>out",
         s=splits(),
@@ -140,7 +140,7 @@ def test_h_d7_an_item_that_forks_is_one_item() -> None:
 
 
 def test_h_d8_two_aggregators_share_nothing() -> None:
-    # red: the key of an aggregator leaves its node out
+    # red: d8: an aggregator counts with the first fan-out of its scope
     document = workflow(
         "start>s s>a a>g start>t t>b b>h",
         s=splits(),
@@ -157,7 +157,7 @@ def test_h_d8_two_aggregators_share_nothing() -> None:
 
 
 def test_h_d9_results_are_values_and_not_text() -> None:
-    # red: results are encoded once more when gathered
+    # red: d9: elements are made text when gathered
     items = [1, "x", {"a": [True, None]}, 1.5, []]
     assert (
         ran(
@@ -168,7 +168,7 @@ def test_h_d9_results_are_values_and_not_text() -> None:
 
 
 def test_h_d10_an_element_is_what_the_item_gave() -> None:
-    # red: the aggregator takes the context of an item
+    # red: d10: an element is an object by node
     document = workflow(
         "start>s s>a a>b b>g g>out", s=splits(), a=sets(x=1), b=sets(y="{{ $item }}"), g=GATHER, out=OUT
     )
@@ -176,7 +176,7 @@ def test_h_d10_an_element_is_what_the_item_gave() -> None:
 
 
 def test_h_d11_nothing_of_the_items_is_seen_behind_the_aggregator() -> None:
-    # red: the scope behind an aggregator is that of the last item
+    # red: d11: the context holds the outputs of items too
     told = ran(
         workflow("start>s s>a a>g g>b", s=splits(), a=sets(x=1), g=GATHER, b=sets(y=2)), {"items": [1, 2]}
     )
@@ -191,7 +191,7 @@ def test_h_d11_nothing_of_the_items_is_seen_behind_the_aggregator() -> None:
 
 
 def test_h_d12_an_empty_list_skips_the_body_and_gathers_nothing() -> None:
-    # red: a fan-out of nothing emits the body once
+    # red: d12: a fan-out of nothing does not open its aggregator
     told = ran(
         workflow("start>s s>a a>g g>out", s=splits(), a=sets(x="{{ $item }}"), g=GATHER, out=OUT),
         {"items": []},
@@ -200,7 +200,7 @@ def test_h_d12_an_empty_list_skips_the_body_and_gathers_nothing() -> None:
 
 
 def test_h_d13_items_may_take_days() -> None:
-    # red: the aggregator has its default timeout although a wait lies before it
+    # red: d13: the aggregator has its default timeout although a wait lies before it
     told = ran(
         workflow("start>s s>w w>g g>out", s=splits(), w=waits("{{ $item }}", "days"), g=GATHER, out=OUT),
         {"items": [1, 2]},
@@ -210,21 +210,21 @@ def test_h_d13_items_may_take_days() -> None:
 
 
 def test_h_d15_an_empty_list_stays_a_list() -> None:
-    # red: nothing gathered is written as an object
+    # red: d15: nothing gathered is written as an object
     document = workflow("start>s s>n n>g g>out", s=splits(), n=kind("noop"), g=GATHER, out=OUT)
     assert ran(document, {"items": [[], {}]})["output"] == [[], {}]
     assert ran(document, {"items": []})["output"] == []
 
 
 def test_h_d17_one_failing_item_stops_nobody() -> None:
-    # red: the default policy inside a split is `halt`
+    # red: d17: the default policy inside a split is `halt`
     told = ran(FORKED, {"items": [0, 0, 1, 1]})
     assert told["status"] == "completed"
     assert told["output"][2:] == [1, 1]
 
 
 def test_h_d18_progress_is_part_of_the_explanation(tmp_path: pathlib.Path) -> None:
-    # red: `explain` leaves out how many items are resolved
+    # red: d18: `explain` leaves out how many items are resolved
     document = workflow(
         "start>s s>i i>w:true i>g:false w>g",
         s=splits(),
@@ -244,7 +244,7 @@ def test_h_d18_progress_is_part_of_the_explanation(tmp_path: pathlib.Path) -> No
 
 
 def test_h_d20_no_row_grows_with_the_number_of_items(tmp_path: pathlib.Path) -> None:
-    # red: the row of a fan-out or of its aggregator holds the list
+    # red: d20: an output is kept in its row whatever its size
     async def go() -> tuple[str, int]:
         async with harness(tmp_path) as engine:
             document = workflow("start>s s>n n>g", s=splits(), n=kind("noop"), g=GATHER)
@@ -259,7 +259,7 @@ def test_h_d20_no_row_grows_with_the_number_of_items(tmp_path: pathlib.Path) -> 
 
 
 def test_h_d21_a_slow_item_holds_up_only_its_place() -> None:
-    # red: the window is refilled when all of a batch have ended
+    # red: d21: the window is refilled when all of a batch have ended
     document = workflow(
         "start>s s>i i>l:true i>q:false l>g q>g g>out",
         s=splits(max_in_flight=2),

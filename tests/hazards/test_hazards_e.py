@@ -16,7 +16,7 @@ OUT = kind("output", value="$m")
 
 
 def test_h_e1_a_merge_behind_an_untaken_branch_does_not_wait() -> None:
-    # red: a dead edge does not arrive
+    # red: e1: a dead edge does not arrive
     document = workflow(
         "start>i i>a:true i>b:false a>m b>m m>out",
         i=kind("conditional", expression="true"),
@@ -31,13 +31,13 @@ def test_h_e1_a_merge_behind_an_untaken_branch_does_not_wait() -> None:
 
 
 def test_h_e2_two_edges_of_one_source_are_two_parties() -> None:
-    # red: arrivals are keyed by their source
+    # red: e2: of several edges of one source only the last counts
     document = workflow("start>a a>m a>m m>out", a=sets(x=1), m=MERGE, out=OUT)
     assert ran(document)["output"] == [{"x": 1}, {"x": 1}]
 
 
 def test_h_e3_the_timeout_of_a_race_counts_from_its_scope_and_fires() -> None:
-    # red: the timer of a race is armed by the first arrival
+    # red: e3: the timeout of a race runs from its first arrival
     merge = kind("merge", wait_mode="wait_for_any", timeout=60)
     told = ran(workflow("start>v start>w v>m w>m", v=waits(1), w=waits(2), m=merge))
     assert (told["status"], status(told, "m")) == ("failed", "failed")
@@ -46,7 +46,7 @@ def test_h_e3_the_timeout_of_a_race_counts_from_its_scope_and_fires() -> None:
 
 
 def test_h_e4_an_arrival_after_the_timeout_brings_nothing_back() -> None:
-    # red: the barrier is deleted when its join is given up
+    # red: e4: a join that was given up keeps its barrier, and what is done is done again
     calls: list[str] = []
     merge = {**kind("merge", timeout=60), "error": "ignore"}
     document = workflow("start>a start>w a>m w>m m>c", a=sets(x=1), w=waits(1), m=merge, c=kind("t.call"))
@@ -56,7 +56,7 @@ def test_h_e4_an_arrival_after_the_timeout_brings_nothing_back() -> None:
 
 
 def test_h_e6_a_merge_inside_a_split_keeps_its_items_apart() -> None:
-    # red: the key of a barrier leaves the path out
+    # red: e6: all barriers are those of the root scope
     document = workflow(
         "start>s s>a s>b a>m b>m m>g g>out",
         s=splits(),
@@ -70,7 +70,7 @@ def test_h_e6_a_merge_inside_a_split_keeps_its_items_apart() -> None:
 
 
 def test_h_e7_a_wait_before_a_merge_is_known_by_name() -> None:
-    # red: a resumed token has no source
+    # red: e7: an arrival is named after the node that made its payload
     document = workflow(
         "start>a start>b a>w w>m b>m m>out",
         a=sets(x=1),
@@ -84,7 +84,7 @@ def test_h_e7_a_wait_before_a_merge_is_known_by_name() -> None:
 
 @pytest.mark.parametrize("slow", ["a", "b"])
 def test_h_e8_of_conflicting_keys_the_later_edge_wins_whoever_comes_first(slow: str) -> None:
-    # red: `combine` takes arrivals in the order they came
+    # red: e8: parties are taken in the order in which they came
     quick = "b" if slow == "a" else "a"
     edges = f"start>w w>{slow} start>{quick} a>m b>m m>out"
     document = workflow(
@@ -94,7 +94,7 @@ def test_h_e8_of_conflicting_keys_the_later_edge_wins_whoever_comes_first(slow: 
 
 
 def test_h_e9_the_output_of_a_merge_is_seen_behind_it() -> None:
-    # red: the context behind a join is that of its payloads
+    # red: e9: the output of a merge is not in the context
     document = workflow(
         "start>a start>b a>m b>m m>n n>out",
         a=sets(x=1),
@@ -107,7 +107,7 @@ def test_h_e9_the_output_of_a_merge_is_seen_behind_it() -> None:
 
 
 def test_h_e10_waiting_and_untaken_branches_are_not_shown_as_done(tmp_path: pathlib.Path) -> None:
-    # red: `explain` or the history reports a join that has not opened
+    # red: e10: what was skipped is shown as a success
     document = workflow(
         "start>i i>a:true i>b:false start>w a>m b>m w>m",
         i=kind("conditional", expression="true"),
@@ -131,7 +131,7 @@ def test_h_e10_waiting_and_untaken_branches_are_not_shown_as_done(tmp_path: path
 
 
 def test_h_e11_a_race_is_won_once_however_late_the_loser_comes() -> None:
-    # red: the mark of an opened barrier is dropped with its data
+    # red: e11: the mark of an opened barrier is dropped with its data, and what is done is done again
     calls: list[str] = []
     document = workflow(
         "start>a start>w a>m w>m m>c",
@@ -146,7 +146,7 @@ def test_h_e11_a_race_is_won_once_however_late_the_loser_comes() -> None:
 
 
 def test_h_e12_cancelled_losers_make_no_effects() -> None:
-    # red: `claim` does not ask for cancelled regions
+    # red: e12: `touch` does not ask for cancelled regions
     calls: list[str] = []
     merge = kind("merge", wait_mode="wait_for_any", cancel_losers=True)
     document = workflow(

@@ -18,7 +18,7 @@ HOUR = 3_600_000
 
 
 def test_h_f1_a_timer_survives_the_process(tmp_path: pathlib.Path) -> None:
-    # red: a fold arms no timers
+    # red: f1: a fold arms no timers
     async def go() -> str:
         clock = VirtualClock()
         document = workflow("start>w w>a", w=waits(1), a=sets(x=1))
@@ -35,7 +35,7 @@ def test_h_f1_a_timer_survives_the_process(tmp_path: pathlib.Path) -> None:
 
 
 def test_h_f3_timers_have_names_and_a_wait_resumes_once(tmp_path: pathlib.Path) -> None:
-    # red: the id of a timer is random
+    # red: f3: the id of a timer is random
     calls: list[str] = []
 
     async def go() -> dict[str, Any]:
@@ -54,11 +54,13 @@ def test_h_f3_timers_have_names_and_a_wait_resumes_once(tmp_path: pathlib.Path) 
 
 
 def test_h_f4_waits_that_end_a_split_complete_once(tmp_path: pathlib.Path) -> None:
-    # red: the last token of an item ends the execution
+    # red: f4: the end of an item ends the execution
     async def go() -> tuple[int, int]:
         async with harness(tmp_path) as engine:
             run = await engine.start(
-                workflow("start>s s>w", s=splits(), w=waits("{{ $item }}")), {"items": [1, 2, 3]}, fake_time=True
+                workflow("start>s s>w", s=splits(), w=waits("{{ $item }}")),
+                {"items": [1, 2, 3]},
+                fake_time=True,
             )
             end = await run.end()
             return sum(isinstance(row.fact, End) for row in await run.facts()), end.at - run.accepted.at
@@ -69,7 +71,7 @@ def test_h_f4_waits_that_end_a_split_complete_once(tmp_path: pathlib.Path) -> No
 
 
 def test_h_f5_timers_of_an_ended_execution_do_nothing(tmp_path: pathlib.Path) -> None:
-    # red: `end` leaves the timers armed and `wake` does not look
+    # red: f5: neither the state nor `touch` heeds the end
     calls: list[str] = []
 
     async def go() -> tuple[str, int, int]:
@@ -89,18 +91,18 @@ def test_h_f5_timers_of_an_ended_execution_do_nothing(tmp_path: pathlib.Path) ->
 
 @pytest.mark.parametrize(("amount", "ms"), [(1.5, 1_500), (0.25, 250), (0, 0)])
 def test_h_f8_fractions_of_a_unit_count(amount: float, ms: int) -> None:
-    # red: the amount is made an int
+    # red: f8-fractions: the amount is made an int
     assert ms <= ran(workflow("start>w", w=waits(amount, "seconds")))["total_duration_ms"] < ms + 1_000
 
 
 def test_h_f8_an_amount_beyond_all_dates_fails_its_node() -> None:
-    # red: the due time wraps around
+    # red: f8-overflow: an amount beyond all dates resumes at once
     told = ran(workflow("start>w", w=waits("{{ $trigger.n }}", "days")), {"n": 10**15})
     assert (told["status"], entry(told, "w")["status"]) == ("halted", "failed")
 
 
 def test_h_f9_more_timers_than_a_batch_all_fire(tmp_path: pathlib.Path) -> None:
-    # red: what is due beyond the limit of one batch is dropped
+    # red: f9: what is due beyond the limit of one batch is dropped
     async def go() -> int:
         clock = VirtualClock()
         async with harness(tmp_path, clock=clock) as engine:
@@ -120,7 +122,7 @@ def test_h_f9_more_timers_than_a_batch_all_fire(tmp_path: pathlib.Path) -> None:
 def test_h_f11_many_due_timers_do_not_starve_fresh_work(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # red: the scheduler hands due timers over without letting the loop run
+    # red: f11: the scheduler takes batch after batch without letting the loop run
     monkeypatch.setattr(scheduler, "BATCH", 20)
 
     async def go() -> tuple[int, str]:

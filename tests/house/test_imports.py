@@ -34,8 +34,11 @@ LAW: dict[str, set[str]] = {
         "settings",
         "telemetry",
     },
+    "client": set(),
+    "__main__": {"cli"},
     "bench": {"compose", "runtime", "nodes", "wire", "ports", "core", "settings"},
     "cli": {
+        "client",
         "documents",
         "bench",
         "compose",

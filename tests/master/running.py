@@ -176,7 +176,7 @@ class RawStream:
         await asyncio.get_running_loop().sock_connect(opened, (host, int(port)))
         reader, writer = await asyncio.open_connection(sock=opened, limit=2**22)
         resume = f"last-event-id: {last}\r\n" if last is not None else ""
-        writer.write(f"GET {API}{path} HTTP/1.1\r\nhost: localhost\r\n{resume}\r\n".encode())
+        writer.write(f"GET {API}{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{resume}\r\n".encode())
         return cls(reader, writer)
 
     async def status(self) -> int:

@@ -16,7 +16,7 @@ from rune.adapters.rabbitmq.client import Channel, Connection, Message, connect
 from tests.services.rabbitmq import Broker, broker
 
 P = ParamSpec("P")
-PATIENCE = 40.0
+PATIENCE = 90.0
 
 
 def scenario(body: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:

@@ -92,11 +92,11 @@ async def test_a_long_delay_is_spent_in_a_queue_of_the_broker() -> None:
         queue = here.queue()
         await queue.send("x", [Token(3)], 9)
         await queue.give_back(await queue.receive(), 5.0)
-        assert await here.waiting("workflow.execution.retry.5s") == 1
+        await until(lambda: _has(here.waiting("workflow.execution.retry.5s"), 1))
         again = await queue.receive()
         assert again.token.node == 3
         await queue.give_back(again, 100.0)
-        assert await here.waiting("workflow.execution.retry.125s") == 1
+        await until(lambda: _has(here.waiting("workflow.execution.retry.125s"), 1))
         letter = await here.take("workflow.execution.retry.125s")
         assert letter is not None
         assert letter.routing_key == "workflow.execution.high", "it finds back to its lane"

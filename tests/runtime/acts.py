@@ -72,15 +72,14 @@ async def _take(asked: dict[str, Any]) -> dict[str, Any]:
     settings = Settings(
         home=str(home), nodes=("tests.runtime.ledger_nodes",), durability="relaxed", grace=1, slots=1
     )
-    async with running_engine(settings, working=asked["works"]) as engine:
-        async with reader(settings) as look:
-            actor = DeskActor(engine, look)
-            walk = Walk(case, actor, Surroundings(case))
-            walk.names = progress.names
-            for number, step in enumerate(steps[progress.taken :], start=progress.taken):
-                await _step(walk, step, again=number == progress.taken > 0)
-                progress.save(number + 1, walk.names)
-            return {name: await actor.document(each) for name, each in walk.names.items()}
+    async with running_engine(settings, working=asked["works"]) as engine, reader(settings) as look:
+        actor = DeskActor(engine, look)
+        walk = Walk(case, actor, Surroundings(case))
+        walk.names = progress.names
+        for number, step in enumerate(steps[progress.taken :], start=progress.taken):
+            await _step(walk, step, again=number == progress.taken > 0)
+            progress.save(number + 1, walk.names)
+        return {name: await actor.document(each) for name, each in walk.names.items()}
 
 
 async def _step(walk: Walk, step: dict[str, Any], *, again: bool) -> None:
@@ -105,4 +104,4 @@ def _work(asked: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    serve(_work, "rune.cli.audit", "rune.runtime.audit", "aiohttp")
+    serve(_work)

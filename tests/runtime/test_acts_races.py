@@ -87,9 +87,8 @@ class Arena:
 @asynccontextmanager
 async def _arena(home: pathlib.Path) -> AsyncIterator[Arena]:
     settings = Settings(home=str(home), durability="relaxed", grace=1)
-    async with running_engine(settings) as engine:
-        async with reader(settings) as opened:
-            yield Arena(engine, Look(opened))
+    async with running_engine(settings) as engine, reader(settings) as opened:
+        yield Arena(engine, Look(opened))
 
 
 async def _tried(act: Awaitable[Any]) -> Any:

@@ -12,7 +12,7 @@ from random import Random
 
 from tests.chaos.embedded import audited, spawn
 
-IMAGES = int(os.environ.get("RUNE_IMAGES", "20"))
+IMAGES = int(os.environ.get("RUNE_IMAGES", "8"))
 DEADLINE = 60
 
 

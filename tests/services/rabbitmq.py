@@ -25,6 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -47,6 +48,8 @@ channel_max = 2047
 """
 BEAM = "+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none"  # spinning schedulers would starve the tests
 _vhosts = itertools.count()
+_spawner = ThreadPoolExecutor(1)
+"""The system ends a child together with the thread that began it, so that is one that stays."""
 
 
 class Refused(Exception):
@@ -105,22 +108,27 @@ class Broker:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        mortal = ("setpriv", "--pdeathsig=KILL")
-        with (self.folder / "out").open("ab") as out:
-            if self._epmd is None:
-                self._epmd = subprocess.Popen(
-                    [*mortal, "epmd"], env=self._environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out
-                )
-            self._process = subprocess.Popen(
-                [*mortal, str(PROGRAMS / "rabbitmq-server"), "-noinput"],
-                env=self._environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-            )  # fmt: skip
+        if self._epmd is None:
+            self._epmd = self._spawned("epmd")
+        self._process = self._spawned(str(PROGRAMS / "rabbitmq-server"), "-noinput")
         until = time.monotonic() + PATIENCE
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > until:
                 self.stop()
                 raise RuntimeError((self.folder / "out").read_text()[-2000:])
             select.select([], [], [], 0.05)
+
+    def _spawned(self, *command: str) -> subprocess.Popen[bytes]:
+        """A process that ends when this one does."""
+        with (self.folder / "out").open("ab") as out:
+            return _spawner.submit(
+                subprocess.Popen,
+                ["setpriv", "--pdeathsig=KILL", *command],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+            ).result()
 
     def _answers(self) -> bool:
         """The listener of AMQP opens last."""

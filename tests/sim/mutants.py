@@ -316,8 +316,8 @@ def hunt(name: str, seeds: int) -> tuple[str, bool, float, str]:
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="rune-mutant-") as folder:
         copy = Path(folder)
-        for part in ("src", "tests"):
-            shutil.copytree(TOP / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
+        for part in ("src", "tests"):  # with what is compiled: a patched file is newer than that
+            shutil.copytree(TOP / part, copy / part)
         for patch in MUTANTS[name]:
             target = copy / patch.file
             text = target.read_text()

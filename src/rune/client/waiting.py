@@ -29,7 +29,7 @@ LONG_POLL = 30.0  # s
 
 class AsyncClient:
     """Talks to a server. `key` is what it asks for, if it does. What fails on the way is asked again where that is
-    safe: starts and signals carry a key of their own for it."""
+    safe: starts and signals carry a key of their own for it. Who watches waits `patience` seconds for a server that went to come back."""
 
     def __init__(
         self,
@@ -37,10 +37,12 @@ class AsyncClient:
         *,
         key: str | None = None,
         timeout: float = 30.0,
+        patience: float = 20.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._timeout = timeout
+        self._patience = patience
         self._http = httpx.AsyncClient(
             base_url=url, headers=headers, timeout=timeout, transport=transport, trust_env=False
         )
@@ -130,9 +132,8 @@ class AsyncClient:
     async def watch(self, execution: str, *, after: int = 0) -> AsyncIterator[models.Event]:
         """Its events until it has ended, each once and none left out, however often the connection is lost."""
         lines = EventLines(after)
-        failed = 0
+        lost: float | None = None
         while not lines.ended:
-            before = lines.last
             try:
                 async with self._http.stream(
                     "GET", calls.events_path(execution), headers=lines.headers, timeout=httpx.Timeout(60.0)
@@ -141,6 +142,7 @@ class AsyncClient:
                         return
                     if not response.is_success:
                         raise refusal(response.status_code, await response.aread())
+                    lost = None
                     async for line in response.aiter_lines():
                         event = lines.take(line)
                         if event is not None:
@@ -154,11 +156,11 @@ class AsyncClient:
             else:
                 failure = Unreachable("the stream ended before the execution did")
             lines.broken()
-            failed = 0 if lines.last > before else failed + 1
-            if failed > 2 * TRIES:
+            lost = time.monotonic() if lost is None else lost
+            if time.monotonic() - lost > self._patience and not lines.ended:
                 raise failure
             if not lines.ended:
-                await asyncio.sleep(PAUSE * 2 ** min(failed, TRIES))
+                await asyncio.sleep(PAUSE)
 
     async def execution(self, execution: str) -> models.Execution:
         """One execution."""

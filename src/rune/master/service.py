@@ -32,6 +32,7 @@ class Master:
         self.runs = Runs(engine, reader)
         self.rollouts = Rollouts(engine.backend.library, reader, engine.backend.clock)
         self.probe = Probe(engine, reader)
+        self.parsing = asyncio.Semaphore(1)
         self.stopping = asyncio.Event()
         self._editing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 

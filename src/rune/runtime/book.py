@@ -48,6 +48,8 @@ class NotLoaded(Interruption):
 class Book:
     """Plan, start payload and values of an execution."""
 
+    __slots__ = ("_blob", "_cache", "_journal", "_start", "accepted", "execution", "plan")
+
     def __init__(self, accepted: Accepted, plan: Plan, journal: Journal, blob: Blob, cache: Cache) -> None:
         self.accepted = accepted
         self.plan = plan
@@ -56,7 +58,11 @@ class Book:
         self._cache = cache
         self._start: Any = ABSENT
         self.execution = {"id": accepted.id, "workflow_id": accepted.workflow}
-        self.blobs = Blobs(blob, accepted.id, accepted.needs)
+
+    @property
+    def blobs(self) -> Blobs:
+        """Bytes that nodes keep."""
+        return Blobs(self._blob, self.accepted.id, self.accepted.needs)
 
     @property
     def start(self) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 
 from rune.core.effect import Finish
 from rune.core.outcome import Error
@@ -54,24 +55,41 @@ class Worker:
         while not self._stops():
             delivery = await self._queue.receive()
             if self._stops():  # this slot was waiting when the stop came
-                await self._queue.give_back(delivery)
+                with suppress(StoreAway):  # then it is handed out again once nobody has renewed it for a while
+                    await self._queue.give_back(delivery)
                 return
             self._busy += 1
             try:
-                if await self._attempt.handle(delivery):
-                    self._failures.forget(delivery)
-            except StoreAway as away:
-                log.warning("the store is away, holding work: %s", away.message)
-                await self._queue.give_back(delivery, AWAY_PAUSE)
-            except (LacksType, NewerFormat) as strange:
-                log.info("%s is left to others: %s", delivery.execution, strange.message)
-                await self._queue.give_back(delivery, STRANGE_PAUSE)
-            except Exception as error:
-                await self._failed(delivery, error)
+                await self._handle(delivery)
             finally:
                 self._busy -= 1
                 if self._busy == 0:
                     self._idle.set()
+
+    async def _handle(self, delivery: Delivery) -> None:
+        try:
+            if await self._attempt.handle(delivery):
+                self._failures.forget(delivery)
+        except StoreAway as away:
+            log.warning("the store is away, holding work: %s", away.message)
+            await self._give_back(delivery, AWAY_PAUSE)
+        except (LacksType, NewerFormat) as strange:
+            log.info("%s is left to others: %s", delivery.execution, strange.message)
+            await self._give_back(delivery, STRANGE_PAUSE)
+        except Exception as error:
+            await self._failed(delivery, error)
+
+    async def _give_back(self, delivery: Delivery, delay: float) -> None:
+        """The queue may be what is away: then the delivery stays in our hands until it is back."""
+        while True:
+            try:
+                return await self._queue.give_back(delivery, delay)
+            except StoreAway as away:
+                log.warning("the queue is away, keeping work: %s", away.message)
+                await asyncio.sleep(AWAY_PAUSE)
+            except Exception:
+                log.exception("%s is left to its timers", delivery.execution)
+                return
 
     async def _failed(self, delivery: Delivery, error: Exception) -> None:
         """The engine itself failed on one message: again after a while; in the end the execution fails, never hangs."""
@@ -79,13 +97,17 @@ class Worker:
         name = f"{delivery.execution} {delivery.token.node}@{delivery.token.path}"
         if delay is not None:
             log.error("engine error on %s, again in %s s", name, delay, exc_info=error)
-            await self._queue.give_back(delivery, delay)
+            await self._give_back(delivery, delay)
             return
         log.error("engine error on %s, given up", name, exc_info=error)
         code = error.code if isinstance(error, RuneError) else type(error).__name__
         message = f"the engine could not handle {name}: {code}: {error}"
         failure = Error("DEAD_LETTERED", message, {"node": name}, True)
-        await self._endings.finish(delivery.execution, Finish("failed", failure), self._clock.now())
+        try:
+            await self._endings.finish(delivery.execution, Finish("failed", failure), self._clock.now())
+        except Exception:
+            log.exception("%s could not be ended", delivery.execution)
+            await self._give_back(delivery, AWAY_PAUSE)  # whoever gets it next tries once more
 
     async def drain(self, grace: float) -> None:
         """Take nothing more; let what runs finish within the grace period."""

@@ -18,6 +18,7 @@ from rune.errors import RuneError
 
 LONGEST_ID = 255
 NO_OUTPUTS = msgspec.Raw(b"{}")
+NOTHING = msgspec.Raw(b"null")
 
 
 class BadMessage(RuneError):
@@ -99,7 +100,7 @@ class NodeStatusMessage(msgspec.Struct, frozen=True, kw_only=True):
     execution_id: str
     node_id: str
     status: Status
-    output: msgspec.Raw | None = None
+    output: msgspec.Raw = NOTHING
     error: ErrorObject | None = None
     executed_at: str
     duration_ms: int

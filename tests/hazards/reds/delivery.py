@@ -36,11 +36,19 @@ TABLE: dict[str, Red] = {
     ),
     "c7": red(
         _C + "c7_a_stop_fails_no_node",
-        ("runtime/engine.py", "            await self._worker.drain(grace)\n            for", "            for"),
+        (
+            "runtime/engine.py",
+            "            await self._worker.drain(grace)\n            for",
+            "            for",
+        ),
     ),
     "c7-sigterm": red(
         "test_hazards_h.py::test_h_c7_sigterm_during_a_request_fails_no_node",
-        ("nodes/registry.py", "if isinstance(error, asyncio.CancelledError) and _is_cancelled():", "if False:"),
+        (
+            "nodes/registry.py",
+            "if isinstance(error, asyncio.CancelledError) and _is_cancelled():",
+            "if False:",
+        ),
     ),
     "c8": red(
         _C + "c8_a_message_delivered_again_runs_nothing_again",
@@ -63,6 +71,11 @@ TABLE: dict[str, Red] = {
         _C + "c14_events_are_numbered_without_gaps_in_the_order_of_the_journal",
         ("runtime/history.py", "(self._event(number, each) for", "(self._event(each.fact.at, each) for"),
     ),
+    "c15": red(
+        _C + "c15_a_message_of_nothing_known_ends_with_its_last_try",
+        ("runtime/failures.py", "if count >= len(DELAYS):", "if False:"),
+        ("runtime/failures.py", "return DELAYS[count]", "return DELAYS[-1]"),
+    ),
     "f1": red(
         _F + "f1_a_timer_survives_the_process",
         ("core/fold.py", "applied.armed = timers_of(self._plan, self.state)", "applied.armed = []"),
@@ -82,7 +95,11 @@ TABLE: dict[str, Red] = {
     ),
     "f5": red(
         _F + "f5_timers_of_an_ended_execution_do_nothing",
-        ("core/control.py", 'if state.ended or state.finish is not None:\n        return "void"', "if False:\n        pass"),
+        (
+            "core/control.py",
+            'if state.ended or state.finish is not None:\n        return "void"',
+            "if False:\n        pass",
+        ),
         (
             "adapters/embedded/state.py",
             "        running = self._running.pop(execution, None)\n        if running is not None:\n            end(",

@@ -24,7 +24,11 @@ BARE = _condition(_FILLED.replace("QUOTE", '""'))
 TABLE: dict[str, Red] = {
     "g1": red(
         _G + "g1_one_bad_reference_fails_the_node_and_nothing_is_sent",
-        ("core/parameters.py", "raise located(name, error) from error", 'return getattr(compiled, "_value", "")'),
+        (
+            "core/parameters.py",
+            "raise located(name, error) from error",
+            'return getattr(compiled, "_value", "")',
+        ),
     ),
     "g2": red(
         _G + "g2_numbers_are_written_out",
@@ -50,9 +54,7 @@ TABLE: dict[str, Red] = {
     ),
     "g8": red(
         _G + "g8_an_operator_inside_quotes_is_text",
-        _condition(
-            'return str(call.scope["$trigger"]["v"]) == condition.split("==")[1].strip().strip("\'")'
-        ),
+        _condition('return str(call.scope["$trigger"]["v"]) == condition.split("==")[1].strip().strip("\'")'),
     ),
     "g9": red(_G + "g9_any_text_may_be_data", QUOTED),
     "g10": red(
@@ -84,7 +86,11 @@ TABLE: dict[str, Red] = {
     ),
     "g13": red(
         _G + "g13_contains_looks_for_elements",
-        ("core/expr/operators.py", "return any(json_equal(each, wanted, run) for each in holder)", "return str(wanted) in str(holder)"),
+        (
+            "core/expr/operators.py",
+            "return any(json_equal(each, wanted, run) for each in holder)",
+            "return str(wanted) in str(holder)",
+        ),
     ),
     "g14": red(
         _G + "g14_there_is_no_way_out_of_an_expression",

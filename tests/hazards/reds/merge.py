@@ -36,7 +36,11 @@ TABLE: dict[str, Red] = {
     ),
     "e6": red(
         _E + "e6_a_merge_inside_a_split_keeps_its_items_apart",
-        ("core/transition.py", "barrier = scope.barriers.get(node.index)", "barrier = self.state.root.barriers.get(node.index)"),
+        (
+            "core/transition.py",
+            "barrier = scope.barriers.get(node.index)",
+            "barrier = self.state.root.barriers.get(node.index)",
+        ),
         (
             "core/transition.py",
             "barrier = scope.barriers[node.index] = Barrier()",
@@ -45,15 +49,27 @@ TABLE: dict[str, Red] = {
     ),
     "e7": red(
         _E + "e7_a_wait_before_a_merge_is_known_by_name",
-        ("core/values.py", "yield self._plan.ids[self._plan.src[each.edge]]", "yield self._plan.ids[each.payload.node]"),
+        (
+            "core/values.py",
+            "yield self._plan.ids[self._plan.src[each.edge]]",
+            "yield self._plan.ids[each.payload.node]",
+        ),
     ),
     "e8": red(
         _E + "e8_of_conflicting_keys_the_later_edge_wins_whoever_comes_first",
-        ("core/barrier.py", "seen = [edge for edge in node.in_edges if edge in barrier.arrivals]", "seen = [*barrier.arrivals]"),
+        (
+            "core/barrier.py",
+            "seen = [edge for edge in node.in_edges if edge in barrier.arrivals]",
+            "seen = [*barrier.arrivals]",
+        ),
     ),
     "e9": red(
         _E + "e9_the_output_of_a_merge_is_seen_behind_it",
-        ("core/context.py", "return None if index is None else", "return None if index is None or plan.nodes[index].merges else"),
+        (
+            "core/context.py",
+            "return None if index is None else",
+            "return None if index is None or plan.nodes[index].merges else",
+        ),
     ),
     "e10": red(
         _E + "e10_waiting_and_untaken_branches_are_not_shown_as_done",

@@ -14,7 +14,11 @@ TABLE: dict[str, Red] = {
     ),
     "h2": red(
         _CREDENTIALS + "h2_what_is_stored_is_what_is_sent",
-        ("nodes/io/authorization.py", "basic(fields.username, fields.password)", 'basic(getattr(fields, "user", ""), fields.password)'),
+        (
+            "nodes/io/authorization.py",
+            "basic(fields.username, fields.password)",
+            'basic(getattr(fields, "user", ""), fields.password)',
+        ),
     ),
     "h3-size": red(
         _H + "h3_an_answer_has_a_largest_size",
@@ -36,8 +40,16 @@ TABLE: dict[str, Red] = {
     ),
     "h3-rebinding": red(
         _H + "h3_nor_through_a_name_that_changes_its_address",
-        ("nodes/io/guard.py", "        for each in found:\n            if not", "        for each in found[:1]:\n            if not"),
-        ("nodes/io/guard.py", "        return found\n\n    def _names_host", "        return found[1:]\n\n    def _names_host"),
+        (
+            "nodes/io/guard.py",
+            "        for each in found:\n            if not",
+            "        for each in found[:1]:\n            if not",
+        ),
+        (
+            "nodes/io/guard.py",
+            "        return found\n\n    def _names_host",
+            "        return found[1:]\n\n    def _names_host",
+        ),
         ("nodes/io/client.py", "if peer in route.peers and not passed:", "if True:"),
     ),
     "h4-headers": red(
@@ -77,7 +89,11 @@ TABLE: dict[str, Red] = {
     ),
     "i6-policy": red(
         _CREDENTIALS + "i6_a_failure_follows_the_policy_of_its_node",
-        ("nodes/registry.py", "    except (StoreAway, Ended):\n", "    except (StoreAway, Ended, NodeFailure):\n"),
+        (
+            "nodes/registry.py",
+            "    except (StoreAway, Ended):\n",
+            "    except (StoreAway, Ended, NodeFailure):\n",
+        ),
         NO_SECOND_TRY,
     ),
     "i7-row": red(
@@ -90,6 +106,10 @@ TABLE: dict[str, Red] = {
     ),
     "i7-expression": red(
         _CREDENTIALS + "i7_no_expression_reaches_a_credential",
-        ("core/expr/names.py", '    "error": "$error",\n', '    "error": "$error",\n    "credentials": "$credentials",\n'),
+        (
+            "core/expr/names.py",
+            '    "error": "$error",\n',
+            '    "error": "$error",\n    "credentials": "$credentials",\n',
+        ),
     ),
 }

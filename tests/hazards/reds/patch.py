@@ -41,5 +41,9 @@ FOLD_BEARS_IT = (
 )
 """Whoever reads the history of a node that was emitted twice does not stumble over it."""
 
-NO_SECOND_TRY = ("runtime/failures.py", "DELAYS = (5.0, 25.0, 125.0)", "DELAYS = (0.0,)")
+NO_SECOND_TRY = (
+    "runtime/failures.py",
+    "        if count >= len(DELAYS):\n            del self._counts[key]\n",
+    "        if True:\n",
+)
 """What the engine stumbles over ends its execution at once; nobody waits for the tries in between."""

@@ -24,7 +24,11 @@ TABLE: dict[str, Red] = {
     ),
     "a3": red(
         _A + "a3_successors_learn_what_failed",
-        ("core/routing.py", "Routes(alive, dead, itself, itself, None)", "Routes(alive, dead, itself, None, None)"),
+        (
+            "core/routing.py",
+            "Routes(alive, dead, itself, itself, None)",
+            "Routes(alive, dead, itself, None, None)",
+        ),
     ),
     "a4": red(
         _A + "a4_error_edge_is_not_followed_on_success",
@@ -40,7 +44,11 @@ TABLE: dict[str, Red] = {
     ),
     "a7": red(
         _A + "a7_two_nodes_of_one_id_are_refused",
-        ("core/checks/identity.py", "first.setdefault(each, place) != place", "not first.setdefault(each, place)"),
+        (
+            "core/checks/identity.py",
+            "first.setdefault(each, place) != place",
+            "not first.setdefault(each, place)",
+        ),
     ),
     "a8": red(
         _A + "a8_the_tail_of_a_diamond_runs_once",
@@ -79,11 +87,19 @@ TABLE: dict[str, Red] = {
     ),
     "b3": red(
         _B + "b3_the_final_context_holds_every_branch",
-        ("runtime/history.py", "if not path and result.status in", "if result is [*self._results.values()][-1] and result.status in"),
+        (
+            "runtime/history.py",
+            "if not path and result.status in",
+            "if result is [*self._results.values()][-1] and result.status in",
+        ),
     ),
     "b4": red(_B + "b4_a_dead_end_inside_a_split_completes_nothing", DEAD_END_COMPLETES),
     "b5": red(
         _B + "b5_waiting_at_a_join_is_told_apart_from_dead",
-        ("core/explain.py", "missing=tuple(name for e, name in names.items() if e not in barrier.arrivals)", "missing=()"),
+        (
+            "core/explain.py",
+            "missing=tuple(name for e, name in names.items() if e not in barrier.arrivals)",
+            "missing=()",
+        ),
     ),
 }

@@ -18,7 +18,11 @@ TABLE: dict[str, Red] = {
     ),
     "d2": red(
         _D + "d2_the_lineage_ends_at_the_aggregator",
-        ("core/transition.py", "self._open_aggregator(around, node, fan)", "self._open_aggregator(scope, node, fan)"),
+        (
+            "core/transition.py",
+            "self._open_aggregator(around, node, fan)",
+            "self._open_aggregator(scope, node, fan)",
+        ),
         ("core/apply.py", "    if node.joins_items:\n", "    if False:\n"),
     ),
     "d3": red(
@@ -37,7 +41,11 @@ TABLE: dict[str, Red] = {
             "        act.perform(Scope(decision.path, 0), decision.effects)\n        return act.applied\n"
             "    if scope is None:\n",
         ),
-        ("core/transition.py", "place = item * edges + self._plan", "place = min(fan.resolved, len(fan.marks) - 1) + 0 * self._plan"),
+        (
+            "core/transition.py",
+            "place = item * edges + self._plan",
+            "place = min(fan.resolved, len(fan.marks) - 1) + 0 * self._plan",
+        ),
     ),
     "d4": red(
         _D + "d4_a_redelivered_split_fans_out_once",
@@ -60,11 +68,19 @@ TABLE: dict[str, Red] = {
     ),
     "d8": red(
         _D + "d8_two_aggregators_share_nothing",
-        ("core/transition.py", "        fan = around.fans[split]\n        node = self._plan.nodes[self._plan.nodes[split]", "        fan = around.fans[min(around.fans)]\n        node = self._plan.nodes[self._plan.nodes[split]"),
+        (
+            "core/transition.py",
+            "        fan = around.fans[split]\n        node = self._plan.nodes[self._plan.nodes[split]",
+            "        fan = around.fans[min(around.fans)]\n        node = self._plan.nodes[self._plan.nodes[split]",
+        ),
     ),
     "d9": red(
         _D + "d9_results_are_values_and_not_text",
-        ("core/values.py", "yield False, self.value(entry.payloads[0][1])", "yield False, str(self.value(entry.payloads[0][1]))"),
+        (
+            "core/values.py",
+            "yield False, self.value(entry.payloads[0][1])",
+            "yield False, str(self.value(entry.payloads[0][1]))",
+        ),
     ),
     "d10": red(
         _D + "d10_an_element_is_what_the_item_gave",
@@ -76,7 +92,11 @@ TABLE: dict[str, Red] = {
     ),
     "d12": red(
         _D + "d12_an_empty_list_skips_the_body_and_gathers_nothing",
-        ("core/transition.py", "        if effect.count == 0:\n            if node.aggregator >= 0:", "        if effect.count == 0:\n            if False:"),
+        (
+            "core/transition.py",
+            "        if effect.count == 0:\n            if node.aggregator >= 0:",
+            "        if effect.count == 0:\n            if False:",
+        ),
     ),
     "d13": red(
         _D + "d13_items_may_take_days",
@@ -104,6 +124,10 @@ TABLE: dict[str, Red] = {
     ),
     "d21": red(
         _D + "d21_a_slow_item_holds_up_only_its_place",
-        ("core/transition.py", "if refill and fan.next < fan.count:", "if refill and fan.next < fan.count and not fan.in_flight:"),
+        (
+            "core/transition.py",
+            "if refill and fan.next < fan.count:",
+            "if refill and fan.next < fan.count and not fan.in_flight:",
+        ),
     ),
 }

@@ -15,7 +15,8 @@ class Crowd:
 
     def __init__(self, size: Callable[[], int]) -> None:
         self._size = size
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[None], float]] = deque()
+        self._watched = False
 
     async def wait(self) -> None:
         """Until there is room, but not long."""
@@ -23,17 +24,25 @@ class Crowd:
             return
         loop = asyncio.get_running_loop()
         leaving = loop.create_future()
-        self._waiting.append(leaving)
-        impatience = loop.call_later(PATIENCE, _let_in, leaving)
-        try:
-            await leaving
-        finally:
-            impatience.cancel()
+        self._waiting.append((leaving, loop.time() + PATIENCE))
+        if not self._watched:
+            self._watched = True
+            loop.call_later(PATIENCE, self._watch, loop)
+        await leaving
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let in who has waited long enough; one timer for all, because who came first is the first to lose patience."""
+        now = loop.time()
+        while self._waiting and (self._waiting[0][0].done() or self._waiting[0][1] <= now):
+            _let_in(self._waiting.popleft()[0])
+        self._watched = bool(self._waiting)
+        if self._watched:
+            loop.call_at(self._waiting[0][1], self._watch, loop)
 
     def left(self) -> None:
         """Somebody has gone: the next may come in."""
         while self._waiting and self._size() < COMFORTABLE:
-            if _let_in(self._waiting.popleft()):
+            if _let_in(self._waiting.popleft()[0]):
                 return
 
 

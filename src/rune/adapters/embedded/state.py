@@ -6,9 +6,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 
+from rune.adapters.embedded.arrivals import Arrival, Arrivals
 from rune.adapters.embedded.crowd import Crowd
 from rune.adapters.embedded.journal import EmbeddedJournal
 from rune.adapters.embedded.running import Lease, Running
@@ -50,8 +50,7 @@ class EmbeddedState:
         self._plans = plans
         self._clock = clock
         self._running: OrderedDict[str, Running] = OrderedDict()
-        self._arriving: set[str] = set()
-        self._missed: list[str] = []
+        self._arrivals = Arrivals(self._running, clock.wake)
         self._owed: list[Due] = []
         self._crowd = Crowd(self._running.__len__)
         self._timers = Timers(self._armed)
@@ -66,17 +65,9 @@ class EmbeddedState:
         running, applied = await self._load(execution)
         return applied if applied is not None else Applied(now=self._now(running))
 
-    @contextmanager
-    def arriving(self, execution: str) -> Iterator[None]:
+    def arriving(self, execution: str) -> Arrival:
         """While an execution is being accepted nobody else opens it; if it was not admitted, it is read back."""
-        self._arriving.add(execution)
-        try:
-            yield
-        finally:
-            self._arriving.discard(execution)
-            if execution not in self._running:
-                self._missed.append(execution)
-                self._clock.wake()
+        return self._arrivals.arriving(execution)
 
     async def admit(self, accepted: Accepted, plan: Plan) -> Applied:
         """Open an execution that was accepted this moment, without reading it back."""
@@ -172,6 +163,7 @@ class EmbeddedState:
             running.asleep_until = until
             running.foreseen = (decisions, running.acts)
             self._journal.sleeps_with_next(execution, until)
+            return None
         finish = certain_end(running.state, decisions)
         return None if finish is None else (finish, self._now(running))
 
@@ -347,10 +339,10 @@ class EmbeddedState:
         if room <= 0:
             return found
         rows = self._journal.waking(self._cursor, self._clock.now(), room)
-        names = [execution for _, _, execution in rows if execution not in self._arriving]
+        names = [execution for _, _, execution in rows if execution not in self._arrivals]
         if rows:
             self._cursor = (rows[-1][0], rows[-1][1])
-        missed, self._missed = self._missed, []
+        missed, self._arrivals.missed = self._arrivals.missed, []
         names += [each for each in missed if await self._journal.accepted(each) is not None]
         for execution in names:
             opened = await self._opened(execution)
@@ -377,7 +369,7 @@ class EmbeddedState:
     async def next_due(self) -> int | None:
         nearest = self._timers.next()
         moments = [] if nearest is None else [nearest]
-        if self._missed or self._owed:
+        if self._arrivals.missed or self._owed:
             return self._clock.now()
         asleep = self._journal.next_waking(self._cursor) if len(self._running) < MAX_LOADED else None
         if asleep is not None:

@@ -35,7 +35,8 @@ class Groups(Generic[E]):
     """Writes entries in groups, a few groups at a time, each on a connection of its own.
 
     `write` writes a group in one act and answers one answer or exception each. Where it raises, the group is written in
-    halves, so that an entry that cannot be written harms nobody but itself.
+    halves, so that an entry that cannot be written harms nobody but itself. `linger`: for how many seconds a group may
+    wait for more, where nobody waits for the answer.
     """
 
     def __init__(
@@ -45,15 +46,19 @@ class Groups(Generic[E]):
         *,
         lanes: int,
         most: int,
+        linger: float = 0.0,
     ) -> None:
         self._write = write
         self._gathering = gathering
         self._most = most
         self._lanes = lanes
+        self._linger = linger
+        self._worth = max(1, most // 8)  # a second group is worth its round trip only if it is not tiny
         self._pending: deque[E] = deque()
         self._busy: set[object] = set()
         self._flights: set[asyncio.Task[None]] = set()
         self._called = False
+        self._due: asyncio.Handle | None = None
         self._closed = False
 
     def submit(self, entry: E) -> asyncio.Future[Any]:
@@ -67,9 +72,14 @@ class Groups(Generic[E]):
 
     def _call(self) -> None:
         """Look for work behind everybody who is about to submit in this turn of the loop."""
-        if not self._called and len(self._flights) < self._lanes and self._pending:
+        flying, waiting = len(self._flights), len(self._pending)
+        if not self._called and waiting and flying < self._lanes and (not flying or waiting >= self._worth):
             self._called = True
-            asyncio.get_running_loop().call_soon(self._start)
+            loop = asyncio.get_running_loop()
+            if self._linger and not self._closed and len(self._pending) < self._most:
+                self._due = loop.call_later(self._linger, self._start)
+            else:
+                self._due = loop.call_soon(self._start)
 
     def _start(self) -> None:
         self._called = False
@@ -124,6 +134,9 @@ class Groups(Generic[E]):
     async def close(self) -> None:
         """Take nothing more, and wait until everything that was submitted is answered."""
         self._closed = True
+        if self._due is not None and self._called:
+            self._due.cancel()
+            self._called = False
         while self._flights or self._pending:
             self._call()
             if self._flights:

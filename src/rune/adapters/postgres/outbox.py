@@ -16,6 +16,9 @@ from rune.adapters.postgres.sql import query
 from rune.ports.outbox import Kind, Notice
 
 MOST = 256
+LINGER = 0.1
+"""How long what is done may wait to be said with others, in seconds; the relay waits far longer before it looks."""
+
 HELD = 30_000
 """How long whoever took a row has for it before it is given to another, in ms."""
 
@@ -39,7 +42,7 @@ class PostgresOutbox:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._settled: Groups[Settled] = Groups(self._drop, lambda: lambda _: True, lanes=1, most=MOST)
+        self._settled: Groups[Settled] = Groups(self._drop, lambda: lambda _: True, lanes=1, most=MOST, linger=LINGER)
 
     async def take(self, limit: int, held: int = HELD) -> list[Notice]:
         """Rows that nobody has in hand, oldest first; theirs for a while, by the clock of the database."""

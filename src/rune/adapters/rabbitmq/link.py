@@ -15,7 +15,7 @@ from rune.adapters.rabbitmq.errors import AmqpError, BrokerAway
 log = logging.getLogger("rune.rabbitmq")
 
 FIRST_PAUSE = 0.1
-LONGEST_PAUSE = 10.0
+LONGEST_PAUSE = 5.0
 GOOD_AFTER = 5.0  # s that a connection has to last for the pauses to begin anew
 
 Prepare = Callable[[Connection], Awaitable[None]]

@@ -33,6 +33,7 @@ log = logging.getLogger("rune.queue")
 EARLY = 60.0  # s of holding a delivery, after which it is acknowledged although its node still runs
 SHORT = 2.5  # s: a shorter delay is waited for here, a longer one in a queue of the broker
 DEADLINE = 10.0
+PARTING = 2.0  # s that what is on its way back gets at the end; the broker hands out again what is not
 LONGEST_REASON = 1000
 
 Route = Callable[[str, Token], Awaitable[str]]
@@ -133,7 +134,7 @@ class RabbitQueue:
             held.channel.ack(held.message.tag)
 
     async def give_back(self, delivery: Delivery, delay: float = 0.0) -> None:
-        """Never raises: with the connection gone the broker hands it out again by itself."""
+        """Neither waits nor raises: with the connection gone the broker hands it out again by itself."""
         held = self._held.pop(delivery.tag, None)
         if held is None:
             return
@@ -141,7 +142,7 @@ class RabbitQueue:
             number = delivery.tag
             self._delayed[number] = self._later(delay, lambda: self._due(number, held))
         else:
-            await self._move(held, delay)
+            self._work(self._move(held, delay))
 
     async def dead_letter(self, delivery: Delivery, code: str, message: str) -> None:
         """Nobody can serve it: kept where an operator looks, with the reason."""
@@ -155,7 +156,9 @@ class RabbitQueue:
             if timer is not None:
                 timer.cancel()
         if self._works:
-            await asyncio.gather(*self._works, return_exceptions=True)
+            _, late = await asyncio.wait(self._works, timeout=PARTING)
+            for each in late:
+                each.cancel()
         await self.intake.close()
         await self.publisher.close()
 

@@ -18,6 +18,7 @@ import msgspec
 
 from rune.adapters.redis.image import Circumstances, Image, image
 from rune.adapters.redis.known import Known
+from rune.adapters.redis.outlet import Outlet
 from rune.adapters.redis.texts import path_out
 from rune.core import effect
 from rune.core.apply import begin
@@ -42,7 +43,9 @@ _PACK = msgspec.msgpack.Encoder().encode
 class Scripts(Protocol):
     """Runs the scripts that act on one execution."""
 
-    async def run(self, name: str, execution: str, *arguments: Any) -> Any: ...
+    async def run(
+        self, name: str, execution: str, *arguments: Any, streams: tuple[str, ...] = ()
+    ) -> Any: ...
 
     async def now(self) -> int: ...
 
@@ -87,22 +90,30 @@ class Folder:
                 await self._scripts.run("yield", execution, me)
             raise
 
-    async def admit(self, known: Known) -> Applied | None:
-        """Open an execution that was accepted this moment, without reading it back; None: it is there already."""
+    async def admit(self, known: Known, outlet: Outlet | None = None) -> Applied | None:
+        """Open an execution that was accepted this moment, without reading it back; None: it is there already. With an
+        outlet what follows is sent in the same act."""
         accepted = known.accepted
         state = State()
         applied = begin(known.plan, state, accepted.at)
-        now = await self._scripts.now()
+        # Asking for the time is a round trip; where nothing hangs on it the moment of the start will do.
+        exact = outlet is None or accepted.fake_time or applied.finish is not None
+        now = await self._scripts.now() if exact else accepted.at
         offset = max(0, accepted.at - now) if accepted.fake_time else 0
         around = Circumstances(await self._scripts.server(), NAP, offset, accepted.fake_time)
         made = image(known.plan, state, around, applied.armed)
         pieces = _pieces(made)
         if len(pieces) > 1:
             return None
-        owed = _owed(accepted.id, applied.emitted, now + RESEND)
-        if not await self._write(accepted.id, "", pieces[0], "NEW", made, owed):
+        if outlet is None:
+            owed = _owed(accepted.id, applied.emitted, now + RESEND)
+            if not await self._write(accepted.id, "", pieces[0], "NEW", made, owed):
+                return None
+            return Applied(tuple(applied.emitted), applied.finish, now + offset)
+        sent = outlet.opening(known, applied.emitted)
+        if not await self._write(accepted.id, "", pieces[0], "NEW", made, sent=sent):
             return None
-        return Applied(tuple(applied.emitted), applied.finish, now + offset)
+        return Applied((), applied.finish, now + offset)
 
     async def peek(self, known: Known) -> State:
         """The state as it would be, for whoever only looks."""
@@ -156,6 +167,7 @@ class Folder:
         which: str,
         whole: Image | None = None,
         owed: Sequence[Any] = (),
+        sent: tuple[tuple[str, ...], Sequence[Any]] | None = None,
     ) -> bool:
         fields = [part for pair in piece.fields for part in pair]
         timers = [part for pair in piece.timers for part in pair]
@@ -164,7 +176,10 @@ class Folder:
         if whole is not None and whole.timers:
             nearest = min(due for due, _ in whole.timers) - whole.offset
         packed = (_PACK(fields), _PACK(timers), _PACK(ears), _PACK(owed))
-        return bool(await self._scripts.run("install", execution, me, FOLD_LEASE, which, *packed, nearest))
+        given = (me, FOLD_LEASE, which, *packed, nearest)
+        if sent is None:
+            return bool(await self._scripts.run("install", execution, *given))
+        return bool(await self._scripts.run("install", execution, *given, *sent[1], streams=sent[0]))
 
 
 def _owed(execution: str, tokens: Sequence[Token], when: int) -> list[Any]:

@@ -10,12 +10,15 @@ import msgspec
 from rune.adapters.redis.keys import Keys
 from rune.adapters.redis.known import Known
 from rune.adapters.redis.streams import DEFAULT, GROUP, Entry, lane_of
+from rune.adapters.redis.texts import token_bytes
 from rune.core.effect import Decision
 from rune.core.fact import Choice
 from rune.core.lineage import Path
+from rune.core.token import Token
 
 OWN = 5  # keys of an execution that scripts take before those of streams
 FIRST_NAMED = 8
+FOLDED = 8  # the first key behind those that folding takes
 
 Arguments = tuple[str | bytes, str | bytes, str | bytes]
 NOTHING_SENT: Arguments = ("", "", "")
@@ -62,6 +65,17 @@ class Outlet:
 
     def arguments(self, known: Known, entry: Entry | None = None) -> Arguments:
         return GROUP, self._named(known)[1], b"" if entry is None else entry.id
+
+    def opening(self, known: Known, tokens: Sequence[Token]) -> tuple[tuple[str, ...], list[int | bytes]]:
+        """The streams of an execution as a script takes them behind the keys of a fold, and what goes into them."""
+        part, lane = self._keys.partition(known.accepted.id), lane_of(known.accepted.priority)
+        queues, _ = self._named(known)
+        names = (DEFAULT, *queues)
+        sent: list[int | bytes] = []
+        for token in tokens:
+            queue = known.plan.nodes[token.node].node.queue or DEFAULT
+            sent += (FOLDED + names.index(queue), token_bytes(token))
+        return tuple(self._keys.stream(part, each, lane) for each in names), sent
 
     def _named(self, known: Known) -> tuple[tuple[str, ...], bytes | str]:
         found = self._routes.get(known.plan.hash)

@@ -85,16 +85,17 @@ class RedisQueue:
             await self._streams.let_go(entry)
 
     async def give_back(self, delivery: Delivery, delay: float = 0.0) -> None:
-        entry = self._release(delivery.tag)
+        entry = self._held.get(delivery.tag)
         if entry is None:
             return
         if delay <= 0:
             await self._streams.put_back(entry)
-            return
-        seconds, micros = await self._client.call("TIME")
-        due = int(seconds) * 1000 + int(micros) // 1000 + round(delay * 1000)
-        await self._streams.put_off(entry, due)
-        self._bring_at = min(self._bring_at, time.monotonic() + delay)
+        else:
+            seconds, micros = await self._client.call("TIME")
+            due = int(seconds) * 1000 + int(micros) // 1000 + round(delay * 1000)
+            await self._streams.put_off(entry, due)
+            self._bring_at = min(self._bring_at, time.monotonic() + delay)
+        self._release(delivery.tag)  # not before: where the server was away it can be tried again
 
     def routes(self, route: Route) -> None:
         """Which queue a token belongs in."""

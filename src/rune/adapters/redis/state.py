@@ -21,7 +21,7 @@ from rune.adapters.redis.known import Known, Plans, Register
 from rune.adapters.redis.outlet import NOTHING_SENT, Outlet
 from rune.adapters.redis.reading import finish_of, state_of
 from rune.adapters.redis.recovery import Recovery, Roll
-from rune.adapters.redis.streams import DEFAULT, Entry
+from rune.adapters.redis.streams import DEFAULT, GROUP, Entry
 from rune.adapters.redis.texts import Sent, path_out, timer_in, token_in, token_out
 from rune.core.effect import Decision, Finish, Timer
 from rune.core.ending import certain_end
@@ -69,11 +69,13 @@ class RedisState:
         self._folder = Folder(self, journal)
         self._recovery = Recovery(client, keys, roll)
         self._alone: OrderedDict[str, tuple[Token, int, float]] = OrderedDict()
+        self._closing: OrderedDict[str, tuple[str, Entry]] = OrderedDict()
 
-    async def run(self, name: str, execution: str, *arguments: Any) -> Any:
+    async def run(self, name: str, execution: str, *arguments: Any, streams: tuple[str, ...] = ()) -> Any:
         """Run the script of a verb on an execution."""
         now = 0 if self._clock is None else self._clock.now()
-        return await self._client.run(name, self._keys.of(execution), now, execution, *arguments)
+        keys = self._keys.of(execution)
+        return await self._client.run(name, keys + streams if streams else keys, now, execution, *arguments)
 
     async def _run_sending(self, known: Known, name: str, what: Any, entry: Entry | None, *more: Any) -> Any:
         """The same for one that may emit; where there is an outlet, the script itself sends."""
@@ -127,7 +129,7 @@ class RedisState:
     async def admit(self, accepted: Accepted, plan: Plan) -> Applied:
         """Open an execution that was accepted this moment with nothing to begin with, without reading it back."""
         known = self._register.add(accepted, plan)
-        admitted = await self._folder.admit(known)
+        admitted = await self._folder.admit(known, self._outlet)
         return await self.begin(accepted.id) if admitted is None else admitted
 
     async def begin(self, execution: str) -> Applied:
@@ -184,8 +186,11 @@ class RedisState:
 
     async def apply(self, execution: str, decisions: Sequence[Decision]) -> Applied:
         known = await self._register.of(execution)
-        self._alone.pop(execution, None)
         entry = None if self._outlet is None else self._outlet.entry(execution, decisions)
+        certain = None if entry is None else self.certain_end(execution, decisions)
+        self._alone.pop(execution, None)
+        if entry is not None and certain is not None:
+            return self._ends(execution, decisions[0], entry, certain)
         packed = known.instructions.packed(decisions)
         answer = await self._tried(known, lambda: self._run_sending(known, "apply", packed, entry))
         if isinstance(answer, Applied):
@@ -193,6 +198,16 @@ class RedisState:
         if self._outlet is not None:
             self._outlet.let_go(entry)
         return self._applied(known, answer)
+
+    def _ends(
+        self, execution: str, first: Decision, entry: Entry, certain: tuple[Finish, int]
+    ) -> Applied:
+        """These decisions are the last: what they would change is about to be dropped. Until then the entry is ours, and
+        if we die it leads somebody to the rows."""
+        self._closing[execution] = (f"{first.node}|{path_out(first.path)}", entry)
+        if len(self._closing) > MOST_ALONE:
+            self._closing.popitem(last=False)
+        return Applied((), *certain)
 
     async def control(self, execution: str, fact: Control) -> Applied:
         known = await self._register.of(execution)
@@ -241,7 +256,13 @@ class RedisState:
 
     async def end(self, execution: str, fact: End) -> None:
         self._alone.pop(execution, None)
-        await self.run("end", execution)
+        closing = self._closing.pop(execution, None)
+        if closing is None or self._outlet is None:
+            await self.run("end", execution)
+        else:
+            token, entry = closing
+            await self.run("end", execution, token, GROUP, entry.id, streams=(entry.stream,))
+            self._outlet.let_go(entry)
         self._register.forget(execution)
 
     async def due(self, limit: int) -> list[Due]:

@@ -5,6 +5,7 @@
 -- ARGV[6] FIRST, LAST, BOTH or NEITHER; NEW: all of an execution that was accepted this moment, of which there is nothing
 -- ARGV[7] fields and values, ARGV[8] due times and timers, ARGV[9] listeners, ARGV[10] when to look after tokens (msgpack)
 -- ARGV[11] when the execution is to be looked at; empty: never
+-- ARGV[12..] what is sent in the same act: key of a stream, which is one of KEYS[8..], token, key, token, …
 -- RETURNS  1, or 0: the lease is lost, and with it the right to install
 -- A crash between pieces: nothing is visible; the next fold begins anew.
 verbs.install = function()
@@ -35,5 +36,6 @@ verbs.install = function()
   else
     redis.call('ZREM', KEYS[4], ARGV[3])
   end
+  for i = 12, #ARGV, 2 do redis.call('XADD', KEYS[tonumber(ARGV[i])], '*', 'x', ARGV[3], 't', ARGV[i + 1]) end
   return 1
 end

@@ -205,11 +205,32 @@ function store.nearest()
   return first[2] and tonumber(first[2]) or false
 end
 
+local prefixes = {}
+
+-- What the names of everything begin with.
+function store.prefix()
+  local key = KEYS[4]
+  local found = prefixes[key]
+  if not found then
+    found = key:match('^(.-):{')
+    prefixes[key] = found
+  end
+  return found
+end
+
 -- Whoever sleeps until the first timer of the partition hears of one that is before it.
 function store.tell_nearer()
-  if redis.call('ZRANGE', KEYS[4], 0, 0)[1] == ARGV[3] then
-    redis.call('PUBLISH', KEYS[4]:match('^(.-):{') .. ':nearer', '1')
+  if redis.call('ZRANGE', KEYS[4], 0, 0)[1] == ARGV[3] then redis.call('PUBLISH', store.prefix() .. ':nearer', '1') end
+end
+
+-- Whether somebody may have to wake earlier than they meant to. The finish timer is for the case that somebody dies:
+-- for that it is early enough when it is found.
+local function is_nearer()
+  if meta.ft or not next(timers) then return true end
+  for timer, due in pairs(timers) do
+    if due and timer:sub(1, 1) ~= 'f' then return true end
   end
+  return false
 end
 
 -- Write everything. `keeps`: the execution stays even if it only waits.
@@ -223,7 +244,7 @@ function store.flush(keeps)
     if not keeps then gone, wakes = rest(wakes) end
     if wakes then
       redis.call('ZADD', KEYS[4], wakes - (meta.o or 0), ARGV[3])
-      store.tell_nearer()
+      if is_nearer() then store.tell_nearer() end
     else
       redis.call('ZREM', KEYS[4], ARGV[3])
     end

@@ -1,0 +1,139 @@
+"""Definitions: the topology as a file that RabbitMQ imports, with users who may do what their role needs.
+
+Publishing is checked by the exchange and consuming by the queue; nobody has rights on the default exchange, which
+would reach every queue, and nobody may declare: the file already has.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import secrets
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from rune.adapters.rabbitmq.topology import DELAYS, QUORUM_TTL, Topology
+
+
+class Rights(msgspec.Struct, frozen=True):
+    """What a role may publish to and read from."""
+
+    publish: tuple[str, ...]
+    read: tuple[str, ...]
+
+
+def roles(topology: Topology) -> dict[str, Rights]:
+    """Workers pass work on and report; the master starts work, listens, and looks after dead letters."""
+    retries = tuple(map(topology.retry, DELAYS))
+    return {
+        "worker": Rights(
+            (
+                topology.execution,
+                *retries,
+                topology.dead_exchange,
+                topology.status,
+                topology.completion,
+            ),
+            topology.work,
+        ),
+        "master": Rights((topology.execution,), (topology.status, topology.completion, topology.dead)),
+    }
+
+
+def definitions(
+    topology: Topology,
+    vhost: str,
+    passwords: dict[str, str],
+    version: tuple[int, ...] = QUORUM_TTL,
+) -> dict[str, Any]:
+    """The content of a definitions file. `passwords`: of the roles that get a user, who is called `rune-<role>`."""
+    table = topology.table(version)
+    known = roles(topology)
+    return {
+        "vhosts": [{"name": vhost}],
+        "users": [
+            {
+                "name": user_name(role),
+                "password_hash": password_hash(password),
+                "hashing_algorithm": "rabbit_password_hashing_sha256",
+                "tags": [],
+            }
+            for role, password in passwords.items()
+        ],
+        "permissions": [
+            {
+                "user": user_name(role),
+                "vhost": vhost,
+                "configure": "^$",
+                "write": exactly(known[role].publish),
+                "read": exactly(known[role].read),
+            }
+            for role in passwords
+        ],
+        "exchanges": [
+            {
+                "name": each.name,
+                "vhost": vhost,
+                "type": each.kind,
+                "durable": True,
+                "auto_delete": False,
+                "internal": False,
+                "arguments": {},
+            }
+            for each in topology.exchanges
+        ],
+        "queues": [
+            {
+                "name": each.name,
+                "vhost": vhost,
+                "durable": True,
+                "auto_delete": False,
+                "arguments": each.arguments,
+            }
+            for each in table
+        ],
+        "bindings": [
+            {
+                "source": each.exchange,
+                "vhost": vhost,
+                "destination": each.name,
+                "destination_type": "queue",
+                "routing_key": each.name,
+                "arguments": {},
+            }
+            for each in table
+        ],
+    }
+
+
+def user_name(role: str) -> str:
+    return f"rune-{role}"
+
+
+def exactly(names: Iterable[str]) -> str:
+    """A pattern for these names and no others."""
+    return f"^({'|'.join(re.escape(each) for each in names)})$"
+
+
+def password_hash(password: str) -> str:
+    """As RabbitMQ stores it: a salt of four bytes, and SHA-256 over salt and password."""
+    salt = secrets.token_bytes(4)
+    return base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()
+
+
+def as_text(topology: Topology) -> str:
+    """The topology for people."""
+    lines = ["exchanges"]
+    lines += [f"  {each.name:36} {each.kind}" for each in topology.exchanges]
+    lines.append("queues")
+    for queue in topology.table():
+        said = ", ".join(f"{name}={value}" for name, value in sorted(queue.arguments.items()))
+        lines.append(f"  {queue.name:36} from {queue.exchange}; {said}")
+    for role, rights in roles(topology).items():
+        lines.append(f"role {role}")
+        lines.append(f"  publishes to {', '.join(rights.publish)}")
+        lines.append(f"  reads {', '.join(rights.read)}")
+    return "\n".join(lines)

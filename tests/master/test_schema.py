@@ -1,0 +1,103 @@
+"""The API does what its document says: made-up requests, good ones and bad ones, and no answer that is not described."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from rune.master.app import document
+from tests.master.running import HELLO, ITEMS, WAITS, Served, served
+
+REQUESTS = int(os.environ.get("RUNE_REQUESTS", "300"))
+CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
+STREAMS = {"/api/v1/events", "/api/v1/executions/{execution}/events"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server in a thread of its own, with something in it."""
+    folder: Path = tmp_path_factory.mktemp("schema")
+    up, down = threading.Event(), threading.Event()
+    found: list[str] = []
+
+    async def filled(running: Served) -> None:
+        await running.deploy(HELLO, WAITS, ITEMS)
+        await running.ended("hello", {"name": "x"})
+        await running.ended("items", {"items": [0, 1, 2]})
+        await running.client.start("waits")
+
+    async def go() -> None:
+        async with served(folder) as running:
+            await filled(running)
+            found.append(running.url)
+            up.set()
+            await asyncio.to_thread(down.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(go()))
+    thread.start()
+    assert up.wait(60)
+    yield found[0]
+    down.set()
+    thread.join()
+
+
+def test_the_document_is_whole() -> None:
+    made = document()
+    assert made["openapi"].startswith("3.1")
+    ids = [each["operationId"] for path in made["paths"].values() for each in path.values()]
+    assert len(ids) == len(set(ids))
+    for path in made["paths"].values():
+        for each in path.values():
+            if "requestBody" in each and each["operationId"] not in {"pause", "resume"}:
+                assert each["requestBody"]["content"]["application/json"]["examples"]
+
+
+def test_made_up_requests_find_no_defect(server: str) -> None:
+    schema = schemathesis.openapi.from_dict(document())
+    operations = [each.ok() for each in schema.get_all_operations() if each.ok().path not in STREAMS]
+    each_gets = max(1, REQUESTS // (2 * len(operations)))
+    count = 0
+    found: list[str] = []
+    for operation in operations:
+        for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
+            try:
+                strategy = operation.as_strategy(generation_mode=mode)
+            except Exception as error:
+                if "negative" in str(error).lower():
+                    continue
+                raise
+
+            @settings(
+                max_examples=each_gets,
+                deadline=None,
+                database=None,
+                derandomize=True,
+                phases=[Phase.generate],
+                suppress_health_check=list(HealthCheck),
+            )
+            @given(case=strategy)
+            def check(case: schemathesis.Case) -> None:
+                nonlocal count
+                count += 1
+                case.call_and_validate(base_url=server, checks=list(CHECKS))
+
+            try:
+                check()
+            except Exception as error:
+                found.append(f"{mode.value} {operation.label}: {error}")
+    assert found == []
+    assert count >= REQUESTS // 2

@@ -1,0 +1,139 @@
+"""The topology on a real broker, and what real users of each role may do with it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from rune.adapters.rabbitmq.client import AmqpError, ChannelClosed, connect
+from rune.adapters.rabbitmq.definitions import as_text, definitions, user_name
+from rune.adapters.rabbitmq.queue import RabbitQueue
+from rune.adapters.rabbitmq.topology import Topology, declare
+from rune.core.token import Token
+from tests.rabbitmq.helping import scenario
+from tests.services.rabbitmq import broker
+
+PASSWORDS = {"worker": "w w", "master": "m/m"}
+
+
+@asynccontextmanager
+async def imported(topology: Topology) -> AsyncIterator[str]:
+    """A vhost that was made from a definitions file alone."""
+    with broker().vhost() as vhost:
+        broker().api("POST", "definitions", definitions(topology, vhost, PASSWORDS))
+        yield vhost
+
+
+def url(vhost: str, role: str) -> str:
+    return broker().url(vhost, user_name(role), PASSWORDS[role])
+
+
+async def refused(vhost: str, role: str, act: str, name: str) -> bool:
+    connection = await connect(url(vhost, role))
+    channel = await connection.channel()
+    try:
+        if act == "publish":
+            await channel.confirm()
+            await channel.publish(name, "workflow.execution" if name != "" else name, b"{}")
+        elif act == "declare":
+            await channel.declare_queue(name)
+        else:
+            await channel.get(name)
+    except ChannelClosed as closed:
+        return closed.code == "ACCESS_REFUSED"
+    except AmqpError:
+        return False
+    finally:
+        await connection.close()
+    return False
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+@scenario
+async def test_declaring_twice_changes_nothing(kind: str) -> None:
+    topology = Topology(queues=("default", "gpu"), kind=kind)  # type: ignore[arg-type]
+    with broker().vhost() as vhost:
+        connection = await connect(broker().url(vhost))
+        await declare(connection, topology)
+        await declare(connection, topology)
+        await connection.close()
+        made = {each["name"]: each for each in broker().api("GET", f"queues/{vhost}")}
+        assert set(made) == {each.name for each in topology.table()}
+        assert made["workflow.execution.gpu.high"]["arguments"]["x-queue-type"] == kind
+        assert "x-message-ttl" not in made["workflow.execution"]["arguments"]
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+@scenario
+async def test_the_file_and_the_declaration_agree(kind: str) -> None:
+    topology = Topology(kind=kind)  # type: ignore[arg-type]
+    async with imported(topology) as vhost:
+        connection = await connect(broker().url(vhost))
+        await declare(connection, topology)
+        await connection.close()
+
+
+@scenario
+async def test_each_role_may_do_its_own_and_nothing_else() -> None:
+    topology = Topology()
+    allowed = {
+        "worker": {
+            *(("publish", each.name) for each in topology.exchanges),
+            *(("read", each) for each in topology.work),
+        },
+        "master": {
+            ("publish", "workflow.execution"),
+            *(("read", each) for each in ("workflow.node.status", "workflow.completion", topology.dead)),
+        },
+    }
+    async with imported(topology) as vhost:
+        acts = [("publish", each.name) for each in topology.exchanges]
+        acts += [("read", each.name) for each in topology.table()]
+        acts += [("publish", ""), ("publish", "amq.direct"), ("declare", "mine"), ("declare", "workflow.x")]
+        for role, may in allowed.items():
+            found = {(act, name) for act, name in acts if not await refused(vhost, role, act, name)}
+            assert found == may
+
+
+@scenario
+async def test_a_worker_with_the_rights_of_a_worker_works() -> None:
+    async with imported(Topology()) as vhost:
+        queue = RabbitQueue(url(vhost, "worker"), consumer="w", watch=0.1)
+        await queue.check()
+        await queue.send("x", [Token(1)], 9)
+        delivery = await queue.receive()
+        await queue.give_back(delivery)
+        again = await queue.receive()
+        await queue.dead_letter(again, "CODE", "reason")
+        assert queue.intake.link.made == 1
+        await queue.close()
+        connection = await connect(url(vhost, "master"))
+        letter = await (await connection.channel()).get("workflow.execution.dead")
+        assert letter is not None
+        await connection.close()
+
+
+def test_an_old_broker_gets_what_it_knows() -> None:
+    old = {each.name: each.arguments for each in Topology(kind="quorum").table((3, 9))}
+    new = {each.name: each.arguments for each in Topology(kind="quorum").table((4, 1))}
+
+    assert old["workflow.execution.retry.5s"]["x-queue-type"] == "classic"
+    assert new["workflow.execution.retry.5s"]["x-queue-type"] == "quorum"
+    assert new["workflow.execution"]["x-dead-letter-strategy"] == "at-least-once"
+    assert (
+        old["workflow.execution"]["x-delivery-limit"] == new["workflow.execution"]["x-delivery-limit"] == 20
+    )
+
+
+def test_the_topology_can_be_read() -> None:
+    text = as_text(Topology("acme"))
+
+    assert "acme.execution.retry.25s" in text
+    assert "role worker" in text
+    assert "x-message-ttl=604800000" in text
+
+
+def test_a_definitions_file_holds_no_password() -> None:
+    assert "m/m" not in str(definitions(Topology(), "/", PASSWORDS))
