@@ -23,6 +23,7 @@ SECRET = frozenset({"secret_key", "smtp_url", "journal", "state", "queue"})
 
 POSTGRES = ("postgresql://", "postgres://")
 REDIS = ("redis://", "rediss://", "unix://")
+AMQP = ("amqp://", "amqps://")
 
 
 class BadSettings(RuneError):
@@ -37,10 +38,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     home: str = ".rune"
     journal: str = ""  # `sqlite:///path` or `postgresql://…`; empty: `rune.db` in the home folder
     state: str = "embedded"  # or `redis://…`
-    queue: str = "embedded"  # or `redis://…`
+    queue: str = "embedded"  # or `redis://…`, `amqp://…`
     blob: str = "embedded"  # in the journal's store; or `file:///folder`, `s3://bucket/prefix`
     queues: tuple[str, ...] = ("default",)  # of a cluster: the queues whose nodes a worker runs
     prefix: str = "rune"  # of a cluster: what the names of everything in Redis begin with
+    queue_kind: Literal["classic", "quorum"] = "classic"  # of a cluster with RabbitMQ
+    queue_prefix: str = "workflow"  # of a cluster with RabbitMQ: what the names of queues begin with
     partitions: int = 16  # of a cluster: fixed with its first start
     durability: Literal["full", "relaxed"] = (
         "full"  # relaxed: a power cut may lose the last moments, a crash does not
@@ -71,6 +74,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def clustered(self) -> bool:
         """Whether several machines may take part."""
         return self.journal.startswith(POSTGRES)
+
+    @property
+    def brokered(self) -> bool:
+        """Whether messages travel through RabbitMQ."""
+        return self.queue.startswith(AMQP)
 
     @property
     def runs_with(self) -> str:
@@ -123,12 +131,13 @@ def _fit_together(settings: Settings) -> None:
                     " a cluster needs RUNE_JOURNAL=postgresql://…"
                 )
         return
-    for name in ("state", "queue"):
-        if not getattr(settings, name).startswith(REDIS):
-            raise BadSettings(
-                f"RUNE_{name.upper()}: with RUNE_JOURNAL=postgresql://… this must be `redis://…`"
-            )
-    if settings.queue != settings.state:
+    if not settings.state.startswith(REDIS):
+        raise BadSettings("RUNE_STATE: with RUNE_JOURNAL=postgresql://… this must be `redis://…`")
+    if not settings.queue.startswith((*REDIS, *AMQP)):
+        raise BadSettings(
+            "RUNE_QUEUE: with RUNE_JOURNAL=postgresql://… this must be `redis://…` or `amqp://…`"
+        )
+    if not settings.brokered and settings.queue != settings.state:
         raise BadSettings("RUNE_QUEUE: a queue in Redis must be in the same one as RUNE_STATE")
     if not settings.blob.startswith(("embedded", "file:///", "s3://")):
         raise BadSettings("RUNE_BLOB: this can be `embedded`, `file:///folder` or `s3://bucket/prefix`")

@@ -33,7 +33,7 @@ class Place:
         connection = await connect(self.url)
         try:
             found = await (await connection.channel()).declare_queue(queue, passive=True)
-            return int(found.message_count)
+            return found.message_count or 0
         finally:
             await connection.close()
 

@@ -103,7 +103,7 @@ async def test_a_killed_broker_loses_nothing_and_its_clients_come_back() -> None
             await queue.give_back(each)
         await asyncio.to_thread(mortal_broker().start)
         await sending
-        seen = set()
+        seen: set[tuple[str, int]] = set()
         while len(seen) < 21:
             delivery = await queue.receive()
             await queue.ack(delivery)

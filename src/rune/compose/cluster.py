@@ -11,7 +11,9 @@ from rune.adapters.postgres.database import Database
 from rune.adapters.postgres.migrating import migrate as migrate_database
 from rune.adapters.postgres.open import Postgres, postgres
 from rune.adapters.postgres.secret import PostgresSecret
+from rune.adapters.rabbitmq.queue import RabbitQueue
 from rune.adapters.redis.open import RedisStores
+from rune.adapters.redis.queue import RedisQueue
 from rune.compose.parts import keys, new_engine
 from rune.nodes.discovery import full_registry
 from rune.nodes.registry import Registry
@@ -50,6 +52,7 @@ async def running_engine(
         stores = _redis(settings)
         await stack.enter_async_context(stores.running(clock))
         engine = _engine(settings, opened, stores, clock, registry, observer, roles)
+        stack.push_async_callback(engine.backend.queue.close)
         await stack.enter_async_context(engine.running(grace=settings.grace, roles=roles))
         yield engine
 
@@ -70,6 +73,17 @@ def _redis(settings: Settings) -> RedisStores:
     return RedisStores(settings.state, prefix=settings.prefix, partitions=settings.partitions)
 
 
+def _rabbit(settings: Settings, member: Member) -> RabbitQueue:
+    return RabbitQueue(
+        settings.queue,
+        prefix=settings.queue_prefix,
+        queues=settings.queues,
+        consumer=member.name,
+        prefetch=settings.slots,
+        kind=settings.queue_kind,
+    )
+
+
 def _outside(settings: Settings) -> Blob | None:
     return None if settings.blob == "embedded" else open_blob(settings.blob)
 
@@ -85,12 +99,19 @@ def _engine(
 ) -> Engine:
     plans = Planbook(opened.journal, registry.catalogue)
     member = this_process(tuple(sorted(roles)), settings.queues, settings.slots)
-    queue = stores.queue(member.name, settings.queues)
 
     async def roll(after: str, limit: int) -> Sequence[tuple[str, int | None]]:
         return [(each.id, each.due) for each in await opened.journal.running(after, limit)]
 
-    state = stores.state(opened.journal, plans.plan, queue=queue, roll=roll)
+    queue: RedisQueue | RabbitQueue
+    if settings.brokered:
+        queue = _rabbit(settings, member)
+        state = stores.state(opened.journal, plans.plan, roll=roll)
+        queue.routes(state.queue_of)
+        queue.names(state.names_of)
+    else:
+        queue = stores.queue(member.name, settings.queues)
+        state = stores.state(opened.journal, plans.plan, queue=queue, roll=roll)
     backend = Backend(
         journal=opened.journal,
         state=observed(state, observer) if observer is not None else state,

@@ -31,7 +31,7 @@ class Crowd:
         await leaving
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Let in who has waited long enough; one timer for all, because who came first is the first to lose patience."""
+        """Let in who has waited long enough. One timer does for all: who came first loses patience first."""
         now = loop.time()
         while self._waiting and (self._waiting[0][0].done() or self._waiting[0][1] <= now):
             _let_in(self._waiting.popleft()[0])

@@ -125,7 +125,8 @@ class Collection:
         took = time.perf_counter() - began
         self._acts += 1
         self._longest = max(self._longest, took)
-        self._budget = max(LEAST_BUDGET, self._budget / 2) if took > TARGET else min(BUDGET, self._budget * 1.25)
+        within = took <= TARGET
+        self._budget = min(BUDGET, self._budget * 1.25) if within else max(LEAST_BUDGET, self._budget / 2)
         return answer
 
     async def _write_back(self) -> None:

@@ -38,7 +38,7 @@ class Running(msgspec.Struct):
     acts: int = 0
     held_back: dict[tuple[int, Path], Token] = {}  # as many run as may run at once
     asleep_until: int = 0  # what the file knows of its next waking
-    foreseen: tuple[Sequence[Decision], int] | None = None  # after these it sleeps, if nothing acts on it before
+    foreseen: tuple[Sequence[Decision], int] | None = None  # it sleeps after these, unless it acts before
     recovered: bool = False  # read back from the journal: somebody may have died on one of its tokens
 
     def is_full(self, token: Token) -> bool:

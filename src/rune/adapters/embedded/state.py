@@ -202,7 +202,7 @@ class EmbeddedState:
         result = Applied(tuple(applied.emitted), applied.finish, self._now(running))
         root = running.state.scopes.get(())
         # A join about to be given up has no token that counts as active yet.
-        gives_up = any([token.fate is Fate.EXPIRE for token in applied.emitted])
+        gives_up = any(token.fate is Fate.EXPIRE for token in applied.emitted)
         if root is None or running.state.finish is not None or gives_up:
             return result
         if root.active == 0:

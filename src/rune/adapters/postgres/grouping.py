@@ -53,7 +53,6 @@ class Groups(Generic[E]):
         self._most = most
         self._lanes = lanes
         self._linger = linger
-        self._worth = max(1, most // 8)  # a second group is worth its round trip only if it is not tiny
         self._pending: deque[E] = deque()
         self._busy: set[object] = set()
         self._flights: set[asyncio.Task[None]] = set()
@@ -72,8 +71,7 @@ class Groups(Generic[E]):
 
     def _call(self) -> None:
         """Look for work behind everybody who is about to submit in this turn of the loop."""
-        flying, waiting = len(self._flights), len(self._pending)
-        if not self._called and waiting and flying < self._lanes and (not flying or waiting >= self._worth):
+        if not self._called and len(self._flights) < self._lanes and self._pending:
             self._called = True
             loop = asyncio.get_running_loop()
             if self._linger and not self._closed and len(self._pending) < self._most:

@@ -16,7 +16,7 @@ from rune.adapters.postgres.failing import Refused
 from rune.adapters.postgres.grouping import Groups
 from rune.adapters.postgres.sql import query
 from rune.adapters.rowforms import LETTERS
-from rune.core.fact import Control, End, Fact
+from rune.core.fact import Attempt, Control, End, Fact, Result
 from rune.ports.journal import Ended, StoreAway
 from rune.wire.codec import decode_fact
 
@@ -26,6 +26,8 @@ MOST_BYTES = 4 * 1024 * 1024
 MOST_UNSURE = 10_000
 MOST_CLAIMS = 10_000
 MOST_ENDED = 1_000
+TAKEN = 9
+"""A row that is no fact: which fact has taken a signal, by the signal."""
 
 _END = msgspec.msgpack.Decoder(End)
 _PACK = msgspec.msgpack.Encoder()
@@ -52,6 +54,10 @@ class Run:
         self.facts = facts
         self.mark = mark
         self.rows: list[Columns] = list(map(columns, facts))
+        head = facts[0]
+        if (type(head) is Result or type(head) is Attempt) and head.signal is not None:
+            # Two states of which one was lost may each have given a signal to another token: the first row keeps it.
+            self.rows.insert(1, (TAKEN, -1, 0, None, head.signal.encode(), self.rows[0][5]))
         self.size = sum(map(_size, self.rows))
         self.ending: End | None = None
         self.status: str | None = None

@@ -35,6 +35,7 @@ from rune.core.wake import OVERDUE
 from rune.ports.clock import Clock
 from rune.ports.journal import Accepted, Journal, StoreAway
 from rune.ports.state import Applied, Claim, Due, Fence, Listener
+from rune.wire.rabbit import Names
 
 log = logging.getLogger("rune.state")
 
@@ -248,6 +249,11 @@ class RedisState:
         if fields and fields["!"]["i"] == await self.server():
             return state_of(known.plan, fields)
         return await self._folder.peek(known)
+
+    async def names_of(self, execution: str) -> Names:
+        """What an execution is called in messages."""
+        known = await self._register.of(execution)
+        return Names(known.accepted.workflow, known.accepted.hash, known.plan.ids)
 
     async def queue_of(self, execution: str, token: Token) -> str:
         """The name of the queue that a token belongs in."""

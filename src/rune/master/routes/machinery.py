@@ -17,6 +17,10 @@ from rune.runtime.history import iso
 machinery = Resource("machinery")
 
 
+NEVER = 253_402_300_800_000
+"""Epoch ms of the year 10000: what is due later waits for something else than time."""
+
+
 class WorkerView(View, frozen=True, kw_only=True):
     """A process that runs nodes."""
 
@@ -94,7 +98,8 @@ async def list_queues(call: Call) -> Response:
 @machinery("GET", "/timers", "When the next timer is due", answer=TimerClock)
 async def next_timer(call: Call) -> Response:
     """Of all executions."""
-    return Reply(TimerClock(next_due_at=iso(await call.master.engine.backend.state.next_due())))
+    due = await call.master.engine.backend.state.next_due()
+    return Reply(TimerClock(next_due_at=iso(due) if due is not None and due < NEVER else None))
 
 
 @machinery("GET", "/executions/{execution}/timers", "The timers of an execution", answer=TimerList)

@@ -4,7 +4,7 @@ they run out in the order in which they began; a timer for each costs more than 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict
 from types import TracebackType
 
 
@@ -13,9 +13,11 @@ class Within:
 
     __slots__ = ("_asked", "_line", "_task", "over", "when")
 
+    _task: asyncio.Task[object]
+
     def __init__(self, line: Line) -> None:
         self._line = line
-        self._task: asyncio.Task[object] | None = None
+        self.when = 0.0
         self.over = False
 
     def __enter__(self) -> None:
@@ -28,21 +30,16 @@ class Within:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        task, self._task = self._task, None
+        if not self.over:
+            self._line.remove(self)
         # Somebody else may want the task to stop as well: that is not ours to turn into a failure.
-        if self.over and task is not None and task.uncancel() <= self._asked and kind is asyncio.CancelledError:
+        elif self._task.uncancel() <= self._asked and kind is asyncio.CancelledError:
             raise TimeoutError from error
-
-    @property
-    def left(self) -> bool:
-        """Whether the block has ended."""
-        return self._task is None
 
     def end(self) -> None:
         """The time is over."""
-        if self._task is not None:
-            self.over = True
-            self._task.cancel()
+        self.over = True
+        self._task.cancel()
 
 
 class Line:
@@ -52,29 +49,31 @@ class Line:
         self._lines = lines
         self._seconds = seconds
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[Within] = deque()
+        self._waiting: OrderedDict[Within, None] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, one: Within) -> None:
         """Somebody begins."""
-        waiting = self._waiting
-        while waiting and waiting[0].left:
-            waiting.popleft()
         one.when = self._loop.time() + self._seconds
-        waiting.append(one)
+        self._waiting[one] = None
         if self._timer is None:
             self._timer = self._loop.call_at(one.when, self._ring)
 
+    def remove(self, one: Within) -> None:
+        """Somebody is done in time."""
+        self._waiting.pop(one, None)
+
     def _ring(self) -> None:
         now = self._loop.time()
-        waiting = self._waiting
-        while waiting and (waiting[0].left or waiting[0].when <= now):
-            waiting.popleft().end()
-        if waiting:
-            self._timer = self._loop.call_at(waiting[0].when, self._ring)
-        else:
-            self._timer = None
-            self._lines.forget(self._seconds)
+        while self._waiting:
+            first = next(iter(self._waiting))
+            if first.when > now:
+                self._timer = self._loop.call_at(first.when, self._ring)
+                return
+            del self._waiting[first]
+            first.end()
+        self._timer = None
+        self._lines.forget(self._seconds)
 
     def close(self) -> None:
         """Nobody will be told any more."""

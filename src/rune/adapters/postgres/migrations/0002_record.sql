@@ -16,7 +16,8 @@
 -- RETURNS one row for each run that was not simply written:
 --   unknown  there is no such execution; nothing was written
 --   mine     it was written before under the same mark; `whole` tells whether all of it was
---   stored   its first fact is somebody else's; that one is the answer, nothing was written
+--   stored   its first fact is somebody else's; that one is the answer, nothing was written. Or another fact has taken
+--            the signal that the first one names (the row of kind 9 behind it): then that fact is the answer
 --   ended    the execution has its terminal row, which is the answer; the facts were written, marked late
 --   head     a later fact is known; only the first was written
 -- A crash here leaves nothing of the whole call, or all of it.
@@ -102,6 +103,7 @@ BEGIN
                 SELECT l.*, first_value(l.place) OVER run AS first,
                     first_value(l.known IS NOT NULL) OVER run AS head_known, first_value(l.mine) OVER run AS head_mine,
                     bool_or(l.known IS NOT NULL) OVER run AS any_known,
+                    (array_agg(l.known) FILTER (WHERE l.kind = 9) OVER run)[1] AS taken,
                     bool_and(coalesce(l.mine, false)) OVER run AS all_mine
                 FROM looked_up AS l
                 WINDOW run AS (
@@ -113,7 +115,7 @@ BEGIN
                         WHEN m.n IS NULL THEN 'unknown'
                         WHEN m.head_mine THEN 'mine'
                         WHEN m.ended IS NOT NULL AND (m.ending IS NOT NULL OR NOT m.head_known) THEN 'ended'
-                        WHEN m.head_known THEN 'stored'
+                        WHEN m.head_known OR m.taken IS NOT NULL THEN 'stored'
                         WHEN m.any_known THEN 'head'
                         ELSE 'written'
                     END AS verdict
@@ -143,7 +145,7 @@ BEGIN
             verdict := judgement.verdict;
             whole := judgement.all_mine;
             answer := CASE
-                WHEN verdict = 'stored' THEN judgement.known
+                WHEN verdict = 'stored' THEN coalesce(judgement.known, judgement.taken)
                 WHEN verdict = 'ended' OR verdict = 'mine' AND judgement.known_late THEN judgement.ended
             END;
             RETURN NEXT;
