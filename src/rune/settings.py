@@ -108,7 +108,7 @@ def load_settings(environment: Mapping[str, str] | None = None, folder: Path | N
     for field in msgspec.structs.fields(Settings):
         text = given.get(f"RUNE_{field.name.upper()}")
         if text is not None:
-            values[field.name] = text.split(",") if field.name in LISTS else text
+            values[field.name] = _several(text) if field.name in LISTS else text
     try:
         values["retention"] = parse_rules(values.get("retention", []))
     except BadRule as error:
@@ -119,6 +119,11 @@ def load_settings(environment: Mapping[str, str] | None = None, folder: Path | N
         raise BadSettings(f"configuration: {error}") from error
     _fit_together(settings)
     return settings
+
+
+def _several(text: str) -> list[str]:
+    """The values between the commas; an empty text holds none."""
+    return [each.strip() for each in text.split(",")] if text.strip() else []
 
 
 def _fit_together(settings: Settings) -> None:

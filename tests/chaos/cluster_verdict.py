@@ -110,8 +110,8 @@ def _in_redis(stand: Stand) -> list[str]:
             continue
         kind = stand.redis.ask("TYPE", key).strip()
         if kind == "zset" and ":x:" not in key:
-            late = stand.redis.ask("ZCOUNT", key, "-inf", f"{now}"), stand.redis.ask("ZCOUNT", key, f"{now + LATER}", "inf")
-            count = sum(map(int, late))
+            spans = (("-inf", f"{now}"), (f"{now + LATER}", "inf"))
+            count = sum(int(stand.redis.ask("ZCOUNT", key, *span)) for span in spans)
         else:
             count = int(stand.redis.ask("XLEN", key)) if kind == "stream" else 1
         if count:

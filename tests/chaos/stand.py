@@ -40,15 +40,24 @@ class BreakableRedis(RedisServer):
         self._empty()
         self.restart()
 
+    @property
+    def files(self) -> Path:
+        """Where it writes what happens."""
+        return Path(self._folder) / "appendonlydir"
+
     def cut(self, seconds: float = 1.0) -> None:
         """It comes back as it was a while ago."""
         copy = Path(f"{self._folder}.copy")
         shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(Path(self._folder) / "appendonlydir", copy)
+        shutil.copytree(self.files, copy)
         pause(seconds)
+        self.put_back(copy)
+
+    def put_back(self, copy: Path) -> None:
+        """It comes back as it was when this copy of its files was made."""
         self.kill()
         self._empty()
-        shutil.move(copy, Path(self._folder) / "appendonlydir")
+        shutil.move(copy, self.files)
         self.restart()
 
     def _empty(self) -> None:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from tests.runtime.forks import Forks
+from tests.runtime.forks import PATHS, Forks
 
 T = TypeVar("T")
 SOURCE = pathlib.Path(__file__).resolve().parents[2] / "src"
@@ -41,7 +41,8 @@ class Rune:
 
     def __init__(self, home: pathlib.Path, **environment: str) -> None:
         self.home = home
-        self._alike = "PYTHONPATH" not in environment  # what is imported cannot be chosen anew in a child
+        # What is imported cannot be chosen anew in a child.
+        self._alike = environment.get("PYTHONPATH", PATHS) == PATHS
         self._environment = {
             **os.environ,
             "PYTHONPATH": str(SOURCE),

@@ -47,7 +47,9 @@ async def judged(cases: Sequence[Case], judge: Judged) -> dict[str, list[str]]:
 async def run_cases(stood: Standing, cases: Sequence[Case]) -> dict[str, list[str]]:
     """Cases that one run decides. Those with mails share a sink, so they go one after the other."""
     async with stood.asked() as (engine, _):
-        found = await judged([case for case in cases if not case.smtp], lambda case: _run(engine, stood, case))
+        found = await judged(
+            [case for case in cases if not case.smtp], lambda case: _run(engine, stood, case)
+        )
         for case in cases:
             if case.smtp:
                 stood.sink.mails.clear()

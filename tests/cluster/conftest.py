@@ -23,6 +23,20 @@ def travelling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
         yield made
 
 
+@pytest.fixture(scope="session")
+def _scheduled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
+    with standing(tmp_path_factory.mktemp("crew"), in_place=True, workers=0) as made:
+        yield made
+
+
+@pytest.fixture
+def crew(_scheduled: Standing) -> Iterator[Standing]:
+    """A scheduler and no workers: a test brings its own, and they go with it."""
+    yield _scheduled
+    for each in _scheduled.fleet.of("worker"):
+        each.kill()
+
+
 @pytest.fixture(params=["in_place", "travelling"])
 def stood(request: pytest.FixtureRequest) -> Standing:
     """One after the other."""

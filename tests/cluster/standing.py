@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from itertools import count
@@ -14,10 +15,10 @@ from rune.settings import Settings
 from tests.conformance.case import Case
 from tests.conformance.stubs import MailSink, surroundings
 from tests.services.databases import dsn_of, ready
-from tests.services.fleet import Fleet, fleet
+from tests.services.fleet import Fleet, Process, fleet
 from tests.services.redis_server import redis_server
 
-NODES = ("tests.sim.effect_nodes", "tests.runtime.ledger_nodes")
+NODES = ("tests.sim.effect_nodes", "tests.runtime.ledger_nodes", "tests.cluster.place_nodes")
 _prefixes = count(1)
 
 
@@ -43,6 +44,17 @@ class Standing:
         self.fleet = fleet
         self.settings = fleet.settings
         self.sink = sink
+
+    def effects(self) -> Counter[str]:
+        """How often each effect was made, by execution, node and attempt."""
+        ledger = Path(self.fleet.environment["RUNE_TEST_LEDGER"])
+        return Counter(ledger.read_text().split() if ledger.exists() else [])
+
+    def worker(self, *arguments: str, **more: str) -> Process:
+        """One more, ready."""
+        made = self.fleet.start("worker", *arguments, **more)
+        made.wait_ready()
+        return made
 
     @asynccontextmanager
     async def asked(self) -> AsyncIterator[tuple[Engine, Reader]]:

@@ -61,14 +61,14 @@ AT_REST: dict[str, tuple[dict[str, Any], int]] = {
         document(
             [
                 node("start", "input"),
-                node("pick", "conditional", parameters={"condition": "{{ false }}"}),
+                node("pick", "conditional", parameters={"expression": "{{ false }}"}),
                 keep("taken", 1),
                 ASK,
                 node("tail", "noop"),
             ],
             "start>pick",
-            {"src": "pick", "dst": "taken", "outlet": "true"},
-            {"src": "pick", "dst": "ask", "outlet": "false"},
+            "pick>taken:true",
+            "pick>ask:false",
             "taken>tail",
             "ask>tail",
             id="untaken",

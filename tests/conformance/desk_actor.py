@@ -89,6 +89,5 @@ class DeskActor(Look):
 async def at_desk(home: pathlib.Path, **settings: Any) -> AsyncIterator[DeskActor]:
     """An engine in this process, and somebody at its desk."""
     made = Settings(home=str(home), **settings)
-    async with running_engine(made) as engine:
-        async with reader(made) as look:
-            yield DeskActor(engine, look)
+    async with running_engine(made) as engine, reader(made) as look:
+        yield DeskActor(engine, look)

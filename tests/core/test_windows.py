@@ -99,14 +99,14 @@ def test_no_act_starts_more_than_a_chunk() -> None:
     life = Life(plan(FAN, s=split(), g=gather()))
     life.auto = False
 
-    life.fan("s", 600)
+    life.fan("s", 2 * CHUNK + 88)
     assert len(life.state.scopes) == 1 + CHUNK
     assert life.token("s").fate is Fate.DISPATCH
     life.decide("s")
     assert len(life.state.scopes) == 1 + 2 * CHUNK
     life.decide("s")
 
-    assert len(life.state.scopes) == 601
+    assert len(life.state.scopes) == 2 * CHUNK + 89
     assert "s@/" not in life.queue
 
 
@@ -125,13 +125,13 @@ def test_items_that_end_at_once_are_dispatched_in_chunks_too() -> None:
     life = Life(plan("start -> s -> g -> z", s=split(), g=gather()))
     life.auto = False
 
-    life.fan("s", 300)
+    life.fan("s", CHUNK + 44)
     assert life.queue == {"s@/"}
     assert len(life.state.scopes) == 1
     life.decide("s")
 
     assert life.queue == {"g@/"}
-    assert life.token("g").items == 300
+    assert life.token("g").items == CHUNK + 44
 
 
 def test_nested_items_share_the_cap_and_each_fan_out_keeps_one() -> None:

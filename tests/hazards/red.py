@@ -9,6 +9,7 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -31,8 +32,8 @@ TABLE: dict[str, Red] = {
     **expressions.TABLE,
     **nodes.TABLE,
 }
-PATIENCE = 90.0  # s; whatever takes longer hangs without saying so
-SHORT = ("src/rune/testing/harness.py", "DEADLINE = 30.0", "DEADLINE = 8.0")
+PATIENCE = 180.0  # s; whatever takes longer hangs without saying so
+SHORT = ("src/rune/testing/harness.py", "DEADLINE = 30.0", "DEADLINE = 10.0")
 """In a copy the harness waits less long for an end that may never come."""
 
 _REASON = re.compile(r"^E\s+(.*)$", re.MULTILINE)
@@ -69,6 +70,7 @@ def _replaced(copy: Path, file: str, old: str, new: str) -> bool:
     text = target.read_text() if target.exists() else ""
     if text.count(old) != 1 or old == new:
         return False
+    target.unlink()  # its text may be shared with other copies
     target.write_text(text.replace(old, new))
     for stale in (target.parent / "__pycache__").glob(f"{target.stem}.*.pyc"):
         stale.unlink()
@@ -86,12 +88,18 @@ def tried(copy: Path, tests: Iterable[str], *options: str) -> tuple[int | None, 
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     }
     with subprocess.Popen(
-        command, cwd=copy, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        cwd=copy,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
     ) as process:
         try:
             said, _ = process.communicate(timeout=PATIENCE * (10 if not options else 1))
         except subprocess.TimeoutExpired:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)  # with the servers that it started
             return None, f"stopped after {PATIENCE:.0f} s"
     return process.returncode, said
 
@@ -102,7 +110,7 @@ def judged(key: str, base: Path) -> Verdict:
     entry = TABLE[key]
     with tempfile.TemporaryDirectory(prefix="rune-red-") as folder:
         copy = Path(folder) / "copy"
-        shutil.copytree(base, copy)
+        shutil.copytree(base, copy, copy_function=os.link)
         for patch in entry.patches:
             if not _replaced(copy, f"src/rune/{patch.file}", patch.old, patch.new):
                 detail = f"does not fit {patch.file}: {patch.old.strip().splitlines()[0][:60]}"

@@ -13,7 +13,7 @@ from rune.core.token import Token
 from rune.nodes.custom import kind_of, node
 from rune.nodes.registry import Registry, standard_registry
 from rune.ports.queue import Delivery
-from rune.runtime import failures
+from rune.runtime import failures, worker
 from rune.runtime.attempt import Attempt
 from rune.runtime.failures import Failures
 from rune.runtime.runner import Runner
@@ -194,6 +194,7 @@ def test_h_c15_a_message_of_nothing_known_ends_with_its_last_try(
 ) -> None:
     # red: c15: a message is tried for ever
     monkeypatch.setattr(failures, "DELAYS", (0.0, 0.0))
+    monkeypatch.setattr(worker, "AWAY_PAUSE", 0.0)  # whatever comes again comes at once
     tries: list[str] = []
     handle = Attempt.handle
 

@@ -19,7 +19,7 @@ from tests.services.rabbitmq import broker
 SOON = 10.0  # s: long enough for whatever is on its way
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(scope="module")
 def started() -> None:
     """Before the first test has a deadline."""
     broker()
@@ -34,6 +34,7 @@ async def opened(url: str, *, early: float = 60.0, deadline: float = 10.0) -> As
         await queue.close()
 
 
+@pytest.mark.usefixtures("started")
 @scenario
 async def test_h_c1_a_token_is_sent_when_the_broker_says_so() -> None:
     # red: c1: what is published is not confirmed
@@ -47,6 +48,7 @@ async def test_h_c1_a_token_is_sent_when_the_broker_says_so() -> None:
                     await queue.send("x", [Token(2)])
 
 
+@pytest.mark.usefixtures("started")
 @scenario
 async def test_h_c2_what_cannot_be_routed_is_not_taken_for_sent() -> None:
     # red: c2: publishing is not mandatory
@@ -60,6 +62,7 @@ async def test_h_c2_what_cannot_be_routed_is_not_taken_for_sent() -> None:
                 await queue.send("x", [Token(1)])
 
 
+@pytest.mark.usefixtures("started")
 @scenario
 async def test_h_c9_what_runs_for_long_is_not_handed_out_again() -> None:
     # red: c9: a delivery is held until its node has ended
@@ -76,6 +79,7 @@ async def test_h_c9_what_runs_for_long_is_not_handed_out_again() -> None:
     assert (held.token, again.token) == (Token(1), Token(2))
 
 
+@pytest.mark.usefixtures("started")
 @scenario
 async def test_h_c11_a_short_delay_does_not_wait_behind_a_long_one() -> None:
     # red: c11: whatever waits waits in one queue

@@ -13,6 +13,7 @@ import pytest
 
 from rune.adapters.embedded.journal import EmbeddedJournal
 from rune.adapters.redis.client import Client, RedisError
+from rune.adapters.redis.instructions import ARRIVE
 from rune.adapters.redis.keys import Keys
 from rune.adapters.redis.outlet import NOTHING_SENT
 from rune.adapters.redis.state import RedisState
@@ -84,8 +85,10 @@ def test_h_d14_a_script_that_breaks_off_has_changed_nothing(tmp_path: pathlib.Pa
             before = await here.image()
             good = step(chain(), token, Output(Inline(b"1")), clock.now())
             known = await here.state._register.of("x")
-            packed = msgspec.msgpack.decode(known.instructions.packed([good]))
-            broken = msgspec.msgpack.encode([*packed, "no decision"])
+            ((*head, effects),) = msgspec.msgpack.decode(known.instructions.packed([good]))
+            broken = msgspec.msgpack.encode(
+                [[*head, [*effects, [ARRIVE]]]]
+            )  # the last effect lacks everything
             with pytest.raises(RedisError):
                 await here.state.run("apply", "x", broken, *NOTHING_SENT)
             return before, await here.image()

@@ -68,9 +68,7 @@ ITEMS: dict[str, Any] = {
 class Served:
     """A server, and ways to talk to it."""
 
-    def __init__(
-        self, url: str, master: Master, http: httpx.AsyncClient, client: AsyncClient
-    ) -> None:
+    def __init__(self, url: str, master: Master, http: httpx.AsyncClient, client: AsyncClient) -> None:
         self.url = url
         self.master = master
         self.engine = master.engine
@@ -114,17 +112,27 @@ class Served:
 
 
 @asynccontextmanager
-async def served(folder: Path, *, key: str = "", **settings: Any) -> AsyncIterator[Served]:
-    """A server while the block runs."""
+async def served(
+    folder: Path, *, key: str = "", on: Settings | None = None, **settings: Any
+) -> AsyncIterator[Served]:
+    """A server while the block runs; `on`: with these settings, whatever the folder."""
     given: dict[str, Any] = {"home": str(folder), "durability": "relaxed", **settings}
-    made = Settings(**given)
+    made = Settings(**given) if on is None else on
     loop = asyncio.get_running_loop()
     stop, ready = loop.create_future(), loop.create_future()
     masters: list[Master] = []
     async with running_engine(made) as engine, reader(made) as opened:
         serving = asyncio.create_task(
             serve(
-                made, engine, opened, "127.0.0.1", 0, key=key, stop=stop, ready=ready.set_result, made=masters.append
+                made,
+                engine,
+                opened,
+                "127.0.0.1",
+                0,
+                key=key,
+                stop=stop,
+                ready=ready.set_result,
+                made=masters.append,
             )
         )
         try:
@@ -176,7 +184,9 @@ class RawStream:
         await asyncio.get_running_loop().sock_connect(opened, (host, int(port)))
         reader, writer = await asyncio.open_connection(sock=opened, limit=2**22)
         resume = f"last-event-id: {last}\r\n" if last is not None else ""
-        writer.write(f"GET {API}{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{resume}\r\n".encode())
+        writer.write(
+            f"GET {API}{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{resume}\r\n".encode()
+        )
         return cls(reader, writer)
 
     async def status(self) -> int:

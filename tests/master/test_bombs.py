@@ -72,7 +72,11 @@ def test_a_body_that_is_too_large_is_not_read_to_its_end(tmp_path: Path) -> None
         await server.deploy(HELLO)
         host, port = server.url.removeprefix("http://").split(":")
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        for path, size in (("workflows", 3 << 20), ("executions/x/signals", 2 << 20), ("executions", 1 << 40)):
+        for path, size in (
+            ("workflows", 3 << 20),
+            ("executions/x/signals", 2 << 20),
+            ("executions", 1 << 40),
+        ):
             reader, writer = await asyncio.open_connection(host, int(port))
             writer.write(
                 f"POST /api/v1/{path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"

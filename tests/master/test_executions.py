@@ -158,7 +158,9 @@ def test_node_runs_are_paged_by_lineage_and_outputs_are_asked_for_alone(tmp_path
         assert len(failed["nodes"]) == 15
         assert await server.get(f"/executions/{id}/nodes/twice/output?lineage=s:4") == {"v": 8}
         assert (await server.get(f"/executions/{id}/nodes/twice/output?lineage=s:5", 200)) is None
-        assert (await server.get(f"/executions/{id}/nodes/twice/output?lineage=s:99", 404))["code"] == "UNKNOWN_RUN"
+        assert (await server.get(f"/executions/{id}/nodes/twice/output?lineage=s:99", 404))[
+            "code"
+        ] == "UNKNOWN_RUN"
         splits = (await server.get(f"/executions/{id}/rollups"))["splits"]
         assert splits[0]["items"] == 30
         assert splits[0]["nodes"]["bad"] == {"failed": 15}

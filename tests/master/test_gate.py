@@ -48,7 +48,7 @@ def test_without_the_key_nothing_is_told(tmp_path: Path) -> None:
             assert (answer.status_code, answer.json()["code"]) == (401, "UNAUTHORIZED"), path
             wrong = await server.http.request(method, path, headers={"Authorization": "Bearer wrong"})
             assert wrong.status_code == 401
-        with pytest.raises(Exception, match="40[13]"):
+        with pytest.raises(Exception, match=r"40[13]"):
             await connect(server.url.replace("http", "ws") + "/api/v1/executions/x/events")
         for path in HEALTH:
             assert (await server.http.get(path, headers=bare)).status_code == 200

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import rune
-from rune.core.outcome import Error
 from rune.core.effect import Finish
+from rune.core.outcome import Error
 from rune.ports.journal import StoreAway
 from tests.master.running import HELLO, WAITS, Served, run
 
@@ -51,9 +51,12 @@ def test_node_types_come_with_their_schemas(tmp_path: Path) -> None:
 
 
 def test_the_machinery_shows_itself(tmp_path: Path) -> None:
-    waits = {"id": "later", "nodes": [{"id": "in", "type": "input"}, {"id": "w", "type": "wait"}]}
-    waits["nodes"][1]["parameters"] = {"amount": 1, "unit": "hours"}  # type: ignore[index]
-    waits["edges"] = [{"src": "in", "dst": "w"}]  # type: ignore[assignment]
+    wait = {"id": "w", "type": "wait", "parameters": {"amount": 1, "unit": "hours"}}
+    waits = {
+        "id": "later",
+        "nodes": [{"id": "in", "type": "input"}, wait],
+        "edges": [{"src": "in", "dst": "w"}],
+    }
 
     async def work(server: Served) -> None:
         assert len((await server.get("/workers"))["workers"]) == 1
@@ -135,7 +138,7 @@ def test_the_page_runs_nothing_from_elsewhere(tmp_path: Path) -> None:
         policy = page.headers["content-security-policy"]
         assert "default-src 'none'" in policy
         assert "unsafe" not in policy
-        assert "<script src=\"/static/rune.js\"" in page.text
+        assert '<script src="/static/rune.js"' in page.text
         assert "onclick" not in page.text
         assert "style=" not in page.text
         for path in ("/static/rune.js", "/static/rune.css"):

@@ -1,4 +1,4 @@
-"""The API does what its document says: made-up requests, good ones and bad ones, and no answer that is not described."""
+"""The API does what its document says: made-up requests, good and bad, and no answer that is not described."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_schema_conformance,
@@ -68,18 +71,14 @@ def test_the_document_is_whole() -> None:
 
 def test_made_up_requests_find_no_defect(server: str) -> None:
     schema = schemathesis.openapi.from_dict(document())
-    operations = [each.ok() for each in schema.get_all_operations() if each.ok().path not in STREAMS]
+    found_operations = [each.ok() for each in schema.get_all_operations() if isinstance(each, Ok)]
+    operations = [each for each in found_operations if each.path not in STREAMS]
     each_gets = max(1, REQUESTS // (2 * len(operations)))
     count = 0
     found: list[str] = []
     for operation in operations:
         for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
-            try:
-                strategy = operation.as_strategy(generation_mode=mode)
-            except Exception as error:
-                if "negative" in str(error).lower():
-                    continue
-                raise
+            strategy = operation.as_strategy(generation_mode=mode)
 
             @settings(
                 max_examples=each_gets,
@@ -90,13 +89,15 @@ def test_made_up_requests_find_no_defect(server: str) -> None:
                 suppress_health_check=list(HealthCheck),
             )
             @given(case=strategy)
-            def check(case: schemathesis.Case) -> None:
+            def check(case: Any) -> None:
                 nonlocal count
                 count += 1
                 case.call_and_validate(base_url=server, checks=list(CHECKS))
 
             try:
                 check()
+            except Unsatisfiable:
+                continue  # an operation that takes nothing cannot be given anything bad
             except (Exception, BaseExceptionGroup) as error:
                 found.append(f"{mode.value} {operation.label}: {error}")
     assert found == []

@@ -101,7 +101,8 @@ def test_of_acknowledged_starts_none_is_lost_by_kills_and_watchers_miss_nothing(
             before = dict(acknowledged)
             fresh: dict[str, str] = {}
             load = [
-                asyncio.create_task(starting(url, fresh, f"t{turn}w{each}", enough)) for each in range(WORKERS)
+                asyncio.create_task(starting(url, fresh, f"t{turn}w{each}", enough))
+                for each in range(WORKERS)
             ]
             async with AsyncClient(url, timeout=DEADLINE) as client:
                 for number in range(5):

@@ -28,7 +28,9 @@ def test_create_update_list_get_compare(tmp_path: Path) -> None:
         same = await server.ask("PUT", "/workflows/hello", 200, json=saying("one"))
         assert (same["version"], same["change"]) == (1, "moved")
         listed = (await server.get("/workflows"))["workflows"]
-        assert [(each["workflow_id"], each["latest"], each["versions"]) for each in listed] == [("hello", 1, 2)]
+        assert [(each["workflow_id"], each["latest"], each["versions"]) for each in listed] == [
+            ("hello", 1, 2)
+        ]
         found = await server.get("/workflows/hello/versions/2")
         assert found["definition"]["nodes"][1]["parameters"] == {"value": "two"}
         assert await server.get(f"/definitions/{found['hash']}") == found["definition"]
@@ -49,7 +51,9 @@ def test_an_edit_of_what_somebody_else_changed_is_refused(tmp_path: Path) -> Non
         again = await server.http.get("/api/v1/workflows/hello", headers={"If-None-Match": tag})
         assert again.status_code == 304
         await server.ask("PUT", "/workflows/hello", 200, json=saying("mine"), headers={"If-Match": tag})
-        late = await server.ask("PUT", "/workflows/hello", 409, json=saying("theirs"), headers={"If-Match": tag})
+        late = await server.ask(
+            "PUT", "/workflows/hello", 409, json=saying("theirs"), headers={"If-Match": tag}
+        )
         assert late["code"] == "CHANGED"
         assert (await server.get("/workflows/hello"))["version"] == 2
         with pytest.raises(Refusal) as refused:
@@ -64,19 +68,25 @@ def test_an_edit_of_what_somebody_else_changed_is_refused(tmp_path: Path) -> Non
 
 
 def test_yaml_is_taken_and_problems_are_all_told_without_storing(tmp_path: Path) -> None:
-    text = "id: y\nnodes:\n  - {id: in, type: input}\n  - {id: n, type: noop}\nedges:\n  - {src: in, dst: n}\n"
+    text = (
+        "id: y\nnodes:\n  - {id: in, type: input}\n  - {id: n, type: noop}\nedges:\n  - {src: in, dst: n}\n"
+    )
 
     async def work(server: Served) -> None:
         checked = await server.client.check(text)
         assert (checked.valid, checked.workflow_id) == (True, "y")
         assert (await server.client.deploy(text)).workflow_id == "y"
-        bad = await server.client.check({"nodes": [{"id": "a", "type": "nothing"}, {"id": "a", "type": "noop"}]})
+        bad = await server.client.check(
+            {"nodes": [{"id": "a", "type": "nothing"}, {"id": "a", "type": "noop"}]}
+        )
         assert not bad.valid
         assert {"UNKNOWN_TYPE", "DUPLICATE_ID"} <= {each.code for each in bad.problems}
         refused = await server.post("/workflows", {"nodes": []}, 422)
         assert refused["code"] == "INVALID"
         assert refused["problems"][0]["code"] == "NO_NODES"
-        media = await server.ask("POST", "/workflows", 415, content=b"x", headers={"Content-Type": "text/csv"})
+        media = await server.ask(
+            "POST", "/workflows", 415, content=b"x", headers={"Content-Type": "text/csv"}
+        )
         assert media["code"] == "BAD_MEDIA"
         assert [each.workflow_id async for each in server.client.workflows()] == ["y"]
 
@@ -105,7 +115,9 @@ def test_executions_keep_their_version_while_stable_moves_and_going_back_is_one_
     run(tmp_path, work)
 
 
-def test_a_weighted_alias_spreads_starts_and_the_same_key_always_gets_the_same_version(tmp_path: Path) -> None:
+def test_a_weighted_alias_spreads_starts_and_the_same_key_always_gets_the_same_version(
+    tmp_path: Path,
+) -> None:
     async def work(server: Served) -> None:
         await server.deploy(saying("one"), saying("two"))
         await server.client.point("hello", "stable", 1)
@@ -129,7 +141,9 @@ def test_a_weighted_alias_spreads_starts_and_the_same_key_always_gets_the_same_v
         await server.client.point("hello", "stable", 2)
         assert (await server.client.start("hello", version="stable")).hash == hashes[2]
         for weights in ({"1": 60, "2": 60}, {"1": 0}, {"9": 5}):
-            refused = await server.http.put("/api/v1/workflows/hello/aliases/stable", json={"weights": weights})
+            refused = await server.http.put(
+                "/api/v1/workflows/hello/aliases/stable", json={"weights": weights}
+            )
             assert refused.status_code in (404, 422)
         latest = await server.ask("PUT", "/workflows/hello/aliases/latest", 422, json={"weights": {"1": 5}})
         assert latest["code"] == "BAD_WEIGHTS"

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pamqp import body, commands, frame, header
 
@@ -23,6 +23,7 @@ from rune.adapters.rabbitmq.settling import Acks, Batch, Confirms
 
 
 @given(st.binary(max_size=300), st.integers(1, 65535), st.integers(0, 2**40), st.sampled_from([64, 4088]))
+@settings(deadline=None)
 def test_content_is_written_as_pamqp_writes_it(text: bytes, channel: int, number: int, room: int) -> None:
     stamp = Stamp(headers={"a": 1, "b": "text"}, priority=7, message_id="m", type="t", app_id="rune")
     properties = commands.Basic.Properties(
@@ -37,6 +38,7 @@ def test_content_is_written_as_pamqp_writes_it(text: bytes, channel: int, number
 
 
 @given(st.integers(1, 65535), st.integers(1, 2**62), st.booleans())
+@settings(deadline=None)
 def test_settling_is_written_as_pamqp_writes_it(channel: int, tag: int, flag: bool) -> None:
     assert ack_command(channel, tag, multiple=flag) == frame.marshal(commands.Basic.Ack(tag, flag), channel)
     assert nack_command(channel, tag, requeue=flag) == frame.marshal(
@@ -54,6 +56,7 @@ NAME = st.text("abcXYZ019._-", max_size=40)
 
 
 @given(st.text(max_size=20), st.integers(0, 2**62), st.booleans(), NAME, st.text(max_size=30))
+@settings(deadline=None)
 def test_a_delivery_is_read_as_pamqp_writes_it(
     tag: str, number: int, again: bool, exchange: str, key: str
 ) -> None:
@@ -67,6 +70,7 @@ def test_a_delivery_is_read_as_pamqp_writes_it(
 
 
 @given(st.data())
+@settings(deadline=None)
 def test_whatever_the_order_exactly_what_was_acked_is_acked(data: st.DataObject) -> None:
     acks, at_broker, held, acked, asked = Acks(1), dict[int, None](), list[int](), set[int](), set[int]()
     delivered = 0
@@ -119,6 +123,7 @@ def test_acks_of_neighbours_are_one_frame() -> None:
 
 
 @given(st.data())
+@settings(deadline=None)
 def test_confirms_come_in_any_order(data: st.DataObject) -> None:
     async def run() -> None:
         loop = asyncio.get_running_loop()

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rune.core.token import Arrived, Fate, Ref, Token
@@ -93,6 +93,7 @@ TOKENS = st.builds(
 
 
 @given(TOKENS, st.integers(0, 9))
+@settings(deadline=None)
 def test_every_token_arrives_as_it_was_sent_in_a_message_that_fits(token: Token, priority: int) -> None:
     body = encode_hint("exec_1", token, NAMES, priority)
 

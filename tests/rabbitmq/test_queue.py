@@ -117,6 +117,54 @@ async def test_named_queues_are_read_by_who_names_them() -> None:
         assert (await special.receive()).token.node == 1
 
 
+@scenario
+async def test_a_named_queue_that_nobody_reads_yet_waits_for_who_does() -> None:
+    async with place() as here:
+
+        async def route(execution: str, token: Token) -> str:
+            return "gpu"
+
+        sender = here.queue("sender", adopt=True)
+        sender.routes(route)
+        await sender.send("x", [Token(1)], 1)
+        assert await here.waiting("workflow.execution.gpu.low") == 1
+        reader = here.queue("reader", queues=("gpu",))
+        assert (await reader.receive()).token.node == 1
+
+
+@scenario
+async def test_what_one_cannot_send_disturbs_nobody_else() -> None:
+    async with place() as here:
+
+        async def route(execution: str, token: Token) -> str:
+            return "default" if execution == "x" else "nowhere"
+
+        queue = here.queue(deadline=1.0)
+        queue.routes(route)
+        await queue.send("x", [Token(0)])
+        lost = asyncio.ensure_future(queue.send("lost", [Token(0)]))
+        while not lost.done():
+            await queue.send("x", [Token(1)])
+        assert isinstance(lost.exception(), StoreAway)
+        assert queue.publisher.link.made == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "queue"),
+    [
+        ("workflow.execution", "default"),
+        ("workflow.execution.high", "default"),
+        ("workflow.execution.gpu", "gpu"),
+        ("workflow.execution.gpu.low", "gpu"),
+        ("workflow.execution.dead", None),
+        ("workflow.execution.retry.5s", None),
+        ("elsewhere.gpu", None),
+    ],
+)
+def test_a_queue_is_known_by_its_lanes(key: str, queue: str | None) -> None:
+    assert Topology().queue_of(key) == queue
+
+
 @pytest.mark.parametrize("name", ["high", "dead", "retry", "a.b", "", "ü", "x" * 65])
 def test_a_name_that_would_clash_is_refused(name: str) -> None:
     with pytest.raises(BadQueueName):

@@ -47,12 +47,12 @@ class Process:
         """Until it takes part."""
         self.wait_said(READY)
 
-    def wait_said(self, text: str) -> None:
-        """Until it has said something."""
+    def wait_said(self, text: str, times: int = 1) -> None:
+        """Until it has said something, so often."""
         pause = threading.Event()
         until = time.monotonic() + PATIENCE
-        while text not in self.said():
-            if not self.alive and text not in self.said():
+        while self.said().count(text) < times:
+            if not self.alive and self.said().count(text) < times:
                 raise AssertionError(
                     f"the {self.role} ended with {self.process.returncode}: {self.said()[-2000:]}"
                 )

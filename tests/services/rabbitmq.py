@@ -177,7 +177,7 @@ class Broker:
         """What only `rabbitmqctl` can do. It takes seconds."""
         done = subprocess.run(
             [str(PROGRAMS / "rabbitmqctl"), "-q", "-n", f"rune{self.port}@localhost", *command],
-            env=self._environment, check=False, capture_output=True, text=True,
+            env=self._environment, check=False, capture_output=True, text=True, timeout=PATIENCE,
         )  # fmt: skip
         if done.returncode:
             raise Refused(done.stderr)

@@ -33,7 +33,9 @@ def doctor(
         typer.Option("--nodes", help="A Python module with custom nodes; may be given again."),
     ] = None,
 ) -> None:
-    """Check Python, SQLite, the file and its place, and custom nodes. Exits 1 if something is bad.
+    """Check Python, the stores and their place, and custom nodes. Exits 1 if something is bad.
+
+    On a cluster also: who takes part, and the keys of the credentials.
 
     Example: rune doctor
     """
@@ -54,25 +56,44 @@ def doctor(
 
 
 def _findings(modules: tuple[str, ...]) -> Iterator[Finding]:
-    from rune.compose import inspection  # noqa: PLC0415
     from rune.errors import RuneError  # noqa: PLC0415
     from rune.settings import load_settings  # noqa: PLC0415
 
     yield _python()
     try:
         settings = load_settings()
-        seen = inspection(settings)
     except RuneError as error:
         yield Finding("settings", "bad", error.message, "mend the variable, or rune.toml")
         return
     yield Finding("home", "ok", settings.home)
+    yield from _cluster(settings) if settings.clustered else _embedded(settings)
+    yield from _modules((*settings.nodes, *modules))
+
+
+def _cluster(settings: Settings) -> Iterator[Finding]:
+    import asyncio  # noqa: PLC0415
+
+    from rune.cli.clinic import findings  # noqa: PLC0415
+    from rune.compose import survey  # noqa: PLC0415
+
+    yield from findings(asyncio.run(survey(settings)))
+
+
+def _embedded(settings: Settings) -> Iterator[Finding]:
+    from rune.compose import inspection  # noqa: PLC0415
+    from rune.errors import RuneError  # noqa: PLC0415
+
+    try:
+        seen = inspection(settings)
+    except RuneError as error:
+        yield Finding("settings", "bad", error.message, "mend the variable, or rune.toml")
+        return
     yield _sqlite(seen)
     yield _place(seen)
     yield _room(seen)
     yield _file(seen)
     yield _lock(seen)
     yield _durability(settings, seen)
-    yield from _modules((*settings.nodes, *modules))
 
 
 def _python() -> Finding:

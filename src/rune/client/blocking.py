@@ -28,7 +28,8 @@ LONG_POLL = 30.0  # s
 
 class Client:
     """Talks to a server. `key` is what it asks for, if it does. What fails on the way is asked again where that is
-    safe: starts and signals carry a key of their own for it. Who watches waits `patience` seconds for a server that went to come back."""
+    safe: starts and signals carry a key of their own for it. Who watches waits `patience` seconds
+    for a server that went to come back."""
 
     def __init__(
         self,

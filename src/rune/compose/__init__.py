@@ -18,7 +18,7 @@ from rune.nodes.inuse import protect_log
 from rune.nodes.registry import Registry
 from rune.ports.clock import Clock
 from rune.ports.fleet import Member
-from rune.ports.inspection import Inspection
+from rune.ports.inspection import Inspection, Survey
 from rune.ports.retention import Collected, Rule
 from rune.runtime.desk import Desk
 from rune.runtime.engine import ROLES, Engine
@@ -30,7 +30,8 @@ from rune.settings import Settings
 
 __all__ = [
     "NotOnThisBackend", "add_key", "bare_rate", "connected", "credentials", "desk", "exists", "filled", "fresh_key",
-    "inspection", "members", "migrate", "owner", "preview", "reader", "running_engine", "vacuum",
+    "inspection", "members", "migrate", "owner", "preview", "reader", "running_engine", "survey",
+    "vacuum",
 ]  # fmt: skip
 
 
@@ -143,10 +144,11 @@ async def migrate(settings: Settings) -> list[str]:
     return steps
 
 
-async def checked(settings: Settings) -> tuple[float, float]:
-    """How long PostgreSQL and Redis take to answer, in ms; refuses what will not do."""
-    found: tuple[float, float] = await _backend(settings).checked(settings)
-    return found
+async def survey(settings: Settings) -> Survey:
+    """What can be found out about the stores of a cluster without taking part."""
+    from rune.compose.surveying import survey as look  # noqa: PLC0415 - its drivers are an extra
+
+    return await look(settings)
 
 
 def inspection(settings: Settings) -> Inspection:

@@ -31,7 +31,7 @@ from rune.core.routing import enter
 from rune.core.state import Fan, Live, Scope, State, in_cancelled_region, own_timer
 from rune.core.token import Fate, Ref, Token
 
-CHUNK = 256  # items started in one act; the rest is left to a dispatch token, so no act grows with N
+CHUNK = 128  # items started in one act; the rest is left to a dispatch token, so no act grows with N
 FIRST_FAILURES = 10
 FINISH_GRACE = 3_000  # ms: whoever brought the end about writes it; the timer is for when they died
 

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 
-from rune.errors import RuneError
 from rune.runtime.engine import Engine
 from rune.runtime.reader import Reader
 
@@ -37,8 +36,9 @@ class Probe:
             async with asyncio.timeout(HEARTBEAT):
                 await self._state.next_due()
                 await self._reader.executions(limit=1)
-        except (RuneError, TimeoutError, OSError) as error:
-            self.reason = f"a store does not answer: {error}"
+        except Exception as error:
+            # Whatever it was: a probe that dies would leave the last answer standing.
+            self.reason = f"a store does not answer: {str(error) or type(error).__name__}"
             log.warning("a store does not answer: %s", error)
             return
         self._touched = time.monotonic()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from rune.ports.fleet import Member
+
 
 class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     """Findings, not judgements."""
@@ -23,3 +25,28 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     owner: int | None = None  # process id
     sync_ms: float | None = None  # median of a small write made durable
     running: int = 0
+
+
+class Survey(msgspec.Struct, frozen=True, kw_only=True):
+    """What the stores of a cluster tell about themselves. Of one that did not answer: only `trouble`."""
+
+    journal: str  # where it is, without what is secret
+    journal_trouble: str = ""
+    postgres: str = ""  # its version
+    schema: int = 0  # 0: nothing was made there yet
+    known_schema: int = 0
+    fsync: bool = True
+    journal_ms: float = 0.0  # median of a small question
+    state: str
+    state_trouble: str = ""
+    redis: str = ""  # its version
+    aof: bool = False
+    policy: str = ""
+    memory: int = 0
+    memory_limit: int = 0  # 0: none
+    state_ms: float = 0.0
+    workers: tuple[Member, ...] = ()
+    schedulers: tuple[Member, ...] = ()
+    keys: int = 0  # of the credentials
+    keys_from: str = ""
+    keys_trouble: str = ""

@@ -52,6 +52,9 @@ class Heard(msgspec.Struct, frozen=True):
     resumed: bool
 
 
+MOST_PRIORITY = 10
+
+
 class Desk:
     """Starts, signals, pauses, ends and reruns executions."""
 
@@ -120,13 +123,10 @@ class Desk:
         _, problems = check_input(plan.definition, input)
         if problems:
             raise InvalidDocument(tuple(problems))
-        if execution is not None:
-            known = await self._journal.accepted(execution)
-            if known is not None:
-                if (known.hash, known.input, known.key) != (plan.hash, input, key):
-                    raise KeyConflict(f"an execution `{execution}` is there already")
-                return known
-        return await self._launcher.start(
+        if priority is not None and not 0 <= priority <= MOST_PRIORITY:
+            raise Refused(f"a priority is between 0 and {MOST_PRIORITY}", code="BAD_PRIORITY")
+        known = None if execution is None else await self._journal.accepted(execution)
+        accepted = known or await self._launcher.start(
             plan,
             input,
             key=key,
@@ -135,6 +135,13 @@ class Desk:
             fake_time=fake_time,
             execution=execution,
         )
+        if accepted.id == execution and (accepted.hash, accepted.input, accepted.key) != (
+            plan.hash,
+            input,
+            key,
+        ):
+            raise KeyConflict(f"an execution `{execution}` is there already")
+        return accepted
 
     def _compiled(self, document: bytes) -> Plan:
         """The plan of a document that somebody hands in: nothing about it is taken on trust."""
@@ -173,7 +180,7 @@ class Desk:
         data = await kept_bytes(self._blob, f"{execution}/signal/{id}/{name_of}", value, LIMITS)
         mine = Signal(self._clock.now(), id, name, path, data)
         stored, resumed = await self._signals.deliver(execution, mine)
-        if (stored.name, stored.value) != (name, data):
+        if (stored.name, stored.value) != (name, data) or (item is not None and stored.path != path):
             raise KeyConflict(f"key `{key}` was used before with another signal")
         return Heard(id, resumed)
 

@@ -32,7 +32,7 @@ LEAST_PAGES, MOST_PAGES = 16, 8_192
 TARGET = 0.025
 """Seconds that an act is to take with its commit; those that follow a longer one are given less to do."""
 
-LEAST_BUDGET = 0.001
+LEAST_BUDGET = BUDGET / 2
 ACTS = 8
 """After so many acts the write-ahead log is written back, so that no commit has much of it to do."""
 

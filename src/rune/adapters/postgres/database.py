@@ -64,6 +64,15 @@ class Database:
 
     async def open(self) -> None:
         """Begin. Refused where the schema is not the one that this program knows."""
+        await self.connect()
+        try:
+            await self._check()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def connect(self) -> None:
+        """Begin with whatever is there."""
         settings = dict(SESSION)
         if self._read_only:
             settings["default_transaction_read_only"] = "on"
@@ -77,11 +86,6 @@ class Database:
             init=_prepare,
             reset=_leave,
         )
-        try:
-            await self._check()
-        except BaseException:
-            await self.close()
-            raise
 
     async def _check(self) -> None:
         known = len(migrations())

@@ -11,7 +11,6 @@ from pamqp import commands
 
 from rune.adapters.rabbitmq.errors import AmqpError, Broken, BrokerAway, ChannelClosed, Unroutable
 from rune.adapters.rabbitmq.frames import (
-    DELIVER,
     GET_OK,
     JSON,
     RETURN,
@@ -371,6 +370,3 @@ class Channel:
             self._stopped = None
         elif not active and self._stopped is None:
             self._stopped = asyncio.Event()
-
-
-__all__ = ["DELIVER", "Channel", "Consumer", "Outgoing"]

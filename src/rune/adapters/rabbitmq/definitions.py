@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from rune.adapters.rabbitmq.topology import DELAYS, QUORUM_TTL, Topology
+from rune.adapters.rabbitmq.topology import DELAYS, QUORUM_TTL, Exchange, Topology, WorkQueue
 
 
 class Rights(msgspec.Struct, frozen=True):
@@ -50,62 +50,60 @@ def definitions(
     version: tuple[int, ...] = QUORUM_TTL,
 ) -> dict[str, Any]:
     """The content of a definitions file. `passwords`: of the roles that get a user, who is called `rune-<role>`."""
-    table = topology.table(version)
-    known = roles(topology)
     return {
         "vhosts": [{"name": vhost}],
-        "users": [
-            {
-                "name": user_name(role),
-                "password_hash": password_hash(password),
-                "hashing_algorithm": "rabbit_password_hashing_sha256",
-                "tags": [],
-            }
-            for role, password in passwords.items()
-        ],
-        "permissions": [
-            {
-                "user": user_name(role),
-                "vhost": vhost,
-                "configure": "^$",
-                "write": exactly(known[role].publish),
-                "read": exactly(known[role].read),
-            }
-            for role in passwords
-        ],
-        "exchanges": [
-            {
-                "name": each.name,
-                "vhost": vhost,
-                "type": each.kind,
-                "durable": True,
-                "auto_delete": False,
-                "internal": False,
-                "arguments": {},
-            }
-            for each in topology.exchanges
-        ],
-        "queues": [
-            {
-                "name": each.name,
-                "vhost": vhost,
-                "durable": True,
-                "auto_delete": False,
-                "arguments": each.arguments,
-            }
-            for each in table
-        ],
-        "bindings": [
-            {
-                "source": each.exchange,
-                "vhost": vhost,
-                "destination": each.name,
-                "destination_type": "queue",
-                "routing_key": each.name,
-                "arguments": {},
-            }
-            for each in table
-        ],
+        "users": [_user(role, password) for role, password in passwords.items()],
+        "permissions": [_permission(role, roles(topology)[role], vhost) for role in passwords],
+        "exchanges": [_exchange(each, vhost) for each in topology.exchanges],
+        "queues": [_queue(each, vhost) for each in topology.table(version)],
+        "bindings": [_binding(each, vhost) for each in topology.table(version)],
+    }
+
+
+def _user(role: str, password: str) -> dict[str, Any]:
+    return {
+        "name": user_name(role),
+        "password_hash": password_hash(password),
+        "hashing_algorithm": "rabbit_password_hashing_sha256",
+        "tags": [],
+    }
+
+
+def _permission(role: str, rights: Rights, vhost: str) -> dict[str, Any]:
+    write, read = exactly(rights.publish), exactly(rights.read)
+    return {"user": user_name(role), "vhost": vhost, "configure": "^$", "write": write, "read": read}
+
+
+def _exchange(exchange: Exchange, vhost: str) -> dict[str, Any]:
+    return {
+        "name": exchange.name,
+        "vhost": vhost,
+        "type": exchange.kind,
+        "durable": True,
+        "auto_delete": False,
+        "internal": False,
+        "arguments": {},
+    }
+
+
+def _queue(queue: WorkQueue, vhost: str) -> dict[str, Any]:
+    return {
+        "name": queue.name,
+        "vhost": vhost,
+        "durable": True,
+        "auto_delete": False,
+        "arguments": queue.arguments,
+    }
+
+
+def _binding(queue: WorkQueue, vhost: str) -> dict[str, Any]:
+    return {
+        "source": queue.exchange,
+        "vhost": vhost,
+        "destination": queue.name,
+        "destination_type": "queue",
+        "routing_key": queue.name,
+        "arguments": {},
     }
 
 

@@ -180,11 +180,13 @@ class Intake:
         if oldest is None:
             return
         left = oldest + SURPLUS - self._loop.time()
-        if left > 0 or self._pulling:
-            self._surplus = self._loop.call_later(max(left, 0.01), self._relieve)
-            return
-        self._pulling = True
-        self._wanted.set()
+        if left > 0:
+            self._surplus = self._loop.call_later(left, self._relieve)
+        elif self._pulling:  # whoever it was pulled for has gone
+            self._give_up_surplus()
+        else:
+            self._pulling = True
+            self._wanted.set()
 
     def _give_up_surplus(self) -> None:
         for lane in self._lanes:

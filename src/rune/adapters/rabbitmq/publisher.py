@@ -12,7 +12,8 @@ from rune.adapters.rabbitmq.frames import JSON, Stamp
 from rune.adapters.rabbitmq.link import Link
 from rune.adapters.rabbitmq.topology import Topology, declare
 
-AGAIN = 0.05  # s before a message that was not taken is tried again
+AGAIN = 0.05  # s before a message that was not taken is tried again; doubles
+LONGEST_AGAIN = 1.0
 
 
 class Publisher:
@@ -21,9 +22,13 @@ class Publisher:
     What could not be published within the deadline raises BrokerAway; it may have arrived all the same.
     """
 
-    def __init__(self, url: str, topology: Topology, name: str, *, deadline: float) -> None:
+    def __init__(
+        self, url: str, topology: Topology, name: str, *, deadline: float, adopt: bool = False
+    ) -> None:
         self._topology = topology
         self._deadline = deadline
+        self._adopt = adopt
+        self._declaring = asyncio.Lock()
         self._channel: Channel | None = None
         self.link = Link(url, name, self._prepare, deadline=deadline)
 
@@ -51,6 +56,7 @@ class Publisher:
         loop = asyncio.get_running_loop()
         until = loop.time() + self._deadline
         last: AmqpError = BrokerAway("the broker takes no messages")
+        pause = AGAIN
         try:
             async with asyncio.timeout_at(until):
                 while True:
@@ -59,22 +65,34 @@ class Publisher:
                         return
                     except (ChannelClosed, NotTaken, BrokerAway) as error:
                         last = error
-                        await asyncio.sleep(AGAIN)
+                        await asyncio.sleep(pause)
+                        pause = min(2 * pause, LONGEST_AGAIN)
         except TimeoutError:
             reason = last.message if self.link.is_up else self.link.why
             text = f"not published within {self._deadline:g} s: {reason}"
             raise BrokerAway(text, code=last.code) from None
 
     async def _once(self, messages: Sequence[Outgoing], until: float) -> None:
-        await self.link.up(until - asyncio.get_running_loop().time())
+        connection = await self.link.up(until - asyncio.get_running_loop().time())
         channel = self._channel
         assert channel is not None
         await channel.clear()
         try:
             await channel.publish_all(messages)
         except Unroutable:
-            self.link.drop("a queue has vanished")  # a new connection declares it again
-            raise
+            await self._declare_again(connection, messages)
+            await channel.publish_all(messages)
+
+    async def _declare_again(self, connection: Connection, messages: Sequence[Outgoing]) -> None:
+        """A queue has vanished, or nobody has declared it yet."""
+        topology = self._topology
+        if self._adopt:
+            named = (
+                topology.queue_of(key) for exchange, key, _, _ in messages if exchange == topology.execution
+            )
+            topology = topology.extended(name for name in named if name is not None)
+        async with self._declaring:
+            await declare(connection, topology)
 
     def post(self, exchange: str, routing_key: str, body: bytes, stamp: Stamp = JSON) -> bool:
         """Publish what may be lost, if that is possible right now."""

@@ -61,10 +61,12 @@ class RabbitQueue:
         early: float = EARLY,
         deadline: float = DEADLINE,
         watch: float = WATCH,
+        adopt: bool = False,
     ) -> None:
+        """`adopt`: a named queue that nobody has declared yet is declared when something is sent to it."""
         self._url = url
         self.topology = Topology(prefix, queues, kind)
-        self.publisher = Publisher(url, self.topology, f"{consumer} out", deadline=deadline)
+        self.publisher = Publisher(url, self.topology, f"{consumer} out", deadline=deadline, adopt=adopt)
         self.intake = Intake(
             url, self.topology, consumer, prefetch, self._return, deadline=deadline, watch=watch
         )

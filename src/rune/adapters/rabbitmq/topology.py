@@ -7,7 +7,7 @@ a queue whose messages all live equally long: RabbitMQ looks for expired ones at
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -89,6 +89,19 @@ class Topology:
         """The name of a queue's lane, which is its routing key as well."""
         name = self.execution if queue == DEFAULT else f"{self.execution}.{queue}"
         return name if lane == "normal" else f"{name}.{lane}"
+
+    def queue_of(self, key: str) -> str | None:
+        """The queue whose lane has this name; None if it is none of this prefix."""
+        if key in (self.execution, *(f"{self.execution}.{lane}" for lane in LANES)):
+            return DEFAULT
+        name = key.removeprefix(f"{self.execution}.")
+        for lane in LANES:
+            name = name.removesuffix(f".{lane}")
+        return name if name != key and NAME.fullmatch(name) and name not in TAKEN else None
+
+    def extended(self, queues: Iterable[str]) -> Topology:
+        """The same with more queues."""
+        return Topology(self.prefix, (*self.queues, *queues), self.kind)
 
     def retry(self, delay: int) -> str:
         """The exchange, and the queue behind it, that holds messages for so many seconds."""

@@ -27,6 +27,8 @@ AWAY = (
     "MISCONF",
     "NOREPLICAS",
     "TRYAGAIN",
+    "NOAUTH",
+    "WRONGPASS",
 )
 
 Argument = str | bytes | int
@@ -152,6 +154,11 @@ class Client:
         if connection is None or connection.lost:
             connection = await self._connected()
         given = (len(keys), *keys, connection.server, *arguments)
+        try:
+            return await connection.send("FCALL", function(verb), *given)
+        except RedisError as error:
+            if "Function not found" not in error.message:
+                raise
         return await run_on(connection, verb, *given)
 
     async def incarnation(self) -> tuple[str, int]:

@@ -156,7 +156,7 @@ class Folder:
         state, applied = fold(known.plan, facts, clock + offset)
         if accepted.fake_time and not state.ended:
             offset += _jump(state, applied, clock + offset)
-        around = Circumstances(await self._scripts.server(), NAP, offset, accepted.fake_time, bool(stored))
+        around = Circumstances(await self._scripts.server(), NAP, offset, accepted.fake_time, True)
         return state, applied, around
 
     async def _write(

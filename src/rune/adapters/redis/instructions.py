@@ -19,7 +19,7 @@ from rune.core.token import START, token_name
 EMIT, ARRIVE, GATHER, SKIP, SPREAD, UNCOLLECTED, FINISH = range(1, 8)
 NONE = -1
 
-_PACK = msgspec.msgpack.Encoder().encode
+pack = msgspec.msgpack.Encoder().encode
 _JSON = msgspec.json.Encoder()
 _FINISH = msgspec.json.Decoder(Finish)
 _ERROR = msgspec.json.Decoder(Error)
@@ -63,7 +63,10 @@ class Instructions:
         self._infos: dict[int, Instruction] = {}
 
     def packed(self, decisions: Sequence[Decision]) -> bytes:
-        return _PACK([self._decision(each) for each in decisions])
+        return pack(self.listed(decisions))
+
+    def listed(self, decisions: Sequence[Decision]) -> list[Instruction]:
+        return [self._decision(each) for each in decisions]
 
     def _decision(self, decision: Decision) -> Instruction:
         fact, path = decision.fact, path_out(decision.path)

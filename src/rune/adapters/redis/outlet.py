@@ -20,8 +20,7 @@ OWN = 5  # keys of an execution that scripts take before those of streams
 FIRST_NAMED = 8
 FOLDED = 8  # the first key behind those that folding takes
 
-Arguments = tuple[str | bytes, str | bytes, str | bytes]
-NOTHING_SENT: Arguments = ("", "", "")
+NOTHING_SENT = ("", "", "")
 
 
 class Hands(Protocol):
@@ -63,8 +62,11 @@ class Outlet:
         named = (self._keys.stream(part, each, lane) for each in queues)
         return (*self._keys.of(execution)[:OWN], most, served, *named)
 
-    def arguments(self, known: Known, entry: Entry | None = None) -> Arguments:
-        return GROUP, self._named(known)[1], b"" if entry is None else entry.id
+    def arguments(self, known: Known, entry: Entry | None = None, *more: Entry) -> tuple[str | bytes, ...]:
+        first = b"" if entry is None else entry.id
+        if more:
+            return GROUP, self._named(known)[1], first, *(each.id for each in more)
+        return GROUP, self._named(known)[1], first
 
     def opening(self, known: Known, tokens: Sequence[Token]) -> tuple[tuple[str, ...], list[int | bytes]]:
         """The streams of an execution as a script takes them behind the keys of a fold, and what goes into them."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -13,9 +12,11 @@ from typing import Any
 import msgspec
 
 from rune.adapters.redis.client import Client
+from rune.adapters.redis.crowds import Crowds
 from rune.adapters.redis.folding import FOLD_LEASE, Folder
+from rune.adapters.redis.foresight import Foresight
 from rune.adapters.redis.image import read_fields
-from rune.adapters.redis.instructions import finish_out
+from rune.adapters.redis.instructions import Instruction, finish_out
 from rune.adapters.redis.keys import Keys
 from rune.adapters.redis.known import Known, Plans, Register
 from rune.adapters.redis.outlet import NOTHING_SENT, Outlet
@@ -24,12 +25,11 @@ from rune.adapters.redis.recovery import Recovery, Roll
 from rune.adapters.redis.streams import DEFAULT, GROUP, Entry
 from rune.adapters.redis.texts import Sent, path_out, timer_in, token_in, token_out
 from rune.core.effect import Decision, Finish, Timer
-from rune.core.ending import certain_end
 from rune.core.explain import Waiting, explain
 from rune.core.fact import Control, End, Signal
-from rune.core.lineage import ROOT, Path
+from rune.core.lineage import Path
 from rune.core.plan import Plan
-from rune.core.state import Live, Scope, State
+from rune.core.state import State
 from rune.core.token import Token
 from rune.core.wake import OVERDUE
 from rune.ports.clock import Clock
@@ -40,9 +40,15 @@ from rune.wire.rabbit import Names
 log = logging.getLogger("rune.state")
 
 TRIES = 8
-MOST_ALONE = 10_000
+MOST_CLOSING = 10_000
 _OVERDUE = finish_out(Finish("failed", OVERDUE))
 _PACK = msgspec.msgpack.Encoder().encode
+
+Wish = tuple[Token, bytes]
+"""A token that is to be claimed, and how a script is asked for it."""
+
+Act = tuple[list[Instruction], Entry | None]
+"""Decisions of one token, and what brought it."""
 
 Reply = tuple[str, int, list[Sent], str | bool, Any, Any]
 _REPLY = msgspec.msgpack.Decoder(Reply)
@@ -69,7 +75,9 @@ class RedisState:
         self._register = Register(journal, plans)
         self._folder = Folder(self, journal)
         self._recovery = Recovery(client, keys, roll)
-        self._alone: OrderedDict[str, tuple[Token, int, float]] = OrderedDict()
+        self._foresight = Foresight(clock)
+        self._claims: Crowds[Wish, Claim] = Crowds(self._claim, self._claim_all)
+        self._applies: Crowds[Act, Applied] = Crowds(self._apply, self._apply_all)
         self._closing: OrderedDict[str, tuple[str, Entry]] = OrderedDict()
 
     async def run(self, name: str, execution: str, *arguments: Any, streams: tuple[str, ...] = ()) -> Any:
@@ -148,65 +156,95 @@ class RedisState:
             token.resumed,
             owner,
             leased,
+            token_out(token),
         )
-        asked = _PACK((*want, token_out(token)))
-        answer = await self._tried(known, lambda: self.run("claim", execution, asked), owed=True)
-        if isinstance(answer, Applied):
-            return Claim("void", token, answer.now)
+        return await self._claims.serve(known, (token, _PACK(want)))
+
+    async def _claim(self, known: Known, wish: Wish) -> Claim:
+        token, asked = wish
+        execution = known.accepted.id
+        answer: bytes = await self.run("claim", execution, asked)
+        if answer == b"FOLD":
+            found_out = await self._tried(known, lambda: self.run("claim", execution, asked), owed=True)
+            if isinstance(found_out, Applied):
+                return Claim("void", token, found_out.now)
+            answer = found_out
         _, now, _, _, _, found = _REPLY.decode(answer)
+        return self._claimed(execution, token, now, found, await self._client.incarnation())
+
+    async def _claim_all(self, known: Known, wishes: Sequence[Wish]) -> list[Claim] | None:
+        execution = known.accepted.id
+        answer = await self.run("claim", execution, *(asked for _, asked in wishes))
+        if answer == b"FOLD":
+            return None
+        _, now, _, _, _, found = _REPLY.decode(answer)
+        run = await self._client.incarnation()
+        return [
+            self._claimed(execution, token, now, each, run)
+            for (token, _), each in zip(wishes, found, strict=True)
+        ]
+
+    def _claimed(self, execution: str, token: Token, now: int, found: Any, run: tuple[str, int]) -> Claim:
         verdict, sent, number, again, due, read_back, alone = found
         mine = token_in(sent)
         if verdict not in ("run", "cancelled"):
             return Claim(verdict, mine if verdict.startswith("held") else token, now)
         if alone:
-            self._note_alone(execution, mine, now)
-        fence = ((await self._client.incarnation())[1], number) if number else None
+            self._foresight.note(execution, mine, now)
+        fence = (run[1], number) if number else None
         recovered = read_back and fence is not None
         return Claim(verdict, mine, now, fence, again and fence is not None, due or None, recovered)
-
-    def _note_alone(self, execution: str, token: Token, now: int) -> None:
-        """While a token that is all there is of its execution is in our hands, nothing else can happen to it."""
-        self._alone[execution] = (token, now, time.monotonic())
-        if len(self._alone) > MOST_ALONE:
-            self._alone.popitem(last=False)
 
     async def renew(self, execution: str, node: int, path: Path, fence: Fence) -> bool:
         return bool(await self.run("renew", execution, node, path_out(path), fence[1]))
 
     def certain_end(self, execution: str, decisions: Sequence[Decision]) -> tuple[Finish, int] | None:
-        found = self._alone.get(execution)
-        if found is None:
-            return None
-        token, then, when = found
-        root = Scope(ROOT, 0, count=1, active=1, live={token.node: Live(token)})
-        finish = certain_end(State(scopes={ROOT: root}), decisions)
-        if finish is None:
-            return None
-        passed = 0 if self._clock is not None else round((time.monotonic() - when) * 1000)
-        return finish, then + passed
+        return self._foresight.end(execution, decisions)
 
     async def apply(self, execution: str, decisions: Sequence[Decision]) -> Applied:
         known = await self._register.of(execution)
         entry = None if self._outlet is None else self._outlet.entry(execution, decisions)
         certain = None if entry is None else self.certain_end(execution, decisions)
-        self._alone.pop(execution, None)
+        self._foresight.forget(execution)
         if entry is not None and certain is not None:
             return self._ends(execution, decisions[0], entry, certain)
-        packed = known.instructions.packed(decisions)
-        answer = await self._tried(known, lambda: self._run_sending(known, "apply", packed, entry))
+        return await self._applies.serve(known, (known.instructions.listed(decisions), entry))
+
+    async def _apply(self, known: Known, act: Act) -> Applied:
+        decisions, entry = act
+        packed = _PACK(decisions)
+        answer: bytes | Applied = await self._run_sending(known, "apply", packed, entry)
+        if answer in (b"FOLD", b"BEHIND"):
+            answer = await self._tried(known, lambda: self._run_sending(known, "apply", packed, entry))
         if isinstance(answer, Applied):
             return answer
         if self._outlet is not None:
             self._outlet.let_go(entry)
         return self._applied(known, answer)
 
+    async def _apply_all(self, known: Known, acts: Sequence[Act]) -> list[Applied] | None:
+        """Acts of several tokens in one. What they emit is sent there, so nothing has to be told apart."""
+        entries = [entry for _, entry in acts if entry is not None]
+        if self._outlet is None or len({entry.stream for entry in entries}) != 1 or len(entries) < len(acts):
+            return None
+        packed = _PACK([each for decisions, _ in acts for each in decisions])
+        now = 0 if self._clock is None else self._clock.now()
+        given = (now, known.accepted.id, packed, *self._outlet.arguments(known, *entries))
+        answer = await self._client.run("apply", self._outlet.keys(known, entries[0]), *given)
+        if answer in (b"FOLD", b"BEHIND"):
+            return None
+        for entry in entries:
+            self._outlet.let_go(entry)
+        last = self._applied(known, answer)
+        return [*(Applied(now=last.now) for _ in acts[1:]), last]
+
     def _ends(
         self, execution: str, first: Decision, entry: Entry, certain: tuple[Finish, int]
     ) -> Applied:
-        """These decisions are the last: what they would change is about to be dropped. Until then the entry is ours, and
-        if we die it leads somebody to the rows."""
+        """These decisions are the last: what they would change is about to be dropped. Until then the entry is ours,
+        and if we die it leads somebody to the rows."""
         self._closing[execution] = (f"{first.node}|{path_out(first.path)}", entry)
-        if len(self._closing) > MOST_ALONE:
+        if len(self._closing) > MOST_CLOSING:
             self._closing.popitem(last=False)
         return Applied((), *certain)
 
@@ -261,7 +299,7 @@ class RedisState:
         return plan.nodes[token.node].node.queue or DEFAULT
 
     async def end(self, execution: str, fact: End) -> None:
-        self._alone.pop(execution, None)
+        self._foresight.forget(execution)
         closing = self._closing.pop(execution, None)
         if closing is None or self._outlet is None:
             await self.run("end", execution)

@@ -154,21 +154,32 @@ class Streams:
 
     async def put_off(self, entry: Entry, due: int) -> None:
         part = self._keys.partition(entry.execution)
-        key = self._partition(part).index(entry.stream) + 2
+        queue, key = self._place(part, entry.stream)
         name = entry.execution.encode()
         number = int(entry.id.replace(b"-", b""))
         member = b"%d %d %d %b%b" % (key, number, len(name), name, token_bytes(entry.token))
-        await self._client.call("ZADD", self._keys.later(part), due, member)
+        await self._client.call("ZADD", self._keys.later(part, queue), due, member)
         await self.let_go(entry)
 
-    def _partition(self, part: int) -> list[str]:
-        return [self._keys.stream(part, queue, lane) for queue in self._queues for lane in LANES]
+    def _place(self, part: int, stream: str) -> tuple[str, int]:
+        """The queue of a stream, and its place among the keys of the script that brings back."""
+        for queue in self._queues:
+            lanes = self._of_queue(part, queue)
+            if stream in lanes:
+                return queue, lanes.index(stream) + 2
+        raise ValueError(f"{stream} is none of those that are read here")
+
+    def _of_queue(self, part: int, queue: str) -> list[str]:
+        return [self._keys.stream(part, queue, lane) for lane in LANES]
 
     async def bring(self) -> int:
         """Move what was put off and is due; how many there were."""
         moves = (
-            self._client.run("later", [self._keys.later(part), *self._partition(part)], 0, AT_ONCE)
+            self._client.run(
+                "later", [self._keys.later(part, queue), *self._of_queue(part, queue)], 0, AT_ONCE
+            )
             for part in range(self._keys.partitions)
+            for queue in self._queues
         )
         return sum(await asyncio.gather(*moves))
 

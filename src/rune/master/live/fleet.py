@@ -20,6 +20,9 @@ MOST_OPEN = 500
 LEAST_PAUSE = 0.25  # s between two looks
 RING = 1_000
 HEARTBEAT = 15.0  # s
+MISSED = b"event: missed\ndata: {}\n\n"
+"""Something may have happened that is not told: read the list."""
+
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -60,10 +63,13 @@ class Fleet:
             if self._due is None:
                 self._due = asyncio.get_running_loop().call_later(wait, self._again)
             return
+        fresh = self._fresh
         changed = await self._changed()
         self._looked = time.monotonic()
+        if fresh:
+            self._tell(MISSED)
         for each in changed:
-            self._keep(each)
+            self._tell(b"event: execution\ndata: %b\n\n" % _ENCODER.encode(execution_view(each)))
         self.wake()
 
     def _again(self) -> None:
@@ -94,9 +100,9 @@ class Fleet:
         while len(self._known) > MOST_OPEN + NEWEST:
             self._known.popitem(last=False)
 
-    def _keep(self, each: Summary) -> None:
+    def _tell(self, data: bytes) -> None:
         self.last += 1
-        self._ring.append(b"event: execution\ndata: %b\n\n" % _ENCODER.encode(execution_view(each)))
+        self._ring.append(data)
         del self._ring[:-RING]
 
     def wake(self) -> None:
@@ -108,7 +114,7 @@ class Fleet:
         """What happened behind a place; who was too slow for the ring is told to read the list."""
         missed = self.last - place
         if missed > len(self._ring):
-            return b"event: missed\ndata: {}\n\n", self.last
+            return MISSED, self.last
         return b"".join(self._ring[len(self._ring) - missed :]), self.last
 
     @property
@@ -127,6 +133,7 @@ class FleetFollower:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
+        self._place = fleet.last
         self.news = asyncio.Event()
         self.gone = False
 
@@ -137,12 +144,10 @@ class FleetFollower:
 
     async def pieces(self) -> AsyncGenerator[bytes | None, None]:
         """What is to be sent; None where only a sign of life is due."""
-        place = self._fleet.last
-        self._fleet.enter(self)
         try:
             while not self.gone and not self._fleet.closed:
                 self.news.clear()
-                data, place = self._fleet.behind(place)
+                data, self._place = self._fleet.behind(self._place)
                 if data:
                     yield data
                     continue
@@ -152,4 +157,4 @@ class FleetFollower:
                 except TimeoutError:
                     yield None
         finally:
-            self._fleet.leave(self)
+            self.gone = True

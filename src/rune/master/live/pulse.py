@@ -13,6 +13,7 @@ from rune.runtime.reader import Reader
 log = logging.getLogger("rune.master.live")
 
 LEAST_PAUSE = 0.02  # s between two looks
+AWAY_PAUSE = 1.0  # s after a look that failed
 SHARE = 4  # a look is followed by a pause this many times as long
 
 Look = Callable[[], Awaitable[None]]
@@ -59,18 +60,23 @@ class Pulse:
             began = time.perf_counter()
             try:
                 await self._beat()
-            except (RuneError, OSError) as error:
+            except Exception as error:
+                # Whatever it was, the next look may succeed, and nobody else would take it.
                 log.warning("cannot look: %s", error)
+                await asyncio.sleep(AWAY_PAUSE)
             await asyncio.sleep(max(LEAST_PAUSE, SHARE * (time.perf_counter() - began)))
 
     async def _beat(self) -> None:
         change = await self._reader.change()
         if change == self._change:
             return
-        for look in list(self._looks.values()):
+        for who, look in list(self._looks.items()):
             try:
                 await look()
+            except RuneError:
+                raise
             except Exception:
-                # One execution that cannot be followed, for example because it was removed, must not stop the others.
-                log.exception("an execution cannot be followed")
+                # One that cannot be followed, for example because it was removed, must not stop the others.
+                log.exception("an execution cannot be followed any more")
+                self._looks.pop(who, None)
         self._change = change

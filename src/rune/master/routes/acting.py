@@ -19,7 +19,6 @@ acting = Resource("executions")
 
 Item = Annotated[str, Meta(max_length=400, description="An item: `users:5`, or `users:5/orders:2`.")]
 _AGAIN = {
-    200: "The key was used before: this is what it started.",
     409: "It has not ended, or has nothing to run.",
 }
 

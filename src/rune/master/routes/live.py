@@ -72,7 +72,12 @@ class FleetStream(Response):
         self._fleet = fleet
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await stream(FleetFollower(self._fleet), receive, send)
+        follower = FleetFollower(self._fleet)
+        self._fleet.enter(follower)  # before the first word: what happens from here on is told
+        try:
+            await stream(follower, receive, send)
+        finally:
+            self._fleet.leave(follower)
 
 
 def add_sockets(router: APIRouter) -> None:

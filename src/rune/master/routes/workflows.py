@@ -104,7 +104,9 @@ async def _verdict(call: Call) -> Verdict:
 
     if len(call.data) <= SMALL:
         return read()
-    async with call.master.parsing:  # one at a time, beside the loop: whoever sends much waits, nobody else does
+    async with (
+        call.master.parsing
+    ):  # one at a time, beside the loop: whoever sends much waits, nobody else does
         return await asyncio.to_thread(read)
 
 

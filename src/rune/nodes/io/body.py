@@ -21,6 +21,7 @@ AS_BLOB = object()
 """In place of a body that belongs into the blob store."""
 
 _ODD = object()
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
 
 INLINE = 10 * 1024 * 1024
 """Up to this size JSON and text are values of their own unless the node says otherwise."""
@@ -99,9 +100,9 @@ def _json(data: bytes, charset: str, limits: Limits, about: Labelled) -> Any:
 
 
 def _plain(data: bytes, limits: Limits) -> Any:
-    """The value of JSON that comes out the same when it is written again, else `_ODD`. Nothing is lost in such a text:
-    no key stands in it twice and no number is larger than can be kept, so the careful reader need not look at it."""
-    if len(data) > limits.output_bytes:
+    """The value of JSON that comes out the same when it is written again, else `_ODD`. Such a text has no key twice and
+    no number that is rounded; without long numbers too, the careful reader would find nothing in it to object to."""
+    if len(data) > limits.output_bytes or _LONG_NUMBER.search(data):
         return _ODD
     most = limits.json_depth
     if data.count(b"[") + data.count(b"{") > most and json_depth(data) > most:

@@ -11,9 +11,9 @@ from types import TracebackType
 class Within:
     """A block that is cancelled when its time is over, and then raises TimeoutError."""
 
-    __slots__ = ("_asked", "_line", "_task", "over", "when")
+    __slots__ = ("_asked", "_here", "_line", "over", "when")
 
-    _task: asyncio.Task[object]
+    _here: asyncio.Task[object]
 
     def __init__(self, line: Line) -> None:
         self._line = line
@@ -21,10 +21,10 @@ class Within:
         self.over = False
 
     def __enter__(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._asked = task.cancelling()
-        self._task = task
+        here = asyncio.current_task()
+        assert here is not None
+        self._asked = here.cancelling()
+        self._here = here
         self._line.add(self)
 
     def __exit__(
@@ -32,14 +32,14 @@ class Within:
     ) -> None:
         if not self.over:
             self._line.remove(self)
-        # Somebody else may want the task to stop as well: that is not ours to turn into a failure.
-        elif self._task.uncancel() <= self._asked and kind is asyncio.CancelledError:
+        # Somebody else may want it to stop as well: that is not ours to turn into a failure.
+        elif self._here.uncancel() <= self._asked and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
     def end(self) -> None:
         """The time is over."""
         self.over = True
-        self._task.cancel()
+        self._here.cancel()
 
 
 class Line:

@@ -1,4 +1,4 @@
--- Make decisions true that the journal has.
+-- Make decisions true that the journal has: those of one token, or of several tokens of the execution at once.
 -- KEYS     as in store.lua
 -- ARGV[4]  decisions (msgpack): node, path, at, kind, info, effects
 -- RETURNS  reply ok; or FOLD: no state of this incarnation; or BEHIND: one that is behind the journal. Then nothing has
@@ -6,11 +6,20 @@
 -- A crash behind this: what was emitted is in the state but in no queue; the sweeper sends it.
 verbs.apply = function()
   local decisions = cmsgpack.unpack(ARGV[4])
-  if not store.open(decisions[1][2], decisions[1][1]) then return 'FOLD' end
-  for _, decision in ipairs(decisions) do
-    if not act.decide(decision) then return 'BEHIND' end
+  local fields, count = { '!' }, 1
+  for i = 1, #decisions do
+    local path = decisions[i][2]
+    local name = path .. '|' .. decisions[i][1]
+    fields[count + 1], fields[count + 2] = 's' .. path, 'l' .. name
+    fields[count + 3], fields[count + 4] = 'c' .. name, 'b' .. name
+    count = count + 4
   end
-  for _, decision in ipairs(decisions) do
+  if not store.open(fields) then return 'FOLD' end
+  for i = 1, #decisions do
+    if not act.decide(decisions[i]) then return 'BEHIND' end
+  end
+  for i = 1, #decisions do
+    local decision = decisions[i]
     if decision[4] ~= 'choice' then act.let_go(decision[2], decision[1]) end
   end
   act.let_in()

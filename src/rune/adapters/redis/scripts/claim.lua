@@ -1,8 +1,9 @@
--- Ask to run a token.
+-- Ask to run a token, or several of the execution at once.
 -- KEYS     as in store.lua
--- ARGV[4]  node, path, fate, attempt, resumed, owner, leased, and the token itself as it is sent (msgpack)
+-- ARGV[4..]  each: node, path, fate, attempt, resumed, owner, leased, and the token itself as it is sent (msgpack)
 -- RETURNS  reply whose last part is verdict, token, number of the fence, whether it was claimed before, due time of the
---          wait that is over, whether the execution was read back, whether the token is all there is; or FOLD
+--          wait that is over, whether the execution was read back, whether the token is all there is; of several a list
+--          of these; or FOLD
 -- A crash behind this: a lease that runs out, and the sweeper sends the token again.
 
 -- The translation of rune.core.control.touch.
@@ -35,16 +36,13 @@ local function claimed(node, path, mine, verdict, want)
     return verdict, false, false
   end
   -- By the time, not by counting: an execution that slept would begin to count anew, and fences must not come again.
-  local time = redis.call('TIME')
-  local number = math.max(time[1] * 1000000 + time[2], claim and claim.n + 1 or 0)
+  local number = math.max(store.moment(), claim and claim.n + 1 or 0)
   store.put(name, { n = number, u = now + LEASE, o = want[6] })
   held[act.member(path, node)] = now + LEASE - (meta.o or 0)
   return verdict, number, claim and true or false
 end
 
-verbs.claim = function()
-  local want = cmsgpack.unpack(ARGV[4])
-  if not store.open(want[2], want[1]) then return 'FOLD' end
+local function asked(want)
   local node, path, mine = want[1], want[2], want[8]
   local live = store.get('s' .. path) and store.get('l' .. path .. '|' .. node)
   if live then
@@ -57,7 +55,22 @@ verbs.claim = function()
     due = live and live.m and verdict ~= 'held' and verdict ~= 'held back' and store.get('w' .. path .. '|' .. node)
     if due then store.drop('w' .. path .. '|' .. node) end
   end
-  store.flush(true)
   local alone = path == '' and live and store.get('s').c == 1 and not meta.u and not meta.f and true or false
-  return store.reply('ok', { verdict, mine, number, again, due or false, meta.rb or false, alone })
+  return { verdict, mine, number, again, due or false, meta.rb or false, alone }
+end
+
+verbs.claim = function()
+  local wants, fields, count = {}, { '!' }, 1
+  for i = 4, #ARGV do
+    local want = cmsgpack.unpack(ARGV[i])
+    local name = want[2] .. '|' .. want[1]
+    fields[count + 1], fields[count + 2], fields[count + 3] = 's' .. want[2], 'l' .. name, 'c' .. name
+    count = count + 3
+    wants[i - 3] = want
+  end
+  if not store.open(fields) then return 'FOLD' end
+  local found = {}
+  for i = 1, #wants do found[i] = asked(wants[i]) end
+  store.flush(true)
+  return store.reply('ok', #wants == 1 and found[1] or found)
 end

@@ -1,5 +1,5 @@
 -- Move what was given back for later into its stream, once its time has come.
--- KEYS[1] what is for later (zset by due ms)   KEYS[2..] the streams of the partition
+-- KEYS[1] what is for later (zset by due ms)   KEYS[2..] the streams of its queue, one a lane
 -- ARGV[1] unused  ARGV[2] now in ms, 0: ask the server  ARGV[3] at most so many
 -- Members: number of the key, a space, number of the message, a space, size of the execution's id, a space, id, token.
 -- RETURNS  how many were moved

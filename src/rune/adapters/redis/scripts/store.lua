@@ -9,20 +9,20 @@
 -- Where the queue is streams, what an act emits goes into them in the same act (apply, fire):
 -- KEYS[6] the stream for most tokens   KEYS[7] that of the entry to let go   KEYS[8..] those of named queues
 -- ARGV[5] the group, empty: nothing is sent here   ARGV[6] node -> key, of the nodes with a named queue (msgpack), or
--- empty   ARGV[7] the entry to let go, or empty
+-- empty   ARGV[7] the entry to let go, or empty; apply: ARGV[7..] entries of one stream
 local LEASE = 9000
 local RESEND = 60000 -- ms: what somebody else was to send and nobody has claimed by then is sent again
 local BATCH, SCAN = 500, 512
 local KEYS, ARGV
 local verbs, store = {}, {}
-local meta, now
+local meta, now, micros
 local cache, changed, timers, ears, held
 local emitted, finish, gives_up
 
 -- The library stays loaded from call to call; nothing of one execution may reach the next.
 function store.begin(keys, arguments)
   KEYS, ARGV = keys, arguments
-  meta, now = nil, nil
+  meta, now, micros = nil, nil, nil
   cache, changed, timers, ears, held = {}, {}, {}, {}, {}
   emitted, finish, gives_up = {}, false, false
 end
@@ -39,12 +39,16 @@ end
 
 -- Read many fields at once; get() then finds them.
 function store.fetch(fields)
-  local missing = {}
-  for _, field in ipairs(fields) do
-    if cache[field] == nil then missing[#missing + 1] = field end
+  local missing, count = {}, 0
+  for i = 1, #fields do
+    local field = fields[i]
+    if cache[field] == nil then
+      count = count + 1
+      missing[count] = field
+    end
   end
-  for first = 1, #missing, BATCH do
-    local last = math.min(first + BATCH - 1, #missing)
+  for first = 1, count, BATCH do
+    local last = math.min(first + BATCH - 1, count)
     local packed = redis.call('HMGET', KEYS[1], unpack(missing, first, last))
     for i = first, last do
       local each = packed[i - first + 1]
@@ -103,17 +107,22 @@ function store.clock()
   local given = tonumber(ARGV[2])
   if given ~= 0 then return given end
   local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
+  micros = time[1] * 1000000 + time[2]
+  return math.floor(micros / 1000)
 end
 
--- Begin with an execution, and with what is known to be needed of a token. False: there is no state of this
+-- A number that only grows.
+function store.moment()
+  if micros then return micros end
+  local time = redis.call('TIME')
+  return time[1] * 1000000 + time[2]
+end
+
+-- Begin with an execution, and with the fields that are known to be needed. False: there is no state of this
 -- incarnation, and whoever asks has to fold.
-function store.open(path, node)
+function store.open(fields)
   now = store.clock()
-  if path then
-    local name = path .. '|' .. node
-    store.fetch({ '!', 's' .. path, 'l' .. name, 'c' .. name, 'b' .. name })
-  end
+  if fields then store.fetch(fields) end
   meta = store.get('!')
   if not meta or meta.i ~= ARGV[1] then return false end
   now = now + (meta.o or 0)
@@ -146,16 +155,27 @@ local function in_batches(command, key, list)
   end
 end
 
+-- Times are whole numbers; as such they are written quicker than the server would write them.
+local function whole(time)
+  return string.format('%d', time)
+end
+
 -- A table of member -> score, or false for one to be removed.
 local function write_scores(key, scores)
-  if not next(scores) then return end
-  local add, remove = {}, {}
+  local one, its = next(scores)
+  if one == nil then return end
+  if next(scores, one) == nil then
+    if its then redis.call('ZADD', key, whole(its), one) else redis.call('ZREM', key, one) end
+    return
+  end
+  local add, remove, added, removed = {}, {}, 0, 0
   for member, score in pairs(scores) do
     if score then
-      add[#add + 1] = score
-      add[#add + 1] = member
+      add[added + 1], add[added + 2] = whole(score), member
+      added = added + 2
     else
-      remove[#remove + 1] = member
+      removed = removed + 1
+      remove[removed] = member
     end
   end
   in_batches('ZREM', key, remove)
@@ -163,14 +183,15 @@ local function write_scores(key, scores)
 end
 
 local function write_fields()
-  local put, drop = {}, {}
+  local put, drop, puts, drops = {}, {}, 0, 0
   for field in pairs(changed) do
     local value = cache[field]
     if value then
-      put[#put + 1] = field
-      put[#put + 1] = cmsgpack.pack(value)
+      put[puts + 1], put[puts + 2] = field, cmsgpack.pack(value)
+      puts = puts + 2
     else
-      drop[#drop + 1] = field
+      drops = drops + 1
+      drop[drops] = field
     end
   end
   in_batches('HDEL', KEYS[1], drop)
@@ -243,7 +264,7 @@ function store.flush(keeps)
     wakes = store.nearest()
     if not keeps then gone, wakes = rest(wakes) end
     if wakes then
-      redis.call('ZADD', KEYS[4], wakes - (meta.o or 0), ARGV[3])
+      redis.call('ZADD', KEYS[4], whole(wakes - (meta.o or 0)), ARGV[3])
       if is_nearer() then store.tell_nearer() end
     else
       redis.call('ZREM', KEYS[4], ARGV[3])
@@ -278,11 +299,11 @@ function store.deliver(tokens)
   return sends and {} or tokens
 end
 
--- The entry that brought the token has served.
+-- The entries that brought the tokens have served.
 function store.let_go()
   if (ARGV[7] or '') == '' then return end
-  redis.call('XACK', KEYS[7], ARGV[5], ARGV[7])
-  redis.call('XDEL', KEYS[7], ARGV[7])
+  redis.call('XACK', KEYS[7], ARGV[5], unpack(ARGV, 7))
+  redis.call('XDEL', KEYS[7], unpack(ARGV, 7))
 end
 
 -- What an act leads to. An end for failed items says how many there were and names the first.

@@ -1,0 +1,88 @@
+"""A cluster that cannot be reached, or that is set up wrongly, says so at once and tells no secrets."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from tests.cli.here import Here
+from tests.cli.process import Rune
+from tests.cluster.standing import stores
+
+NOWHERE = "postgresql://rune:hush-hush@127.0.0.1:1/rune"
+NO_REDIS = "redis://:hush-hush@127.0.0.1:1/0"
+SERVE = (("serve", "worker"), ("serve", "scheduler"))
+OTHERS = (("list",), ("workers",), ("migrate",), ("start", "orders"), ("gc", "--keep", "1"))
+
+
+@pytest.mark.parametrize("command", [*SERVE, *OTHERS], ids=" ".join)
+def test_stores_out_of_reach_are_named_without_passwords(
+    command: tuple[str, ...], tmp_path: pathlib.Path
+) -> None:
+    rune = Here(tmp_path, RUNE_JOURNAL=NOWHERE, RUNE_STATE=NO_REDIS, RUNE_QUEUE=NO_REDIS)
+    done = rune(*command)
+    assert done.exit_code == 3, done.output
+    assert "127.0.0.1" in done.output
+    assert "hush-hush" not in done.output
+    assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize("role", ["worker", "scheduler"])
+def test_redis_out_of_reach_is_named(role: str, tmp_path: pathlib.Path) -> None:
+    journal = stores(tmp_path).journal
+    done = Rune(tmp_path, RUNE_JOURNAL=journal, RUNE_STATE=NO_REDIS, RUNE_QUEUE=NO_REDIS)("serve", role)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "Redis cannot be reached" in done.stderr
+    assert "hush-hush" not in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_doctor_says_what_does_not_answer(tmp_path: pathlib.Path) -> None:
+    rune = Here(tmp_path, RUNE_JOURNAL=NOWHERE, RUNE_STATE=NO_REDIS, RUNE_QUEUE=NO_REDIS)
+    checks = {each["check"]: each for each in rune.json("doctor", code=1)["checks"]}
+    assert {name for name, each in checks.items() if each["verdict"] == "bad"} == {"postgresql", "redis"}
+    assert "hush-hush" not in str(checks)
+
+
+def test_doctor_says_that_nobody_takes_part(tmp_path: pathlib.Path) -> None:
+    made = stores(tmp_path)
+    rune = Here(
+        tmp_path, RUNE_JOURNAL=made.journal, RUNE_STATE=made.state, RUNE_QUEUE=made.queue, RUNE_PREFIX="alone"
+    )
+    checks = {each["check"]: each for each in rune.json("doctor")["checks"]}
+    assert (checks["workers"]["verdict"], checks["schedulers"]["verdict"]) == ("warn", "warn")
+    assert "rune serve worker" in checks["workers"]["advice"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "rune serve"),
+        ({"RUNE_JOURNAL": NOWHERE}, "RUNE_STATE"),
+        ({"RUNE_JOURNAL": NOWHERE, "RUNE_STATE": NO_REDIS}, "RUNE_QUEUE"),
+        ({"RUNE_JOURNAL": "mysql://rune:hush-hush@localhost/rune"}, "RUNE_JOURNAL"),
+        ({"RUNE_STATE": NO_REDIS}, "RUNE_STATE"),
+        (
+            {"RUNE_JOURNAL": NOWHERE, "RUNE_STATE": NO_REDIS, "RUNE_QUEUE": "redis://other:6379"},
+            "RUNE_QUEUE",
+        ),
+        (
+            {"RUNE_JOURNAL": NOWHERE, "RUNE_STATE": NO_REDIS, "RUNE_QUEUE": NO_REDIS, "RUNE_SLOTS": "many"},
+            "slots",
+        ),
+        (
+            {"RUNE_JOURNAL": NOWHERE, "RUNE_STATE": NO_REDIS, "RUNE_QUEUE": NO_REDIS, "RUNE_BLOB": "ftp://x"},
+            "RUNE_BLOB",
+        ),
+    ],
+    ids=str,
+)
+def test_wrong_settings_exit_2_and_are_named(
+    settings: dict[str, str], said: str, tmp_path: pathlib.Path
+) -> None:
+    done = Here(tmp_path, **settings)("serve", "worker")
+    assert done.exit_code == 2, done.output
+    assert said in done.output
+    assert "hush-hush" not in done.output
+    assert "Traceback" not in done.output

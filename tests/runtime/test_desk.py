@@ -1,0 +1,60 @@
+"""The desk: what it refuses, and that asking twice is asking once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from rune.compose import running_engine
+from rune.errors import RuneError
+from rune.runtime.desk import Desk
+from rune.settings import Settings
+
+WAITS = {
+    "id": "waits",
+    "nodes": [
+        {"id": "start", "type": "manual"},
+        {"id": "wait", "type": "wait", "parameters": {"resume": "signal", "name": "go"}},
+    ],
+    "edges": [{"src": "start", "dst": "wait"}],
+}
+DOCUMENT = json.dumps(WAITS).encode()
+
+
+async def refusal(asked: object) -> str:
+    with pytest.raises(RuneError) as refused:
+        await asked  # type: ignore[misc]
+    return refused.value.code
+
+
+async def _start_twice(desk: Desk) -> None:
+    first = await desk.run(DOCUMENT, b'{"a": 1}', execution="mine")
+    again = await desk.run(DOCUMENT, b'{"a": 1}', execution="mine")
+    assert first.id == again.id == "mine"
+    assert await refusal(desk.run(DOCUMENT, b'{"a": 2}', execution="mine")) == "KEY_CONFLICT"
+
+
+async def _start_at_once(desk: Desk) -> None:
+    both = (desk.run(DOCUMENT, body, execution="race") for body in (b'{"a": 1}', b'{"a": 2}'))
+    answers = await asyncio.gather(*both, return_exceptions=True)
+    codes = [getattr(each, "code", "accepted") for each in answers]
+    assert sorted(codes) == ["KEY_CONFLICT", "accepted"]
+
+
+async def _priority(desk: Desk) -> None:
+    await desk.deploy(DOCUMENT)
+    assert await refusal(desk.start("waits", None, b"{}", priority=11)) == "BAD_PRIORITY"
+    assert await refusal(desk.start("waits", None, b"{}", priority=-1)) == "BAD_PRIORITY"
+    assert (await desk.start("waits", None, b"{}", priority=10)).priority == 10
+
+
+@pytest.mark.parametrize("scene", [_start_twice, _start_at_once, _priority])
+def test_the_desk(scene: object, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with running_engine(Settings(home=str(tmp_path))) as engine:
+            await scene(engine.desk)  # type: ignore[operator]
+
+    asyncio.run(run())
