@@ -23,7 +23,7 @@ OTHERS   := $(filter-out tests/core tests/__pycache__,$(patsubst %/,%,$(wildcard
 HELLO       := examples/hello/hello.yaml
 HELLO_INPUT := {"name": "World"}
 
-.PHONY: chaos-embedded services-up services-down help setup stores lock run test test-long check lint type contracts unit sim mutants bench audit format clean
+.PHONY: chaos-embedded chaos-cluster services-up services-down help setup stores lock run test test-long check lint type contracts unit sim mutants bench audit format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -124,3 +124,6 @@ clean: ## Remove .venv and everything that was made
 
 chaos-embedded: setup ## Random kill -9 under load, then the verdict: make chaos-embedded KILLS=1000
 	@$(BIN)/python -m tests.chaos.embedded --kills $(KILLS)
+
+chaos-cluster: setup stores ## Faults of processes and stores under load, then the verdict: make chaos-cluster SCALE=0.1
+	@$(BIN)/python -m tests.chaos.cluster --scale $(SCALE)

@@ -30,14 +30,17 @@ from starlette.responses import Response  # noqa: E402
 DOCUMENT = {"id": "bench", "nodes": [{"id": "in", "type": "input"}, {"id": "n", "type": "noop"}]}
 DOCUMENT["edges"] = [{"src": "in", "dst": "n"}]  # type: ignore[list-item]
 AWAKE = 120
-"""An execution of which nothing but a signal is awaited sleeps, and is read back for each: short waits keep it awake."""
+"""Who only waits for a signal sleeps, and is read back for each one that comes: short waits keep it awake."""
 
 HEARD = {
     "id": "heard",
     "nodes": [
         {"id": "in", "type": "input"},
         {"id": "w", "type": "wait", "parameters": {"resume": "signal", "name": "end"}},
-        *({"id": f"n{n}", "type": "wait", "parameters": {"amount": 1, "unit": "seconds"}} for n in range(AWAKE)),
+        *(
+            {"id": f"n{n}", "type": "wait", "parameters": {"amount": 1, "unit": "seconds"}}
+            for n in range(AWAKE)
+        ),
     ],
     "edges": [
         {"src": "in", "dst": "w"},
@@ -49,7 +52,7 @@ HEARD = {
 
 async def server(home: str) -> None:
     """The API over an embedded engine, with one route that does nothing."""
-    import rune.serving  # noqa: PLC0415 - the other process needs none of it
+    import rune.compose.serving  # noqa: PLC0415 - the other process needs none of it
     from rune.compose import reader, running_engine  # noqa: PLC0415
     from rune.master import app as application  # noqa: PLC0415
     from rune.master.reply import Reply  # noqa: PLC0415
@@ -70,12 +73,12 @@ async def server(home: str) -> None:
         app.router.routes.insert(0, router.routes[0])
         return app
 
-    rune.serving.make_app = with_empty
+    rune.compose.serving.make_app = with_empty
     settings = Settings(home=home)
     async with running_engine(settings) as engine, reader(settings) as opened:
         await engine.desk.deploy(json.dumps(DOCUMENT).encode())
         await engine.desk.deploy(json.dumps(HEARD).encode())
-        await rune.serving.serve(
+        await rune.compose.serving.serve(
             settings, engine, opened, "127.0.0.1", 0, ready=lambda url: print(url, flush=True)
         )
 
@@ -198,9 +201,9 @@ if __name__ == "__main__":
     parser.add_argument("--events", type=int, default=2_000)
     given = parser.parse_args()
     if given.serve:
-        import rune.serving
+        import rune.compose.serving
 
-        with asyncio.Runner(loop_factory=rune.serving.loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=rune.compose.serving.loop_factory()) as runner:
             runner.run(server(given.serve))
     else:
         asyncio.run(main(given))

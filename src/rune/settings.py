@@ -44,6 +44,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     prefix: str = "rune"  # of a cluster: what the names of everything in Redis begin with
     queue_kind: Literal["classic", "quorum"] = "classic"  # of a cluster with RabbitMQ
     queue_prefix: str = "workflow"  # of a cluster with RabbitMQ: what the names of queues begin with
+    statuses: bool = True  # of a cluster with RabbitMQ: whether every step of a node is told
+    legacy_consume: bool = False  # of a cluster with RabbitMQ: whether `workflow.started` is read here
     partitions: int = 16  # of a cluster: fixed with its first start
     durability: Literal["full", "relaxed"] = (
         "full"  # relaxed: a power cut may lose the last moments, a crash does not

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
-from tests.chaos.cluster_verdict import Verdict, kept_logs, verdict
+from tests.chaos.cluster_verdict import TIDY, Verdict, kept_logs, verdict
 from tests.chaos.rebuild import rebuilt
 from tests.chaos.stand import Stand, pause, stand
 
@@ -81,7 +81,13 @@ class Campaign:
 
 
 def campaign(
-    folder: Path, counts: dict[str, int], seed: int, minutes: float, *, say: Callable[[str], None] = print
+    folder: Path,
+    counts: dict[str, int],
+    seed: int,
+    minutes: float,
+    *,
+    say: Callable[[str], None] = print,
+    tidy: float = TIDY,
 ) -> Verdict:
     """Break it, let it come to rest, judge."""
     with stand(folder) as broken:
@@ -95,7 +101,7 @@ def campaign(
         except AssertionError as stuck:
             wrong.append(str(stuck))
         drained = broken.drain()
-        found = verdict(broken, drained)
+        found = verdict(broken, drained, tidy=tidy)
         found.wrong[:0] = wrong
         if found.wrong:
             kept_logs(broken, Path(tempfile.gettempdir()) / "rune-chaos-logs")
@@ -103,12 +109,16 @@ def campaign(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for kind, count in COUNTS.items():
         parser.add_argument(f"--{kind}", type=int, default=count)
     parser.add_argument("--scale", type=float, default=1.0, help="of all counts")
     parser.add_argument("--minutes", type=float, default=3.0, help="how long PostgreSQL is away")
-    parser.add_argument("--rebuild", type=int, default=0, help="only: so many running executions after a wipe")
+    parser.add_argument(
+        "--rebuild", type=int, default=0, help="only: so many running executions after a wipe"
+    )
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rune-chaos-") as folder:

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -51,7 +52,9 @@ async def insisting(act: Callable[[], Awaitable[T]]) -> T:
         try:
             return await act()
         except StoreAway:
-            await asyncio.sleep(PAUSE)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PAUSE):
+                    await asyncio.Event().wait()
 
 
 class Load:
@@ -60,9 +63,7 @@ class Load:
     def __init__(self, engine: Engine, keys: Keys) -> None:
         self._engine = engine
         self._keys = keys
-        self._plans = {
-            name: compiled(shape.document, engine.registry) for name, shape in MIXTURE.items()
-        }
+        self._plans = {name: compiled(shape.document, engine.registry) for name, shape in MIXTURE.items()}
         self.stopping = asyncio.Event()
         self._started = 0
 

@@ -69,10 +69,12 @@ def verdict(stand: Stand, drained: int, *, tidy: float = TIDY) -> Verdict:
     """Judge everything, once nothing is under way."""
     keys = Keys(stand.folder)
     wrong = [] if drained == 0 else [f"not everything ended: {_open(stand)}"]
-    wrong += _tidied(stand, tidy) if drained == 0 else []
+    wrong += _tidied(stand, tidy) if drained == 0 and tidy else []
     report = audited(stand)
     if report["violations"]:
-        wrong.append(f"the audit found {report['violations']} violations: {json.dumps(report['audits'])[:3000]}")
+        wrong.append(
+            f"the audit found {report['violations']} violations: {json.dumps(report['audits'])[:3000]}"
+        )
     if report["totals"]["open"]:
         wrong.append(f"{report['totals']['open']} tokens are open")
     found, effects, repeated = asyncio.run(_judged(stand, keys))
@@ -184,7 +186,9 @@ def _rows(plan: Plan, execution: str, stored: list[Stored], times: Times) -> dic
         else:
             results[key] = (at, fact.attempt if fact.status == "ok" else None)
     return {
-        key: Rows(attempts[key], results.get(key, (None, None))[0], results.get(key, (None, None))[1], once[key])
+        key: Rows(
+            attempts[key], results.get(key, (None, None))[0], results.get(key, (None, None))[1], once[key]
+        )
         for key in once
     }
 

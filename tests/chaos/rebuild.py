@@ -64,7 +64,9 @@ def _there(broken: Stand) -> int:
 
 
 def _ended(broken: Stand) -> int:
-    return int(broken.database.server.sql("SELECT count(*) FROM execution WHERE ended_at IS NOT NULL", "chaos"))
+    return int(
+        broken.database.server.sql("SELECT count(*) FROM execution WHERE ended_at IS NOT NULL", "chaos")
+    )
 
 
 async def _outcomes(broken: Stand, executions: Sequence[str]) -> list[str]:

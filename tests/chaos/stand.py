@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -78,10 +77,10 @@ class BreakablePostgres:
 
     def down(self) -> None:
         """Immediate shutdown."""
-        postmaster = int((self.server.data / "postmaster.pid").read_text().split()[0])
-        os.kill(postmaster, signal.SIGQUIT)
-        while (self.server.data / "postmaster.pid").exists():
-            pause(0.02)
+        process = self.server._process
+        assert process is not None
+        process.send_signal(signal.SIGQUIT)
+        process.wait()
 
     def up(self) -> None:
         self.server.start()
@@ -105,12 +104,25 @@ class Stand:
 
     def load(self, **environment: str) -> None:
         """Begin to load it."""
-        command = ["setpriv", "--pdeathsig=KILL", sys.executable, "-m", "tests.chaos.cluster_load", str(self.folder)]
+        command = [
+            "setpriv",
+            "--pdeathsig=KILL",
+            sys.executable,
+            "-m",
+            "tests.chaos.cluster_load",
+            str(self.folder),
+        ]
         self._said = (self.folder / "load.log").open("ab")
         self._load = subprocess.Popen(
-            command, cwd=ROOT, env={**self.fleet.environment, **environment}, stdout=self._said, stderr=self._said
+            command,
+            cwd=ROOT,
+            env={**self.fleet.environment, **environment},
+            stdout=self._said,
+            stderr=self._said,
         )
-        self.wait_for(lambda: "the load is ready" in (self.folder / "load.log").read_text(), "the load is not ready")
+        self.wait_for(
+            lambda: "the load is ready" in (self.folder / "load.log").read_text(), "the load is not ready"
+        )
 
     def drain(self, patience: float = 300.0) -> int:
         """Start nothing more; 0 when all have ended."""
@@ -140,10 +152,12 @@ class Stand:
         return time.monotonic() - began
 
     def kill(self, role: Role, number: int) -> None:
-        """kill -9 of one, and another takes its place."""
+        """kill -9 of one that takes part, and another takes its place; whoever comes next waits until it is ready."""
+        for each in self.fleet.of(role):
+            each.wait_ready()
         there = self.fleet.of(role)
         there[number % len(there)].kill()
-        self.fleet.start(role).wait_ready()
+        self.fleet.start(role)
 
 
 @contextmanager
@@ -157,7 +171,12 @@ def stand(
         settings = Settings(
             home=str(folder), journal=server.create("chaos"), state=redis.url, queue=redis.url, nodes=(NODES,)
         )
-        given = {"RUNE_NODES": NODES, LEDGER: str(folder / "ledger"), "RUNE_SLOTS": "16", **(environment or {})}
+        given = {
+            "RUNE_NODES": NODES,
+            LEDGER: str(folder / "ledger"),
+            "RUNE_SLOTS": "16",
+            **(environment or {}),
+        }
         subprocess.run(
             [sys.executable, "-m", "rune", "migrate"], check=True, cwd=ROOT, stdout=subprocess.DEVNULL,
             env={**Fleet(folder, settings, given).environment},

@@ -13,7 +13,7 @@ import pytest
 from rune.core.definition import canonical
 from rune.ports.journal import Accepted
 from rune.runtime.launcher import new_execution_id
-from rune.testing.harness import Harness, compiled
+from rune.testing.harness import Harness, Run, compiled
 from tests.cli.process import Rune
 from tests.cli.process import until as until_then
 from tests.cluster.commands import ended, here, named
@@ -99,7 +99,7 @@ def test_workers_that_die_at_every_point_lose_and_double_nothing(crew: Standing)
     async def go() -> list[str]:
         async with crew.asked() as (engine, _):
             made = Harness(engine, None)
-            runs = []
+            runs: list[Run] = []
             while any(each.alive for each in doomed.values()):
                 runs.append(await made.start(named(CHAIN, "doomed")))
                 await _until_dead_or(doomed, runs)
@@ -120,14 +120,19 @@ def test_workers_that_die_at_every_point_lose_and_double_nothing(crew: Standing)
     until_then(lambda: not sum(_outbox(crew, one) for one in executions) or None, "nothing is left to do")
 
 
-async def _until_dead_or(doomed: dict[str, Process], runs: list[Any]) -> None:
+async def _until_dead_or(doomed: dict[str, Process], runs: list[Run]) -> None:
     """Until somebody has died of the latest, or it has ended."""
-    living = sum(each.alive for each in doomed.values())
+    living = {point: each for point, each in doomed.items() if each.alive}
 
     async def so() -> bool:
-        return runs[-1].ending.done() or sum(each.alive for each in doomed.values()) < living
+        return runs[-1].ending.done() or not all(each.alive for each in living.values())
 
-    await until(so, "somebody dies, or nobody did", PATIENCE)
+    try:
+        await until(so, f"{runs[-1].id} ends, or somebody dies of it", PATIENCE)
+    except AssertionError as error:
+        facts = [each.fact for each in await runs[-1].facts()]
+        said = {point: each.said()[-1000:] for point, each in living.items()}
+        raise AssertionError(f"{error}: {facts}; {said}") from None
 
 
 def test_a_parent_hears_of_a_child_whose_worker_died_behind_the_end(

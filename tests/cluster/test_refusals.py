@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pathlib
+import socket
 
 import pytest
 
 from tests.cli.here import Here
 from tests.cli.process import Rune
 from tests.cluster.standing import stores
+from tests.services.redis_server import RedisServer
 
 NOWHERE = "postgresql://rune:hush-hush@127.0.0.1:1/rune"
 NO_REDIS = "redis://:hush-hush@127.0.0.1:1/0"
@@ -36,6 +38,25 @@ def test_redis_out_of_reach_is_named(role: str, tmp_path: pathlib.Path) -> None:
     assert "Redis cannot be reached" in done.stderr
     assert "hush-hush" not in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_password_that_redis_does_not_take_is_not_shown(tmp_path: pathlib.Path) -> None:
+    guarded = RedisServer()
+    try:
+        with socket.socket(socket.AF_UNIX) as line:
+            line.connect(guarded.socket)
+            line.sendall(b"CONFIG SET requirepass open-sesame\r\n")
+            assert line.recv(3) == b"+OK"
+        url = f"unix://:hush-hush@{guarded.socket}"
+        rune = Here(tmp_path, RUNE_JOURNAL=stores(tmp_path).journal, RUNE_STATE=url, RUNE_QUEUE=url)
+        done = rune("serve", "worker")
+        checks = {each["check"]: each for each in rune.json("doctor", code=1)["checks"]}
+    finally:
+        guarded.stop()
+    assert done.exit_code == 3, done.output
+    assert "WRONGPASS" in done.output
+    assert (checks["postgresql"]["verdict"], checks["redis"]["verdict"]) == ("ok", "bad")
+    assert "hush-hush" not in done.output + str(checks)
 
 
 def test_doctor_says_what_does_not_answer(tmp_path: pathlib.Path) -> None:

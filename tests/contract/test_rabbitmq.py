@@ -6,10 +6,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from rune.adapters.rabbitmq.queue import RabbitQueue
 from rune.testing.contracts.queue import QueueContract
 from tests.rabbitmq.aio_pika_queue import AioPikaQueue
 from tests.services.rabbitmq import broker
+
+
+@pytest.fixture(autouse=True, scope="module")
+def started() -> None:
+    """Before the first test has a deadline."""
+    broker()
 
 
 class TestQueue(QueueContract):

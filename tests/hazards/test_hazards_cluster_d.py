@@ -36,7 +36,9 @@ def test_h_d1_on_a_cluster_inner_splits_of_different_items_share_nothing() -> No
 
 def test_h_d2_on_a_cluster_the_lineage_ends_at_the_aggregator() -> None:
     # red: cluster-d2: the aggregator's token is emitted in the scope of the last item
-    told = ran(workflow("start>s s>e e>g g>a", s=splits(), e=sets(x=1), g=GATHER, a=sets(y=2)), {"items": [1, 2]})
+    told = ran(
+        workflow("start>s s>e e>g g>a", s=splits(), e=sets(x=1), g=GATHER, a=sets(y=2)), {"items": [1, 2]}
+    )
     assert (entry(told, "g")["lineage"], entry(told, "a")["lineage"]) == ([], [])
     assert entry(told, "e", 1)["lineage"][0]["total_items"] == 2
 
@@ -170,7 +172,9 @@ def test_h_d10_on_a_cluster_an_element_is_what_the_item_gave() -> None:
 
 def test_h_d11_on_a_cluster_nothing_of_the_items_is_seen_behind_the_aggregator() -> None:
     # red: cluster-d11: the context holds the outputs of items too
-    told = ran(workflow("start>s s>a a>g g>b", s=splits(), a=sets(x=1), g=GATHER, b=sets(y=2)), {"items": [1, 2]})
+    told = ran(
+        workflow("start>s s>a a>g g>b", s=splits(), a=sets(x=1), g=GATHER, b=sets(y=2)), {"items": [1, 2]}
+    )
     assert set(told["context"]) == {"$trigger", "$start", "$g", "$b"}
     with pytest.raises(InvalidDocument):
         ran(workflow("start>s s>a a>g g>b", s=splits(), a=sets(x=1), g=GATHER, b=sets(y="{{ $item }}")))
@@ -185,7 +189,9 @@ def test_h_d12_on_a_cluster_an_empty_list_skips_the_body_and_gathers_nothing() -
 
 def test_h_d13_on_a_cluster_items_may_take_days() -> None:
     # red: cluster-d13: the aggregator has its default timeout although a wait lies before it
-    document = workflow("start>s s>w w>g g>out", s=splits(), w=waits("{{ $item }}", "days"), g=GATHER, out=OUT)
+    document = workflow(
+        "start>s s>w w>g g>out", s=splits(), w=waits("{{ $item }}", "days"), g=GATHER, out=OUT
+    )
     told = ran(document, {"items": [1, 2]})
     assert told["output"] == [1, 2]
     assert told["total_duration_ms"] >= 2 * 86_400_000
@@ -252,7 +258,9 @@ def test_h_d18_on_a_cluster_progress_is_part_of_the_explanation() -> None:
             run = await cluster.start(document, {"items": [0, 1, 2]})
 
             async def others_done() -> bool:
-                return len(await run.facts()) >= 4 and await queued(settings) == 1 and cluster.engine.busy == 0
+                return (
+                    len(await run.facts()) >= 4 and await queued(settings) == 1 and cluster.engine.busy == 0
+                )
 
             await until(others_done)
             told = await cluster.engine.backend.state.explain(run.id)

@@ -152,7 +152,9 @@ def test_h_e10_on_a_cluster_waiting_and_untaken_branches_are_not_shown_as_done()
                 return ended == 2 and len(facts) == 3 and cluster.engine.busy == 0
 
             await until(only_waits)
-            shown: dict[str, Any] = {each["node_id"]: each["status"] for each in (await run.document())["nodes"]}
+            shown: dict[str, Any] = {
+                each["node_id"]: each["status"] for each in (await run.document())["nodes"]
+            }
             return shown, {each.node for each in await cluster.engine.backend.state.explain(run.id)}
 
     shown, waiting = asyncio.run(go())

@@ -34,6 +34,7 @@ LAW: dict[str, set[str]] = {
         "settings",
         "telemetry",
     },
+    "": {"client"},
     "client": set(),
     "__main__": {"cli"},
     "bench": {"compose", "runtime", "nodes", "wire", "ports", "core", "settings"},

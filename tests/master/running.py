@@ -16,7 +16,7 @@ import httpx
 from rune.client import AsyncClient
 from rune.compose import reader, running_engine
 from rune.master.service import Master
-from rune.serving import serve
+from rune.compose.serving import serve
 from rune.settings import Settings
 
 T = TypeVar("T")

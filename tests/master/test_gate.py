@@ -11,7 +11,7 @@ from websockets.asyncio.client import connect
 from rune.master.app import make_app
 from rune.master.gate import authorize
 from rune.master.routes.health import HEALTH
-from rune.serving import NotServed, check_address
+from rune.compose.serving import NotServed, check_address
 from tests.master.running import HELLO, Served, run
 
 

@@ -140,6 +140,7 @@ class TestMortal:
             await channel.confirm()
             await channel.declare_queue("q")
             await channel.publish_all(("", "q", b"%d" % each, Stamp()) for each in range(500))
+            await asyncio.to_thread(mortal_broker().settle)
             await asyncio.to_thread(mortal_broker().kill)
             assert isinstance(await connection.ended, BrokerAway)
             await asyncio.to_thread(mortal_broker().start)

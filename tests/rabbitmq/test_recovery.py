@@ -95,6 +95,7 @@ async def test_a_killed_broker_loses_nothing_and_its_clients_come_back() -> None
         queue = here.queue(deadline=30.0)
         await queue.send("x", [Token(node) for node in range(20)])
         held = [await queue.receive() for _ in range(5)]
+        await asyncio.to_thread(mortal_broker().settle)
         mortal_broker().kill()
         sending = asyncio.ensure_future(queue.send("late", [Token(0)]))
         for each in held[:2]:

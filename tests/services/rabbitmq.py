@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-PATIENCE = 60.0
+PATIENCE = 120.0  # s; a busy machine starts a broker slowly
 PROGRAMS = Path("/usr/lib/rabbitmq/bin")
 USER = PASSWORD = "guest"
 CONFIG = """
@@ -182,6 +182,11 @@ class Broker:
         if done.returncode:
             raise Refused(done.stderr)
         return done.stdout
+
+    def settle(self) -> None:
+        """Have it write down what was declared. Messages it keeps by itself; new queues it buffers for a moment, so
+        that a kill right after the declaration takes the queue along with what was confirmed in it."""
+        self.control("eval", "mnesia:sync_log().")
 
     def api(self, method: str, path: str, body: Any = None) -> Any:
         """A request to the management interface."""

@@ -1,4 +1,4 @@
-"""`rune dlq`: executions that the engine gave up on."""
+"""`rune dlq`: executions that the engine gave up on, and messages that nobody could serve."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rune.compose.broker import BrokerLetter
     from rune.ports.journal import DeadLetter
     from rune.runtime.reader import Reader
     from rune.settings import Settings
@@ -22,7 +25,7 @@ Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=PAGE, help="At m
 
 @letters.callback(invoke_without_command=True)
 def _letters(context: typer.Context, limit: Limit = 20, as_json: Json = False) -> None:
-    """List the executions that the engine gave up on; look at one, start it again, or let it be.
+    """List what the engine gave up on: executions, and with RabbitMQ messages. Look at one, try again, or let it be.
 
     Examples: rune dlq; rune dlq show x019a; rune dlq requeue x019a
     """
@@ -32,18 +35,21 @@ def _letters(context: typer.Context, limit: Limit = 20, as_json: Json = False) -
 
 @letters.command("list")
 def list_letters(limit: Limit = 20, as_json: Json = False) -> None:
-    """List dead letters, newest first. `rune dlq` alone does the same.
+    """List dead letters, newest first, then messages of the broker. `rune dlq` alone does the same.
 
     Example: rune dlq list --limit 5
     """
     from rune.cli.reading import read  # noqa: PLC0415 - help must be quick
 
-    async def work(reader: Reader, _: Settings) -> int:
-        _print(await reader.dead_letters(limit), as_json=as_json)
+    async def work(reader: Reader, settings: Settings) -> int:
+        from rune.compose.broker import broker_letters  # noqa: PLC0415
+
+        messages = await broker_letters(settings, limit) if settings.brokered else []
+        _print(await reader.dead_letters(limit), messages, as_json=as_json)
         return 0
 
     def empty() -> int:
-        _print([], as_json=as_json)
+        _print([], [], as_json=as_json)
         return 0
 
     raise typer.Exit(read(work, as_json=as_json, without_file=empty))
@@ -58,6 +64,11 @@ def show(letter: Id, as_json: Json = False) -> None:
     from rune.cli.acting import refusing  # noqa: PLC0415
 
     async def work(settings: Settings) -> int:
+        from rune.cli.messages import find_message, show_message  # noqa: PLC0415
+
+        message = await find_message(settings, letter)
+        if message is not None:
+            return show_message(message, as_json=as_json)
         found = await _find(settings, letter)
         if as_json:
             from rune.cli.problems import print_json  # noqa: PLC0415
@@ -76,7 +87,7 @@ def requeue(
     wait: Annotated[bool, typer.Option("--wait", help="See the new execution to its end.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Try again, in a new execution that keeps what succeeded; prints its id.
+    """Try again: an execution in a new one that keeps what succeeded, and prints its id; a message as it is.
 
     Example: rune dlq requeue x019a --wait
     """
@@ -84,7 +95,11 @@ def requeue(
 
     async def work(settings: Settings) -> int:
         from rune.cli.acting import begin  # noqa: PLC0415
+        from rune.cli.messages import find_message, requeue_message  # noqa: PLC0415
 
+        message = await find_message(settings, letter)
+        if message is not None:
+            return await requeue_message(settings, message, as_json=as_json)
         found = await _find(settings, letter)
         return await begin(settings, lambda desk: desk.requeue(found.id), wait=wait, as_json=as_json)
 
@@ -93,7 +108,7 @@ def requeue(
 
 @letters.command()
 def drop(letter: Id, as_json: Json = False) -> None:
-    """Take a dead letter off the list. Its execution stays as it ended.
+    """Take a dead letter off the list. Its execution stays as it ended; a message is gone.
 
     Example: rune dlq drop x019a
     """
@@ -101,8 +116,12 @@ def drop(letter: Id, as_json: Json = False) -> None:
 
     async def work(settings: Settings) -> int:
         from rune.cli.acting import ask  # noqa: PLC0415
+        from rune.cli.messages import drop_message, find_message  # noqa: PLC0415
         from rune.cli.problems import print_json  # noqa: PLC0415
 
+        message = await find_message(settings, letter)
+        if message is not None:
+            return await drop_message(settings, message, as_json=as_json)
         found = await _find(settings, letter)
         dropped = await ask(settings, lambda desk: desk.drop(found.id))
         if as_json:
@@ -145,12 +164,14 @@ def _document(letter: DeadLetter) -> dict[str, Any]:
     }
 
 
-def _print(found: list[DeadLetter], *, as_json: bool) -> None:
+def _print(found: list[DeadLetter], messages: Sequence[BrokerLetter], *, as_json: bool) -> None:
     if as_json:
+        from rune.cli.messages import message_document  # noqa: PLC0415
         from rune.cli.problems import print_json  # noqa: PLC0415
 
-        print_json({"dead_letters": [_document(each) for each in found]})
-    elif not found:
+        told = [_document(each) for each in found] + [message_document(each) for each in messages]
+        print_json({"dead_letters": told})
+    elif not found and not messages:
         print("no dead letters")
     else:
         from rune.cli.text import Cell, moment, print_table  # noqa: PLC0415
@@ -158,6 +179,10 @@ def _print(found: list[DeadLetter], *, as_json: bool) -> None:
         rows: list[list[Cell]] = [
             [each.id, each.workflow, each.node, moment(each.at), (f"{each.code}: {each.message}", "red")]
             for each in found
+        ]
+        rows += [
+            [each.id, each.workflow or "", each.node or "", "", (f"{each.code}: {each.reason}", "red")]
+            for each in messages
         ]
         print_table(("id", "workflow", "node", "at", "error"), rows)
 

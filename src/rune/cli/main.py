@@ -28,6 +28,8 @@ from rune.cli.serve import serve
 from rune.cli.show import show
 from rune.cli.signal import signal
 from rune.cli.start import start
+from rune.cli.topology import topology
+from rune.cli.up import up
 from rune.cli.watch import watch
 from rune.cli.workers import workers
 from rune.cli.workflows import workflows
@@ -39,6 +41,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
+app.command()(up)
 app.command()(run)
 app.command()(deploy)
 app.add_typer(workflows, name="workflows")
@@ -63,6 +66,7 @@ app.command()(nodes)
 app.add_typer(serve, name="serve")
 app.command()(workers)
 app.command()(migrate)
+app.command()(topology)
 app.command()(doctor)
 app.command()(bench)
 

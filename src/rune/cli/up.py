@@ -46,7 +46,7 @@ def _up(host: str, port: int, *, examples: bool, as_json: bool) -> int:
     import asyncio  # noqa: PLC0415
     import os  # noqa: PLC0415
 
-    from rune.serving import check_address, loop_factory  # noqa: PLC0415
+    from rune.compose.serving import check_address, loop_factory  # noqa: PLC0415
     from rune.settings import load_settings  # noqa: PLC0415
 
     settings, key = load_settings(), os.environ.get(KEY, "")
@@ -58,7 +58,7 @@ def _up(host: str, port: int, *, examples: bool, as_json: bool) -> int:
 async def _serve(settings: Settings, host: str, port: int, key: str, *, examples: bool, as_json: bool) -> int:
     from rune.cli.stopping import Stop  # noqa: PLC0415
     from rune.compose import exists, reader, running_engine  # noqa: PLC0415
-    from rune.serving import serve  # noqa: PLC0415
+    from rune.compose.serving import serve  # noqa: PLC0415
 
     fresh = not exists(settings)
     with Stop() as stop:

@@ -11,8 +11,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from rune.compose import embedded
-from rune.compose.embedded import bare_rate, connected, filled
-from rune.compose.parts import add_key, fresh_key
+from rune.compose.embedded import bare_rate as bare_rate
+from rune.compose.embedded import connected as connected
+from rune.compose.embedded import filled as filled
+from rune.compose.parts import add_key as add_key
+from rune.compose.parts import fresh_key as fresh_key
 from rune.errors import RuneError
 from rune.nodes.inuse import protect_log
 from rune.nodes.registry import Registry
@@ -27,12 +30,6 @@ from rune.runtime.observed import Observer
 from rune.runtime.reader import Reader
 from rune.runtime.vault import Vault
 from rune.settings import Settings
-
-__all__ = [
-    "NotOnThisBackend", "add_key", "bare_rate", "connected", "credentials", "desk", "exists", "filled", "fresh_key",
-    "inspection", "members", "migrate", "owner", "preview", "reader", "running_engine", "survey",
-    "vacuum",
-]  # fmt: skip
 
 
 class NotOnThisBackend(RuneError):

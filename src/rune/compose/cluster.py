@@ -1,4 +1,4 @@
-"""The cluster: PostgreSQL remembers, Redis coordinates, Redis Streams carry."""
+"""The cluster: PostgreSQL remembers, Redis coordinates, Redis Streams or RabbitMQ carry."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from rune.adapters.postgres.database import Database
 from rune.adapters.postgres.migrating import migrate as migrate_database
 from rune.adapters.postgres.open import Postgres, postgres
 from rune.adapters.postgres.secret import PostgresSecret
-from rune.adapters.rabbitmq.queue import RabbitQueue
 from rune.adapters.redis.open import RedisStores
-from rune.adapters.redis.queue import RedisQueue
+from rune.compose.carrying import Carrier
 from rune.compose.parts import keys, new_engine
 from rune.nodes.discovery import full_registry
 from rune.nodes.registry import Registry
@@ -21,7 +20,9 @@ from rune.ports.blob import Blob
 from rune.ports.clock import Clock
 from rune.ports.fleet import Member
 from rune.ports.journal import StoreAway
+from rune.ports.queue import Queue
 from rune.ports.retention import Collected, Rule
+from rune.ports.state import State
 from rune.runtime.backend import Backend
 from rune.runtime.clock import SystemClock
 from rune.runtime.desk import Desk
@@ -51,8 +52,12 @@ async def running_engine(
         opened = await stack.enter_async_context(postgres(settings.journal, outside=_outside(settings)))
         stores = _redis(settings)
         await stack.enter_async_context(stores.running(clock))
-        engine = _engine(settings, opened, stores, clock, registry, observer, roles)
+        member = this_process(tuple(sorted(roles)), settings.queues, settings.slots)
+        carrier = Carrier(settings, member) if settings.brokered else None
+        engine = _engine(settings, opened, stores, clock, registry, observer, member, carrier)
         stack.push_async_callback(engine.backend.queue.close)
+        if carrier is not None:
+            await stack.enter_async_context(carrier.running(roles))
         await stack.enter_async_context(engine.running(grace=settings.grace, roles=roles))
         yield engine
 
@@ -73,17 +78,6 @@ def _redis(settings: Settings) -> RedisStores:
     return RedisStores(settings.state, prefix=settings.prefix, partitions=settings.partitions)
 
 
-def _rabbit(settings: Settings, member: Member) -> RabbitQueue:
-    return RabbitQueue(
-        settings.queue,
-        prefix=settings.queue_prefix,
-        queues=settings.queues,
-        consumer=member.name,
-        prefetch=settings.slots,
-        kind=settings.queue_kind,
-    )
-
-
 def _outside(settings: Settings) -> Blob | None:
     return None if settings.blob == "embedded" else open_blob(settings.blob)
 
@@ -95,10 +89,10 @@ def _engine(
     clock: Clock,
     registry: Registry,
     observer: Observer | None,
-    roles: frozenset[str],
+    member: Member,
+    carrier: Carrier | None,
 ) -> Engine:
     plans = Planbook(opened.journal, registry.catalogue)
-    member = this_process(tuple(sorted(roles)), settings.queues, settings.slots)
 
     async def roll(after: str, limit: int) -> Sequence[tuple[str, int | None]]:
         rows = await opened.journal.running(after, limit)
@@ -108,18 +102,17 @@ def _engine(
         own = {each.id for each in starts if each is not None and each.fake_time}
         return [(each.id, None if each.id in own else each.due) for each in rows]
 
-    queue: RedisQueue | RabbitQueue
-    if settings.brokered:
-        queue = _rabbit(settings, member)
+    queue: Queue
+    told: State
+    if carrier is not None:
         state = stores.state(opened.journal, plans.plan, roll=roll)
-        queue.routes(state.queue_of)
-        queue.names(state.names_of)
+        queue, told = carrier.queue, carrier.around(state)
     else:
         queue = stores.queue(member.name, settings.queues)
-        state = stores.state(opened.journal, plans.plan, queue=queue, roll=roll)
+        told = state = stores.state(opened.journal, plans.plan, queue=queue, roll=roll)
     backend = Backend(
         journal=opened.journal,
-        state=observed(state, observer) if observer is not None else state,
+        state=observed(told, observer) if observer is not None else told,
         queue=queue,
         blob=opened.blob,
         library=opened.library,
@@ -131,7 +124,10 @@ def _engine(
         fleet=stores.fleet,
         news=stores.news,
     )
-    return new_engine(settings, backend, plans, registry, observer, member)
+    engine = new_engine(settings, backend, plans, registry, observer, member)
+    if carrier is not None:
+        carrier.serve(engine)
+    return engine
 
 
 @asynccontextmanager

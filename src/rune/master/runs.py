@@ -93,8 +93,11 @@ class Runs:
         index = await self._index(execution)
         found: list[Key] = [(each, (), "success") for each in sorted(plan.triggers)]
         found += index.ended
-        found += await self._skipped(execution, index)
-        if node is not None or status is not None or lineage is not None:
+        plain = node is None and status is None and lineage is None
+        ended_alone = (plain and offset + limit < len(found)) or status not in (None, "skipped")
+        if not ended_alone:  # what was skipped comes last, and costs more to find out than all the rest
+            found += await self._skipped(execution, index)
+        if not plain:
             inside = _inside(lineage, plan.index)
             number = plan.index.get(node) if node is not None else None
             found = [
@@ -168,7 +171,9 @@ class Runs:
         if not index.complete and len(index.ended) > FEW:
             return []
         history = await self._reader.history(execution)
-        found: list[Key] = [(node, path, "skipped") for node, path in history.skipped()]
+        few = len(index.ended) <= FEW
+        skipped = history.skipped() if few else await asyncio.to_thread(history.skipped)
+        found: list[Key] = [(node, path, "skipped") for node, path in skipped]
         if index.complete:
             index.skipped = found
         return found

@@ -12,6 +12,7 @@ from rune.ports.state import State
 from rune.runtime import failpoint
 from rune.runtime.book import Book
 from rune.runtime.books import Books
+from rune.runtime.completing import Completing
 from rune.runtime.completions import Completions
 from rune.runtime.notices import Notices
 
@@ -32,6 +33,11 @@ class Endings:
         self._completions = completions
         self._notices = notices
         self._after: After | None = None
+        self._completing: Completing | None = None
+
+    def completes(self, completing: Completing) -> None:
+        """Who sends a message of each end."""
+        self._completing = completing
 
     def then(self, after: After) -> None:
         """What is to be done with executions that have parents or children once their end is written."""
@@ -50,8 +56,13 @@ class Endings:
                 stored = ended.end
         failpoint.hit("ended")
         assert isinstance(stored, End)
-        await self.close(execution, stored)
-        self._notices.settled(execution, "end")
+        if self._completing is None:
+            await self.close(execution, stored)
+            self._notices.settled(execution, "end")
+        else:
+            book = await self._books.book(execution)
+            await self.close(execution, stored)
+            self._completing.ended(book, stored)
         return stored
 
     async def close(self, execution: str, end: End) -> None:

@@ -13,16 +13,19 @@ from rune.core.plan import Plan
 from rune.nodes.registry import Registry
 from rune.nodes.world import World
 from rune.ports.fleet import Member
+from rune.ports.herald import Herald
 from rune.ports.journal import Accepted
 from rune.ports.retention import Rule
 from rune.runtime.attempt import Attempt
 from rune.runtime.awaiting import Awaiting
 from rune.runtime.backend import Backend
+from rune.runtime.books import Books
 from rune.runtime.clock import SystemClock
 from rune.runtime.desk import Desk
 from rune.runtime.heartbeat import Heartbeat
 from rune.runtime.janitor import Janitor
 from rune.runtime.launcher import new_execution_id
+from rune.runtime.legacy import RunsElsewhere
 from rune.runtime.parts import Parts
 from rune.runtime.planbook import Planbook
 from rune.runtime.relay import Relay
@@ -76,6 +79,15 @@ class Engine:
             self.heartbeat = Heartbeat(backend.fleet, member, lambda: self._worker.busy)
 
     @property
+    def books(self) -> Books:
+        """The books of the executions that are worked on."""
+        return self._parts.books
+
+    def tell(self, herald: Herald) -> None:
+        """Let a herald send a message of each end."""
+        self._parts.tell(herald, self.backend.journal)
+
+    @property
     def busy(self) -> int:
         """How many deliveries are in somebody's hands."""
         return self._worker.busy
@@ -87,7 +99,13 @@ class Engine:
         if "scheduler" in roles:
             found += [self._scheduler.run(), self._janitor.run()]
             if self.backend.outbox is not None:
-                relay = Relay(self.backend.outbox, self.backend.journal, self.launcher, self._parts.endings)
+                relay = Relay(
+                    self.backend.outbox,
+                    self.backend.journal,
+                    self.launcher,
+                    self._parts.endings,
+                    self._parts.completing,
+                )
                 found.append(relay.run())
         elif "worker" in roles:
             found.append(self._parts.leases.run())
@@ -113,6 +131,8 @@ class Engine:
             for service in services:
                 with suppress(asyncio.CancelledError):
                     await service
+            if self._parts.completing is not None:
+                await self._parts.completing.close()
             await self._parts.notices.close()
             await self._world.close()
 
@@ -120,6 +140,8 @@ class Engine:
         self, plan: Plan, input: bytes, **options: object
     ) -> tuple[Accepted, asyncio.Future[End]]:
         """Start an execution and expect its end."""
+        if self.launcher.leaves(plan):
+            raise RunsElsewhere(f"{plan.definition.id} is run by another engine; `rune start` hands it over")
         execution = new_execution_id()
         ending = self.completions.expect(execution)
         accepted = await self.launcher.start(plan, input, execution=execution, **options)  # type: ignore[arg-type]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from rune.ports.herald import Herald
+from rune.ports.journal import Journal
 from rune.runtime.backend import Backend
 from rune.runtime.books import Books
 from rune.runtime.children import Children
+from rune.runtime.completing import Completing
 from rune.runtime.completions import Completions
 from rune.runtime.endings import Endings
-from rune.runtime.launcher import Launcher
 from rune.runtime.leases import Leases
+from rune.runtime.legacy import LegacyLauncher
 from rune.runtime.notices import Notices
 from rune.runtime.planbook import Planbook
 from rune.runtime.signals import Signals
@@ -19,12 +22,13 @@ class Parts:
 
     def __init__(self, backend: Backend, plans: Planbook) -> None:
         journal, state, queue = backend.journal, backend.state, backend.queue
+        self.completing: Completing | None = None
         self.completions = Completions()
         self.notices = Notices(backend.outbox)
         self.books = Books(journal, backend.blob, plans, backend.clock)
         self.leases = Leases(state)
         self.endings = Endings(journal, state, self.books, self.completions, self.notices)
-        self.launcher = Launcher(backend, plans, self.books, self.endings, self.notices)
+        self.launcher = LegacyLauncher(backend, plans, self.books, self.endings, self.notices)
         self.signals = Signals(journal, state, queue, self.books)
         self.children = Children(
             journal,
@@ -37,3 +41,9 @@ class Parts:
             self.endings,
         )
         self.endings.then(self.children.ended)
+
+    def tell(self, herald: Herald, journal: Journal) -> None:
+        """Send a message of each end, and hand over what is run elsewhere."""
+        self.launcher.hands_over(herald)
+        self.completing = Completing(herald, journal, self.books, self.notices)
+        self.endings.completes(self.completing)

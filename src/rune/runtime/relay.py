@@ -8,6 +8,7 @@ import logging
 from rune.ports.journal import Journal, StoreAway
 from rune.ports.outbox import Notice, Outbox
 from rune.runtime import failpoint
+from rune.runtime.completing import Completing
 from rune.runtime.endings import Endings
 from rune.runtime.launcher import Launcher
 
@@ -20,7 +21,15 @@ PAUSE = 1.0  # s between two looks at an empty outbox
 class Relay:
     """Opens what was accepted and closes what has ended. Twice is once."""
 
-    def __init__(self, outbox: Outbox, journal: Journal, launcher: Launcher, endings: Endings) -> None:
+    def __init__(
+        self,
+        outbox: Outbox,
+        journal: Journal,
+        launcher: Launcher,
+        endings: Endings,
+        completing: Completing | None = None,
+    ) -> None:
+        self._completing = completing
         self._outbox = outbox
         self._journal = journal
         self._launcher = launcher
@@ -67,6 +76,8 @@ class Relay:
         end = await self._journal.end(notice.execution)
         if end is not None:
             await self._endings.close(notice.execution, end)
+            if self._completing is not None and notice.kind == "end":
+                await self._completing.relayed(self._outbox, notice, end)
             return
         accepted = await self._journal.accepted(notice.execution)
         if accepted is not None:

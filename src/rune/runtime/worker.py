@@ -55,7 +55,9 @@ class Worker:
         while not self._stops():
             delivery = await self._queue.receive()
             if self._stops():  # this slot was waiting when the stop came
-                with suppress(StoreAway):  # then it is handed out again once nobody has renewed it for a while
+                with suppress(
+                    StoreAway
+                ):  # then it is handed out again once nobody has renewed it for a while
                     await self._queue.give_back(delivery)
                 return
             self._busy += 1
@@ -83,12 +85,14 @@ class Worker:
         """The queue may be what is away: then the delivery stays in our hands until it is back."""
         while True:
             try:
-                return await self._queue.give_back(delivery, delay)
+                await self._queue.give_back(delivery, delay)
             except StoreAway as away:
                 log.warning("the queue is away, keeping work: %s", away.message)
                 await asyncio.sleep(AWAY_PAUSE)
             except Exception:
                 log.exception("%s is left to its timers", delivery.execution)
+                return
+            else:
                 return
 
     async def _failed(self, delivery: Delivery, error: Exception) -> None:
@@ -105,9 +109,13 @@ class Worker:
         failure = Error("DEAD_LETTERED", message, {"node": name}, True)
         try:
             await self._endings.finish(delivery.execution, Finish("failed", failure), self._clock.now())
+        except StoreAway as away:
+            log.warning("the store is away, %s is ended later: %s", delivery.execution, away.message)
+            await self._give_back(delivery, AWAY_PAUSE)
         except Exception:
+            # Nothing is known of it, so nothing can be ended; if something is, the sweeper sends it again.
             log.exception("%s could not be ended", delivery.execution)
-            await self._give_back(delivery, AWAY_PAUSE)  # whoever gets it next tries once more
+            await self._queue.ack(delivery)
 
     async def drain(self, grace: float) -> None:
         """Take nothing more; let what runs finish within the grace period."""

@@ -16,7 +16,7 @@ Waiting = list[tuple[W, "asyncio.Future[A]"]]
 
 
 class Crowds(Generic[W, A]):
-    """Whoever is alone is served at once, and without a task of its own. `together` serves several and answers one
+    """Whoever is alone is served at once, and by whoever asks. `together` serves several and answers one
     answer each, or None where they have to be served one by one."""
 
     def __init__(
@@ -27,7 +27,7 @@ class Crowds(Generic[W, A]):
         self._alone = alone
         self._together = together
         self._crowds: dict[str, Waiting[W, A]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way: set[asyncio.Task[None]] = set()
 
     async def serve(self, known: Known, wish: W) -> A:
         """The answer to one wish."""
@@ -49,9 +49,9 @@ class Crowds(Generic[W, A]):
         waiting = self._crowds.pop(execution)
         if waiting:
             self._crowds[execution] = []
-            task = asyncio.create_task(self._serve_all(known, waiting))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            serving = asyncio.create_task(self._serve_all(known, waiting))
+            self._under_way.add(serving)
+            serving.add_done_callback(self._under_way.discard)
 
     async def _serve_all(self, known: Known, waiting: Waiting[W, A]) -> None:
         try:

@@ -35,6 +35,7 @@ PIECE = 1_000  # fields, timers or listeners in one command
 POLL = 0.02
 NAP = 2_000  # ms: shorter waits stay in the state
 PATIENCE = 40.0  # s
+MOST_SENT = 64  # tokens that are sent in the act that installs
 RESEND = 60_000  # ms: what was to be sent and nobody has claimed by then is sent again
 
 _PACK = msgspec.msgpack.Encoder().encode
@@ -57,6 +58,7 @@ class Folded(msgspec.Struct):
 
     state: State
     applied: Applied
+    due: int | None = None  # the nearest timer, by the clock of the execution
 
 
 class Folder:
@@ -68,8 +70,11 @@ class Folder:
         self._name = token_hex(8)
         self._numbers = count(1)
 
-    async def load(self, known: Known, *, behind: bool = False, owed: bool = False) -> Folded | None:
-        """Fold and install; None: somebody else did. `owed`: nobody here sends what follows, so the sweeper has to."""
+    async def load(
+        self, known: Known, *, behind: bool = False, owed: bool = False, outlet: Outlet | None = None
+    ) -> Folded | None:
+        """Fold and install; None: somebody else did. `owed`: nobody here sends what follows, so the sweeper has to.
+        With an outlet it is sent in the same act, if it is not much."""
         execution = known.accepted.id
         me = f"{self._name}:{next(self._numbers)}"
         until = time.monotonic() + PATIENCE
@@ -84,7 +89,7 @@ class Folder:
             behind = False  # who is at it reads the journal now
             await asyncio.sleep(POLL)
         try:
-            return await self._install(known, me, int(answer), owed=owed)
+            return await self._install(known, me, int(answer), owed=owed, outlet=outlet)
         except BaseException:
             with contextlib.suppress(StoreAway):
                 await self._scripts.run("yield", execution, me)
@@ -121,7 +126,9 @@ class Folder:
         state, _, _ = await self._folded(known, await self._facts(known.accepted.id), now)
         return state
 
-    async def _install(self, known: Known, me: str, now: int, *, owed: bool) -> Folded:
+    async def _install(
+        self, known: Known, me: str, now: int, *, owed: bool, outlet: Outlet | None
+    ) -> Folded:
         execution = known.accepted.id
         stored = await self._facts(execution)
         while True:
@@ -137,11 +144,16 @@ class Folder:
             if not newer:
                 break
             stored += newer
-        tokens = _owed(execution, applied.emitted, now if owed else now + RESEND)
         last = "BOTH" if len(pieces) == 1 else "LAST"
-        if not await self._write(execution, me, pieces[-1], last, made, tokens):
+        sent, tokens = None, _owed(execution, applied.emitted, now if owed else now + RESEND)
+        if outlet is not None and len(applied.emitted) <= MOST_SENT:
+            sent, tokens = outlet.opening(known, applied.emitted), []
+        if not await self._write(execution, me, pieces[-1], last, made, tokens, sent):
             raise StoreAway(f"the fold of {execution} took too long")
-        return Folded(state, Applied(tuple(applied.emitted), applied.finish, now + around.offset))
+        emitted = tuple(applied.emitted) if sent is None else ()
+        waits_until = min((due for due, _ in made.timers), default=None)
+        told = Applied(emitted, applied.finish, now + around.offset)
+        return Folded(state, told, waits_until)
 
     async def _facts(self, execution: str, after: int = 0) -> list[Stored]:
         return [each for each in await self._journal.facts(execution, after) if not each.late]

@@ -143,7 +143,7 @@ class RedisState:
 
     async def begin(self, execution: str) -> Applied:
         known = await self._register.of(execution)
-        folded = await self._folder.load(known)
+        folded = await self._folder.load(known, outlet=self._outlet)
         return Applied(now=await self.now()) if folded is None else folded.applied
 
     async def claim(self, execution: str, token: Token, owner: str, *, leased: bool) -> Claim:
@@ -193,7 +193,9 @@ class RedisState:
             self._foresight.note(execution, mine, now)
         fence = (run[1], number) if number else None
         recovered = read_back and fence is not None
-        return Claim(verdict, mine, now, fence, again and fence is not None, due or None, recovered)
+        # Who held the token when the state was lost is not known here; the row it may have written since is.
+        again = (again or read_back) and fence is not None
+        return Claim(verdict, mine, now, fence, again, due or None, recovered)
 
     async def renew(self, execution: str, node: int, path: Path, fence: Fence) -> bool:
         return bool(await self.run("renew", execution, node, path_out(path), fence[1]))
@@ -344,10 +346,11 @@ class RedisState:
         known = await self._register.of(execution)
         answer = await self._run_sending(known, "fire", most, None, _OVERDUE, FOLD_LEASE)
         if answer == b"FOLD":
-            folded = await self._folder.load(known)
+            folded = await self._folder.load(known, outlet=self._outlet)
             if folded is not None and (folded.applied.emitted or folded.applied.finish):
                 found.append(self._due(known.accepted, Timer("wait"), folded.applied))
-            if len(found) < most:
+            rings = folded is None or (folded.due is not None and folded.due <= folded.applied.now)
+            if rings and len(found) < most:
                 answer = await self._run_sending(known, "fire", most - len(found), None, _OVERDUE, FOLD_LEASE)
         if answer == b"FOLD":
             return found

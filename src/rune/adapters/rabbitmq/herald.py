@@ -1,0 +1,62 @@
+"""The herald on RabbitMQ: statuses as they happen, completions for certain.
+
+It shares the connection that publishes work: what is told before a token is sent is at the broker before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from rune.adapters.rabbitmq.legacy import Legacy
+from rune.adapters.rabbitmq.publisher import Publisher
+from rune.adapters.rabbitmq.reports import COMPLETION, STATUS
+from rune.adapters.rabbitmq.topology import Topology
+
+MOST = 10_000
+"""Statuses that are kept while the broker takes none."""
+PAUSE = 0.1  # s before they are tried again
+
+
+class RabbitHerald:
+    """While the broker is away, or takes nothing, the newest statuses are kept and the oldest dropped."""
+
+    def __init__(self, publisher: Publisher, topology: Topology, legacy: Legacy, most: int = MOST) -> None:
+        self._legacy = legacy
+        self._publisher = publisher
+        self._topology = topology
+        self._kept: deque[bytes] = deque(maxlen=most)
+        self._again: asyncio.TimerHandle | None = None
+
+    def say(self, body: bytes) -> None:
+        if self._kept or not self._post(body):
+            self._kept.append(body)
+            if self._again is None:
+                self._publisher.link.start()
+                self._again = asyncio.get_running_loop().call_later(PAUSE, self._catch_up)
+
+    async def complete(self, body: bytes) -> None:
+        name = self._topology.completion
+        await self._publisher.publish([(name, name, body, COMPLETION)])
+
+    async def hand_over(self, body: bytes) -> None:
+        await self._legacy.hand_over(body)
+
+    def _post(self, body: bytes) -> bool:
+        name = self._topology.status
+        return self._publisher.post(name, name, body, STATUS)
+
+    def _catch_up(self) -> None:
+        """Everything that was kept, if the broker takes it; else later."""
+        self._again = None
+        while self._kept:
+            if not self._post(self._kept[0]):
+                self._again = asyncio.get_running_loop().call_later(PAUSE, self._catch_up)
+                return
+            self._kept.popleft()
+
+    async def close(self) -> None:
+        """What is still kept is dropped."""
+        if self._again is not None:
+            self._again.cancel()
+        await self._legacy.close()

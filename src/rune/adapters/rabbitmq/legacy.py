@@ -1,0 +1,115 @@
+"""`workflow.started`: the queue of the executor that runs whole workflows, for as long as both are there.
+
+The queue is theirs: if it is there it is used as it is, and made only if it is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from rune.adapters.rabbitmq.channel import Channel
+from rune.adapters.rabbitmq.client import DEADLINE
+from rune.adapters.rabbitmq.connection import Connection
+from rune.adapters.rabbitmq.errors import ChannelClosed
+from rune.adapters.rabbitmq.frames import Message, Stamp
+from rune.adapters.rabbitmq.link import Link
+from rune.adapters.rabbitmq.queue import HINT, LONGEST_REASON, Strangers
+from rune.adapters.rabbitmq.topology import Topology, declare
+from rune.errors import RuneError
+from rune.ports.journal import StoreAway
+from rune.wire.rabbit import decode_execution
+
+log = logging.getLogger("rune.legacy")
+
+NOT_FOUND = 404
+PREFETCH = 32
+AGAIN = 1.0  # s before a message is tried again while a store is away
+
+
+def started(topology: Topology) -> str:
+    """The name of the queue, and of the exchange before it."""
+    return f"{topology.prefix}.started"
+
+
+class Legacy:
+    """Hands executions over to the other executor, or takes its place."""
+
+    def __init__(self, url: str, topology: Topology, name: str) -> None:
+        self._topology = topology
+        self._name = f"{name} legacy"
+        self._take: Strangers | None = None
+        self._reading = False
+        self._channel: Channel | None = None
+        self._works: set[asyncio.Task[None]] = set()
+        self._link = Link(url, self._name, self._prepare, deadline=DEADLINE)
+
+    def takes(self, take: Strangers) -> None:
+        """What to do with what is in the queue, should it be read."""
+        self._take = take
+
+    def start(self) -> None:
+        """Begin to read, for as long as it takes to connect. Otherwise nothing is connected before it is needed."""
+        self._reading = True
+        self._link.start()
+
+    async def hand_over(self, body: bytes) -> None:
+        """Done when the broker has it."""
+        await self._link.up(DEADLINE)
+        assert self._channel is not None
+        name = started(self._topology)
+        await self._channel.publish(name, name, body, HINT)
+
+    async def close(self) -> None:
+        """What is being handled is cancelled, and comes again."""
+        for each in self._works:
+            each.cancel()
+        await asyncio.gather(*self._works, return_exceptions=True)
+        await self._link.close()
+
+    async def _prepare(self, connection: Connection) -> None:
+        await declare(connection, self._topology)
+        name = started(self._topology)
+        channel = await connection.channel()
+        try:
+            await channel.declare_queue(name, passive=True)
+        except ChannelClosed as closed:
+            if closed.reply != NOT_FOUND:
+                raise
+            channel = await connection.channel()
+            await channel.declare_queue(name, {})
+        await channel.declare_exchange(name, "direct")
+        await channel.bind(name, name, name)
+        await channel.confirm()
+        channel.on_close = lambda error: self._link.drop(error.message)
+        self._channel = channel
+        if self._reading:
+            await channel.prefetch(PREFETCH)
+            gone = f"{name} was deleted"
+            await channel.consume(name, self._came, self._name, lambda _: self._link.drop(gone))
+
+    def _came(self, message: Message) -> None:
+        assert self._channel is not None and self._take is not None
+        work = asyncio.create_task(self._handle(self._channel, self._take, message))
+        self._works.add(work)
+        work.add_done_callback(self._works.discard)
+
+    async def _handle(self, channel: Channel, take: Strangers, message: Message) -> None:
+        try:
+            await take(decode_execution(message.body), message.body)
+        except StoreAway as away:
+            log.warning("a start waits: %s", away.message)
+            await asyncio.sleep(AGAIN)
+            channel.nack(message.tag, requeue=True)
+            return
+        except Exception as error:
+            code = error.code if isinstance(error, RuneError) else "DEAD_LETTERED"
+            log.error("a start is a dead letter: %s: %s", code, error)
+            await self._bury(channel, message, code, str(error))
+        channel.ack(message.tag)
+
+    async def _bury(self, channel: Channel, message: Message, code: str, reason: str) -> None:
+        said = {"rune-code": code, "rune-reason": reason[:LONGEST_REASON], "rune-queue": self._topology.execution}
+        stamp = Stamp(headers=said, type="NodeExecutionMessage", app_id="rune")
+        exchange = self._topology.dead_exchange
+        await channel.publish(exchange, self._topology.execution, message.body, stamp)

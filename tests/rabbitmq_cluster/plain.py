@@ -1,0 +1,96 @@
+"""A plain AMQP client: publishes messages written by hand and reads what the workers tell. Knows nothing of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aio_pika
+from jsonschema import Draft202012Validator
+
+SCHEMAS = Path(__file__).resolve().parents[2] / "docs" / "schemas"
+PATIENCE = 60.0
+
+
+def valid(kind: str, message: Any) -> None:
+    """Refuse what does not fit its schema."""
+    schema = json.loads((SCHEMAS / f"{kind}.json").read_text())
+    checker = Draft202012Validator.FORMAT_CHECKER
+    Draft202012Validator(schema, format_checker=checker).validate(message)
+
+
+class Client:
+    """Statuses and completions by execution, each in the order in which they came."""
+
+    def __init__(self, channel: Any) -> None:
+        self._channel = channel
+        self._statuses: dict[str, list[dict[str, Any]]] = {}
+        self._completions: dict[str, list[bytes]] = {}
+        self._came = asyncio.Event()
+
+    async def publish(self, message: Any, *, checked: bool = True, queue: str = "workflow.execution") -> None:
+        """As the appendix has it, through the exchange of the work."""
+        if checked:
+            valid("node-execution-message", message)
+        exchange = await self._channel.get_exchange(queue.removesuffix(".high"), ensure=False)
+        body = message if isinstance(message, bytes) else json.dumps(message).encode()
+        await exchange.publish(aio_pika.Message(body, delivery_mode=2), routing_key=queue)
+
+    async def listen(self) -> None:
+        for name, take in (("workflow.node.status", self._status), ("workflow.completion", self._completion)):
+            queue = await self._channel.get_queue(name, ensure=False)
+            await queue.consume(take, no_ack=True)
+
+    async def _status(self, message: Any) -> None:
+        told = json.loads(message.body)
+        valid("node-status-message", told)
+        self._statuses.setdefault(told["execution_id"], []).append(told)
+        self._came.set()
+
+    async def _completion(self, message: Any) -> None:
+        told = json.loads(message.body)
+        valid("completion-message", told)
+        self._completions.setdefault(told["execution_id"], []).append(message.body)
+        self._came.set()
+
+    def statuses(self, execution: str) -> list[dict[str, Any]]:
+        return self._statuses.get(execution, [])
+
+    def steps(self, execution: str) -> list[tuple[str, str]]:
+        return [(each["node_id"], each["status"]) for each in self.statuses(execution)]
+
+    def completions(self, execution: str) -> list[bytes]:
+        return self._completions.get(execution, [])
+
+    async def completion(self, execution: str) -> dict[str, Any]:
+        """The message of its end, and by then every status has come."""
+        async with asyncio.timeout(PATIENCE):
+            while not self.completions(execution):
+                self._came.clear()
+                await self._came.wait()
+        found: dict[str, Any] = json.loads(self.completions(execution)[0])
+        return found
+
+    async def dead_letter(self, execution: str) -> tuple[str, bytes]:
+        """The code and the body of its dead letter, which is taken away; others stay."""
+        queue = await self._channel.get_queue("workflow.execution.dead", ensure=False)
+        async with asyncio.timeout(PATIENCE), queue.iterator() as letters:
+            async for letter in letters:
+                if execution.encode() in letter.body:
+                    await letter.ack()
+                    return letter.headers["rune-code"], letter.body
+        raise AssertionError("the queue was closed")
+
+
+@asynccontextmanager
+async def client(url: str) -> AsyncIterator[Client]:
+    """A connection of its own, listening."""
+    connection = await aio_pika.connect(url)
+    async with connection:
+        made = Client(await connection.channel())
+        await made.listen()
+        yield made
