@@ -16,8 +16,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,49 +24,20 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-import asyncpg
 import msgspec
+from cluster_stores import Stores, limit, running, slowest
 
-from rune.adapters.postgres.columns import Columns, arrays, columns
-from rune.adapters.postgres.migrating import migrate
 from rune.adapters.redis.client import Client, info
 from rune.adapters.redis.keys import Keys
 from rune.bench import documents
 from rune.bench.load import completed
 from rune.bench.report import percentile
 from rune.cli.serving import quick_loop
-from rune.compose import cluster
-from rune.core.fact import Result
 from rune.core.plan import Plan
-from rune.runtime.audit import audit
 from rune.runtime.engine import Engine
 from rune.settings import Settings
-from rune.wire.codec import Inline
-from tests.services.fleet import Fleet, fleet
-from tests.services.postgres import Server, new_server
-from tests.services.redis_server import RedisServer
 
-SOURCES = str(Path(__file__).resolve().parents[1] / "src")
 AT_ONCE = 200
-SLOW = 1_000  # µs: what is slower is noted by the server
-TICKS = os.sysconf("SC_CLK_TCK")
-NOBODY: frozenset[str] = frozenset()
-BARE = "CREATE TABLE bare (LIKE fact INCLUDING ALL); CREATE TABLE bare_claim (LIKE claim INCLUDING ALL)"
-INSERT = """
-INSERT INTO bare (execution, seq, due, node, number, mark, kind, late, path, body)
-SELECT g.execution, nextval('fact_seq'), g.due, g.node, g.number, 0, g.kind, false, g.path, g.body
-FROM unnest($1::bigint[], $2::text::smallint[], $3::text::integer[], $4::text::integer[], $5::text::bigint[],
-    $6::bytea[], $7::bytea[]) AS g (execution, kind, node, number, due, path, body)
-"""
-CLAIM = """
-INSERT INTO bare_claim (execution, incarnation, fence, at, node, path)
-SELECT g.execution, 1, 1, 1, g.node, '' FROM unnest($1::bigint[], $2::integer[]) AS g (execution, node)
-"""
-SCRIPT = """
-redis.call('HSET', KEYS[1], ARGV[1], '1')
-redis.call('XADD', KEYS[2], '*', 'x', ARGV[1])
-redis.call('XTRIM', KEYS[2], 'MAXLEN', '1000')
-"""
 
 
 class Figure(msgspec.Struct, kw_only=True):
@@ -81,160 +51,6 @@ class Figure(msgspec.Struct, kw_only=True):
     limit: float | None = None
     cpu: dict[str, float] = {}
     notes: dict[str, float | str] = {}
-
-
-class Stores:
-    """The servers of this run, and a database and a prefix for each measure."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.postgres: Server = new_server(folder, shared_buffers="256MB", max_wal_size="1GB")
-        slow = ("--slowlog-log-slower-than", str(SLOW), "--slowlog-max-len", "1000")
-        self.redis = RedisServer("--appendonly", "yes", "--appendfsync", "everysec", *slow)
-        self._count = 0
-        self._redis_id = 0
-
-    async def fresh(self) -> Settings:
-        self._count += 1
-        name = f"bench{self._count}"
-        dsn = self.postgres.create(name)
-        await migrate(dsn)
-        client = Client(self.redis.url)
-        self._redis_id = int(info(await client.call("INFO", "server"))["process_id"])
-        await client.call("FLUSHALL")
-        await client.call("CONFIG", "RESETSTAT")
-        await client.call("SLOWLOG", "RESET")
-        await client.close()
-        home = self.folder / name
-        home.mkdir()
-        return Settings(
-            home=str(home), journal=dsn, state=self.redis.url, queue=self.redis.url, prefix=f"b{self._count}"
-        )
-
-    def stop(self) -> None:
-        self.redis.stop()
-        self.postgres.stop()
-
-    def processes(self, workers: Fleet) -> dict[str, float]:
-        """Seconds of the processor that each kind of process has used."""
-        main = int((self.postgres.data / "postmaster.pid").read_text().split()[0])
-        children = Path(f"/proc/{main}/task/{main}/children").read_text().split()
-        return {
-            "worker": sum(_cpu(each.process.pid) for each in workers.of("worker")),
-            "scheduler": sum(_cpu(each.process.pid) for each in workers.of("scheduler")),
-            "load": _cpu(os.getpid()),
-            "postgres": _cpu(main, children=True) + sum(_cpu(int(each)) for each in children),
-            "redis": _cpu(self._redis_id),
-        }
-
-
-def _cpu(process: int, *, children: bool = False) -> float:
-    try:
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0.0
-    return sum(map(int, fields[11 : 15 if children else 13])) / TICKS
-
-
-class Taken:
-    """What a measured stretch took: seconds, and processor time of each kind of process."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self.cpu: dict[str, float] = {}
-
-    def each(self, count: int) -> dict[str, float]:
-        return {name: round(used / count * 1e6, 1) for name, used in self.cpu.items() if used}
-
-
-class Bench:
-    """A cluster under load."""
-
-    def __init__(self, stores: Stores, settings: Settings, workers: Fleet, engine: Engine) -> None:
-        self.stores = stores
-        self.settings = settings
-        self.workers = workers
-        self.engine = engine
-        self.catalogue = engine.registry.catalogue
-
-    @asynccontextmanager
-    async def measured(self) -> AsyncIterator[Taken]:
-        taken = Taken()
-        before = self.stores.processes(self.workers)
-        began = time.perf_counter()
-        yield taken
-        taken.seconds = time.perf_counter() - began
-        after = self.stores.processes(self.workers)
-        taken.cpu = {name: after[name] - before[name] for name in before}
-
-    async def audited(self, results: int, claims: int) -> None:
-        """One result and one claim per node, and nothing that the rules could not have written."""
-        found = claimed = 0
-        async with cluster.reader(self.settings) as reader:
-            after: str | None = None
-            while page := await reader.executions(after=after, limit=200):
-                after = page[-1].id
-                for each in page:
-                    claimed_here = await reader.claims(each.id)
-                    facts = await reader.facts(each.id)
-                    plan, accepted = await reader.plan(each.id), await reader.accepted(each.id)
-                    seen = audit(plan, accepted, facts, claimed_here, each)
-                    assert not seen.violations, seen
-                    assert not seen.repeated, seen
-                    found += seen.results
-                    claimed += seen.claims
-        assert (found, claimed) == (results, claims), f"{found} results and {claimed} claims"
-
-
-@asynccontextmanager
-async def running(stores: Stores, *, workers: int = 1, schedulers: int = 1) -> AsyncIterator[Bench]:
-    settings = await stores.fresh()
-    path = os.pathsep.join((SOURCES, os.environ.get("PYTHONPATH", "")))
-    folder, more = Path(settings.home), {"PYTHONPATH": path}
-    with fleet(folder, settings, workers=workers, schedulers=schedulers, environment=more) as made:
-        async with cluster.running_engine(settings, roles=NOBODY) as engine:
-            yield Bench(stores, settings, made, engine)
-
-
-async def slowest(stores: Stores) -> dict[str, float | str]:
-    """The longest command of the measure, as the server saw it, and how many were longer than a millisecond."""
-    client = Client(stores.redis.url)
-    seen = await client.call("SLOWLOG", "GET", 1000)
-    await client.close()
-    if not seen:
-        return {"longest_ms": SLOW / 1000}
-    longest = max(seen, key=lambda each: int(each[2]))
-    name = b" ".join(longest[3][:2]).decode(errors="replace").split("_")[0]
-    return {"longest_ms": int(longest[2]) / 1000, "longest": name, "over_1_ms": len(seen)}
-
-
-async def limit(settings: Settings, *, nodes: int, group: int, claims: bool, scripts: float) -> float:
-    """Nodes a second of a client without an engine: rows in groups, then small scripts, two groups at a time."""
-    fact = columns(Result(1, (), 1_700_000_000_000, "ok", value=Inline(b"x" * 40)))
-    pool = await asyncpg.create_pool(settings.journal, min_size=2, max_size=2)
-    await pool.execute(BARE)
-    client = Client(settings.state)
-    sha = await client.call("SCRIPT", "LOAD", SCRIPT)
-    starts = iter(range(0, nodes, group))
-
-    async def lane() -> None:
-        for start in starts:
-            ids = list(range(start, min(start + group, nodes)))
-            rows: list[Columns] = [fact] * len(ids)
-            async with pool.acquire() as connection, connection.transaction():
-                await connection.execute(INSERT, ids, *arrays(rows))
-                if claims:
-                    await connection.execute(CLAIM, ids, [1] * len(ids))
-            count = round(len(ids) * scripts)
-            calls = (client.call("EVALSHA", sha, 2, "bare:h", "bare:s", str(n)) for n in range(count))
-            await asyncio.gather(*calls)
-
-    began = time.perf_counter()
-    await asyncio.gather(lane(), lane())
-    rate = nodes / (time.perf_counter() - began)
-    await pool.close()
-    await client.close()
-    return rate
 
 
 async def chains(stores: Stores, scale: float, *, effectful: bool, workers: int = 1) -> Figure:
@@ -252,7 +68,9 @@ async def chains(stores: Stores, scale: float, *, effectful: bool, workers: int 
         if effectful:
             bare = await limit(bench.settings, nodes=count * 10, group=AT_ONCE, claims=True, scripts=2)
         else:
-            bare = await limit(bench.settings, nodes=count * 10, group=AT_ONCE * 10, claims=False, scripts=0.4)
+            bare = await limit(
+                bench.settings, nodes=count * 10, group=AT_ONCE * 10, claims=False, scripts=0.4
+            )
     rate = count * 10 / taken.seconds
     name = f"chain-{'effectful' if effectful else 'pure'}{'' if workers == 1 else f', {workers} workers'}"
     return Figure(
@@ -456,15 +274,25 @@ def shown(figure: Figure) -> str:
     return f"{line}\n    cpu µs: {cpu}\n    {notes}"
 
 
+def compare(figures: Sequence[Figure], name: str) -> None:
+    """Two workers are held against one worker of the same run."""
+    one = next((each for each in figures if name == f"{each.name}-2"), None)
+    if one is not None:
+        times = figures[-1].measured / one.measured
+        figures[-1].goal, figures[-1].met = ">= 1.6 x one", times >= 1.6
+        figures[-1].notes["times_one_worker"] = times
+
+
 async def measure(names: Sequence[str], scale: float, *, as_json: bool) -> int:
     figures = []
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rune-cluster-")))
-        os.chmod(folder, 0o755)  # noqa: ASYNC240, PTH101 - once, before anything is measured
+        os.chmod(folder, 0o755)  # the server runs as somebody else
         stores = Stores(folder)
         stack.callback(stores.stop)
         for name in names:
             figures.append(await MEASURES[name](stores, scale))
+            compare(figures, name)
             if not as_json:
                 print(shown(figures[-1]), flush=True)
     if as_json:
@@ -473,7 +301,9 @@ async def measure(names: Sequence[str], scale: float, *, as_json: bool) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="a tenth of everything")
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.add_argument("--only", nargs="+", choices=sorted(MEASURES), default=list(MEASURES))

@@ -17,7 +17,7 @@ from rune.ports.ruletext import parse_rules
 LISTS = frozenset({"nodes", "http_allow", "queues"})
 """What is several values, separated by commas in the environment."""
 
-SECRET = frozenset({"secret_key", "smtp_url", "journal", "state", "queue"})
+SECRET = frozenset({"secret_key", "api_key", "smtp_url", "journal", "state", "queue"})
 """What holds a key or a password."""
 
 
@@ -60,6 +60,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     smtp_url: str = ""  # `smtps://host`: where nodes without credentials hand their mails
     secret_key: str = ""  # keys of the credentials in base64, separated by commas: the first seals, all open
     secret_key_file: str = ""  # or a file that holds them, one a line; empty: `secret.key` in the home folder
+    url: str = ""  # of a server that commands ask instead of opening anything themselves
+    api_key: str = ""  # what servers ask for, and what those who ask them send
+    health_port: int = 0  # where workers and schedulers say how they are; 0: nowhere
+    health_host: str = "127.0.0.1"
     retention: tuple[Rule, ...] = ()  # what is removed by itself, once an hour; nothing unless given
 
     def __repr__(self) -> str:
@@ -107,6 +111,8 @@ def load_settings(environment: Mapping[str, str] | None = None, folder: Path | N
         raise BadSettings(
             "rune.toml: a key does not belong there; set RUNE_SECRET_KEY or RUNE_SECRET_KEY_FILE"
         )
+    if "api_key" in values:
+        raise BadSettings("rune.toml: a key does not belong there; set RUNE_API_KEY")
     for field in msgspec.structs.fields(Settings):
         text = given.get(f"RUNE_{field.name.upper()}")
         if text is not None:
@@ -130,6 +136,10 @@ def _several(text: str) -> list[str]:
 
 def _fit_together(settings: Settings) -> None:
     """A backend is embedded as a whole, or it is a cluster as a whole."""
+    if settings.url and not settings.url.startswith(("http://", "https://")):
+        raise BadSettings("RUNE_URL: the address of a server begins with `http://` or `https://`")
+    if not 0 <= settings.health_port < 65_536:
+        raise BadSettings("RUNE_HEALTH_PORT: a port, or 0 for none")
     if not settings.clustered:
         for name in ("state", "queue", "blob"):
             if getattr(settings, name) != "embedded":

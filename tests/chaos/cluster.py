@@ -49,6 +49,7 @@ class Campaign:
                 STUCK,
             )
             slowest = max(slowest, time.monotonic() - broke)
+        self._stand.complete()  # who comes while a store is away is turned away
         took, ended = time.monotonic() - began, self._stand.ended() - ended
         yield f"{kind}: {count} in {took:.0f} s, {ended} executions ended, at most {slowest:.1f} s until it went on"
 

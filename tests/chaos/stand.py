@@ -151,10 +151,15 @@ class Stand:
             pause(0.02)
         return time.monotonic() - began
 
+    def complete(self) -> None:
+        """Until everybody takes part."""
+        for each in self.fleet.processes:
+            if each.alive:
+                each.wait_ready()
+
     def kill(self, role: Role, number: int) -> None:
         """kill -9 of one that takes part, and another takes its place; whoever comes next waits until it is ready."""
-        for each in self.fleet.of(role):
-            each.wait_ready()
+        self.complete()
         there = self.fleet.of(role)
         there[number % len(there)].kill()
         self.fleet.start(role)

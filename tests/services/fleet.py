@@ -1,8 +1,9 @@
-"""A fleet: real worker and scheduler processes on a database and a Redis of their own."""
+"""A fleet: real worker, scheduler and API processes on a database and a Redis of their own."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from typing import Literal
 
 from rune.settings import Settings
 
-Role = Literal["worker", "scheduler"]
+Role = Literal["worker", "scheduler", "api"]
 ROOT = Path(__file__).resolve().parents[2]
 READY = " is ready"
 PATIENCE = 120.0
@@ -59,6 +60,13 @@ class Process:
             if time.monotonic() > until:
                 raise AssertionError(f"the {self.role} has not said `{text}`: {self.said()[-2000:]}")
             pause.wait(0.02)
+
+    @property
+    def url(self) -> str:
+        """Where an API answers, once it is ready."""
+        found = re.search(r"at (http://\S+) is ready", self.said())
+        assert found is not None, self.said()[-2000:]
+        return found[1]
 
     def kill(self) -> None:
         """At once, without a word."""
@@ -104,6 +112,12 @@ class Fleet:
         process = Process(role, {**self.environment, **more}, log, arguments)
         self.processes.append(process)
         return process
+
+    def api(self, **more: str) -> Process:
+        """An API on a free port, ready."""
+        made = self.start("api", "--port", "0", **more)
+        made.wait_ready()
+        return made
 
     def of(self, role: Role) -> list[Process]:
         """Those that live."""

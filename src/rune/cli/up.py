@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from rune.runtime.engine import Engine
     from rune.settings import Settings
 
-KEY = "RUNE_API_KEY"
-
 
 def up(
     host: Annotated[
@@ -44,12 +42,12 @@ def up(
 
 def _up(host: str, port: int, *, examples: bool, as_json: bool) -> int:
     import asyncio  # noqa: PLC0415
-    import os  # noqa: PLC0415
 
+    from rune.cli.serving import serving_settings  # noqa: PLC0415
     from rune.compose.serving import check_address, loop_factory  # noqa: PLC0415
-    from rune.settings import load_settings  # noqa: PLC0415
 
-    settings, key = load_settings(), os.environ.get(KEY, "")
+    settings = serving_settings()
+    key = settings.api_key
     check_address(host, key)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_serve(settings, host, port, key, examples=examples, as_json=as_json))

@@ -52,7 +52,9 @@ async def running_engine(
         opened = await stack.enter_async_context(postgres(settings.journal, outside=_outside(settings)))
         stores = _redis(settings)
         await stack.enter_async_context(stores.running(clock))
-        member = this_process(tuple(sorted(roles)), settings.queues, settings.slots)
+        member = this_process(
+            tuple(sorted(roles)), settings.queues, settings.slots, tuple(sorted(registry.catalogue))
+        )
         carrier = Carrier(settings, member) if settings.brokered else None
         engine = _engine(settings, opened, stores, clock, registry, observer, member, carrier)
         stack.push_async_callback(engine.backend.queue.close)

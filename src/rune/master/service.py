@@ -54,6 +54,12 @@ class Master:
                 service.cancel()
             await asyncio.gather(*services, return_exceptions=True)
 
+    def unready(self) -> str:
+        """Why nothing should be asked here now; empty where it may."""
+        if self.stopping.is_set():
+            return "about to stop"
+        return "" if self.probe.ready else self.probe.reason
+
     def stop(self) -> None:
         """Let go of everybody who watches: they come back to whoever is there then."""
         self.stopping.set()

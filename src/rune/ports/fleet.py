@@ -24,6 +24,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     started_at: int
     seen_at: int = 0
     queues: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()  # the node types that it can run
     slots: int = 0
     busy: int = 0
     draining: bool = False

@@ -129,8 +129,8 @@ class Journal(Protocol):
         """Write a run of facts in one act, durable when this returns. All of it hangs on the first: if that was written
         before, nothing is, and the stored fact is the answer. Raises Ended where the terminal row is already there."""
 
-    async def facts(self, execution: str, after: int = 0) -> list[Stored]:
-        """What is known of an execution, in commit order, behind a number."""
+    async def facts(self, execution: str, after: int = 0, limit: int | None = None) -> list[Stored]:
+        """What is known of an execution, in commit order, behind a number; the first so many of it."""
 
     async def signal(self, execution: str, id: str) -> Signal | None:
         """A signal that an execution was given."""

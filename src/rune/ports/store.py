@@ -9,6 +9,10 @@ import msgspec
 from rune.core.outcome import Error
 
 
+STATUSES = ("running", "paused", "completed", "failed", "halted", "cancelled")
+"""What a list shows an execution to be."""
+
+
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """One execution in a list."""
 

@@ -68,7 +68,7 @@ class Engine:
         attempt = Attempt(
             self.name, backend, parts, registry, in_place=in_place, world=self._world, told=told
         )
-        self._worker = Worker(attempt, parts.endings, backend.queue, backend.clock, slots)
+        self._worker = Worker(attempt, parts.endings, backend, slots)
         self._scheduler = Scheduler(
             backend.state, backend.queue, parts.endings, parts.leases, parts.children, backend.clock
         )
@@ -144,7 +144,7 @@ class Engine:
             raise RunsElsewhere(f"{plan.definition.id} is run by another engine; `rune start` hands it over")
         execution = new_execution_id()
         ending = self.completions.expect(execution)
-        accepted = await self.launcher.start(plan, input, execution=execution, **options)  # type: ignore[arg-type]
+        accepted = await self.launcher.start(plan, input, execution=execution, **options)
         if accepted.id == execution:
             return accepted, ending
         return accepted, await self.expect(accepted.id)  # its key was used before

@@ -19,7 +19,9 @@ from rune.ports.journal import StoreAway
 log = logging.getLogger("rune.heartbeat")
 
 
-def this_process(roles: tuple[str, ...], queues: tuple[str, ...] = (), slots: int = 0) -> Member:
+def this_process(
+    roles: tuple[str, ...], queues: tuple[str, ...] = (), slots: int = 0, types: tuple[str, ...] = ()
+) -> Member:
     """How this process shows itself."""
     host, pid = socket.gethostname(), os.getpid()
     now = time.time_ns() // 1_000_000
@@ -32,6 +34,7 @@ def this_process(roles: tuple[str, ...], queues: tuple[str, ...] = (), slots: in
         started_at=now,
         queues=queues,
         slots=slots,
+        types=types,
     )
 
 

@@ -113,7 +113,15 @@ class Herald:
             output = output_of(book, fact) if fact.status == "ok" else NOTHING
             error = _error(fact.failure) if fact.status == "failed" else None
             self._say(
-                book, node, path, ENDED[fact.status], at, fact.attempt, output=output, error=error, lasted=lasted
+                book,
+                node,
+                path,
+                ENDED[fact.status],
+                at,
+                fact.attempt,
+                output=output,
+                error=error,
+                lasted=lasted,
             )
         elif type(fact) is Suspension:
             waits = {"resume_at": fact.due, "timer_id": f"wait:{token_name(node, path, book.plan.ids)}"}

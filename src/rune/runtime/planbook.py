@@ -28,6 +28,10 @@ class LacksType(RuneError):
 
     code = "OWNER_LACKS_TYPE"
 
+    def __init__(self, message: str, type: str) -> None:
+        super().__init__(message)
+        self.type = type
+
 
 class Planbook:
     """Plans of the definitions in use."""
@@ -67,5 +71,6 @@ class Planbook:
         strange = sorted({each.type for each in definition.nodes} - self.catalogue.keys())
         if strange:
             raise LacksType(
-                f"the process that would run this has no node type `{strange[0]}`: it was started without it"
+                f"the process that would run this has no node type `{strange[0]}`: it was started without it",
+                strange[0],
             )

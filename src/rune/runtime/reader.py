@@ -83,9 +83,9 @@ class Reader:
         """The plan of an execution."""
         return await self._plans.plan((await self.accepted(execution)).hash)
 
-    async def facts(self, execution: str, after: int = 0) -> list[Stored]:
-        """Facts in commit order, behind a number."""
-        return await self._journal.facts(execution, after)
+    async def facts(self, execution: str, after: int = 0, limit: int | None = None) -> list[Stored]:
+        """Facts in commit order, behind a number; the first so many of them."""
+        return await self._journal.facts(execution, after, limit)
 
     async def history(self, execution: str, *, empty: bool = False) -> History:
         """The past of an execution; an empty one is given its facts one by one."""

@@ -8,6 +8,7 @@ node. Whatever has no output is skipped. Nothing of this depends on when it is c
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 from msgspec.structs import replace
 
@@ -32,7 +33,9 @@ class Seeding:
         self._plan = plan
         self._first = first
         self._reached = reachable(plan.graph, [first])
-        order = [each for each in plan.graph.order if each not in self._reached and not plan.nodes[each].depth]
+        order = [
+            each for each in plan.graph.order if each not in self._reached and not plan.nodes[each].depth
+        ]
         self._triggers = [each for each in order if each in plan.triggers]
         others = [each for each in order if each not in plan.triggers]
         before = set(plan.graph.predecessors(first))
@@ -67,7 +70,7 @@ class Seeding:
         """One path through all that is given, and from its end, or from whoever led there, to the first node."""
         ids = self._plan.ids
         chain = [*self._triggers[:1], *self._held]
-        pairs = list(zip(chain, chain[1:], strict=False))
+        pairs = list(pairwise(chain))
         pairs += [(each, self._first) for each in (self._leading or chain[-1:])]
         return [
             Edge(id=f"seed:{ids[source]}:{ids[target]}", src=ids[source], dst=ids[target])
@@ -79,11 +82,11 @@ class Seeding:
         ids = self._plan.ids
         found: list[Fact] = []
         for node in self._held:
-            payload = self._passed_on(node, made) if node in self._leading else self._entered(self._first, made)
-            index = made.index[ids[node]]
-            found.append(
-                Result(index, ROOT, at, "ok", value=values[ids[node]], payload=payload, kept=True)
+            payload = (
+                self._passed_on(node, made) if node in self._leading else self._entered(self._first, made)
             )
+            index = made.index[ids[node]]
+            found.append(Result(index, ROOT, at, "ok", value=values[ids[node]], payload=payload, kept=True))
         found += [Result(made.index[ids[node]], ROOT, at, "skipped", kept=True) for node in self._empty]
         return found
 

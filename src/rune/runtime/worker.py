@@ -9,12 +9,13 @@ from contextlib import suppress
 from rune.core.effect import Finish
 from rune.core.outcome import Error
 from rune.errors import RuneError
-from rune.ports.clock import Clock
 from rune.ports.journal import NewerFormat, StoreAway
-from rune.ports.queue import Delivery, Queue
+from rune.ports.queue import Delivery
 from rune.runtime.attempt import Attempt
+from rune.runtime.backend import Backend
 from rune.runtime.endings import Endings
 from rune.runtime.failures import Failures
+from rune.runtime.lacking import PATIENCE, Lacking
 from rune.runtime.planbook import LacksType
 
 log = logging.getLogger("rune.worker")
@@ -26,11 +27,12 @@ STRANGE_PAUSE = 1.0  # s: somebody else may be there who has the node type, or a
 class Worker:
     """Runs attempts. An outage is nobody's fault; an exception is its message's."""
 
-    def __init__(self, attempt: Attempt, endings: Endings, queue: Queue, clock: Clock, slots: int) -> None:
+    def __init__(self, attempt: Attempt, endings: Endings, backend: Backend, slots: int) -> None:
         self._attempt = attempt
         self._endings = endings
-        self._queue = queue
-        self._clock = clock
+        self._queue = backend.queue
+        self._clock = backend.clock
+        self._lacking = Lacking(backend.fleet)
         self._slots = slots
         self._failures = Failures()
         self._idle = asyncio.Event()
@@ -75,8 +77,10 @@ class Worker:
         except StoreAway as away:
             log.warning("the store is away, holding work: %s", away.message)
             await self._give_back(delivery, AWAY_PAUSE)
-        except (LacksType, NewerFormat) as strange:
-            log.info("%s is left to others: %s", delivery.execution, strange.message)
+        except LacksType as lack:
+            await self._lacks(delivery, lack)
+        except NewerFormat as newer:
+            log.info("%s is left to others: %s", delivery.execution, newer.message)
             await self._give_back(delivery, STRANGE_PAUSE)
         except Exception as error:
             await self._failed(delivery, error)
@@ -95,6 +99,20 @@ class Worker:
             else:
                 return
 
+    async def _lacks(self, delivery: Delivery, lack: LacksType) -> None:
+        """Somebody else may have the node type; if nobody has had it for long, the execution fails instead of waiting
+        for ever."""
+        try:
+            hopeless = await self._lacking.is_hopeless(delivery.execution, lack.type)
+        except StoreAway:
+            hopeless = False
+        if not hopeless:
+            log.info("%s is left to others: %s", delivery.execution, lack.message)
+            await self._give_back(delivery, STRANGE_PAUSE)
+            return
+        message = f"no worker has had the node type `{lack.type}` for {PATIENCE:.0f} s"
+        await self._give_up(delivery, Error("UNKNOWN_TYPE", message, {"type": lack.type}, True))
+
     async def _failed(self, delivery: Delivery, error: Exception) -> None:
         """The engine itself failed on one message: again after a while; in the end the execution fails, never hangs."""
         delay = self._failures.delay(delivery)
@@ -106,7 +124,10 @@ class Worker:
         log.error("engine error on %s, given up", name, exc_info=error)
         code = error.code if isinstance(error, RuneError) else type(error).__name__
         message = f"the engine could not handle {name}: {code}: {error}"
-        failure = Error("DEAD_LETTERED", message, {"node": name}, True)
+        await self._give_up(delivery, Error("DEAD_LETTERED", message, {"node": name}, True))
+
+    async def _give_up(self, delivery: Delivery, failure: Error) -> None:
+        """End the execution as failed."""
         try:
             await self._endings.finish(delivery.execution, Finish("failed", failure), self._clock.now())
         except StoreAway as away:

@@ -25,6 +25,9 @@ _END = msgspec.msgpack.Decoder(End)
 _PACK = msgspec.msgpack.Encoder()
 _RESULT = KINDS[Result]
 _OF_TOKEN = (_RESULT, KINDS[Attempt], KINDS[Suspension])
+FACTS = "SELECT seq, body, late FROM fact WHERE execution = ? AND +seq > ? ORDER BY +seq LIMIT ?"
+FACTS_BEHIND = "SELECT seq, body, late FROM fact WHERE execution = ? AND seq > ? ORDER BY seq LIMIT ?"
+MOST_LEARNED = 10_000
 FACTS_BITS = 40
 """Facts are numbered from opening to opening of the file: so many of each are told apart."""
 
@@ -42,6 +45,7 @@ class EmbeddedJournal:
         self._next_seq = database.opened << FACTS_BITS
         self._fences = itertools.count(1)
         self._numbers: dict[str, int] = {}
+        self._learned: dict[str, None] = {}  # those of them that were read from the file, oldest first
         self._ended: dict[str, End] = {}  # handed to the writer
         self._final: dict[str, End] = {}  # durable
         self._sleeps: dict[str, int] = {}
@@ -172,10 +176,11 @@ class EmbeddedJournal:
             return await self.record(execution, facts[:1])
         return [decode_fact(row[0])]
 
-    async def facts(self, execution: str, after: int = 0) -> list[Stored]:
+    async def facts(self, execution: str, after: int = 0, limit: int | None = None) -> list[Stored]:
+        # Without a limit all of it is wanted: reading along the primary key and sorting takes half the time then.
         rows = self._database.reader.execute(
-            "SELECT seq, body, late FROM fact WHERE execution = ? AND seq > ? ORDER BY seq",
-            (self._number(execution), after),
+            FACTS if limit is None and not after else FACTS_BEHIND,
+            (self._number(execution), after, -1 if limit is None else limit),
         )
         return [Stored(seq, decode_fact(body), bool(late)) for seq, body, late in rows]
 
@@ -298,6 +303,7 @@ class EmbeddedJournal:
     def forget(self, execution: str) -> None:
         """Drop what memory holds of an execution."""
         self._numbers.pop(execution, None)
+        self._learned.pop(execution, None)
         self._ended.pop(execution, None)
         self._final.pop(execution, None)
 
@@ -314,9 +320,21 @@ class EmbeddedJournal:
 
     def _learn(self, execution: str, number: int, end: bytes | None) -> int:
         self._numbers[execution] = number
+        self._learned[execution] = None
+        if len(self._learned) > MOST_LEARNED:
+            self._unlearn()
         if end is not None:
             self._ended[execution] = self._final[execution] = _END.decode(end)
         return number
+
+    def _unlearn(self) -> None:
+        """Drop what was read longest ago: it can be read again. Not one whose end is still on its way to the file."""
+        oldest = next(iter(self._learned))
+        del self._learned[oldest]
+        if oldest in self._ended and oldest not in self._final:
+            self._learned[oldest] = None
+        else:
+            self.forget(oldest)
 
     async def close(self) -> None:
         self._database.close()

@@ -8,7 +8,12 @@ from importlib.resources import files
 
 from rune.ports.journal import NewerFormat
 
-STEPS: tuple[Callable[[], str], ...] = (lambda: files(__package__).joinpath("schema.sql").read_text(),)
+
+def _step(name: str) -> Callable[[], str]:
+    return lambda: files(__package__).joinpath(name).read_text()
+
+
+STEPS: tuple[Callable[[], str], ...] = (_step("schema.sql"), _step("lists.sql"))
 """Step i brings a file from version i to version i + 1."""
 
 

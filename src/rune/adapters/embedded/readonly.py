@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,31 @@ from rune.adapters.embedded.migrations import STEPS
 from rune.adapters.rowforms import summary_of
 from rune.core.lineage import Path as LineagePath
 from rune.ports.journal import NewerFormat, StoreAway
-from rune.ports.store import Summary
+from rune.ports.store import STATUSES, Summary
 from rune.wire.codec import decode_path
 
 EMPTY = "EMPTY_STORE"
 """The code of a refusal to read a file in which nothing was ever written."""
 
+MOST = 2**63 - 1
 _COLUMNS = "id, workflow, hash, status, at, ended_at, accepted, end"
+_NEWEST = "n < :before ORDER BY n DESC LIMIT :limit"
+
+
+@cache
+def list_statement(by_status: bool, by_workflow: bool) -> str:
+    """A page of executions. Of a workflow alone the newest of each status are found, and the newest of those shown:
+    one index answers with and without a status."""
+    head = f"SELECT {_COLUMNS} FROM execution WHERE"
+    if not by_workflow:
+        return f"{head} {'status = :status AND ' if by_status else ''}{_NEWEST}"
+    if by_status:
+        return f"{head} workflow = :workflow AND status = :status AND {_NEWEST}"
+    each = (
+        f"SELECT * FROM (SELECT n FROM execution WHERE workflow = :workflow AND status = '{status}' AND {_NEWEST})"
+        for status in STATUSES
+    )
+    return f"{head} n IN ({' UNION ALL '.join(each)}) ORDER BY n DESC LIMIT :limit"
 
 
 class ReadOnly(Database):
@@ -81,12 +100,12 @@ class EmbeddedIndex:
         limit: int = 50,
     ) -> list[Summary]:
         """Newest first, behind a given id."""
-        rows = self._database.reader.execute(
-            f"SELECT {_COLUMNS} FROM execution WHERE (?1 IS NULL OR status = ?1)"
-            " AND (?2 IS NULL OR workflow = ?2)"
-            " AND (?3 IS NULL OR n < (SELECT n FROM execution WHERE id = ?3)) ORDER BY n DESC LIMIT ?4",
-            (status, workflow, after, limit),
-        )
+        before: int | None = MOST
+        if after is not None:
+            found = self._database.reader.execute("SELECT n FROM execution WHERE id = ?", (after,)).fetchone()
+            before = found[0] if found else None
+        given = {"status": status, "workflow": workflow, "before": before, "limit": limit}
+        rows = self._database.reader.execute(list_statement(status is not None, workflow is not None), given)
         return [summary_of(row) for row in rows]
 
     async def execution(self, execution: str) -> Summary | None:

@@ -6,7 +6,7 @@ from rune.adapters.postgres.database import Database
 from rune.adapters.postgres.sql import query
 from rune.adapters.rowforms import summary_of
 from rune.core.lineage import Path
-from rune.ports.store import Summary
+from rune.ports.store import STATUSES, Summary
 from rune.wire.codec import decode_path
 
 
@@ -25,7 +25,15 @@ class PostgresIndex:
         limit: int = 50,
     ) -> list[Summary]:
         """Newest first, behind a given id."""
-        rows = await self._database.look(query("executions"), status, workflow, after, limit)
+        if workflow is not None:
+            statuses = STATUSES if status is None else (status,)
+            question = ("executions_of_workflow", after, limit, workflow, statuses)
+        elif status is not None:
+            question = ("executions_of_status", after, limit, status)
+        else:
+            question = ("executions", after, limit)
+        name, *values = question
+        rows = await self._database.look(query(name), *values)
         return [summary_of(tuple(row)) for row in rows]
 
     async def execution(self, execution: str) -> Summary | None:

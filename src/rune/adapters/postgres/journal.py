@@ -21,6 +21,9 @@ from rune.wire.codec import decode_fact, encode_path
 MOST_HISTORIES = 64
 _END = msgspec.msgpack.Decoder(End)
 
+Wanted = tuple[str, int, int | None]
+"""Facts of an execution, behind a number, at most so many."""
+
 
 class Running(msgspec.Struct, frozen=True):
     """An execution that has not ended, and when the journal says it has to be looked at; None: it waits for no time
@@ -43,7 +46,7 @@ class PostgresJournal:
         self.results = ResultReader(database).results
         self._starts: Lookup[str, Accepted | None] = Lookup(database, self._accepted)
         self._ends: Lookup[str, End | None] = Lookup(database, self._ended)
-        self._facts: Lookup[tuple[str, int], list[Stored]] = Lookup(database, self._stored, most=MOST_HISTORIES)
+        self._facts: Lookup[Wanted, list[Stored]] = Lookup(database, self._stored, most=MOST_HISTORIES)
 
     @property
     def saved(self) -> set[str]:
@@ -67,13 +70,13 @@ class PostgresJournal:
         found = {row["id"]: ACCEPTED.decode(row["accepted"]) for row in rows}
         return [found.get(each) for each in executions]
 
-    async def facts(self, execution: str, after: int = 0) -> list[Stored]:
-        return await self._facts.of((execution, after)) if spelt(execution) else []
+    async def facts(self, execution: str, after: int = 0, limit: int | None = None) -> list[Stored]:
+        return await self._facts.of((execution, after, limit)) if spelt(execution) else []
 
-    async def _stored(self, wanted: Sequence[tuple[str, int]]) -> list[list[Stored]]:
+    async def _stored(self, wanted: Sequence[Wanted]) -> list[list[Stored]]:
         found: list[list[Stored]] = [[] for _ in wanted]
-        ids, behind = [each for each, _ in wanted], [each for _, each in wanted]
-        for place, seq, body, late in await self._database.fetch(query("facts"), ids, behind):
+        columns = [list(each) for each in zip(*wanted, strict=True)]
+        for place, seq, body, late in await self._database.fetch(query("facts"), *columns):
             found[place - 1].append(Stored(seq, decode_fact(body), late))
         return found
 

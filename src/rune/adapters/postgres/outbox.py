@@ -42,7 +42,9 @@ class PostgresOutbox:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._settled: Groups[Settled] = Groups(self._drop, lambda: lambda _: True, lanes=1, most=MOST, linger=LINGER)
+        self._settled: Groups[Settled] = Groups(
+            self._drop, lambda: lambda _: True, lanes=1, most=MOST, linger=LINGER
+        )
 
     async def take(self, limit: int, held: int = HELD) -> list[Notice]:
         """Rows that nobody has in hand, oldest first; theirs for a while, by the clock of the database."""

@@ -44,9 +44,7 @@ _PACK = msgspec.msgpack.Encoder().encode
 class Scripts(Protocol):
     """Runs the scripts that act on one execution."""
 
-    async def run(
-        self, name: str, execution: str, *arguments: Any, streams: tuple[str, ...] = ()
-    ) -> Any: ...
+    async def run(self, name: str, execution: str, *arguments: Any, streams: tuple[str, ...] = ()) -> Any: ...
 
     async def now(self) -> int: ...
 
@@ -126,9 +124,7 @@ class Folder:
         state, _, _ = await self._folded(known, await self._facts(known.accepted.id), now)
         return state
 
-    async def _install(
-        self, known: Known, me: str, now: int, *, owed: bool, outlet: Outlet | None
-    ) -> Folded:
+    async def _install(self, known: Known, me: str, now: int, *, owed: bool, outlet: Outlet | None) -> Folded:
         execution = known.accepted.id
         stored = await self._facts(execution)
         while True:

@@ -240,9 +240,7 @@ class RedisState:
         last = self._applied(known, answer)
         return [*(Applied(now=last.now) for _ in acts[1:]), last]
 
-    def _ends(
-        self, execution: str, first: Decision, entry: Entry, certain: tuple[Finish, int]
-    ) -> Applied:
+    def _ends(self, execution: str, first: Decision, entry: Entry, certain: tuple[Finish, int]) -> Applied:
         """These decisions are the last: what they would change is about to be dropped. Until then the entry is ours,
         and if we die it leads somebody to the rows."""
         self._closing[execution] = (f"{first.node}|{path_out(first.path)}", entry)

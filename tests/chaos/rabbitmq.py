@@ -1,0 +1,153 @@
+"""Faults of the broker under a cluster's load, then the verdict:
+
+python -m tests.chaos.rabbitmq --killed 50 --restarted 50 --emptied 10 --deleted 25 --alarm 10 --cut 20
+    [--scale 0.1] [--least 10] [--most 60] [--seed 1]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+from tests.chaos.cluster_verdict import Verdict, kept_logs, verdict
+from tests.chaos.stand import Stand, pause, stand
+from tests.chaos.wire import Wire, wire
+from tests.services.rabbitmq import Broker, new_broker
+
+COUNTS = {"killed": 50, "restarted": 50, "emptied": 10, "deleted": 25, "alarm": 10, "cut": 20}
+QUEUES = ("workflow.execution", "workflow.execution.high", "workflow.execution.retry.5s", "workflow.node.status")
+GOING = 3  # so many executions must end after a fault before the next
+BACK = 30.0  # s after a fault is over within which work goes on
+STUCK = 120.0  # s without an end after a fault: that is no recovery
+ALARM = 12.0  # s, longer than the deadline of a publish
+
+
+class Campaign:
+    """Faults of one kind after the other. Each answers when it is over."""
+
+    def __init__(self, broken: Stand, broker: Broker, line: Wire, rng: Random, cut: tuple[float, float]) -> None:
+        self._stand = broken
+        self._broker = broker
+        self._wire = line
+        self._rng = rng
+        self._cut_for = cut
+
+    def phase(self, kind: str, count: int) -> Iterator[tuple[str, float]]:
+        """One kind, so often; yields a line, and the longest time until work went on."""
+        fault: Callable[[int], None] = getattr(self, f"_{kind}")
+        began, ended = time.monotonic(), self._stand.ended()
+        slowest = 0.0
+        for number in range(count):
+            pause(self._rng.uniform(0.05, 0.5))
+            fault(number)
+            over, goal = time.monotonic(), self._stand.ended() + GOING
+            self._stand.wait_for(
+                lambda goal=goal: self._stand.ended() >= goal,
+                f"nothing goes on after {kind} number {number + 1}",
+                STUCK,
+            )
+            slowest = max(slowest, time.monotonic() - over)
+        took, ended = time.monotonic() - began, self._stand.ended() - ended
+        yield (
+            f"{kind}: {count} in {took:.0f} s, {ended} executions ended, work went on within {slowest:.1f} s",
+            slowest,
+        )
+
+    def _killed(self, number: int) -> None:
+        self._broker.restart()
+
+    def _restarted(self, number: int) -> None:
+        self._broker.control("stop_app")
+        self._broker.control("start_app")
+
+    def _emptied(self, number: int) -> None:
+        self._broker.restart(empty=True)
+
+    def _deleted(self, number: int) -> None:
+        self._broker.api("DELETE", f"queues/%2F/{QUEUES[number % len(QUEUES)]}")
+
+    def _alarm(self, number: int) -> None:
+        self._broker.alarm(memory_low=True)
+        pause(ALARM)
+        self._broker.alarm(memory_low=False)
+
+    def _cut(self, number: int) -> None:
+        self._wire.cut()
+        pause(self._rng.uniform(*self._cut_for))
+        self._wire.mend()
+
+
+def campaign(
+    folder: Path,
+    counts: dict[str, int],
+    seed: int,
+    cut: tuple[float, float] = (10.0, 60.0),
+    *,
+    say: Callable[[str], None] = print,
+) -> Verdict:
+    """Break it, let it come to rest, judge."""
+    broker = new_broker()
+    with wire(broker.port) as line:
+        url = f"amqp://guest:guest@127.0.0.1:{line.port}/%2F?heartbeat=5"
+        try:
+            with stand(folder, environment={"RUNE_QUEUE": url}) as broken:
+                broken.load()
+                return _broken(broken, Campaign(broken, broker, line, Random(seed), cut), counts, say)
+        finally:
+            broker.stop()
+
+
+def _broken(broken: Stand, run: Campaign, counts: dict[str, int], say: Callable[[str], None]) -> Verdict:
+    wrong: list[str] = []
+    try:
+        for kind, count in counts.items():
+            for told, slowest in run.phase(kind, count) if count else ():
+                say(told)
+                if slowest > BACK:
+                    wrong.append(f"{kind}: it took {slowest:.1f} s until work went on")
+    except AssertionError as stuck:
+        wrong.append(str(stuck))
+    found = verdict(broken, broken.drain(), tidy=0.0)
+    found.wrong[:0] = wrong
+    if found.wrong:
+        kept_logs(broken, Path(tempfile.gettempdir()) / "rune-chaos-rabbitmq-logs")
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for kind, count in COUNTS.items():
+        parser.add_argument(f"--{kind}", type=int, default=count)
+    parser.add_argument("--scale", type=float, default=1.0, help="of all counts")
+    parser.add_argument("--least", type=float, default=10.0, help="seconds for which the network is cut")
+    parser.add_argument("--most", type=float, default=60.0, help="the same")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    began = time.perf_counter()
+    counts = {kind: round(getattr(options, kind) * options.scale) for kind in COUNTS}
+    with tempfile.TemporaryDirectory(prefix="rune-chaos-") as folder:
+        cut = (options.least, options.most)
+        found = campaign(Path(folder), counts, options.seed, cut, say=_say)
+    for each in found.wrong[:20]:
+        print(each)
+    print(
+        f"chaos-rabbitmq: {sum(counts.values()):,} faults, {found.executions:,} executions,"
+        f" {found.effects:,} effects, {found.repeated:,} repeated before their row, {len(found.wrong)} violations,"
+        f" {time.perf_counter() - began:.0f} s"
+    )
+    return 1 if found.wrong else 0
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

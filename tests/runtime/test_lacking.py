@@ -1,0 +1,79 @@
+"""A node type that nobody has: waited for as long as somebody may bring it, and no longer."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rune.ports.fleet import Member
+from rune.runtime import lacking
+from rune.runtime.lacking import PATIENCE, Lacking
+
+
+class Seen:
+    """A fleet that is as it is told."""
+
+    def __init__(self) -> None:
+        self.types: tuple[str, ...] = ()
+        self.roles: tuple[str, ...] = ("worker",)
+
+    async def beat(self, member: Member) -> None: ...
+
+    async def leave(self, name: str) -> None: ...
+
+    async def members(self) -> list[Member]:
+        shown = Member(
+            name="w", host="h", pid=1, roles=self.roles, version="1", started_at=0, types=self.types
+        )
+        return [shown]
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [0.0]
+    monkeypatch.setattr(lacking.time, "monotonic", lambda: now[0])
+    return now
+
+
+def asked(lack: Lacking, execution: str = "x") -> bool:
+    return asyncio.run(lack.is_hopeless(execution, "acme.scan"))
+
+
+def test_it_is_hopeless_once_nobody_has_had_it_for_a_minute(time: list[float]) -> None:
+    lack = Lacking(Seen())
+    assert not asked(lack)
+    time[0] = PATIENCE - 1
+    assert not asked(lack)
+    assert not asked(lack, "another, met only now")
+    time[0] = PATIENCE
+    assert asked(lack)
+
+
+def test_a_worker_that_has_it_begins_the_wait_anew(time: list[float]) -> None:
+    fleet = Seen()
+    lack = Lacking(fleet)
+    assert not asked(lack)
+    time[0] = PATIENCE + 1
+    fleet.types = ("acme.scan",)
+    assert not asked(lack)
+    fleet.types = ()
+    assert not asked(lack)
+    time[0] += PATIENCE
+    assert asked(lack)
+
+
+def test_a_scheduler_that_has_it_runs_nothing(time: list[float]) -> None:
+    fleet = Seen()
+    fleet.types, fleet.roles = ("acme.scan",), ("scheduler",)
+    lack = Lacking(fleet)
+    assert not asked(lack)
+    time[0] = PATIENCE
+    assert asked(lack)
+
+
+def test_without_a_fleet_nothing_is_hopeless(time: list[float]) -> None:
+    lack = Lacking(None)
+    assert not asked(lack)
+    time[0] = 10 * PATIENCE
+    assert not asked(lack)
