@@ -7,6 +7,7 @@ python -m tests.chaos.rabbitmq --killed 50 --restarted 50 --emptied 10 --deleted
 from __future__ import annotations
 
 import argparse
+import asyncio
 import sys
 import tempfile
 import time
@@ -14,23 +15,35 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
+import aio_pika
+
 from tests.chaos.cluster_verdict import Verdict, kept_logs, verdict
 from tests.chaos.stand import Stand, pause, stand
 from tests.chaos.wire import Wire, wire
 from tests.services.rabbitmq import Broker, new_broker
 
 COUNTS = {"killed": 50, "restarted": 50, "emptied": 10, "deleted": 25, "alarm": 10, "cut": 20}
-QUEUES = ("workflow.execution", "workflow.execution.high", "workflow.execution.retry.5s", "workflow.node.status")
+QUEUES = (
+    "workflow.execution",
+    "workflow.execution.high",
+    "workflow.execution.retry.5s",
+    "workflow.node.status",
+)
+WORKERS = 2
 GOING = 3  # so many executions must end after a fault before the next
-BACK = 30.0  # s after a fault is over within which work goes on
-STUCK = 120.0  # s without an end after a fault: that is no recovery
+BACK = 30.0  # s after a fault is over within which every worker consumes again
+STUCK = (
+    120.0  # s without an end after a fault: hints that were lost with a queue are sent again after a minute
+)
 ALARM = 12.0  # s, longer than the deadline of a publish
 
 
 class Campaign:
     """Faults of one kind after the other. Each answers when it is over."""
 
-    def __init__(self, broken: Stand, broker: Broker, line: Wire, rng: Random, cut: tuple[float, float]) -> None:
+    def __init__(
+        self, broken: Stand, broker: Broker, line: Wire, rng: Random, cut: tuple[float, float]
+    ) -> None:
         self._stand = broken
         self._broker = broker
         self._wire = line
@@ -38,14 +51,17 @@ class Campaign:
         self._cut_for = cut
 
     def phase(self, kind: str, count: int) -> Iterator[tuple[str, float]]:
-        """One kind, so often; yields a line, and the longest time until work went on."""
+        """One kind, so often; yields a line, and the longest time until all workers consumed again."""
         fault: Callable[[int], None] = getattr(self, f"_{kind}")
         began, ended = time.monotonic(), self._stand.ended()
-        slowest = 0.0
+        slowest = back = 0.0
         for number in range(count):
             pause(self._rng.uniform(0.05, 0.5))
             fault(number)
             over, goal = time.monotonic(), self._stand.ended() + GOING
+            back = max(
+                back, self._stand.wait_for(self._consume, f"no consumers after {kind} {number + 1}", STUCK)
+            )
             self._stand.wait_for(
                 lambda goal=goal: self._stand.ended() >= goal,
                 f"nothing goes on after {kind} number {number + 1}",
@@ -54,9 +70,14 @@ class Campaign:
             slowest = max(slowest, time.monotonic() - over)
         took, ended = time.monotonic() - began, self._stand.ended() - ended
         yield (
-            f"{kind}: {count} in {took:.0f} s, {ended} executions ended, work went on within {slowest:.1f} s",
-            slowest,
+            f"{kind}: {count} in {took:.0f} s, {ended} executions ended, consumers were back within {back:.1f} s,"
+            f" executions ended again within {slowest:.1f} s",
+            back,
         )
+
+    def _consume(self) -> bool:
+        """Whether every worker reads its queue."""
+        return asyncio.run(_consumers(self._broker.url())) >= WORKERS
 
     def _killed(self, number: int) -> None:
         self._broker.restart()
@@ -80,6 +101,17 @@ class Campaign:
         self._wire.cut()
         pause(self._rng.uniform(*self._cut_for))
         self._wire.mend()
+
+
+async def _consumers(url: str) -> int:
+    """How many read the main queue; none if it cannot be asked."""
+    try:
+        async with asyncio.timeout(5.0), await aio_pika.connect(url) as connection:
+            channel = await connection.channel()
+            queue = await channel.declare_queue(QUEUES[0], passive=True)
+            return queue.declaration_result.consumer_count or 0
+    except (OSError, TimeoutError, aio_pika.exceptions.AMQPError):
+        return 0
 
 
 def campaign(
@@ -106,10 +138,10 @@ def _broken(broken: Stand, run: Campaign, counts: dict[str, int], say: Callable[
     wrong: list[str] = []
     try:
         for kind, count in counts.items():
-            for told, slowest in run.phase(kind, count) if count else ():
+            for told, back in run.phase(kind, count) if count else ():
                 say(told)
-                if slowest > BACK:
-                    wrong.append(f"{kind}: it took {slowest:.1f} s until work went on")
+                if back > BACK:
+                    wrong.append(f"{kind}: it took {back:.1f} s until the consumers were back")
     except AssertionError as stuck:
         wrong.append(str(stuck))
     found = verdict(broken, broken.drain(), tidy=0.0)

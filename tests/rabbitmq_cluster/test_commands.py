@@ -56,7 +56,11 @@ def publish(url: str, execution: str, current: str = "nobody") -> None:
 def test_a_message_that_nobody_can_serve_is_listed_and_shown(rune: Here, amqp: str) -> None:
     publish(amqp, "exec_listed")
     listed = letter_of(rune, "exec_listed")
-    assert (listed["code"], listed["queue"], listed["node_id"]) == ("UNKNOWN_NODE", "workflow.execution", "nobody")
+    assert (listed["code"], listed["queue"], listed["node_id"]) == (
+        "UNKNOWN_NODE",
+        "workflow.execution",
+        "nobody",
+    )
     shown = rune.json("dlq", "show", listed["id"])
     assert json.loads(shown["body"])["execution_id"] == "exec_listed"
     assert "UNKNOWN_NODE" in rune("dlq", "show", listed["id"]).output
@@ -132,4 +136,3 @@ def test_whoever_ends_an_execution_tells_of_it_once(rune: Here, amqp: str) -> No
     status, bodies = asyncio.run(cancelled())
     assert status == "cancelled"
     assert len(bodies) == 1
-

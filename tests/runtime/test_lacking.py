@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from rune.ports.fleet import Member
-from rune.runtime import lacking
 from rune.runtime.lacking import PATIENCE, Lacking
 
 
@@ -32,7 +31,7 @@ class Seen:
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [0.0]
-    monkeypatch.setattr(lacking.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("rune.runtime.lacking.time.monotonic", lambda: now[0])
     return now
 
 

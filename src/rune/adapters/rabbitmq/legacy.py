@@ -109,7 +109,11 @@ class Legacy:
         channel.ack(message.tag)
 
     async def _bury(self, channel: Channel, message: Message, code: str, reason: str) -> None:
-        said = {"rune-code": code, "rune-reason": reason[:LONGEST_REASON], "rune-queue": self._topology.execution}
+        said = {
+            "rune-code": code,
+            "rune-reason": reason[:LONGEST_REASON],
+            "rune-queue": self._topology.execution,
+        }
         stamp = Stamp(headers=said, type="NodeExecutionMessage", app_id="rune")
         exchange = self._topology.dead_exchange
         await channel.publish(exchange, self._topology.execution, message.body, stamp)

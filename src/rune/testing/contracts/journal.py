@@ -162,6 +162,9 @@ class JournalContract(StartContract, FamilyContract, LetterContract):
             assert numbers == sorted(set(numbers))
             assert await journal.facts("x", after=numbers[2]) == rows[3:]
             assert await journal.facts("x", after=numbers[-1]) == []
+            assert await journal.facts("x", limit=2) == rows[:2]
+            assert await journal.facts("x", after=numbers[1], limit=2) == rows[2:4]
+            assert await journal.facts("x", after=numbers[3], limit=2) == rows[4:]
 
     @scenario
     async def test_there_is_one_terminal_row(self, folder: Path) -> None:

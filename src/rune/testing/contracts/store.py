@@ -62,6 +62,27 @@ class StoreContract:
             assert [each.id for each in await store.executions(status="halted")] == [failing]
             assert [each.id for each in await store.executions(workflow="fan")] == [fan]
             assert await store.executions(status="halted", workflow="fan") == []
+            assert await store.executions(workflow="nobody") == []
+
+    @scenario
+    async def test_a_narrowed_list_comes_in_pages_newest_first_whatever_became_of_them(self, folder: Path) -> None:
+        mixed = {
+            "id": "mixed",
+            "nodes": [
+                {"id": "ask", "type": "conditional", "parameters": {"expression": "$trigger.stop"}},
+                {"id": "stop", "type": "fail"},
+            ],
+            "edges": [{"src": "ask", "dst": "stop", "label": "true"}],
+        }
+        async with self.make_stage(folder) as (harness, store):
+            await harness.run(FAILING)
+            ids = [(await harness.run(mixed, {"stop": n % 2 == 1}))["execution_id"] for n in range(6)]
+            await harness.run(FAILING)
+            wanted: list[tuple[str | None, list[str]]] = [(None, ids), ("completed", ids[::2]), ("halted", ids[1::2])]
+            for status, expected in wanted:
+                first = await store.executions(workflow="mixed", status=status, limit=2)
+                rest = await store.executions(workflow="mixed", status=status, limit=9, after=first[-1].id)
+                assert [each.id for each in [*first, *rest]] == expected[::-1]
 
     @scenario
     async def test_an_execution_tells_how_it_ended(self, folder: Path) -> None:

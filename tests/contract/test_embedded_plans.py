@@ -1,0 +1,57 @@
+"""Pages are read along an index, however many rows there are."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from rune.adapters.embedded.journal import FACTS_BEHIND
+from rune.adapters.embedded.migrations import STEPS, migrate
+from rune.adapters.embedded.readonly import list_statement
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(tmp_path / "rune.db", isolation_level=None)
+    migrate(db)
+    return db
+
+
+def plan_of(db: sqlite3.Connection, statement: str) -> list[str]:
+    """The steps that touch a table. What is gathered from other steps of the same query is no table."""
+    given = {"status": "failed", "workflow": "w", "before": 9, "limit": 50}
+    values = given if ":limit" in statement else (1, 0, 50)
+    rows = db.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()
+    return [row[3] for row in rows if "execution" in row[3] or "fact" in row[3] or "ORDER BY" in row[3]]
+
+
+@pytest.mark.parametrize(
+    ("by_status", "by_workflow", "index"),
+    [
+        (False, False, "INTEGER PRIMARY KEY (rowid<?)"),
+        (True, False, "INDEX execution_status (status=? AND rowid<?)"),
+        (True, True, "INDEX execution_workflow (workflow=? AND status=? AND rowid<?)"),
+        (False, True, "COVERING INDEX execution_workflow (workflow=? AND status=? AND rowid<?)"),
+    ],
+)
+def test_a_page_of_executions_is_a_range(
+    file: sqlite3.Connection, by_status: bool, by_workflow: bool, index: str
+) -> None:
+    steps = plan_of(file, list_statement(by_status, by_workflow))
+    assert any(each.endswith(index) for each in steps)
+    assert all(each.startswith("SEARCH execution USING") for each in steps), steps
+
+
+def test_a_page_of_facts_is_a_range(file: sqlite3.Connection) -> None:
+    assert plan_of(file, FACTS_BEHIND) == ["SEARCH fact USING INDEX fact_order (execution=? AND seq>?)"]
+
+
+def test_a_file_of_the_first_version_gets_the_indexes_and_keeps_its_rows(tmp_path: Path) -> None:
+    db = sqlite3.connect(tmp_path / "rune.db", isolation_level=None)
+    db.executescript(f"BEGIN; {STEPS[0]()} PRAGMA user_version = 1; COMMIT;")
+    db.execute("INSERT INTO execution (n, id, workflow, hash, at, accepted) VALUES (7, 'x', 'w', 'h', 1, x'')")
+    migrate(db)
+    assert db.execute("PRAGMA user_version").fetchone() == (len(STEPS),)
+    assert db.execute("SELECT n FROM execution WHERE workflow = 'w' AND status = 'running'").fetchall() == [(7,)]
