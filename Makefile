@@ -50,6 +50,7 @@ stores: ## Install the servers that the tests start for themselves, where they a
 	command -v redis-server > /dev/null || missing="$$missing redis-server"
 	ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || command -v initdb > /dev/null || missing="$$missing postgresql"
 	[ -x /usr/sbin/rabbitmq-server ] || command -v rabbitmq-server > /dev/null || missing="$$missing rabbitmq-server"
+	command -v chromium > /dev/null || missing="$$missing chromium"
 	[ -n "$$missing" ] || exit 0
 	[ "$$(id -u)" = 0 ] || { echo "The tests need:$$missing. Install them and try again." >&2; exit 1; }
 	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing

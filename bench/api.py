@@ -158,10 +158,11 @@ def busy(pid: int) -> float:
 
 
 @contextmanager
-def started() -> Iterator[tuple[int, int]]:
-    with tempfile.TemporaryDirectory(prefix="rune-bench-") as home:
+def started(home: str | None = None) -> Iterator[tuple[int, int]]:
+    """A server over a folder, or over an empty one: its port and its process."""
+    with tempfile.TemporaryDirectory(prefix="rune-bench-") as empty:
         process = subprocess.Popen(
-            [sys.executable, __file__, "--serve", home], stdout=subprocess.PIPE, text=True
+            [sys.executable, __file__, "--serve", home or empty], stdout=subprocess.PIPE, text=True
         )
         try:
             assert process.stdout is not None

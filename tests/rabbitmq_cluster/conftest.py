@@ -35,3 +35,10 @@ def stood(request: pytest.FixtureRequest) -> Standing:
 def amqp(travelling: Standing) -> str:
     """How a stranger reaches the broker of a fleet in which every node travels."""
     return travelling.settings.queue
+
+
+@pytest.fixture
+def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
+    """Stores and nobody who works: a test brings its own, and they go with it."""
+    with standing(tmp_path_factory.mktemp("crew"), in_place=True, workers=0, schedulers=0) as made:
+        yield made

@@ -66,12 +66,16 @@ class Client:
     def completions(self, execution: str) -> list[bytes]:
         return self._completions.get(execution, [])
 
+    async def came(self) -> None:
+        """Wait for one more message."""
+        self._came.clear()
+        await self._came.wait()
+
     async def completion(self, execution: str) -> dict[str, Any]:
         """The message of its end, and by then every status has come."""
         async with asyncio.timeout(PATIENCE):
             while not self.completions(execution):
-                self._came.clear()
-                await self._came.wait()
+                await self.came()
         found: dict[str, Any] = json.loads(self.completions(execution)[0])
         return found
 

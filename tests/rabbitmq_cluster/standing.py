@@ -8,11 +8,12 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from tests.cli.process import until
 from tests.cluster.standing import NODES, Standing, stores
 from tests.conformance.case import Case
 from tests.conformance.stubs import surroundings
 from tests.services.fleet import fleet
-from tests.services.rabbitmq import Broker, broker
+from tests.services.rabbitmq import broker
 
 
 @contextmanager
@@ -21,21 +22,30 @@ def standing(
     *,
     in_place: bool,
     workers: int = 2,
-    carrier: Broker | None = None,
-    url: str | None = None,
-    **more: str,
+    schedulers: int = 1,
 ) -> Iterator[Standing]:
-    """While the block runs. `carrier`: another broker than the shared one; `url`: another way to it."""
-    broken = carrier or broker()
-    with broken.vhost() as vhost, surroundings(Case("mail", "", ())) as around:
-        settings = replace(stores(folder), queue=url or broken.url(vhost))
+    """While the block runs."""
+    with broker().vhost() as vhost, surroundings(Case("mail", "", ())) as around:
+        settings = replace(stores(folder), queue=broker().url(vhost))
         environment = {
             "RUNE_NODES": ",".join(NODES),
             "RUNE_HTTP_ALLOW": "127.0.0.1",
             "RUNE_SMTP_URL": around.smtp_url,
             "RUNE_IN_PLACE": "true" if in_place else "false",
             "RUNE_TEST_LEDGER": str(folder / "ledger"),
-            **more,
         }
-        with fleet(folder, settings, workers=workers, environment=environment) as made:
+        with fleet(folder, settings, workers=workers, schedulers=schedulers, environment=environment) as made:
+            if workers:
+                declared(settings.queue)
             yield Standing(made, around.sink)
+
+
+def declared(url: str) -> None:
+    """Until a worker has set the broker up, which it does when it connects, after it has said that it is ready."""
+    vhost = url.rpartition("/")[2]
+
+    def look() -> bool | None:
+        names = {each["name"] for each in broker().api("GET", f"queues/{vhost}")}
+        return "workflow.node.status" in names or None
+
+    until(look, "the broker is set up")

@@ -121,6 +121,24 @@ def test_what_another_engine_runs_is_handed_over(rune: Here, amqp: str) -> None:
     assert asyncio.run(hand_in())["status"] == "completed"
 
 
+def test_the_place_of_the_other_engine_can_be_taken(rune: Here, amqp: str, travelling: Standing) -> None:
+    made = document([node("start", "manual"), keep("one", 1)], "start>one")
+    deployed(rune, made | {"id": "taken-over", "settings": {"executor": "legacy"}})
+
+    async def told() -> dict[str, Any]:
+        async with client(amqp) as plain:
+            started = await asyncio.to_thread(rune.json, "start", "taken-over", "--key", "once")
+            again = await asyncio.to_thread(rune.json, "start", "taken-over", "--key", "once")
+            assert started["execution_id"] == again["execution_id"]
+            return await plain.completion(started["execution_id"])
+
+    worker = travelling.worker(RUNE_LEGACY_CONSUME="true")
+    try:
+        assert asyncio.run(told())["status"] == "completed"
+    finally:
+        worker.kill()
+
+
 def test_whoever_ends_an_execution_tells_of_it_once(rune: Here, amqp: str) -> None:
     gate = node("gate", "wait", parameters={"resume": "signal"})
     made = document([node("start", "manual"), gate], "start>gate")

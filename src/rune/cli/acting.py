@@ -10,9 +10,9 @@ from typing import TypeVar
 from rune.cli.following import Following
 from rune.cli.library import HINTS
 from rune.cli.problems import FOUND_WRONG, INTERRUPTED, print_json, refuse, refuse_error
+from rune.cli.reach import desk, exists, owner, owner_pid, reader
 from rune.cli.reading import Unknown, resolve
 from rune.cli.tally import Tally
-from rune.compose import desk, exists, owner, owner_pid, reader
 from rune.errors import InvalidDocument, RuneError
 from rune.ports.journal import Accepted
 from rune.runtime.desk import Desk
@@ -77,7 +77,7 @@ async def ask_and_see(settings: Settings, wish: Callable[[Desk], Awaitable[T]]) 
     """The same, and whether some process was there that runs executions."""
     async with desk(settings) as opened:
         answer = await wish(opened)
-        if settings.clustered:
+        if settings.clustered and not settings.url:
             return answer, (await owner(settings))[0]
         return answer, not getattr(opened, "owns", False)
 

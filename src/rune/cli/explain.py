@@ -36,30 +36,28 @@ async def _explain(reader: Reader, settings: Settings, given: str, *, as_json: b
     import msgspec  # noqa: PLC0415
 
     from rune.cli.problems import print_json  # noqa: PLC0415
-    from rune.cli.reading import resolve  # noqa: PLC0415
-    from rune.compose import owner, owner_pid  # noqa: PLC0415
-    from rune.core.explain import explain as why  # noqa: PLC0415
+    from rune.cli.reach import owner, owner_pid  # noqa: PLC0415
+    from rune.cli.reading import resolve, waiting_of  # noqa: PLC0415
     from rune.runtime.history import error_document  # noqa: PLC0415
 
     name = await resolve(reader, given)
     now = time.time_ns() // 1_000_000
     summary = await reader.execution(name)
     assert summary is not None
-    plan, state = await reader.state(name, now)
-    waiting = why(plan, state)
+    paused, waiting = await waiting_of(reader, name, now)
     owned, _ = await owner(settings)
     if as_json:
         document = {
             "execution_id": name,
             "workflow_id": summary.workflow,
-            "status": "paused" if state.paused_at is not None else summary.status,
+            "status": "paused" if paused else summary.status,
             "error": error_document(summary.error),
             "owner": owner_pid(settings),
             "waiting": [_document(each) for each in msgspec.to_builtins(waiting)],
         }
         print_json(document)
         return 0
-    _print_status(summary, paused=state.paused_at is not None)
+    _print_status(summary, paused=paused)
     if waiting:
         from rune.cli.rendering import print_open  # noqa: PLC0415
 

@@ -67,6 +67,10 @@ class Following:
 
     async def to_end(self) -> int:
         """Until it has ended or somebody wants to stop; answers the exit code."""
+        if self._settings.url:
+            from rune.cli.remote.following import to_end  # noqa: PLC0415 - a slow import that few need
+
+            return await to_end(self._settings, self._errand, as_json=self._as_json)
         with Stop() as stop:
             try:
                 if self._settings.clustered:

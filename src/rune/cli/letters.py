@@ -136,8 +136,8 @@ def drop(letter: Id, as_json: Json = False) -> None:
 async def _find(settings: Settings, given: str) -> DeadLetter:
     """The one letter whose id begins like this."""
     from rune.cli.acting import find  # noqa: PLC0415
+    from rune.cli.reach import reader  # noqa: PLC0415
     from rune.cli.reading import Unknown  # noqa: PLC0415
-    from rune.compose import reader  # noqa: PLC0415
 
     name = await find(settings, given)
     after: str | None = None

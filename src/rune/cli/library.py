@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from rune import compose
+from rune.cli import reach
 from rune.cli.problems import INTERRUPTED, refuse_error
 from rune.cli.reading import read
 from rune.errors import RuneError
@@ -40,7 +40,7 @@ def ask(settings: Settings, wish: Callable[[Desk], Awaitable[T]]) -> T:
     """Have something written by whoever owns the file."""
 
     async def asked() -> T:
-        async with compose.desk(settings) as desk:
+        async with reach.desk(settings) as desk:
             return await wish(desk)
 
     return asyncio.run(asked())
@@ -48,7 +48,7 @@ def ask(settings: Settings, wish: Callable[[Desk], Awaitable[T]]) -> T:
 
 def known(settings: Settings, workflow: str, which: str | None) -> Version:
     """Look before the file is taken, or made: a name that nobody knows leaves no traces."""
-    if not compose.exists(settings):
+    if not reach.exists(settings):
         raise unknown(workflow, (), LATEST)
     try:
         return choose(workflow, asyncio.run(_versions(settings, workflow)), which)
@@ -59,7 +59,7 @@ def known(settings: Settings, workflow: str, which: str | None) -> Version:
 
 
 async def _versions(settings: Settings, workflow: str) -> list[Version]:
-    async with compose.reader(settings) as reader:
+    async with reach.reader(settings) as reader:
         return await reader.library.versions(workflow)
 
 

@@ -8,7 +8,9 @@ import sys
 from collections.abc import Awaitable, Callable
 
 from rune.cli.problems import INTERRUPTED, refuse_error
-from rune.compose import exists, reader
+from rune.cli.reach import exists, reader
+from rune.core.explain import Waiting
+from rune.core.explain import explain as why
 from rune.errors import RuneError
 from rune.runtime.reader import Reader
 from rune.settings import Settings, load_settings
@@ -63,6 +65,16 @@ def _no_file(settings: Settings, without_file: Callable[[], int] | None, *, as_j
         return refuse_error(Unknown("nothing was run here yet: the database is empty"), as_json=as_json)
     missing = Unknown(f"nothing was run here yet: there is no {settings.database}")
     return refuse_error(missing, as_json=as_json, hint="`rune run FILE` makes it; RUNE_HOME says where it is")
+
+
+async def waiting_of(opened: Reader, execution: str, now: int) -> tuple[bool, list[Waiting]]:
+    """Whether an execution is paused, and what it waits for. Who asks a server is told by it, which knows every type."""
+    told = getattr(opened, "waiting", None)
+    if told is not None:
+        answer: tuple[bool, list[Waiting]] = await told(execution)
+        return answer
+    plan, state = await opened.state(execution, now)
+    return state.paused_at is not None, why(plan, state)
 
 
 async def resolve(opened: Reader, given: str) -> str:

@@ -65,6 +65,10 @@ def run_to_end(request: Request) -> int:
 
 
 async def _execute(settings: Settings, request: Request) -> int:
+    if settings.url and request.id is not None:
+        from rune.cli.remote.asking import not_over_url  # noqa: PLC0415 - a slow import that few need
+
+        raise not_over_url("`--id`", settings)
     payload = payload_of(request.input)
     labels = labels_of(request.labels)
     registry = full_registry(settings.nodes)

@@ -58,10 +58,10 @@ async def _show(reader: Reader, given: str, nodes: int | None, *, as_json: bool)
 async def _print_open(reader: Reader, execution: str) -> None:
     import time  # noqa: PLC0415
 
+    from rune.cli.reading import waiting_of  # noqa: PLC0415
     from rune.cli.rendering import print_open  # noqa: PLC0415
-    from rune.core.explain import explain  # noqa: PLC0415
 
     now = time.time_ns() // 1_000_000
-    plan, state = await reader.state(execution, now)
+    _, waiting = await waiting_of(reader, execution, now)
     print()
-    print_open(explain(plan, state), now)
+    print_open(waiting, now)

@@ -60,14 +60,14 @@ def start(
 async def _start(
     settings: Settings, given: str, payload: bytes, options: dict[str, Any], *, wait: bool, as_json: bool
 ) -> int:
-    from rune import compose  # noqa: PLC0415
     from rune.cli.acting import begin  # noqa: PLC0415
     from rune.cli.library import reference  # noqa: PLC0415
+    from rune.cli.reach import exists  # noqa: PLC0415
     from rune.ports.library import LATEST, unknown  # noqa: PLC0415
     from rune.runtime.launcher import new_execution_id  # noqa: PLC0415
 
     workflow, which = reference(given)
-    if not compose.exists(settings):  # no workflow is stored, and no file need be made to say so
+    if not exists(settings):  # no workflow is stored, and no file need be made to say so
         raise unknown(workflow, (), LATEST)
     name = new_execution_id()
     return await begin(

@@ -47,6 +47,11 @@ async def _watch(reader: Reader, settings: Settings, given: str, after: int, *, 
     from rune.core.fact import End  # noqa: PLC0415
 
     name = await resolve(reader, given)
+    told = getattr(reader, "watch", None)
+    if told is not None:  # a server sends what happens by itself
+        async for event in told(name, after):
+            _print(event, as_json=as_json)
+        return EXIT[await reader.end(name)]  # type: ignore[attr-defined]
     history = await reader.history(name, empty=True)
     if after < 1:
         _print(history.beginning, as_json=as_json)
@@ -70,7 +75,7 @@ async def _watch(reader: Reader, settings: Settings, given: str, after: int, *, 
 async def _tell_unowned(settings: Settings) -> bool:
     import sys  # noqa: PLC0415
 
-    from rune.compose import owner  # noqa: PLC0415
+    from rune.cli.reach import owner  # noqa: PLC0415
 
     owned, _ = await owner(settings)
     if not owned:

@@ -300,6 +300,28 @@ class Client:
         """Take a workflow out of sight."""
         self._ask(calls.delete_workflow(workflow))
 
+    def definition(self, hash: str) -> dict[str, Any]:
+        """A definition by its hash."""
+        return self._ask(calls.definition(hash))
+
+    def dead_letters(self, *, after: str | None = None, page: int = 200) -> Iterator[models.DeadLetter]:
+        """Executions that the engine gave up on, newest first, behind a given one."""
+        cursor = after
+        while True:
+            found = self._ask(calls.dead_letters(page, cursor))
+            yield from found.dead_letters
+            cursor = found.next
+            if cursor is None:
+                return
+
+    def requeue(self, letter: str) -> models.Started:
+        """Try again what the engine gave up on."""
+        return self._ask(calls.requeue(letter))
+
+    def drop(self, letter: str) -> None:
+        """Take a dead letter off the list."""
+        self._ask(calls.drop(letter))
+
     def version(self) -> models.ServerVersion:
         """What runs on the other side."""
         return self._ask(calls.server_version())

@@ -225,6 +225,27 @@ def delete_workflow(id: str) -> Call[None]:
     return Call(method="DELETE", path=f"{API}/workflows/{_in(id)}", answer=None, repeatable=True)
 
 
+def definition(hash: str) -> Call[dict[str, Any]]:
+    return _get(f"/definitions/{_in(hash)}", dict[str, Any])
+
+
+def dead_letters(limit: int, cursor: str | None) -> Call[models.DeadLetterPage]:
+    return _get("/dead-letters", models.DeadLetterPage, limit=limit, cursor=cursor)
+
+
+def requeue(id: str) -> Call[models.Started]:
+    return Call(
+        method="POST",
+        path=f"{API}/dead-letters/{_in(id)}/requeue",
+        answer=models.Started,
+        repeatable=True,
+    )
+
+
+def drop(id: str) -> Call[None]:
+    return Call(method="DELETE", path=f"{API}/dead-letters/{_in(id)}", answer=None)
+
+
 def server_version() -> Call[models.ServerVersion]:
     return Call(method="GET", path="/version", answer=models.ServerVersion, repeatable=True)
 

@@ -226,6 +226,25 @@ class Alias(Model, frozen=True, kw_only=True):
     weights: dict[int, float] = {}
 
 
+class DeadLetter(Model, frozen=True, kw_only=True):
+    """An execution that the engine gave up on."""
+
+    id: str
+    execution_id: str
+    workflow_id: str
+    code: str
+    message: str
+    at: str
+    node_id: str | None = None
+
+
+class DeadLetterPage(Model, frozen=True, kw_only=True):
+    """A page of dead letters."""
+
+    dead_letters: list[DeadLetter]
+    next: str | None = None
+
+
 class ServerVersion(Model, frozen=True, kw_only=True):
     """What runs on the other side."""
 

@@ -307,6 +307,29 @@ class AsyncClient:
         """Take a workflow out of sight."""
         await self._ask(calls.delete_workflow(workflow))
 
+    async def definition(self, hash: str) -> dict[str, Any]:
+        """A definition by its hash."""
+        return await self._ask(calls.definition(hash))
+
+    async def dead_letters(self, *, after: str | None = None, page: int = 200) -> AsyncIterator[models.DeadLetter]:
+        """Executions that the engine gave up on, newest first, behind a given one."""
+        cursor = after
+        while True:
+            found = await self._ask(calls.dead_letters(page, cursor))
+            for each in found.dead_letters:
+                yield each
+            cursor = found.next
+            if cursor is None:
+                return
+
+    async def requeue(self, letter: str) -> models.Started:
+        """Try again what the engine gave up on."""
+        return await self._ask(calls.requeue(letter))
+
+    async def drop(self, letter: str) -> None:
+        """Take a dead letter off the list."""
+        await self._ask(calls.drop(letter))
+
     async def version(self) -> models.ServerVersion:
         """What runs on the other side."""
         return await self._ask(calls.server_version())

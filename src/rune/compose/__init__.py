@@ -38,7 +38,22 @@ class NotOnThisBackend(RuneError):
     code = "NOT_ON_THIS_BACKEND"
 
 
+class NotOverUrl(RuneError):
+    """Something that needs the stores where the settings name a server."""
+
+    code = "NOT_OVER_URL"
+
+
+def _check_here(settings: Settings) -> None:
+    """Who is pointed at a server must not open a file of the same name here by mistake."""
+    if settings.url:
+        raise NotOverUrl(
+            f"this cannot be asked of the server at {settings.url}: unset RUNE_URL and run it where the server runs"
+        )
+
+
 def _backend(settings: Settings) -> Any:
+    _check_here(settings)
     if not settings.clustered:
         return embedded
     from rune.compose import cluster  # noqa: PLC0415 - its drivers are an extra
@@ -104,6 +119,7 @@ async def vacuum(settings: Settings) -> tuple[int, int]:
 
 def exists(settings: Settings) -> bool:
     """Whether there is anything to look at. A cluster that cannot be reached says so itself."""
+    _check_here(settings)
     return settings.clustered or embedded.exists(settings)
 
 
@@ -123,6 +139,7 @@ def owner_pid(settings: Settings) -> int | None:
 
 async def members(settings: Settings) -> list[Member]:
     """The processes that take part."""
+    _check_here(settings)
     if not settings.clustered:
         raise NotOnThisBackend(
             "there are no workers on the embedded backend: whoever runs `rune run` does all the work"
@@ -133,6 +150,7 @@ async def members(settings: Settings) -> list[Member]:
 
 async def migrate(settings: Settings) -> list[str]:
     """Bring the store to the version of this program; the steps that were taken."""
+    _check_here(settings)
     if not settings.clustered:
         raise NotOnThisBackend(
             "the embedded file is brought up to date by whoever opens it; there is nothing to migrate"
@@ -143,6 +161,7 @@ async def migrate(settings: Settings) -> list[str]:
 
 async def survey(settings: Settings) -> Survey:
     """What can be found out about the stores of a cluster without taking part."""
+    _check_here(settings)
     from rune.compose.surveying import survey as look  # noqa: PLC0415 - its drivers are an extra
 
     return await look(settings)
@@ -150,4 +169,5 @@ async def survey(settings: Settings) -> Survey:
 
 def inspection(settings: Settings) -> Inspection:
     """What can be found out about the embedded file without taking part."""
+    _check_here(settings)
     return embedded.inspection(settings)

@@ -1,14 +1,18 @@
-"""Node runs in pages: which nodes ended, in which order, kept by execution for as long as somebody leafs through."""
+"""Node runs in pages, straight from the journal: a page costs what it shows, however long the execution is."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-from rune.core.fact import Attempt, End, Result, Suspension
+import msgspec
+
+from rune.core.fact import Result
 from rune.core.lineage import Path, parse_path, within
+from rune.core.plan import Plan
 from rune.errors import RuneError
+from rune.master.problems import ApiError
+from rune.master.skips import Key, Skips
 from rune.ports.journal import Stored
 from rune.ports.store import NodeRun
 from rune.runtime.desk import Refused
@@ -16,11 +20,8 @@ from rune.runtime.engine import Engine
 from rune.runtime.history import STATUS, History
 from rune.runtime.reader import Reader
 
-MOST_KEPT = 400_000  # runs, of all executions together
-AT_ONCE = 2_000
-FEW = 2_000
-
-Key = tuple[int, Path, str]
+MOST_LOOKED_AT = 1_500  # facts to a request
+AT_ONCE = 500
 
 
 class UnknownRun(RuneError):
@@ -37,35 +38,81 @@ class FewResults(History):
         return await self._node_run(result)
 
 
-class Index:
-    """The order in which the nodes of one execution ended; grows with the journal."""
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Which runs are wanted."""
 
-    def __init__(self) -> None:
-        self.ended: list[Key] = []
-        self.skipped: list[Key] | None = None
-        self.fans: list[Stored] = []
-        self.first: dict[tuple[int, Path], Stored] = {}
-        self.complete = False
-        self.seen = 0
+    node: str | None = None
+    status: str | None = None
+    lineage: str | None = None
 
-    async def grow(self, stored: Sequence[Stored]) -> None:
-        """Take in what was written since."""
-        for at, each in enumerate(stored, start=1):
-            self.seen = each.number
-            fact = each.fact
-            if each.late:
-                continue
-            if isinstance(fact, Result):
-                if fact.status != "skipped":
-                    self.ended.append((fact.node, fact.path, STATUS.get(fact.status, fact.status)))
-                if fact.items is not None:
-                    self.fans.append(each)
-            elif isinstance(fact, Attempt | Suspension):
-                self.first.setdefault((fact.node, fact.path), each)
-            elif isinstance(fact, End):
-                self.complete = True
-            if at % AT_ONCE == 0:
-                await asyncio.sleep(0)
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a page begins: first come the triggers, then what ended behind the number of a fact, then what was
+    skipped."""
+
+    part: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.part}{self.number}"
+
+
+BEGINNING = Place("t", 0)
+
+
+def place_of(cursor: str | None) -> Place:
+    """The place that a cursor stands for."""
+    if cursor is None:
+        return BEGINNING
+    part, number = cursor[:1], cursor[1:]
+    if part not in {"t", "n", "s"} or not (number.isascii() and number.isdecimal() and len(number) < 19):
+        raise ApiError(f"`{cursor[:60]}` is no cursor of this list", code="BAD_CURSOR")
+    return Place(part, int(number))
+
+
+class _Page:
+    """A page that is being filled: one more than fits is looked for, which says whether there is a next."""
+
+    def __init__(self, plan: Plan, wanted: Wanted, place: Place, limit: int) -> None:
+        self.found: list[tuple[Place, Key, Result | None]] = []  # each with the place behind it
+        self.place = place
+        self.status = wanted.status
+        self._inside = _inside(wanted.lineage, plan)
+        self._node = None if wanted.node is None else plan.index.get(wanted.node, -1)
+        self._limit = limit
+
+    @property
+    def full(self) -> bool:
+        return len(self.found) > self._limit
+
+    @property
+    def room(self) -> int:
+        return self._limit + 1 - len(self.found)
+
+    @property
+    def anything(self) -> bool:
+        return self._node is None and self.status is None and not self._inside
+
+    @property
+    def token(self) -> Key:
+        return -1 if self._node is None else self._node, self._inside
+
+    def offer(self, behind: Place, key: Key, status: str, result: Result | None = None) -> None:
+        """Take it if it is wanted."""
+        self.place = behind
+        if (
+            (self._node is None or key[0] == self._node)
+            and (self.status is None or status == self.status)
+            and within(key[1], self._inside)
+        ):
+            self.found.append((behind, key, result))
+
+    def cut(self, more: bool) -> Place | None:
+        """The place of the next page, once this one is as full as it gets."""
+        if self.full:
+            del self.found[self._limit :]
+            return self.found[-1][0]
+        return self.place if more else None
 
 
 class Runs:
@@ -73,67 +120,104 @@ class Runs:
 
     def __init__(self, engine: Engine, reader: Reader) -> None:
         self._backend = engine.backend
+        self._catalogue = engine.plans.catalogue
         self._reader = reader
-        self._kept: OrderedDict[str, Index] = OrderedDict()
-        self._lock = asyncio.Lock()
+        self._skips = Skips(reader)
 
     async def page(
-        self,
-        execution: str,
-        *,
-        offset: int,
-        limit: int,
-        node: str | None = None,
-        status: str | None = None,
-        lineage: str | None = None,
-    ) -> tuple[list[NodeRun], int | None]:
+        self, execution: str, wanted: Wanted, *, cursor: str | None = None, limit: int
+    ) -> tuple[list[NodeRun], str | None]:
         """Runs from a place on, and the place behind them; None if there are no more."""
-        accepted = await self._reader.accepted(execution)
         plan = await self._reader.plan(execution)
-        index = await self._index(execution)
-        found: list[Key] = [(each, (), "success") for each in sorted(plan.triggers)]
-        found += index.ended
-        plain = node is None and status is None and lineage is None
-        ended_alone = (plain and offset + limit < len(found)) or status not in (None, "skipped")
-        if not ended_alone:  # what was skipped comes last, and costs more to find out than all the rest
-            found += await self._skipped(execution, index)
-        if not plain:
-            inside = _inside(lineage, plan.index)
-            number = plan.index.get(node) if node is not None else None
-            found = [
-                each
-                for each in found
-                if (node is None or each[0] == number)
-                and (status is None or each[2] == status)
-                and within(each[1], inside)
-            ]
-        page = found[offset : offset + limit]
-        told = FewResults(accepted, plan, self._backend.journal, self._backend.blob, list(index.fans))
-        runs = await self._runs(told, index, page)
-        return runs, offset + limit if offset + limit < len(found) else None
+        page = _Page(plan, wanted, place_of(cursor), limit)
+        if cursor is None and wanted.node is not None and await self._offer_only(execution, page):
+            page.place = Place("e", 0)
+        more = False
+        if page.place.part == "t":
+            _offer_triggers(page, plan)
+        if page.place.part == "n" and not page.full:
+            more = await self._offer_ended(execution, page)
+        if page.place.part == "s" and not page.full:
+            more = await self._offer_skipped(execution, page)
+        following = page.cut(more)
+        runs = await self._runs(execution, [(key, result) for _, key, result in page.found])
+        return runs, None if following is None else str(following)
+
+    async def all(self, execution: str, most: int) -> list[NodeRun] | None:
+        """Every run; None if there are more than so many."""
+        found, cursor = await self.page(execution, Wanted(), limit=AT_ONCE)
+        while cursor is not None and len(found) <= most:
+            more, cursor = await self.page(execution, Wanted(), cursor=cursor, limit=AT_ONCE)
+            found += more
+        return found if len(found) <= most else None
 
     async def one(self, execution: str, node: str, lineage: str | None) -> NodeRun:
         """What became of one node in one lineage, with its output."""
         plan = await self._reader.plan(execution)
-        path = _inside(lineage, plan.index)
-        runs, _ = await self.page(execution, offset=0, limit=1, node=node, lineage=lineage)
-        if not runs or len(runs[0].lineage) != len(path) // 2:
-            raise UnknownRun(f"`{node}` has not ended in this lineage")
-        return runs[0]
+        path, number = _inside(lineage, plan), plan.index.get(node, -1)
+        result = await self._result(execution, number, path)
+        if result is not None or (number in plan.triggers and not path):
+            return (await self._runs(execution, [((number, path), result)]))[0]
+        if (number, path) in await self._skips.of(execution):
+            return (await self._runs(execution, [((number, path), None)]))[0]
+        raise UnknownRun(f"`{node}` has not ended in this lineage")
 
-    async def _runs(self, told: FewResults, index: Index, page: Sequence[Key]) -> list[NodeRun]:
-        accepted, plan = told.accepted, told.plan
-        wanted = [(node, path) for node, path, status in page if status != "skipped"]
-        results = await self._backend.journal.results(accepted.id, wanted)
-        known = dict(zip(wanted, results, strict=True))
-        early = [index.first[key] for key in wanted if key in index.first]
-        if early:
-            told = FewResults(
-                accepted, plan, self._backend.journal, self._backend.blob, [*index.fans, *early]
-            )
+    async def _result(self, execution: str, node: int, path: Path) -> Result | None:
+        facts = await self._backend.journal.of_token(execution, node, path)
+        return next((each for each in facts if isinstance(each, Result) and each.status != "skipped"), None)
+
+    async def _offer_only(self, execution: str, page: _Page) -> bool:
+        """A node is in one scope. If it ended in the very lineage that is asked for, there are no other runs inside."""
+        result = await self._result(execution, *page.token)
+        if result is not None:
+            page.offer(page.place, page.token, STATUS.get(result.status, result.status), result)
+        return result is not None
+
+    async def _offer_ended(self, execution: str, page: _Page) -> bool:
+        """Look through what ended, in that order; True if there was too much to look at."""
+        if page.status == "skipped":
+            page.place = Place("s", 0)
+            return False
+        looked_at = 0
+        while looked_at < MOST_LOOKED_AT:
+            # Beside each result there may be other facts: of one that began, waited or failed before.
+            size = min(AT_ONCE, 2 * page.room) if page.anything else AT_ONCE
+            stored = await self._reader.facts(execution, page.place.number, size)
+            for each in stored:
+                behind = Place("n", each.number)
+                fact = each.fact
+                if isinstance(fact, Result) and not each.late and fact.status != "skipped":
+                    page.offer(behind, (fact.node, fact.path), STATUS.get(fact.status, fact.status), fact)
+                else:
+                    page.place = behind
+                if page.full:
+                    return True
+            looked_at += size
+            if len(stored) < size:
+                page.place = Place("s", 0)
+                return False
+        return True
+
+    async def _offer_skipped(self, execution: str, page: _Page) -> bool:
+        """What was skipped comes last: it costs more to find out than all the rest."""
+        if page.status not in (None, "skipped"):
+            return False
+        if page.room == 1 and page.found and not await self._skips.at_hand(execution):
+            return True
+        skipped = await self._skips.of(execution)
+        for number in range(page.place.number, len(skipped)):
+            page.offer(Place("s", number + 1), skipped[number], "skipped")
+            if page.full:
+                break
+        return False
+
+    async def _runs(self, execution: str, found: Sequence[tuple[Key, Result | None]]) -> list[NodeRun]:
+        accepted, plan = await self._reader.accepted(execution), await self._reader.plan(execution)
+        results = [result for _, result in found if result is not None]
+        around = await self._around(execution, plan, [key for key, _ in found], results)
+        told = FewResults(accepted, plan, self._backend.journal, self._backend.blob, around)
         runs: list[NodeRun] = []
-        for node, path, status in page:
-            result = known.get((node, path))
+        for (node, path), result in found:
             if result is not None:
                 runs.append(await told.run(result))
                 continue
@@ -142,7 +226,7 @@ class Runs:
                 NodeRun(
                     node_id=plan.ids[node],
                     lineage=told.lineage(path),
-                    status=status,
+                    status="success" if trigger else "skipped",
                     attempts=1 if trigger else 0,
                     output=accepted.input if trigger else None,
                     started_at=accepted.at if trigger else None,
@@ -150,39 +234,37 @@ class Runs:
             )
         return runs
 
-    async def _index(self, execution: str) -> Index:
-        async with self._lock:
-            index = self._kept.setdefault(execution, Index())
-            self._kept.move_to_end(execution)
-            await index.grow(await self._reader.facts(execution, index.seen))
-            total = sum(len(each.ended) for each in self._kept.values())
-            while total > MOST_KEPT and len(self._kept) > 1:
-                _, dropped = self._kept.popitem(last=False)
-                total -= len(dropped.ended)
-            while len(self._kept) > 100:
-                self._kept.popitem(last=False)
-            return index
+    async def _around(
+        self, execution: str, plan: Plan, keys: Iterable[Key], results: Sequence[Result]
+    ) -> list[Stored]:
+        """What else is needed to tell of some runs: how many items each fan-out around them has, and when those began
+        that waited or were tried before."""
+        fans = {(path[cut], path[:cut]) for _, path in keys for cut in range(0, len(path), 2)}
+        known = await self._backend.journal.results(execution, list(fans)) if fans else []
+        slow = [each for each in results if each.attempt > 1 or each.signal or self._may_wait(plan, each.node)]
+        earlier = await asyncio.gather(
+            *(self._backend.journal.of_token(execution, each.node, each.path) for each in slow)
+        )
+        facts = [each for each in known if each is not None]
+        return [Stored(0, each) for each in (*facts, *(fact for facts in earlier for fact in facts))]
 
-    async def _skipped(self, execution: str, index: Index) -> list[Key]:
-        """What was skipped follows from everything else. It is kept once all is there; of an execution that goes on
-        it is looked for only while that is little work."""
-        if index.skipped is not None:
-            return index.skipped
-        if not index.complete and len(index.ended) > FEW:
-            return []
-        history = await self._reader.history(execution)
-        few = len(index.ended) <= FEW
-        skipped = history.skipped() if few else await asyncio.to_thread(history.skipped)
-        found: list[Key] = [(node, path, "skipped") for node, path in skipped]
-        if index.complete:
-            index.skipped = found
-        return found
+    def _may_wait(self, plan: Plan, node: int) -> bool:
+        kind = self._catalogue.get(plan.definition.nodes[node].type)
+        return kind is None or kind.suspends or kind.launches
 
 
-def _inside(lineage: str | None, known: Mapping[str, int]) -> Path:
+def _offer_triggers(page: _Page, plan: Plan) -> None:
+    for number, node in enumerate(sorted(plan.triggers)):
+        if number >= page.place.number and not page.full:
+            page.offer(Place("t", number + 1), (node, ()), "success")
+    if not page.full:
+        page.place = Place("n", 0)
+
+
+def _inside(lineage: str | None, plan: Plan) -> Path:
     if lineage is None or not lineage.strip("/"):
         return ()
-    path = parse_path(lineage, known)
+    path = parse_path(lineage, plan.index)
     if path is None:
         raise Refused(
             f"`{lineage[:120]}` is no item of this workflow; for example `users:5`", code="BAD_ITEM"

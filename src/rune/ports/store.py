@@ -8,7 +8,6 @@ import msgspec
 
 from rune.core.outcome import Error
 
-
 STATUSES = ("running", "paused", "completed", "failed", "halted", "cancelled")
 """What a list shows an execution to be."""
 

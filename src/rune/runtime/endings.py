@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from rune.core.effect import Finish
 from rune.core.fact import End, Fact
+from rune.errors import RuneError
 from rune.ports.journal import Ended, Journal
 from rune.ports.state import State
 from rune.runtime import failpoint
@@ -60,10 +61,19 @@ class Endings:
             await self.close(execution, stored)
             self._notices.settled(execution, "end")
         else:
-            book = await self._books.book(execution)
-            await self.close(execution, stored)
-            self._completing.ended(book, stored)
+            await self._completed(self._completing, execution, stored)
         return stored
+
+    async def _completed(self, completing: Completing, execution: str, end: End) -> None:
+        """The message needs what is known of the execution. Who lacks that leaves it to a relay."""
+        book: Book | None = None
+        try:
+            book = await self._books.book(execution)
+        except RuneError as error:
+            log.warning("the completion of %s is left to a relay: %s", execution, error.message)
+        await self.close(execution, end)
+        if book is not None:
+            completing.ended(book, end)
 
     async def close(self, execution: str, end: End) -> None:
         """What follows from a terminal row, however often."""

@@ -6,7 +6,7 @@ every time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -39,29 +39,43 @@ class History:
     """The past of one execution."""
 
     def __init__(
-        self, accepted: Accepted, plan: Plan, journal: Journal, blob: Blob, stored: list[Stored]
+        self, accepted: Accepted, plan: Plan, journal: Journal, blob: Blob, stored: Sequence[Stored]
     ) -> None:
         self.accepted = accepted
         self.plan = plan
-        self._stored = stored
+        self._stored: list[Stored] = []
         self._book = Book(accepted, plan, journal, blob, Cache(CACHE_BYTES))
         self._page = self._book.page()
-        self._results = {
-            (each.fact.node, each.fact.path): each.fact
-            for each in stored
-            if isinstance(each.fact, Result) and not each.late
-        }
-        self._page.fetched.update(self._results)
+        self._results: dict[tuple[int, Path], Result] = {}
         self._first: dict[tuple[int, Path], int] = {}
+        self.end: End | None = None  # the terminal row, if it is there
+        self._followed = 1
+        self.add(stored)
+
+    def add(self, stored: Sequence[Stored]) -> None:
+        """Take in what follows."""
+        self._stored += stored
+        self._followed += len(stored)
         for each in stored:
-            if isinstance(each.fact, Attempt | Suspension):
-                self._first.setdefault((each.fact.node, each.fact.path), each.fact.at)
-        self._followed = 1 + len(stored)
+            fact = each.fact
+            if isinstance(fact, Result):
+                if not each.late:
+                    self._results[(fact.node, fact.path)] = fact
+                    self._page.fetched[(fact.node, fact.path)] = fact
+            elif isinstance(fact, Attempt | Suspension):
+                self._first.setdefault((fact.node, fact.path), fact.at)
+            elif isinstance(fact, End):
+                self.end = self.end or fact
 
     @property
-    def end(self) -> End | None:
-        """The terminal row, if it is there."""
-        return next((each.fact for each in self._stored if isinstance(each.fact, End)), None)
+    def size(self) -> int:
+        """How many facts it is made of."""
+        return len(self._stored)
+
+    @property
+    def last(self) -> int:
+        """The number of the last of them; 0 if there is none."""
+        return self._stored[-1].number if self._stored else 0
 
     async def node_runs(self) -> list[NodeRun]:
         """Every node that ended, in the order it did; then those that were skipped."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -17,6 +19,8 @@ from rune.ports.store import Event, NodeRun, Summary
 from rune.runtime.books import UnknownExecution
 from rune.runtime.history import History
 from rune.runtime.planbook import Planbook
+
+PIECE = 1_000
 
 
 class Index(Protocol):
@@ -87,11 +91,26 @@ class Reader:
         """Facts in commit order, behind a number; the first so many of them."""
         return await self._journal.facts(execution, after, limit)
 
+    async def pieces(
+        self, execution: str, after: int = 0, *, size: int = PIECE
+    ) -> AsyncIterator[list[Stored]]:
+        """The same, all of them, piece by piece: others get their turn in between."""
+        while stored := await self.facts(execution, after, size):
+            yield stored
+            if len(stored) < size:
+                return
+            after = stored[-1].number
+            await asyncio.sleep(0)
+
     async def history(self, execution: str, *, empty: bool = False) -> History:
         """The past of an execution; an empty one is given its facts one by one."""
         accepted = await self.accepted(execution)
-        stored = [] if empty else await self.facts(execution)
-        return History(accepted, await self._plans.plan(accepted.hash), self._journal, self._blob, stored)
+        plan = await self._plans.plan(accepted.hash)
+        history = History(accepted, plan, self._journal, self._blob, ())
+        if not empty:
+            async for stored in self.pieces(execution):
+                history.add(stored)
+        return history
 
     async def node_runs(self, execution: str, *, after: int = 0, limit: int = 1000) -> list[NodeRun]:
         """A page of node runs in the order they ended."""
@@ -99,13 +118,21 @@ class Reader:
 
     async def events(self, execution: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
         """Events behind a number."""
-        return (await self.history(execution)).events(after)[:limit]
+        history = await self.history(execution, empty=True)
+        found = [history.beginning] if after < 1 else []
+        async for stored in self.pieces(execution):
+            found += [event for event in map(history.follow, stored) if event.number > after]
+            if len(found) >= limit:
+                break
+        return found[:limit]
 
     async def state(self, execution: str, now: int) -> tuple[Plan, State]:
         """The state of an execution, folded from its facts; a clock of its own may be ahead of ours."""
         accepted = await self.accepted(execution)
         plan = await self._plans.plan(accepted.hash)
-        facts = [each.fact for each in await self.facts(execution) if not each.late]
+        facts = [
+            each.fact async for stored in self.pieces(execution) for each in stored if not each.late
+        ]
         latest = max((each.at for each in facts), default=0)
         ended = any(isinstance(each, End) for each in facts)
         moment = max(now, latest) if accepted.fake_time and not ended else now

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rune.adapters.postgres.database import Database
 from rune.adapters.postgres.sql import query
 from rune.adapters.rowforms import summary_of
@@ -25,15 +27,14 @@ class PostgresIndex:
         limit: int = 50,
     ) -> list[Summary]:
         """Newest first, behind a given id."""
+        name = "executions"
+        values: list[Any] = []
         if workflow is not None:
             statuses = STATUSES if status is None else (status,)
-            question = ("executions_of_workflow", after, limit, workflow, statuses)
+            name, values = "executions_of_workflow", [workflow, statuses]
         elif status is not None:
-            question = ("executions_of_status", after, limit, status)
-        else:
-            question = ("executions", after, limit)
-        name, *values = question
-        rows = await self._database.look(query(name), *values)
+            name, values = "executions_of_status", [status]
+        rows = await self._database.look(query(name), after, limit, *values)
         return [summary_of(tuple(row)) for row in rows]
 
     async def execution(self, execution: str) -> Summary | None:

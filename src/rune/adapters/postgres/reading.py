@@ -45,11 +45,18 @@ class Lookup(Generic[K, V]):
     ) -> None:
         self._database = database
         self._ask = ask
+        self._asking = False
         self._groups: Groups[Wish[K]] = Groups(self._asked, lambda: lambda _: True, lanes=LANES, most=most)
 
     async def of(self, key: K) -> V:
         if self._database.is_still:  # a moment of one's own is not shared with others
             return (await self._ask([key]))[0]
+        if not self._asking:  # nobody to share with
+            self._asking = True
+            try:
+                return (await self._ask([key]))[0]
+            finally:
+                self._asking = False
         found: V = await self._groups.submit(Wish(key))
         return found
 

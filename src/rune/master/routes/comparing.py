@@ -72,8 +72,8 @@ async def compare(call: Call) -> Response:
 
 
 async def _runs(master: Master, execution: str) -> dict[tuple[str, str], dict[str, Any]]:
-    found, more = await master.runs.page(execution, offset=0, limit=MOST_RUNS)
-    if more is not None:
+    found = await master.runs.all(execution, MOST_RUNS)
+    if found is None:
         raise LimitExceeded("node runs of an execution to be compared", MOST_RUNS)
     return {(each.node_id, _lineage(each)): _said(each) for each in found}
 

@@ -1,4 +1,4 @@
-"""The status page: three files, no build step, nothing from elsewhere."""
+"""The status page: four files, no build step, nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from starlette.responses import Response
 FILES = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/static/rune.js": ("rune.js", "text/javascript; charset=utf-8"),
+    "/static/rune.svg": ("rune.svg", "image/svg+xml"),
     "/static/rune.css": ("rune.css", "text/css; charset=utf-8"),
 }
 POLICY = (

@@ -11,10 +11,11 @@ from starlette.responses import Response
 from rune.master.live.rollup import SplitRollup
 from rune.master.live.watch import CHUNK
 from rune.master.operation import Call, Resource
-from rune.master.paging import Limit, Page, offset
+from rune.master.paging import Limit, Page
 from rune.master.reply import Reply
 from rune.master.routes.acting import Item
 from rune.master.routes.starts import Id
+from rune.master.runs import Wanted
 from rune.master.views import EventPage, RunPage, View, run_view
 
 runs = Resource("executions")
@@ -55,15 +56,11 @@ async def list_runs(call: Call) -> Response:
     query: RunQuery = call.query
     found, following = await call.master.runs.page(
         call.path["execution"],
-        offset=offset(query.cursor),
+        Wanted(node=query.node, status=query.status, lineage=query.lineage),
+        cursor=query.cursor,
         limit=query.limit,
-        node=query.node,
-        status=query.status,
-        lineage=query.lineage,
     )
-    return Reply(
-        RunPage(nodes=[run_view(each) for each in found], next=None if following is None else str(following))
-    )
+    return Reply(RunPage(nodes=[run_view(each) for each in found], next=following))
 
 
 @runs(

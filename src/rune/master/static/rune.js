@@ -7,6 +7,7 @@ const MOST_ROWS = 50;
 const MOST_EVENTS = 200;
 const shown = new Map();
 let chosen = null;
+let choosing = 0;
 let following = null;
 
 const at = (id) => document.getElementById(id);
@@ -38,23 +39,51 @@ function drawRows() {
     .sort((a, b) => (a.started_at < b.started_at ? 1 : -1))
     .slice(0, MOST_ROWS);
   at("none").hidden = rows.length > 0;
-  at("executions").replaceChildren(...rows.map(row));
+  place(rows);
+}
+
+// Rows that are there stay where they are: one that is taken out and put back loses the focus.
+function place(rows) {
+  const body = at("executions");
+  const known = new Map([...body.children].map((line) => [line.dataset.execution, line]));
+  for (const each of rows) {
+    if (!known.has(each.execution_id)) known.set(each.execution_id, row(each));
+  }
+  const wanted = rows.map((each) => known.get(each.execution_id));
+  const kept = new Set(wanted);
+  for (const line of [...body.children]) if (!kept.has(line)) line.remove();
+  wanted.forEach((line, index) => {
+    if (body.children[index] !== line) body.insertBefore(line, body.children[index] || null);
+    fill(line, rows[index]);
+  });
 }
 
 function row(each) {
   const line = made("tr", undefined, { execution: each.execution_id });
-  line.setAttribute("aria-selected", String(chosen !== null && each.execution_id === chosen.execution_id));
   const open = made("button", each.execution_id);
   open.type = "button";
-  open.addEventListener("click", () => choose(each.execution_id));
+  open.addEventListener("click", () => choose(each.execution_id).catch(tell));
   const first = made("td");
   first.append(open);
   const status = made("td");
-  const badge = made("span", each.status, { status: each.status });
+  const badge = made("span");
   badge.className = "status";
   status.append(badge);
   line.append(first, made("td", each.workflow_id), status, made("td", each.started_at.replace("T", " ").slice(0, 19)));
   return line;
+}
+
+function fill(line, each) {
+  const badge = line.querySelector(".status");
+  badge.textContent = each.status;
+  badge.dataset.status = each.status;
+  const open = line.querySelector("button");
+  if (chosen !== null && each.execution_id === chosen.execution_id) open.setAttribute("aria-current", "true");
+  else open.removeAttribute("aria-current");
+}
+
+function tell(error) {
+  at("said").textContent = error.message;
 }
 
 async function loadRows() {
@@ -71,13 +100,13 @@ function followAll() {
   source.addEventListener("open", () => {
     link.dataset.state = "live";
     link.textContent = "live";
-    loadRows();
+    loadRows().catch(tell);
   });
   source.addEventListener("error", () => {
     link.dataset.state = "lost";
     link.textContent = "connecting again";
   });
-  source.addEventListener("missed", loadRows);
+  source.addEventListener("missed", () => loadRows().catch(tell));
   source.addEventListener("execution", (event) => {
     const each = JSON.parse(event.data);
     shown.set(each.execution_id, each);
@@ -87,10 +116,13 @@ function followAll() {
 }
 
 async function choose(id) {
+  const turn = (choosing += 1);
+  const found = await ask("GET", `/executions/${id}`);
+  const definition = await ask("GET", `/definitions/${found.hash}`);
+  if (turn !== choosing) return; // another one was chosen meanwhile
   if (following) following.close();
-  chosen = await ask("GET", `/executions/${id}`);
+  chosen = found;
   history.replaceState(null, "", `#${id}`);
-  const definition = await ask("GET", `/definitions/${chosen.hash}`);
   at("one").hidden = false;
   at("one-title").textContent = `${chosen.workflow_id} ${id}`;
   at("events").replaceChildren();
@@ -130,7 +162,7 @@ function paint(node, status, text) {
 
 function follow(id) {
   following = new EventSource(`${API}/executions/${id}/events?view=rollup`);
-  following.addEventListener("message", (event) => hear(JSON.parse(event.data)));
+  following.addEventListener("message", (event) => hear(JSON.parse(event.data), id));
   following.addEventListener("rollup", (event) => {
     for (const split of JSON.parse(event.data).splits) {
       for (const [node, counts] of Object.entries(split.nodes)) {
@@ -141,7 +173,8 @@ function follow(id) {
   });
 }
 
-function hear(event) {
+function hear(event, id) {
+  if (chosen.execution_id !== id) return;
   const line = made("li", `${event.at.slice(11, 23)} ${event.kind} ${event.node_id || ""}`);
   line.value = event.number;
   at("events").prepend(line);
@@ -149,10 +182,10 @@ function hear(event) {
   const [what, status] = event.kind.split(".");
   if (what === "node") {
     paint(event.node_id, status);
-    if (status === "waiting") explain();
+    if (status === "waiting") explain().catch(tell);
   } else {
     if (status === "accepted") return;
-    refresh(ENDED.has(status));
+    refresh(ENDED.has(status)).catch(tell);
   }
 }
 
@@ -168,6 +201,7 @@ async function refresh(over) {
   following.close();
   at("waiting").replaceChildren();
   const page = await ask("GET", `/executions/${id}/nodes?limit=1000`);
+  if (chosen.execution_id !== id) return;
   for (const run of page.nodes) if (run.lineage.length === 0) paint(run.node_id, run.status);
   const output = await ask("GET", `/executions/${id}/output`);
   if (chosen.execution_id === id) at("output").textContent = JSON.stringify(output, null, 2);
@@ -180,7 +214,7 @@ async function explain() {
   at("waiting").replaceChildren(...found.waiting.map((each) => made("li", `${each.node} ${each.reason}`)));
 }
 
-at("status").addEventListener("change", loadRows);
+at("status").addEventListener("change", () => loadRows().catch(tell));
 
 at("acts").addEventListener("click", async (event) => {
   const act = event.target.dataset.act;
@@ -222,4 +256,4 @@ async function begin() {
   if (location.hash.length > 1) await choose(location.hash.slice(1));
 }
 
-begin();
+begin().catch(tell);

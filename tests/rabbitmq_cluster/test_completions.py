@@ -1,0 +1,57 @@
+"""Completions whose sender died: sent by somebody else, with the same bytes however often."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pathlib
+
+from rune.testing.harness import Harness
+from tests.cli.process import Rune, until
+from tests.cluster.commands import GATED, here, named, waits
+from tests.cluster.standing import Standing
+from tests.rabbitmq_cluster.plain import client
+from tests.rabbitmq_cluster.standing import declared
+from tests.runtime.forks import KILLED
+from tests.services.postgres import server
+
+PATIENCE = 120.0
+
+
+def _left(crew: Standing, execution: str) -> int:
+    name = crew.settings.journal.rpartition("/")[2]
+    return int(server().sql(f"SELECT count(*) FROM outbox WHERE execution = '{execution}'", name))
+
+
+def _dies(crew: Standing, folder: pathlib.Path, point: str, *command: str) -> None:
+    """A command that is killed at a point."""
+    given = {name: value for name, value in crew.fleet.environment.items() if name.startswith("RUNE_")}
+    given.pop("RUNE_HOME")
+    given["PYTHONPATH"] = crew.fleet.environment["PYTHONPATH"]
+    done = Rune(folder, **given, RUNE_FAILPOINT=point)(*command)
+    assert done.returncode == KILLED, done.stdout + done.stderr
+
+
+def test_the_relay_sends_what_was_owed_and_always_the_same(crew: Standing, tmp_path: pathlib.Path) -> None:
+    """Somebody dies behind the terminal row, then a relay behind the message; the next relay sends it once more."""
+    crew.worker()
+    declared(crew.settings.queue)
+
+    async def told() -> tuple[str, list[bytes]]:
+        async with crew.asked() as (engine, _), client(crew.settings.queue) as plain:
+            run = await Harness(engine, None).start(named(GATED, "owed"), {"n": 1})
+            await asyncio.to_thread(waits, here(crew.fleet), run.id)
+            await asyncio.to_thread(_dies, crew, tmp_path, "ended", "cancel", run.id)
+            forgetful = crew.fleet.start("scheduler", RUNE_FAILPOINT="relayed")
+            assert await asyncio.to_thread(forgetful.process.wait, PATIENCE) == KILLED, forgetful.said()
+            crew.fleet.start("scheduler")
+            async with asyncio.timeout(PATIENCE):
+                while len(plain.completions(run.id)) < 2:
+                    await plain.came()
+            return run.id, plain.completions(run.id)
+
+    execution, bodies = asyncio.run(told())
+    assert len(set(bodies)) == 1
+    ended = json.loads(bodies[0])
+    assert (ended["status"], ended["final_context"]["$first"]) == ("cancelled", {"k": 1})
+    until(lambda: _left(crew, execution) == 0 or None, "nothing is left to do")
