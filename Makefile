@@ -20,9 +20,6 @@ COVERING := tests/core tests/sim/test_signals.py
 UNTRACED := tests/core/expr/test_hostile.py tests/core/expr/test_properties.py
 OTHERS   := $(filter-out tests/core tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/))) $(wildcard tests/test_*.py)
 
-HELLO       := examples/hello/hello.yaml
-HELLO_INPUT := {"name": "World"}
-
 .PHONY: chaos-embedded chaos-cluster services-up services-down help setup stores lock run test test-long check lint type contracts unit sim mutants bench audit format clean
 
 help: ## Show this list
@@ -70,11 +67,8 @@ lock: ## Write requirements.lock anew from pyproject.toml
 	"$$tool/bin/uv" pip compile --no-config --quiet --upgrade --universal --python-version 3.11 --extra dev --extra cluster --extra server --extra fast --extra telemetry \
 	  --generate-hashes --no-emit-index-url --no-header --no-annotate --output-file requirements.lock pyproject.toml
 
-run: setup ## Draw the hello example and run it
-	@echo '$$ rune graph $(HELLO)'
-	$(BIN)/rune graph $(HELLO)
-	echo '$$ rune run $(HELLO) --input '"'"'$(HELLO_INPUT)'"'"
-	$(BIN)/rune run $(HELLO) --input '$(HELLO_INPUT)'
+run: setup ## Start Rune in one process on this machine; prints its URL
+	@exec $(BIN)/rune up
 
 test: setup lint type contracts unit ## All gates: lint, types, contracts, tests with coverage, 10,000 seeds, mutants
 	@$(MAKE) --no-print-directory sim SEEDS=10000

@@ -6,7 +6,6 @@ import re
 import shutil
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest

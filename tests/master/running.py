@@ -15,8 +15,8 @@ import httpx
 
 from rune.client import AsyncClient
 from rune.compose import reader, running_engine
-from rune.master.service import Master
 from rune.compose.serving import serve
+from rune.master.service import Master
 from rune.settings import Settings
 
 T = TypeVar("T")

@@ -70,12 +70,14 @@ def test_who_watched_an_api_that_is_killed_goes_on_at_the_other(crew: Fleet) -> 
             await there.deploy(WAITS)
             execution = (await there.start("waits")).execution_id
             async with AsyncClient(doomed.url, timeout=DEADLINE, patience=0.1) as here:
+                async for event in here.watch(execution):
+                    seen.append(event.number)
+                    if len(seen) == 2:
+                        break
+                await there.signal(execution, "other", 1)
+                doomed.kill()
                 with pytest.raises(ClientError):
-                    async for event in here.watch(execution):
-                        seen.append(event.number)
-                        if len(seen) == 2:
-                            await there.signal(execution, "other", 1)
-                            doomed.kill()
+                    await anext(here.watch(execution, after=seen[-1]))
             await there.signal(execution, "go")
             seen += [event.number async for event in there.watch(execution, after=seen[-1])]
         assert seen == list(range(1, len(seen) + 1))

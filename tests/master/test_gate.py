@@ -8,10 +8,10 @@ import pytest
 from fastapi.routing import APIRoute, APIWebSocketRoute
 from websockets.asyncio.client import connect
 
+from rune.compose.serving import NotServed, check_address
 from rune.master.app import make_app
 from rune.master.gate import authorize
-from rune.master.routes.health import HEALTH
-from rune.compose.serving import NotServed, check_address
+from rune.master.vitals import HEALTH
 from tests.master.running import HELLO, Served, run
 
 

@@ -71,10 +71,10 @@ class Client:
         self._came.clear()
         await self._came.wait()
 
-    async def completion(self, execution: str) -> dict[str, Any]:
-        """The message of its end, and by then every status has come."""
+    async def completion(self, execution: str, statuses: int = 0) -> dict[str, Any]:
+        """The message of its end, once so many statuses have come too: they are in another queue."""
         async with asyncio.timeout(PATIENCE):
-            while not self.completions(execution):
+            while not self.completions(execution) or len(self.statuses(execution)) < statuses:
                 await self.came()
         found: dict[str, Any] = json.loads(self.completions(execution)[0])
         return found

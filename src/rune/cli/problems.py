@@ -20,7 +20,14 @@ def refuse_error(error: RuneError, *, as_json: bool, hint: str = "") -> int:
     """Say why nothing was done, and answer the exit code."""
     from rune.core.problem import Problem  # noqa: PLC0415 - help must be quick
 
-    unreachable = error.code in {"STORE_AWAY", "NEWER_FORMAT", "BAD_FRAME", "NEEDS_MIGRATION", "REDIS_UNFIT", "UNREACHABLE"}
+    unreachable = error.code in {
+        "STORE_AWAY",
+        "NEWER_FORMAT",
+        "BAD_FRAME",
+        "NEEDS_MIGRATION",
+        "REDIS_UNFIT",
+        "UNREACHABLE",
+    }
     if as_json:
         refuse((Problem("", error.code, error.message, hint),), as_json=True)
     else:

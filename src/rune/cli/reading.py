@@ -68,7 +68,7 @@ def _no_file(settings: Settings, without_file: Callable[[], int] | None, *, as_j
 
 
 async def waiting_of(opened: Reader, execution: str, now: int) -> tuple[bool, list[Waiting]]:
-    """Whether an execution is paused, and what it waits for. Who asks a server is told by it, which knows every type."""
+    """Whether an execution is paused, and what it waits for. A server says so itself: it knows every node type."""
     told = getattr(opened, "waiting", None)
     if told is not None:
         answer: tuple[bool, list[Waiting]] = await told(execution)

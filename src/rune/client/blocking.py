@@ -173,10 +173,11 @@ class Client:
         workflow: str | None = None,
         labels: dict[str, str] | None = None,
         q: str | None = None,
+        after: str | None = None,
         page: int = 100,
     ) -> Iterator[models.Execution]:
-        """Executions, newest first, as many as are taken."""
-        cursor: str | None = None
+        """Executions, newest first, behind a given one, as many as are taken."""
+        cursor = after
         while True:
             found = self._ask(calls.executions(status, workflow, labels, q, page, cursor))
             yield from found.executions

@@ -174,10 +174,11 @@ class AsyncClient:
         workflow: str | None = None,
         labels: dict[str, str] | None = None,
         q: str | None = None,
+        after: str | None = None,
         page: int = 100,
     ) -> AsyncIterator[models.Execution]:
-        """Executions, newest first, as many as are taken."""
-        cursor: str | None = None
+        """Executions, newest first, behind a given one, as many as are taken."""
+        cursor = after
         while True:
             found = await self._ask(calls.executions(status, workflow, labels, q, page, cursor))
             for each in found.executions:
@@ -311,7 +312,9 @@ class AsyncClient:
         """A definition by its hash."""
         return await self._ask(calls.definition(hash))
 
-    async def dead_letters(self, *, after: str | None = None, page: int = 200) -> AsyncIterator[models.DeadLetter]:
+    async def dead_letters(
+        self, *, after: str | None = None, page: int = 200
+    ) -> AsyncIterator[models.DeadLetter]:
         """Executions that the engine gave up on, newest first, behind a given one."""
         cursor = after
         while True:

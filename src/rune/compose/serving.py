@@ -7,8 +7,7 @@ import importlib.util
 import ipaddress
 from collections.abc import Callable
 
-from rune.compose.answering import NotServed as NotServed
-from rune.compose.answering import answering
+from rune.compose.answering import NotServed, answering
 from rune.master.app import make_app
 from rune.master.gate import KeyGate, LoopbackGate
 from rune.master.service import Master

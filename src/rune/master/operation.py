@@ -14,6 +14,7 @@ from rune.core.limits import LIMITS
 from rune.master.body import check_json, decode, read_body
 from rune.master.gate import Need, authorize
 from rune.master.problems import ApiError
+from rune.master.quick import QuickRoute
 
 if TYPE_CHECKING:
     from rune.master.service import Master
@@ -105,7 +106,7 @@ class Resource:
 
 def gated() -> APIRouter:
     """A router all of whose routes pass the gate."""
-    return APIRouter(dependencies=[Depends(authorize)], redirect_slashes=False)
+    return APIRouter(dependencies=[Depends(authorize)], redirect_slashes=False, route_class=QuickRoute)
 
 
 def add(router: APIRouter, operation: Operation) -> None:

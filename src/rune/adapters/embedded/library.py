@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from typing import Any
 
 import msgspec
 
-from rune.adapters.embedded.database import Database
+from rune.adapters.embedded.database import Database, Work
 from rune.ports.library import (
     LATEST,
     Change,
@@ -19,6 +20,7 @@ from rune.ports.library import (
     unknown,
 )
 
+MOST_FOUND = 1_000
 _ALIASES = "(SELECT group_concat(name, ' ') FROM alias WHERE workflow = v.workflow AND number = v.number)"
 _VERSION = f"SELECT v.workflow, v.number, v.hash, v.at, {_ALIASES} FROM version v"
 _BY_NUMBER = f"{_VERSION} JOIN workflow w ON w.id = v.workflow WHERE v.workflow = ? AND v.number = ?"
@@ -43,6 +45,15 @@ class EmbeddedLibrary:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        # Whoever owns the file is the only one who writes, so what was found holds until something is written here.
+        self._owned = database.opened > 0
+        self._found: dict[tuple[str, str], Version] = {}
+
+    async def _write(self, work: Work) -> Any:
+        """Have something written, then look again. Shielded: it is done even if nobody waits for it any more."""
+        writing = self._database.submit(work)
+        writing.add_done_callback(lambda _: self._found.clear())
+        return await asyncio.shield(writing)
 
     async def deploy(
         self, definition: bytes, hash: str, workflow: str, at: int, *, alias: str | None = None
@@ -58,7 +69,7 @@ class EmbeddedLibrary:
             shown = _show(db, workflow, at)
             return _answer(db, workflow, number, "created" if created else _change(shown or any(moved)))
 
-        version: Version = await self._database.submit(work)
+        version: Version = await self._write(work)
         return version
 
     async def point(self, workflow: str, alias: str, version: int, at: int) -> Version:
@@ -73,7 +84,7 @@ class EmbeddedLibrary:
             shown = alias == LATEST and _unhide(db, workflow)
             return _answer(db, workflow, version, _change(moved or shown))
 
-        pointed: Version = await self._database.submit(work)
+        pointed: Version = await self._write(work)
         return pointed
 
     async def hide(self, workflow: str, at: int) -> bool:
@@ -85,19 +96,26 @@ class EmbeddedLibrary:
                 raise unknown(workflow, (), LATEST)
             return hid == 1
 
-        hid: bool = await self._database.submit(work)
+        hid: bool = await self._write(work)
         return hid
 
     async def find(self, workflow: str, which: str | None = None) -> Version:
-        db = self._database.reader
         wanted = LATEST if which is None else which
+        known = self._found.get((workflow, wanted))
+        return known if known is not None else self._looked_up(workflow, wanted)
+
+    def _looked_up(self, workflow: str, wanted: str) -> Version:
+        db = self._database.reader
         number = number_of(wanted)
         if number is not None:
             row = db.execute(f"{_BY_NUMBER} AND w.hidden_at IS NULL", (workflow, number)).fetchone()
         else:
             row = db.execute(f"{_BY_ALIAS} AND w.hidden_at IS NULL", (workflow, wanted)).fetchone()
         if row is not None:
-            return _read(row)
+            found = _read(row)
+            if self._owned and len(self._found) < MOST_FOUND:
+                self._found[(workflow, wanted)] = found
+            return found
         if _hidden(db, workflow):
             raise out_of_sight(workflow)
         raise unknown(workflow, _versions(db, workflow), wanted)

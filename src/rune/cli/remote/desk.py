@@ -9,6 +9,7 @@ import msgspec
 from rune.cli.remote.asking import epoch, not_over_url
 from rune.cli.remote.library import RemoteLibrary
 from rune.client import AsyncClient, Refusal, models
+from rune.errors import RuneError
 from rune.ports.journal import Accepted
 from rune.ports.library import LATEST, Version, choose
 from rune.runtime.desk import Heard
@@ -82,7 +83,11 @@ class RemoteDesk:
         return Heard(heard.id, heard.resumed)
 
     async def cancel(self, execution: str, reason: str = "") -> str:
-        return (await self._client.cancel(execution, reason)).status
+        """A server says twice that it is cancelled; here the second asker is told that it had ended."""
+        acted = await self._client.cancel(execution, reason)
+        if acted.status == "cancelled" and not acted.changed:
+            raise RuneError("the execution has ended as cancelled", code="ENDED")
+        return acted.status
 
     async def pause(self, execution: str) -> bool:
         return (await self._client.pause(execution)).changed

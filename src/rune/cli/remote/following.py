@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rune.cli.problems import EXIT, print_json
 from rune.cli.reach import desk, reader
@@ -23,7 +23,8 @@ async def to_end(settings: Settings, errand: Errand, *, as_json: bool) -> int:
             accepted = await errand.there(there)
         async with reader(settings) as opened:
             end: asyncio.Future[str] = asyncio.ensure_future(opened.end(accepted.id))  # type: ignore[attr-defined]
-            await asyncio.wait({end, stop.asked}, return_when=asyncio.FIRST_COMPLETED)
+            either: set[asyncio.Future[Any]] = {end, stop.asked}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if end.done():
                 status = await end
                 await _print(opened, accepted.id, as_json=as_json)

@@ -51,11 +51,18 @@ class RemoteReader:
         yield
 
     async def executions(
-        self, *, status: str | None = None, workflow: str | None = None, limit: int = 50
+        self,
+        *,
+        status: str | None = None,
+        workflow: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
     ) -> list[Summary]:
-        """Newest first."""
+        """Newest first, behind a given id."""
         found: list[Summary] = []
-        async for each in self._client.executions(status=status, workflow=workflow, page=min(limit, PAGE)):
+        async for each in self._client.executions(
+            status=status, workflow=workflow, after=after, page=min(limit, PAGE)
+        ):
             found.append(_summary(each))
             if len(found) == limit:
                 break

@@ -19,7 +19,6 @@ NEWEST = 100
 MOST_OPEN = 500
 LEAST_PAUSE = 0.25  # s between two looks
 RING = 1_000
-HEARTBEAT = 15.0  # s
 MISSED = b"event: missed\ndata: {}\n\n"
 """Something may have happened that is not told: read the list."""
 
@@ -136,10 +135,16 @@ class FleetFollower:
         self._place = fleet.last
         self.news = asyncio.Event()
         self.gone = False
+        self._reminded = False
 
     def leave(self, *_: object) -> None:
         """Whoever looked has gone."""
         self.gone = True
+        self.news.set()
+
+    def remind(self) -> None:
+        """A sign of life is due."""
+        self._reminded = True
         self.news.set()
 
     async def pieces(self) -> AsyncGenerator[bytes | None, None]:
@@ -150,11 +155,10 @@ class FleetFollower:
                 data, self._place = self._fleet.behind(self._place)
                 if data:
                     yield data
-                    continue
-                try:
-                    async with asyncio.timeout(HEARTBEAT):
-                        await self.news.wait()
-                except TimeoutError:
+                elif self._reminded:
+                    self._reminded = False
                     yield None
+                else:
+                    await self.news.wait()
         finally:
             self.gone = True

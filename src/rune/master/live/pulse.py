@@ -13,6 +13,8 @@ from rune.runtime.reader import Reader
 log = logging.getLogger("rune.master.live")
 
 LEAST_PAUSE = 0.02  # s between two looks
+PER_FOLLOWER = 0.0002  # s: what is sent to many is sent less often, in larger pieces
+MOST_PAUSE = 0.25  # s, however many follow
 AWAY_PAUSE = 1.0  # s after a look that failed
 SHARE = 4  # a look is followed by a pause this many times as long
 
@@ -29,6 +31,7 @@ class Pulse:
         self._needed = asyncio.Event()
         self._change: int | None = None
         self.closed = False
+        self.crowd = 0  # who follows, all together
 
     def join(self, who: object, look: Look, closing: Callable[[], None]) -> None:
         """Have a look taken whenever something was written."""
@@ -64,7 +67,8 @@ class Pulse:
                 # Whatever it was, the next look may succeed, and nobody else would take it.
                 log.warning("cannot look: %s", error)
                 await asyncio.sleep(AWAY_PAUSE)
-            await asyncio.sleep(max(LEAST_PAUSE, SHARE * (time.perf_counter() - began)))
+            crowd = min(MOST_PAUSE, self.crowd * PER_FOLLOWER)
+            await asyncio.sleep(max(LEAST_PAUSE, crowd, SHARE * (time.perf_counter() - began)))
 
     async def _beat(self) -> None:
         change = await self._reader.change()

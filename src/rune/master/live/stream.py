@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from contextlib import aclosing, suppress
-from itertools import islice
 from typing import Any
 
 from starlette.responses import Response
@@ -27,6 +26,42 @@ HEADERS = [
 ]
 
 
+class Ticker:
+    """The one timer of a stream: a sign of life where nothing was sent for a while, and the end of one who takes
+    nothing. Sending itself arms no timer, so that an event costs each who follows as little as can be."""
+
+    def __init__(self, follower: Any, limit: asyncio.Timeout) -> None:
+        self._follower = follower
+        self._limit = limit
+        self._loop = asyncio.get_running_loop()
+        self._since: float | None = None  # when it began to send what is not taken yet
+        self._last = self._loop.time()
+        self._due = self._loop.call_later(self._pause, self._tick)
+
+    @property
+    def _pause(self) -> float:
+        return min(HEARTBEAT / 3, STALL / 2)
+
+    def _tick(self) -> None:
+        now = self._loop.time()
+        if self._since is not None and now - self._since >= STALL:
+            self._limit.reschedule(now)
+            return
+        if self._since is None and now - self._last >= HEARTBEAT * 2 / 3:
+            self._follower.remind()
+        self._due = self._loop.call_later(self._pause, self._tick)
+
+    async def sent(self, sending: Awaitable[None]) -> None:
+        """Send something, which may take as long as `STALL`."""
+        self._since = self._loop.time()
+        await sending
+        self._last, self._since = self._since, None
+
+    def stop(self) -> None:
+        """No more ticks."""
+        self._due.cancel()
+
+
 class Follower:
     """Somebody's place among the events of an execution."""
 
@@ -40,10 +75,16 @@ class Follower:
         self.after = after
         self.news = asyncio.Event()
         self.gone = False
+        self._reminded = False
 
     def leave(self, *_: object) -> None:
         """Whoever followed has gone."""
         self.gone = True
+        self.news.set()
+
+    def remind(self) -> None:
+        """A sign of life is due."""
+        self._reminded = True
         self.news.set()
 
     @property
@@ -63,8 +104,11 @@ class Follower:
                         yield piece
                     elif self.over:
                         return
-                    elif not await self._waited():
+                    elif self._reminded:
+                        self._reminded = False
                         yield None
+                    else:
+                        await self.news.wait()
                 else:
                     async with self._watches.backlogs:
                         async for each in self._from_journal():
@@ -85,19 +129,12 @@ class Follower:
         return b"".join(map(sse, outer)) + self._watch.rollup() if found else b""
 
     async def _from_journal(self) -> AsyncIterator[list[Told]]:
-        backlog: Iterator[Told] = await self._watch.backlog(self.after)
-        while not self.gone and (found := list(islice(backlog, CHUNK))):
+        while not self.gone and not self._watch.holds(self.after):
+            found = await self._watch.backlog(self.after, CHUNK)
+            if not found:
+                return
             self.after = found[-1].number
             yield [each for each in found if not (self._outer and each.inside)]
-
-    async def _waited(self) -> bool:
-        """Whether there was news before a sign of life is due."""
-        try:
-            async with asyncio.timeout(HEARTBEAT):
-                await self.news.wait()
-        except TimeoutError:
-            return False
-        return True
 
 
 class EventStream(Response):
@@ -127,18 +164,8 @@ async def stream(follower: Any, receive: Receive, send: Send) -> None:
     try:
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         await _body(send, b"retry: 1000\n\n")
-        async with aclosing(follower.pieces()) as pieces:
-            async for piece in pieces:
-                data = (
-                    piece
-                    if isinstance(piece, bytes)
-                    else BEAT
-                    if piece is None
-                    else b"".join(map(sse, piece))
-                )
-                if data:
-                    async with asyncio.timeout(STALL):
-                        await _body(send, data)
+        async with asyncio.timeout(None) as limit:
+            await _pump(follower, Ticker(follower, limit), send)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
     except TimeoutError:
         # The answer is left unfinished, which closes the connection: its reader goes on from the last id it has.
@@ -146,6 +173,20 @@ async def stream(follower: Any, receive: Receive, send: Send) -> None:
     finally:
         leaving.remove_done_callback(follower.leave)
         leaving.cancel()
+
+
+async def _pump(follower: Any, ticker: Ticker, send: Send) -> None:
+    try:
+        async with aclosing(follower.pieces()) as pieces:
+            async for piece in pieces:
+                if piece is None:
+                    data = BEAT
+                else:
+                    data = piece if type(piece) is bytes else b"".join(map(sse, piece))
+                if data:
+                    await ticker.sent(_body(send, data))
+    finally:
+        ticker.stop()
 
 
 async def _body(send: Send, data: bytes) -> None:
@@ -178,12 +219,15 @@ async def talk(socket: WebSocket, watches: Watches, execution: str, after: int) 
 
 
 async def _tell(socket: WebSocket, follower: Follower) -> None:
-    async with aclosing(follower.pieces()) as pieces:
-        async for piece in pieces:
-            for each in piece or ():
-                assert isinstance(each, Told)
-                async with asyncio.timeout(STALL):
-                    await socket.send_text(each.data.decode())
+    async with asyncio.timeout(None) as limit, aclosing(follower.pieces()) as pieces:
+        ticker = Ticker(follower, limit)
+        try:
+            async for piece in pieces:
+                for each in piece or ():
+                    assert isinstance(each, Told)
+                    await ticker.sent(socket.send_text(each.data.decode()))
+        finally:
+            ticker.stop()
     if not follower.gone:
         with suppress(RuntimeError):
             await socket.close(1000)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterator
 
 import msgspec
 
@@ -77,21 +76,22 @@ class Watch:
     async def look(self) -> None:
         """Read what is new, and wake who waits for it."""
         async with self._reading:
-            before = self.last
             if not self.last:
                 self._keep(self._tale.beginning)
-            for at, stored in enumerate(await self._reader.facts(self.execution, self._seen), start=1):
-                self._seen = stored.number
-                self._rollups.count(stored.fact)
-                self._keep(self._tale.follow(stored))
-                if self.last % STRIDE == 0:
-                    self._marks.append(stored.number)
-                if isinstance(stored.fact, End):
-                    self.ended = True
-                if at % AT_ONCE == 0:
-                    await asyncio.sleep(0)
-        if self.last != before:
-            self.wake()
+                self.wake()
+            async for stored in self._reader.pieces(self.execution, self._seen, size=AT_ONCE):
+                for each in stored:
+                    self._take(each)
+                self.wake()
+
+    def _take(self, stored: Stored) -> None:
+        self._seen = stored.number
+        self._rollups.count(stored.fact)
+        self._keep(self._tale.follow(stored))
+        if self.last % STRIDE == 0:
+            self._marks.append(stored.number)
+        if isinstance(stored.fact, End):
+            self.ended = True
 
     def _keep(self, event: Event) -> None:
         self._ring.append(told(event))
@@ -123,19 +123,16 @@ class Watch:
             self._joined = (after, end, data)
         return data, end
 
-    async def backlog(self, after: int) -> Iterator[Told]:
-        """Everything behind a number, from the journal."""
+    async def backlog(self, after: int, limit: int) -> list[Told]:
+        """The first so many events behind a number, from the journal."""
         stride = min(after // STRIDE, len(self._marks) - 1)
-        stored = await self._reader.facts(self.execution, self._marks[stride])
-        return self._retold(stored, max(stride * STRIDE, 1), after)
-
-    def _retold(self, stored: list[Stored], number: int, after: int) -> Iterator[Told]:
-        if number == 1 and after < 1:
-            yield told(self._tale.beginning)
-        for each in stored:
-            number += 1
-            if number > after:
-                yield told(self._tale.event(number, each))
+        number = max(stride * STRIDE, 1)  # of the event before the first fact that is read
+        stored = await self._reader.facts(self.execution, self._marks[stride], after - number + limit + 1)
+        found = [told(self._tale.beginning)] if after < 1 else []
+        for at, each in enumerate(stored, start=number + 1):
+            if at > after:
+                found.append(told(self._tale.event(at, each)))
+        return found[:limit]
 
     def rollup(self) -> bytes:
         """The roll-ups as one event of a stream; made anew at most twice a second."""

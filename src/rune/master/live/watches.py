@@ -38,6 +38,7 @@ class Watches:
         if self._clients >= MOST_CLIENTS:
             raise ApiError(f"{MOST_CLIENTS:,} are watching already", code="TOO_MANY_WATCH")
         self._clients += 1
+        self._pulse.crowd = self._clients
         try:
             watch = await self._enter(execution)
             try:
@@ -47,6 +48,7 @@ class Watches:
                 self._leave(watch)
         finally:
             self._clients -= 1
+            self._pulse.crowd = self._clients
 
     async def _enter(self, execution: str) -> Watch:
         if execution not in self._open:

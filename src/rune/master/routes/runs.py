@@ -9,7 +9,6 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from rune.master.live.rollup import SplitRollup
-from rune.master.live.watch import CHUNK
 from rune.master.operation import Call, Resource
 from rune.master.paging import Limit, Page
 from rune.master.reply import Reply
@@ -92,10 +91,7 @@ async def list_events(call: Call) -> Response:
             found = watch.newest(query.after)[: query.limit]
         else:
             async with call.master.watches.backlogs:
-                for each in await watch.backlog(query.after):
-                    found.append(each)
-                    if len(found) == min(query.limit, CHUNK):
-                        break
+                found = await watch.backlog(query.after, query.limit)
         more = bool(found) and found[-1].number < watch.last
     body = b",".join(each.data for each in found)
     following = b"%d" % found[-1].number if more else b"null"

@@ -1,0 +1,42 @@
+"""Innocent dead letters are handed back by themselves, however often the broker is away."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rune.adapters.rabbitmq.errors import BrokerAway
+from rune.adapters.rabbitmq.rescue import rescue
+
+
+class _Letters:
+    """Away twice with the same reason, then there."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.enough = asyncio.Event()
+
+    async def rescue(self) -> int:
+        self.looks += 1
+        if self.looks <= 2:
+            raise BrokerAway("it sleeps")
+        if self.looks == 4:
+            self.enough.set()
+        return 3 if self.looks == 3 else 0
+
+
+def test_the_rescue_goes_on_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def go() -> None:
+        letters = _Letters()
+        rescuing = asyncio.create_task(rescue(letters, 0.0))  # type: ignore[arg-type]
+        await letters.enough.wait()
+        rescuing.cancel()
+        await asyncio.gather(rescuing, return_exceptions=True)
+
+    asyncio.run(go())
+    said = [each.getMessage() for each in caplog.records]
+    assert said == [
+        "dead letters are not looked at: it sleeps",
+        "3 messages that were only delivered too often were handed back",
+    ]
