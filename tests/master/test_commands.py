@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import pathlib
 import signal
@@ -10,9 +11,12 @@ from typing import Any
 
 import pytest
 
+from rune.core.effect import Finish
+from rune.core.outcome import Error
 from tests.cli.here import Here
 from tests.cli.process import Rune, until
 from tests.cluster.commands import GATED, HALTS, named
+from tests.master.running import WAITS, Served, run
 from tests.master.test_up import Up
 
 KEY = "s3cret"
@@ -53,7 +57,9 @@ def test_an_execution_from_its_start_to_its_end(there: Place) -> None:
     rune = there.rune
     id = there.started("ends", "--label", "customer=7", "--priority", "3")
     assert rune.json("list", "--workflow", "ends")["executions"][0]["labels"] == {"customer": "7"}
-    assert rune.json("list", "--status", "running", "--workflow", "ends")["executions"][0]["execution_id"] == id
+    assert (
+        rune.json("list", "--status", "running", "--workflow", "ends")["executions"][0]["execution_id"] == id
+    )
     assert rune.json("explain", id)["waiting"][0]["node"] == "gate"
     assert "waits for signal `go`" in rune.said("show", id)
     heard = rune.json("signal", id, "go", "-v", '{"by": "Ada"}')
@@ -150,12 +156,28 @@ def test_workflows_versions_and_aliases(there: Place) -> None:
     assert rune("workflows", "show", "nobody").exit_code == 2
 
 
-def test_dead_letters_are_listed_and_unknown_ones_said(there: Place) -> None:
-    assert there.rune.json("dlq") == {"dead_letters": []}
-    id = there.started("letters")
-    assert there.rune("dlq", "show", id).exit_code == 2
-    assert there.rune("dlq", "requeue", id).exit_code == 2
-    there.rune.said("cancel", id)
+def test_dead_letters_are_looked_at_requeued_and_dropped(tmp_path: pathlib.Path) -> None:
+    async def work(server: Served) -> None:
+        rune = Here(tmp_path / "nothing", RUNE_URL=server.url)
+
+        async def told(*arguments: str) -> Any:
+            return await asyncio.to_thread(rune.json, *arguments)
+
+        assert await told("dlq") == {"dead_letters": []}
+        await server.deploy(WAITS)
+        one, two, alive = [(await server.client.start("waits")).execution_id for _ in range(3)]
+        for id in (one, two):
+            finish = Finish("failed", Error("DEAD_LETTERED", "given up"))
+            await server.engine.desk._endings.finish(id, finish, server.engine.backend.clock.now())
+        assert [each["id"] for each in (await told("dlq", "--limit", "1"))["dead_letters"]] == [two]
+        assert (await told("dlq", "show", one))["message"] == "given up"
+        assert (await told("dlq", "requeue", one))["retry_of"] == one
+        assert await told("dlq", "drop", two) == {"id": two, "dropped": True}
+        assert await told("dlq") == {"dead_letters": []}
+        refused = await asyncio.to_thread(rune, "dlq", "requeue", alive)
+        assert (refused.exit_code, "is no dead letter" in refused.stderr) == (2, True)
+
+    run(tmp_path, work)
 
 
 def test_problems_of_a_payload_come_back_one_by_one(there: Place) -> None:

@@ -8,7 +8,8 @@ import pytest
 from fastapi.routing import APIRoute, APIWebSocketRoute
 from websockets.asyncio.client import connect
 
-from rune.compose.serving import NotServed, check_address
+from rune.compose.answering import NotServed
+from rune.compose.serving import check_address
 from rune.master.app import make_app
 from rune.master.gate import authorize
 from rune.master.vitals import HEALTH

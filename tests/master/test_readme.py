@@ -41,7 +41,9 @@ def test_the_lines_with_curl_create_start_watch_explain_and_cancel(tmp_path: Pat
             (execution,) = client.executions(workflow="greet")
         assert execution.status == "cancelled"
         assert (documents[0]["workflow_id"], documents[0]["version"]) == ("greet", 1)
-        assert any(each.get("execution_id") == execution.execution_id and "waiting" in each for each in documents)
+        assert any(
+            each.get("execution_id") == execution.execution_id and "waiting" in each for each in documents
+        )
         assert any(each.get("status") == "cancelled" and each.get("changed") for each in documents)
         numbers = [int(each) for each in re.findall(r"^id: ?(\d+)$", done.stdout, re.MULTILINE)]
         assert numbers == list(range(1, len(numbers) + 1))

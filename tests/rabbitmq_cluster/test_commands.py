@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.here import Here
 from tests.cli.process import until
-from tests.cluster.commands import here
+from tests.cluster.commands import ended, here
 from tests.cluster.standing import Standing
 from tests.core.documents import document, keep, node
 from tests.rabbitmq_cluster.plain import client
@@ -36,14 +36,14 @@ def letter_of(rune: Here, execution: str) -> dict[str, Any]:
     return until(look, f"{execution} is a dead letter")
 
 
-def publish(url: str, execution: str, current: str = "nobody") -> None:
-    made = document([node("start", "manual"), keep("one", 1)], "start>one")
+def publish(url: str, execution: str, current: str = "nobody", **outputs: Any) -> None:
+    made = document([node("start", "manual"), keep("one", 1), keep("two", 2)], "start>one", "one>two")
     message = {
         "workflow_id": "w",
         "execution_id": execution,
         "current_node": current,
         "workflow_definition": made,
-        "accumulated_context": {"$trigger": {}},
+        "accumulated_context": {"$trigger": {}} | {f"${name}": value for name, value in outputs.items()},
     }
 
     async def say() -> None:
@@ -79,6 +79,17 @@ def test_a_message_that_is_dropped_is_gone(rune: Here, amqp: str) -> None:
     assert rune.json("dlq", "drop", found["id"])["dropped"] is True
     left = rune.json("dlq", "list", "--limit", "1000")["dead_letters"]
     assert "exec_dropped" not in [each["execution_id"] for each in left]
+
+
+def test_a_start_in_the_middle_stands_up_to_an_audit(rune: Here, amqp: str) -> None:
+    """What was given counts as kept, however large it is, and not as an effect that nobody claimed."""
+    large = "x" * 100_000
+    publish(amqp, "exec_middle", "two", one={"k": large})
+    until(lambda: rune("show", "exec_middle").exit_code == 0 or None, "it is known")
+    shown = ended(rune, "exec_middle")
+    assert shown["status"] == "completed"
+    assert shown["context"]["$one"] == {"k": large}
+    assert rune.json("audit", "exec_middle")["violations"] == 0
 
 
 def test_the_topology_is_shown_and_can_be_imported(rune: Here) -> None:

@@ -56,6 +56,8 @@ def doctor(
 
 
 def _findings(modules: tuple[str, ...]) -> Iterator[Finding]:
+    from msgspec.structs import replace  # noqa: PLC0415
+
     from rune.errors import RuneError  # noqa: PLC0415
     from rune.settings import load_settings  # noqa: PLC0415
 
@@ -65,6 +67,9 @@ def _findings(modules: tuple[str, ...]) -> Iterator[Finding]:
     except RuneError as error:
         yield Finding("settings", "bad", error.message, "mend the variable, or rune.toml")
         return
+    if settings.url:
+        yield Finding("server", "ok", f"commands ask {settings.url}; what follows is about this machine")
+        settings = replace(settings, url="")
     yield Finding("home", "ok", settings.home)
     yield from _cluster(settings) if settings.clustered else _embedded(settings)
     yield from _modules((*settings.nodes, *modules))

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rune.cli.problems import refuse_error
+from rune.cli.problems import FOUND_WRONG, refuse_error
 from rune.cli.stopping import Stop
 from rune.compose import NotOnThisBackend, reader, running_engine
 from rune.errors import RuneError
@@ -74,10 +74,10 @@ async def _until_stopped(settings: Settings, roles: frozenset[str]) -> int:
             if vitals is not None:
                 await stack.enter_async_context(vitals.of(engine))
             print(f"{' and '.join(sorted(roles))} {engine.name} is ready", flush=True)
-            await stop.asked
+            await asyncio.wait({stop.asked, engine.broken}, return_when=asyncio.FIRST_COMPLETED)
             print(f"{engine.name} stops: {engine.busy} nodes under way", flush=True)
             stop.let_go()  # a second signal ends the process
-    return 0
+            return FOUND_WRONG if engine.broken.done() else 0  # whoever looks after it may start it again
 
 
 async def _api_until_stopped(settings: Settings, host: str, port: int) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 from rune.core.fact import End
@@ -32,6 +33,8 @@ from rune.runtime.relay import Relay
 from rune.runtime.reporter import Told
 from rune.runtime.scheduler import Scheduler
 from rune.runtime.worker import Worker
+
+log = logging.getLogger("rune.engine")
 
 ROLES = frozenset({"worker", "scheduler"})
 """What a process may do: run nodes; fire timers, send again what was lost, and tidy up."""
@@ -61,6 +64,7 @@ class Engine:
         self.registry = registry
         self.name = member.name if member is not None else f"{os.getpid()}"
         self._world = world or World()
+        self.broken: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._parts = parts = Parts(backend, plans)
         self.completions = parts.completions
         self.launcher = parts.launcher
@@ -115,11 +119,21 @@ class Engine:
             found.append(self.heartbeat.run())
         return found
 
+    def _ended_early(self, service: asyncio.Task[None]) -> None:
+        """None of them ends by itself: one that does leaves a process that only seems to work."""
+        error = None if service.cancelled() else service.exception()
+        if error is not None:
+            log.critical("a service of this process has broken off; it cannot go on", exc_info=error)
+            if not self.broken.done():
+                self.broken.set_result(error)
+
     @asynccontextmanager
     async def running(self, *, grace: float = GRACE, roles: frozenset[str] = ROLES) -> AsyncIterator[Engine]:
         """Work while the block runs; then take nothing more, finish what runs, and stop. One without a role only
         writes down what is asked for."""
         services = [asyncio.create_task(each) for each in self._services(roles)]
+        for service in services:
+            service.add_done_callback(self._ended_early)
         try:
             yield self
         finally:
@@ -128,9 +142,7 @@ class Engine:
             await self._worker.drain(grace)
             for service in services:
                 service.cancel()
-            for service in services:
-                with suppress(asyncio.CancelledError):
-                    await service
+            await asyncio.gather(*services, return_exceptions=True)
             if self._parts.completing is not None:
                 await self._parts.completing.close()
             await self._parts.notices.close()

@@ -179,12 +179,9 @@ async def _pump(follower: Any, ticker: Ticker, send: Send) -> None:
     try:
         async with aclosing(follower.pieces()) as pieces:
             async for piece in pieces:
-                if piece is None:
-                    data = BEAT
-                else:
-                    data = piece if type(piece) is bytes else b"".join(map(sse, piece))
-                if data:
-                    await ticker.sent(_body(send, data))
+                data = b"".join(map(sse, piece)) if type(piece) is list else piece
+                if data != b"":
+                    await ticker.sent(_body(send, BEAT if data is None else data))
     finally:
         ticker.stop()
 

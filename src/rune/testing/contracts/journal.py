@@ -105,7 +105,7 @@ class JournalContract(StartContract, FamilyContract, LetterContract):
             Result(7, (), 7, "cancelled"),
             Result(8, (), 7, "ok", value=Inline(b"1"), signal="s", kept=True),
             Begun(9, (2, 0), 7, 1),
-            Attempt(9, (2, 0), 7, 1, Error("E", "said"), "s"),
+            Attempt(9, (2, 0), 7, 1, Error("E", "said"), "another"),
             Suspension(9, (2, 0), 7, attempt=2, due=90, signal="go", deadline=80),
             Signal(7, "s", "go"),
             Signal(8, "key/with ü", "go", (2, 0), Inline(b'{"a": 1}')),
