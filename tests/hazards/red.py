@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.hazards.reds import broker, delivery, expressions, merge, nodes, routing, split
+from tests.hazards.reds import broker, cluster, delivery, expressions, merge, nodes, routing, split
 from tests.hazards.reds.patch import Red
 
 TOP = Path(__file__).resolve().parents[2]
@@ -32,6 +32,9 @@ TABLE: dict[str, Red] = {
     **expressions.TABLE,
     **nodes.TABLE,
 }
+EVERYWHERE: dict[str, Red] = {**TABLE, **{f"cluster-{key}": each for key, each in cluster.TABLE.items()}}
+"""The same hazards on a cluster have their own tests, and their own changes."""
+
 PATIENCE = 180.0  # s; whatever takes longer hangs without saying so
 SHORT = ("src/rune/testing/harness.py", "DEADLINE = 30.0", "DEADLINE = 10.0")
 """In a copy the harness waits less long for an end that may never come."""
@@ -107,7 +110,7 @@ def tried(copy: Path, tests: Iterable[str], *options: str) -> tuple[int | None, 
 def judged(key: str, base: Path) -> Verdict:
     """Make one change and see whether its test notices."""
     began = time.perf_counter()
-    entry = TABLE[key]
+    entry = EVERYWHERE[key]
     with tempfile.TemporaryDirectory(prefix="rune-red-") as folder:
         copy = Path(folder) / "copy"
         shutil.copytree(base, copy, copy_function=os.link)
@@ -133,7 +136,7 @@ def judged(key: str, base: Path) -> Verdict:
 
 def failing(base: Path, keys: Iterable[str]) -> dict[str, Verdict]:
     """The lines whose test fails already without any change."""
-    tests = {key: TABLE[key].test for key in keys}
+    tests = {key: EVERYWHERE[key].test for key in keys}
     status, said = tried(base, tests.values())
     if status == 0:
         return {}
@@ -158,10 +161,10 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", default=[], metavar="KEY", help="keys to try (all)")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    unknown = [each for each in options.only if each not in TABLE]
+    unknown = [each for each in options.only if each not in EVERYWHERE]
     if unknown:
         parser.error(f"no such key: {', '.join(unknown)}")
-    keys = options.only or list(TABLE)
+    keys = options.only or list(EVERYWHERE)
     with tempfile.TemporaryDirectory(prefix="rune-red-") as folder:
         base = copied(Path(folder))
         ill = failing(base, keys)

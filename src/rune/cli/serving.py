@@ -74,7 +74,8 @@ async def _until_stopped(settings: Settings, roles: frozenset[str]) -> int:
             if vitals is not None:
                 await stack.enter_async_context(vitals.of(engine))
             print(f"{' and '.join(sorted(roles))} {engine.name} is ready", flush=True)
-            await asyncio.wait({stop.asked, engine.broken}, return_when=asyncio.FIRST_COMPLETED)
+            either: set[asyncio.Future[Any]] = {stop.asked, engine.broken}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             print(f"{engine.name} stops: {engine.busy} nodes under way", flush=True)
             stop.let_go()  # a second signal ends the process
             return FOUND_WRONG if engine.broken.done() else 0  # whoever looks after it may start it again

@@ -20,6 +20,7 @@ from rune.master.routes.comparing import comparing
 from rune.master.routes.credentials import credentials
 from rune.master.routes.definitions import definitions
 from rune.master.routes.executions import executions
+from rune.master.routes.health import health
 from rune.master.routes.letters import letters
 from rune.master.routes.live import add_sockets, live
 from rune.master.routes.machinery import machinery
@@ -29,7 +30,6 @@ from rune.master.routes.runs import runs
 from rune.master.routes.starts import starts
 from rune.master.routes.workflows import workflows
 from rune.master.service import Master
-from rune.master.vitals import health_routes
 
 # The router looks at one route after the other, so what is asked for most comes first.
 RESOURCES: tuple[Resource, ...] = (
@@ -69,7 +69,7 @@ def make_app(master: Master, gate: Gate | None = None) -> FastAPI:
     _add_document(router)
     add_page(router)
     app.router.redirect_slashes = False
-    app.router.routes.extend((*health_routes(), *router.routes))
+    app.router.routes.extend((*health().routes, *router.routes))
     return app
 
 

@@ -77,13 +77,9 @@ async def version(request: Request) -> Response:
 HEALTH = {"/healthz": healthz, "/readyz": readyz, "/version": version}
 
 
-def health_routes() -> list[Route]:
-    """The three that everybody may ask for."""
-    return [Route(path, endpoint, methods=["GET"]) for path, endpoint in HEALTH.items()]
-
-
 def health_app(living: Living) -> Starlette:
     """These three and nothing else."""
-    app = Starlette(routes=health_routes(), exception_handlers=HANDLERS)
+    routes = [Route(path, endpoint, methods=["GET"]) for path, endpoint in HEALTH.items()]
+    app = Starlette(routes=routes, exception_handlers=HANDLERS)
     app.state.living = living
     return app

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable
 from contextlib import aclosing, suppress
 from typing import Any
 
@@ -98,43 +98,49 @@ class Follower:
         try:
             while not self.gone and not self._watches.closed:
                 self.news.clear()
-                if self._watch.holds(self.after):
-                    piece = self._from_ring()
-                    if piece:
-                        yield piece
-                    elif self.over:
-                        return
-                    elif self._reminded:
-                        self._reminded = False
-                        yield None
-                    else:
-                        await self.news.wait()
+                before = self.after
+                piece = await self._joined() if self._is_plain else await self._chosen()
+                if piece:
+                    yield piece
+                elif self.after != before:
+                    continue
+                elif self.over:
+                    return
+                elif self._reminded:
+                    self._reminded = False
+                    yield None
                 else:
-                    async with self._watches.backlogs:
-                        async for each in self._from_journal():
-                            yield each
+                    await self.news.wait()
         finally:
             self._watch.waiting.discard(self.news)
 
-    def _from_ring(self) -> list[Told] | bytes:
-        if not self._outer and not self._singly:
-            data, self.after = self._watch.joined(self.after)
-            return data
-        found = self._watch.newest(self.after)
+    @property
+    def _is_plain(self) -> bool:
+        return not self._outer and not self._singly
+
+    async def _joined(self) -> bytes:
+        """What follows, as bytes that all who are at this place are sent."""
+        piece = self._watch.joined(self.after)
+        if piece is None:
+            # Reading waits for others who read, never for somebody who is slow to take what was read.
+            async with self._watches.backlogs:
+                piece = self._watch.joined(self.after) or await self._watch.rejoined(self.after)
+        data, self.after = piece
+        return data
+
+    async def _chosen(self) -> list[Told] | bytes:
+        recent = self._watch.holds(self.after)
+        if recent:
+            found = self._watch.newest(self.after)
+        else:
+            async with self._watches.backlogs:
+                found = await self._watch.backlog(self.after, CHUNK)
         if found:
             self.after = found[-1].number
         if self._singly:
             return found
-        outer = [each for each in found if not each.inside]
-        return b"".join(map(sse, outer)) + self._watch.rollup() if found else b""
-
-    async def _from_journal(self) -> AsyncIterator[list[Told]]:
-        while not self.gone and not self._watch.holds(self.after):
-            found = await self._watch.backlog(self.after, CHUNK)
-            if not found:
-                return
-            self.after = found[-1].number
-            yield [each for each in found if not (self._outer and each.inside)]
+        outer = b"".join(sse(each) for each in found if not each.inside)
+        return outer + self._watch.rollup() if found and recent else outer
 
 
 class EventStream(Response):

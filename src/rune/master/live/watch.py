@@ -25,6 +25,7 @@ RING = 4_096
 STRIDE = 512
 AT_ONCE = 512  # facts between two turns of the loop
 CHUNK = 500  # events that are sent in one piece
+MOST_JOINED = 4 * 1024 * 1024  # bytes of pieces that are kept
 ROLLUP_PAUSE = 0.5  # s
 _ENCODER = msgspec.json.Encoder()
 
@@ -69,7 +70,8 @@ class Watch:
         self._ring: deque[Told] = deque(maxlen=RING)
         self._marks = [0]  # after which number of the journal the events behind each stride begin
         self._seen = 0
-        self._joined: tuple[int, int, bytes] = (-1, -1, b"")
+        self._pieces: dict[int, tuple[bytes, int]] = {}  # by the place they begin behind, oldest first
+        self._joined = 0  # bytes of them
         self._rollup: tuple[int, float, bytes] = (-1, 0.0, b"")
         self._reading = asyncio.Lock()
 
@@ -113,15 +115,29 @@ class Watch:
         start = after + 1 - self._ring[0].number
         return [self._ring[at] for at in range(start, min(start + CHUNK, len(self._ring)))]
 
-    def joined(self, after: int) -> tuple[bytes, int]:
-        """The same as one piece of a stream of events. Who is at the same place gets the same bytes."""
-        begin, end, data = self._joined
-        if begin != after or (end != self.last and end - begin < CHUNK):
-            found = self.newest(after)
-            end = found[-1].number if found else after
-            data = b"".join(map(sse, found))
-            self._joined = (after, end, data)
-        return data, end
+    def joined(self, after: int) -> tuple[bytes, int] | None:
+        """The same as one piece of a stream of events, and the number it ends with; None if the ring has it no more.
+        Who comes to the same place is sent the same bytes, now or later: so those who lag go by the same places, and
+        an event is put into bytes once."""
+        known = self._pieces.get(after)
+        if known is None and self.holds(after):
+            known = self._join(after, self.newest(after))
+        return known
+
+    async def rejoined(self, after: int) -> tuple[bytes, int]:
+        """A piece from the journal."""
+        return self._join(after, await self.backlog(after, CHUNK))
+
+    def _join(self, after: int, found: list[Told]) -> tuple[bytes, int]:
+        if not found:
+            return b"", after
+        piece = b"".join(map(sse, found)), found[-1].number
+        self._pieces[after] = piece
+        self._joined += len(piece[0])
+        while self._joined > MOST_JOINED and len(self._pieces) > 1:
+            dropped, _ = self._pieces.pop(next(iter(self._pieces)))
+            self._joined -= len(dropped)
+        return piece
 
     async def backlog(self, after: int, limit: int) -> list[Told]:
         """The first so many events behind a number, from the journal."""
