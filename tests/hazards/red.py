@@ -32,7 +32,7 @@ TABLE: dict[str, Red] = {
     **expressions.TABLE,
     **nodes.TABLE,
 }
-EVERYWHERE: dict[str, Red] = {**TABLE, **{f"cluster-{key}": each for key, each in cluster.TABLE.items()}}
+EVERYWHERE: dict[str, Red] = {**TABLE, **cluster.TABLE}
 """The same hazards on a cluster have their own tests, and their own changes."""
 
 PATIENCE = 180.0  # s; whatever takes longer hangs without saying so

@@ -202,7 +202,7 @@ async def test_what_cannot_be_served_is_a_dead_letter_with_its_reason(body: byte
 
 
 async def _has(counting: object, wanted: int) -> bool:
-    return bool(await counting == wanted)  # type: ignore[misc]
+    return bool(await counting >= wanted)  # type: ignore[misc]  # a queue may double
 
 
 @scenario

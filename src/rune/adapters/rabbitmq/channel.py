@@ -61,6 +61,7 @@ class Channel:
         self._answers: deque[tuple[list[str], asyncio.Future[Any]]] = deque()
         self._consumers: dict[bytes, tuple[Consumer, Cancelled | None]] = {}
         self._ways: dict[tuple[str, str], bytes] = {}
+        self._posts: dict[tuple[str, str], bytes] = {}
         self._confirming = False
         self.confirms = Confirms()
         self.acks = Acks(number)
@@ -202,7 +203,7 @@ class Channel:
         for exchange, routing_key, body, stamp in messages:
             batch.left += 1
             serial = confirms.next(batch)
-            way = self._ways.get((exchange, routing_key)) or self._way(exchange, routing_key)
+            way = self._ways.get((exchange, routing_key)) or self._way(self._ways, exchange, routing_key)
             parts.append(way)
             parts.append(content(number, stamp.properties(serial), body, room))
         if parts:
@@ -215,16 +216,14 @@ class Channel:
         """Publish without waiting for anything; what becomes of it is not told."""
         if self.error is None:
             serial = self.confirms.next(None) if self._confirming else 0
-            self._line.write(
-                publish_command(self.number, exchange, routing_key, mandatory=False)
-                + content(self.number, stamp.properties(serial), body, self._line.room)
-            )
+            way = self._posts.get((exchange, routing_key)) or self._way(self._posts, exchange, routing_key)
+            self._line.write(way + content(self.number, stamp.properties(serial), body, self._line.room))
 
-    def _way(self, exchange: str, routing_key: str) -> bytes:
-        if len(self._ways) >= WAYS:
-            self._ways.clear()
-        made = publish_command(self.number, exchange, routing_key, mandatory=True)
-        self._ways[exchange, routing_key] = made
+    def _way(self, known: dict[tuple[str, str], bytes], exchange: str, routing_key: str) -> bytes:
+        if len(known) >= WAYS:
+            known.clear()
+        made = publish_command(self.number, exchange, routing_key, mandatory=known is self._ways)
+        known[exchange, routing_key] = made
         return made
 
     def ack(self, tag: int) -> None:

@@ -89,7 +89,8 @@ class Legacy:
             await channel.consume(name, self._came, self._name, lambda _: self._link.drop(gone))
 
     def _came(self, message: Message) -> None:
-        assert self._channel is not None and self._take is not None
+        assert self._channel is not None
+        assert self._take is not None
         work = asyncio.create_task(self._handle(self._channel, self._take, message))
         self._works.add(work)
         work.add_done_callback(self._works.discard)

@@ -14,7 +14,7 @@ log = logging.getLogger("rune.master.live")
 
 LEAST_PAUSE = 0.02  # s between two looks
 PER_FOLLOWER = 0.0002  # s: what is sent to many is sent less often, in larger pieces
-MOST_PAUSE = 0.25  # s, however many follow
+MOST_PAUSE = 0.25  # s, however many follow and however much there is to look at
 AWAY_PAUSE = 1.0  # s after a look that failed
 SHARE = 4  # a look is followed by a pause this many times as long
 
@@ -60,15 +60,15 @@ class Pulse:
         """Until cancelled."""
         while True:
             await self._needed.wait()
-            began = time.perf_counter()
+            began = time.thread_time()  # of this thread: a busy machine is no reason to look less often
             try:
                 await self._beat()
             except Exception as error:
                 # Whatever it was, the next look may succeed, and nobody else would take it.
                 log.warning("cannot look: %s", error)
                 await asyncio.sleep(AWAY_PAUSE)
-            crowd = min(MOST_PAUSE, self.crowd * PER_FOLLOWER)
-            await asyncio.sleep(max(LEAST_PAUSE, crowd, SHARE * (time.perf_counter() - began)))
+            wanted = max(self.crowd * PER_FOLLOWER, SHARE * (time.thread_time() - began))
+            await asyncio.sleep(min(MOST_PAUSE, max(LEAST_PAUSE, wanted)))
 
     async def _beat(self) -> None:
         change = await self._reader.change()
