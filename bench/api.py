@@ -134,7 +134,9 @@ async def watched(
     execution = json.loads((await answer(reader))[1])["execution_id"]
     late: list[float] = []
     told = 0
-    begins = time.time() + 4 + watchers / 100  # by then everybody has what was before, and all items are apart
+    begins = (
+        time.time() + 4 + watchers / 100
+    )  # by then everybody has what was before, and all items are apart
     until = begins + seconds
 
     class Watcher(asyncio.Protocol):

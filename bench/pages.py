@@ -112,17 +112,28 @@ async def main(options: argparse.Namespace) -> None:
         print(f"{options.executions:,} executions, written in {time.perf_counter() - began:.0f} s")
         with started(home) as (port, pid):
             cursor = ""
-            asked = ["", "status=failed", "status=completed", "status=running", "workflow=full", "workflow=nobody"]
+            asked = [
+                "",
+                "status=failed",
+                "status=completed",
+                "status=running",
+                "workflow=full",
+                "workflow=nobody",
+            ]
             for query in [*asked, "workflow=full&status=failed"]:
                 told, worked, _, body = await ask(port, pid, f"/executions?limit=50&{query}", options.rounds)
                 count = len(json.loads(body)["executions"])
-                print(f"list {query or 'of all'}: {count} of them, {told}, {worked:.1f} ms of the server's time")
+                print(
+                    f"list {query or 'of all'}: {count} of them, {told}, {worked:.1f} ms of the server's time"
+                )
             for query in ("", "status=failed", "node=s", "lineage=s:5"):
                 path = f"/executions/{wide}/nodes?limit=50&{query}"
                 told, worked, _, body = await ask(port, pid, path, options.rounds)
                 page = json.loads(body)
                 cursor = cursor or page["next"]
-                print(f"node runs {query}: {len(page['nodes'])}, {told}, {worked:.1f} ms of the server's time")
+                print(
+                    f"node runs {query}: {len(page['nodes'])}, {told}, {worked:.1f} ms of the server's time"
+                )
             path = f"/executions/{wide}/nodes?limit=50&cursor={cursor}"
             told, worked, _, body = await ask(port, pid, path, options.rounds)
             print(f"node runs, second page: {told}, {worked:.1f} ms of the server's time")

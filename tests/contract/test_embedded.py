@@ -169,9 +169,11 @@ class TestVirtualClock(ClockContract):
 class TestStore(StoreContract):
     @asynccontextmanager
     async def make_stage(self, folder: Path) -> AsyncIterator[Stage]:
-        async with harness(folder, clock=VirtualClock()) as running:
-            async with reader(Settings(home=str(folder))) as store:
-                yield Stage(running, store)
+        async with (
+            harness(folder, clock=VirtualClock()) as running,
+            reader(Settings(home=str(folder))) as store,
+        ):
+            yield Stage(running, store)
 
     @scenario
     async def test_a_start_of_an_id_that_is_under_way_begins_nothing_anew(self, folder: Path) -> None:

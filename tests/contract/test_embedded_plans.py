@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rune.adapters.embedded.journal import FACTS_BEHIND
+from rune.adapters.embedded.journal import FACTS_BEHIND, OF_TOKEN
 from rune.adapters.embedded.migrations import STEPS, migrate
 from rune.adapters.embedded.readonly import list_statement
 
@@ -22,7 +22,7 @@ def file(tmp_path: Path) -> sqlite3.Connection:
 def plan_of(db: sqlite3.Connection, statement: str) -> list[str]:
     """The steps that touch a table. What is gathered from other steps of the same query is no table."""
     given = {"status": "failed", "workflow": "w", "before": 9, "limit": 50}
-    values = given if ":limit" in statement else (1, 0, 50)
+    values = given if ":limit" in statement else [1] * statement.count("?")
     rows = db.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()
     return [row[3] for row in rows if "execution" in row[3] or "fact" in row[3] or "ORDER BY" in row[3]]
 
@@ -48,10 +48,19 @@ def test_a_page_of_facts_is_a_range(file: sqlite3.Connection) -> None:
     assert plan_of(file, FACTS_BEHIND) == ["SEARCH fact USING INDEX fact_order (execution=? AND seq>?)"]
 
 
+def test_the_facts_of_one_token_are_found_by_its_key(file: sqlite3.Connection) -> None:
+    steps = plan_of(file, OF_TOKEN)
+    assert steps[0] == "SEARCH fact USING PRIMARY KEY (execution=? AND kind=? AND node=? AND path=?)"
+
+
 def test_a_file_of_the_first_version_gets_the_indexes_and_keeps_its_rows(tmp_path: Path) -> None:
     db = sqlite3.connect(tmp_path / "rune.db", isolation_level=None)
     db.executescript(f"BEGIN; {STEPS[0]()} PRAGMA user_version = 1; COMMIT;")
-    db.execute("INSERT INTO execution (n, id, workflow, hash, at, accepted) VALUES (7, 'x', 'w', 'h', 1, x'')")
+    db.execute(
+        "INSERT INTO execution (n, id, workflow, hash, at, accepted) VALUES (7, 'x', 'w', 'h', 1, x'')"
+    )
     migrate(db)
     assert db.execute("PRAGMA user_version").fetchone() == (len(STEPS),)
-    assert db.execute("SELECT n FROM execution WHERE workflow = 'w' AND status = 'running'").fetchall() == [(7,)]
+    assert db.execute("SELECT n FROM execution WHERE workflow = 'w' AND status = 'running'").fetchall() == [
+        (7,)
+    ]

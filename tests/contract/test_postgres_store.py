@@ -80,9 +80,12 @@ class Followed:
 class TestStore(StoreContract):
     @asynccontextmanager
     async def make_stage(self, folder: Path) -> AsyncIterator[Stage]:
-        async with harness(folder, clock=VirtualClock()) as running, postgres(dsn_of(folder)) as found:
-            async with reader(Settings(home=str(folder))) as source:
-                yield Stage(running, Followed(source, folder, found))
+        async with (
+            harness(folder, clock=VirtualClock()) as running,
+            postgres(dsn_of(folder)) as found,
+            reader(Settings(home=str(folder))) as source,
+        ):
+            yield Stage(running, Followed(source, folder, found))
 
     @scenario
     async def test_the_same_journal_folds_to_the_same_state(self, folder: Path) -> None:

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from ruamel.yaml import YAML
 
-from rune.cli.up import KEY
 from rune.settings import Settings, load_settings
 from tests.house.tree import ROOT
 
@@ -19,6 +18,7 @@ DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
 SERVICES: dict[str, Any] = COMPOSE["services"]
 STORES = ("redis", "postgres", "rabbitmq")
 OURS = ("migrate", "api", "worker", "scheduler")
+KEY = "RUNE_API_KEY"
 SETTINGS = {f"RUNE_{field.name.upper()}" for field in msgspec.structs.fields(Settings)}
 
 

@@ -241,7 +241,9 @@ class Runs:
         that waited or were tried before."""
         fans = {(path[cut], path[:cut]) for _, path in keys for cut in range(0, len(path), 2)}
         known = await self._backend.journal.results(execution, list(fans)) if fans else []
-        slow = [each for each in results if each.attempt > 1 or each.signal or self._may_wait(plan, each.node)]
+        slow = [
+            each for each in results if each.attempt > 1 or each.signal or self._may_wait(plan, each.node)
+        ]
         earlier = await asyncio.gather(
             *(self._backend.journal.of_token(execution, each.node, each.path) for each in slow)
         )

@@ -130,9 +130,7 @@ class Reader:
         """The state of an execution, folded from its facts; a clock of its own may be ahead of ours."""
         accepted = await self.accepted(execution)
         plan = await self._plans.plan(accepted.hash)
-        facts = [
-            each.fact async for stored in self.pieces(execution) for each in stored if not each.late
-        ]
+        facts = [each.fact async for stored in self.pieces(execution) for each in stored if not each.late]
         latest = max((each.at for each in facts), default=0)
         ended = any(isinstance(each, End) for each in facts)
         moment = max(now, latest) if accepted.fake_time and not ended else now

@@ -26,6 +26,10 @@ _PACK = msgspec.msgpack.Encoder()
 _RESULT = KINDS[Result]
 _OF_TOKEN = (_RESULT, KINDS[Attempt], KINDS[Suspension])
 FACTS = "SELECT seq, body, late FROM fact WHERE execution = ? AND +seq > ? ORDER BY +seq LIMIT ?"
+OF_TOKEN = (  # `+seq`: a few rows by their key, then sorted; along the order of the execution it would be all of them
+    "SELECT body FROM fact WHERE execution = ? AND kind IN (?, ?, ?) AND node = ? AND path = ? AND NOT late"
+    " ORDER BY +seq"
+)
 FACTS_BEHIND = "SELECT seq, body, late FROM fact WHERE execution = ? AND seq > ? ORDER BY seq LIMIT ?"
 MOST_LEARNED = 10_000
 FACTS_BITS = 40
@@ -224,9 +228,7 @@ class EmbeddedJournal:
 
     async def of_token(self, execution: str, node: int, path: Path) -> list[TokenFact]:
         rows = self._database.reader.execute(
-            "SELECT body FROM fact WHERE execution = ? AND kind IN (?, ?, ?) AND node = ? AND path = ? AND NOT late"
-            " ORDER BY seq",
-            (self._number(execution), *_OF_TOKEN, node, encode_path(path)),
+            OF_TOKEN, (self._number(execution), *_OF_TOKEN, node, encode_path(path))
         )
         return [decode_fact(row[0]) for row in rows]  # type: ignore[misc]
 

@@ -9,7 +9,9 @@ from rune.adapters.redis.keys import Keys
 
 PAGE = 500
 LEASE = 10_000  # ms: who recovers has so long for a page
-KEPT = 30 * 86_400  # s: servers that come and go leave no marks for good; to go through the roll again does no harm
+KEPT = (
+    30 * 86_400
+)  # s: servers that come and go leave no marks for good; to go through the roll again does no harm
 
 Roll = Callable[[str, int], Awaitable[Sequence[tuple[str, int | None]]]]
 """Executions that have not ended, by id, behind an id, so many, and when each has to be looked at (epoch ms); None: as

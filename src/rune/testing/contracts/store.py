@@ -65,7 +65,9 @@ class StoreContract:
             assert await store.executions(workflow="nobody") == []
 
     @scenario
-    async def test_a_narrowed_list_comes_in_pages_newest_first_whatever_became_of_them(self, folder: Path) -> None:
+    async def test_a_narrowed_list_comes_in_pages_newest_first_whatever_became_of_them(
+        self, folder: Path
+    ) -> None:
         mixed = {
             "id": "mixed",
             "nodes": [
@@ -78,7 +80,11 @@ class StoreContract:
             await harness.run(FAILING)
             ids = [(await harness.run(mixed, {"stop": n % 2 == 1}))["execution_id"] for n in range(6)]
             await harness.run(FAILING)
-            wanted: list[tuple[str | None, list[str]]] = [(None, ids), ("completed", ids[::2]), ("halted", ids[1::2])]
+            wanted: list[tuple[str | None, list[str]]] = [
+                (None, ids),
+                ("completed", ids[::2]),
+                ("halted", ids[1::2]),
+            ]
             for status, expected in wanted:
                 first = await store.executions(workflow="mixed", status=status, limit=2)
                 rest = await store.executions(workflow="mixed", status=status, limit=9, after=first[-1].id)
