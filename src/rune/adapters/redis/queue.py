@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 
-from rune.adapters.redis.client import Client
+from rune.adapters.redis.client import Client, RedisError
 from rune.adapters.redis.streams import DEFAULT, LANES, Entry, Streams
 from rune.core.lineage import Path
 from rune.core.token import Token
@@ -57,6 +57,8 @@ class RedisQueue:
         self._wanted = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
         self._turn = 0
+        self._closing = False
+        self._blocked = 0  # what the server calls the connection that waits
         self._bring_at = 0.0
         self._reclaim_at = 0.0
 
@@ -121,7 +123,13 @@ class RedisQueue:
         return entry
 
     async def close(self) -> None:
-        """Hand back what nobody took."""
+        """Hand back what nobody took. A read that is under way is waited for: what it brings would be nobody's."""
+        self._closing = True
+        self._wanted.set()
+        if self._loops:
+            with contextlib.suppress(StoreAway, RedisError):
+                await self._client.call("CLIENT", "UNBLOCK", self._blocked)
+            await asyncio.wait(self._loops[:1], timeout=2 * LONGEST_BLOCK)
         for each in self._loops:
             each.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
@@ -154,7 +162,7 @@ class RedisQueue:
 
     async def _pump(self) -> None:
         await self._again(self._streams.make_groups)
-        while True:
+        while not self._closing:
             want = self._want()
             if want <= 0:
                 self._wanted.clear()
@@ -168,6 +176,7 @@ class RedisQueue:
             await act()  # type: ignore[misc]
         except StoreAway as away:
             log.warning("the queue is away: %s", away.message)
+            self._blocked = 0
             await asyncio.sleep(PAUSE)
         except Exception:
             log.exception("the queue stumbled")
@@ -191,6 +200,10 @@ class RedisQueue:
                 return
             if found:
                 return
+        if not self._blocked:
+            self._blocked = await self._blocking.call("CLIENT", "ID")
+        if self._closing:
+            return
         left = min(self._bring_at, self._reclaim_at) - time.monotonic()
         self._take(await self._streams.wait(self._blocking, round(left * 1000)))
 
