@@ -10,7 +10,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SEEDS  ?= 100000
 JOBS   ?= 2
-WORKERS ?= 3
+WORKERS ?= 4
 SCALE  ?= 1
 KILLS  ?= 1000
 

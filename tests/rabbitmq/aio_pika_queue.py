@@ -9,7 +9,7 @@ from itertools import count
 
 import aio_pika
 import msgspec
-from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, AbstractRobustConnection
+from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage
 
 from rune.core.token import Token
 from rune.ports.queue import Delivery
@@ -24,7 +24,7 @@ class AioPikaQueue:
     def __init__(self, url: str, prefetch: int) -> None:
         self._url = url
         self._prefetch = prefetch
-        self._connection: AbstractRobustConnection | None = None
+        self._connection: AbstractConnection | None = None
         self._channel: AbstractChannel | None = None
         self._consuming = False
         self._opening = asyncio.Lock()
@@ -38,7 +38,7 @@ class AioPikaQueue:
     async def _open(self) -> AbstractChannel:
         async with self._opening:
             if self._channel is None:
-                self._connection = await aio_pika.connect_robust(self._url)
+                self._connection = await aio_pika.connect(self._url)
                 self._channel = await self._connection.channel(publisher_confirms=True)
                 await self._channel.set_qos(self._prefetch)
                 for lane in LANES:
@@ -111,5 +111,5 @@ class AioPikaQueue:
         asyncio.get_running_loop().call_later(delay, begin)
 
     async def close(self) -> None:
-        if self._connection is not None:
-            await self._connection.close()
+        if self._connection is not None:  # its close has been seen to wait for ever
+            await asyncio.wait([asyncio.ensure_future(self._connection.close())], timeout=5)
