@@ -99,13 +99,17 @@ def _plan(engine: Engine, case: Case) -> Plan | None:
     return compile_definition(verdict.definition, engine.registry.catalogue)
 
 
-async def _ended(engine: Engine, case: Case) -> tuple[str, State, list[Waiting]] | None:
+async def _ended(engine: Engine, case: Case) -> tuple[Any, ...] | None:
+    """How it ended; where it came to its natural end, as what. How far the rest of one that was broken off had come is
+    a matter of speed."""
     plan = _plan(engine, case)
     if plan is None:
         return None
     accepted, ending = await engine.start(plan, case.input_source().encode(), fake_time=case.fake_time)
     async with asyncio.timeout(PATIENCE):
         end = await ending
+    if end.status != "completed":
+        return (end.status,)
     return end.status, *_folded(plan, await engine.backend.journal.facts(accepted.id))
 
 

@@ -27,6 +27,7 @@ class RabbitHerald:
         self._topology = topology
         self._kept: deque[bytes] = deque(maxlen=most)
         self._again: asyncio.TimerHandle | None = None
+        publisher.before = self._catch_up
 
     def say(self, body: bytes) -> None:
         if self._kept or not self._post(body):
@@ -48,7 +49,9 @@ class RabbitHerald:
 
     def _catch_up(self) -> None:
         """Everything that was kept, if the broker takes it; else later."""
-        self._again = None
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
         while self._kept:
             if not self._post(self._kept[0]):
                 self._again = asyncio.get_running_loop().call_later(PAUSE, self._catch_up)

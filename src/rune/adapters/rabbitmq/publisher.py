@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rune.adapters.rabbitmq.channel import Channel, Outgoing
 from rune.adapters.rabbitmq.connection import Connection
@@ -30,6 +30,8 @@ class Publisher:
         self._adopt = adopt
         self._declaring = asyncio.Lock()
         self._channel: Channel | None = None
+        self.before: Callable[[], None] = lambda: None
+        """Called when messages are about to go out: what must be at the broker before them goes now."""
         self.link = Link(url, name, self._prepare, deadline=deadline)
 
     async def _prepare(self, connection: Connection) -> None:
@@ -43,6 +45,7 @@ class Publisher:
         """Done when the broker has all of them."""
         channel = self._channel
         if channel is not None and channel.error is None and channel.is_clear and self.link.is_up:
+            self.before()
             try:
                 await channel.publish_all(messages)
                 return
@@ -77,6 +80,7 @@ class Publisher:
         channel = self._channel
         assert channel is not None
         await channel.clear()
+        self.before()
         try:
             await channel.publish_all(messages)
         except Unroutable:
