@@ -31,7 +31,7 @@ class AioPikaQueue:
         self._tags = count(1)
         self._held: dict[int, tuple[str, AbstractIncomingMessage]] = {}
         self._lanes: dict[str, deque[AbstractIncomingMessage]] = {lane: deque() for lane in LANES}
-        self._arrived = asyncio.Condition()
+        self._arrived = asyncio.Event()
         self._turn = 0
         self._later: set[asyncio.Task[None]] = set()
 
@@ -67,17 +67,17 @@ class AioPikaQueue:
 
     def _taker(self, lane: str):  # type: ignore[no-untyped-def]
         async def taken(message: AbstractIncomingMessage) -> None:
-            async with self._arrived:
-                self._lanes[lane].append(message)
-                self._arrived.notify()
+            self._lanes[lane].append(message)
+            self._arrived.set()
 
         return taken
 
     async def receive(self) -> Delivery:
         await self._consume()
-        async with self._arrived:
-            await self._arrived.wait_for(lambda: any(self._lanes.values()))
-            lane, message = self._next()
+        while not any(self._lanes.values()):
+            self._arrived.clear()
+            await self._arrived.wait()
+        lane, message = self._next()
         execution, token = msgspec.json.decode(message.body, type=tuple[str, Token])
         tag = next(self._tags)
         self._held[tag] = (lane, message)
