@@ -7,7 +7,9 @@ import os
 import re
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from rune.client import Client
 from tests.cli.process import PATIENCE
@@ -23,6 +25,14 @@ def _lines() -> str:
     return found[1]
 
 
+def _documents(line: str) -> Iterator[Any]:
+    """What is JSON in a line: curl ends no line, so one answer may follow another."""
+    while line.startswith("{"):
+        found, end = json.JSONDecoder().raw_decode(line)
+        yield found
+        line = line[end:]
+
+
 def test_the_lines_with_curl_create_start_watch_explain_and_cancel(tmp_path: Path) -> None:
     up = Up(tmp_path)
     try:
@@ -36,7 +46,7 @@ def test_the_lines_with_curl_create_start_watch_explain_and_cancel(tmp_path: Pat
             check=True,
         )
         assert done.stderr == ""
-        documents = [json.loads(each) for each in done.stdout.splitlines() if each.startswith("{")]
+        documents = [each for line in done.stdout.splitlines() for each in _documents(line)]
         with Client(url) as client:
             (execution,) = client.executions(workflow="greet")
         assert execution.status == "cancelled"

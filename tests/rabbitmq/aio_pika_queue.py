@@ -26,7 +26,7 @@ class AioPikaQueue:
         self._prefetch = prefetch
         self._connection: AbstractConnection | None = None
         self._channel: AbstractChannel | None = None
-        self._consuming = False
+        self._consuming: asyncio.Future[None] | None = None
         self._opening = asyncio.Lock()
         self._tags = count(1)
         self._held: dict[int, tuple[str, AbstractIncomingMessage]] = {}
@@ -57,13 +57,15 @@ class AioPikaQueue:
         await channel.default_exchange.publish(message, lane, mandatory=True)
 
     async def _consume(self) -> None:
+        if self._consuming is None:
+            self._consuming = asyncio.ensure_future(self._begin())
+        await asyncio.shield(self._consuming)  # whoever asked first may be cancelled
+
+    async def _begin(self) -> None:
         channel = await self._open()
-        async with self._opening:
-            if not self._consuming:
-                self._consuming = True
-                for lane in LANES:
-                    queue = await channel.get_queue(lane)
-                    await queue.consume(self._taker(lane))
+        for lane in LANES:
+            queue = await channel.get_queue(lane)
+            await queue.consume(self._taker(lane))
 
     def _taker(self, lane: str):  # type: ignore[no-untyped-def]
         async def taken(message: AbstractIncomingMessage) -> None:
