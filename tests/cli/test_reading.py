@@ -250,3 +250,19 @@ def test_doctor_says_which_setting_is_wrong(tmp_path: pathlib.Path) -> None:
 
     assert done.returncode == 1
     assert "slots" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "verdict", "found"),
+    [
+        ({}, "ok", "public_only: public addresses"),
+        ({"RUNE_HTTP_ALLOW": "10.0.0.0/8"}, "ok", "public_only: public addresses; in any case 10.0.0.0/8"),
+        ({"RUNE_HTTP_POLICY": "allow"}, "ok", "allow: nobody, and RUNE_HTTP_ALLOW is empty"),
+        ({"RUNE_HTTP_POLICY": "open"}, "warn", "open: every address, private ones too"),
+    ],
+)
+def test_doctor_tells_whom_nodes_may_call(
+    given: dict[str, str], verdict: str, found: str, tmp_path: pathlib.Path
+) -> None:
+    checks = {each["check"]: each for each in Rune(tmp_path, **given).json("doctor")["checks"]}
+    assert (checks["http policy"]["verdict"], checks["http policy"]["found"]) == (verdict, found)

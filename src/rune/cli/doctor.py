@@ -72,7 +72,21 @@ def _findings(modules: tuple[str, ...]) -> Iterator[Finding]:
         settings = replace(settings, url="")
     yield Finding("home", "ok", settings.home)
     yield from _cluster(settings) if settings.clustered else _embedded(settings)
+    yield _calls(settings)
     yield from _modules((*settings.nodes, *modules))
+
+
+def _calls(settings: Settings) -> Finding:
+    """Whom nodes may call from here."""
+    allowed = f"; in any case {', '.join(settings.http_allow)}" if settings.http_allow else ""
+    match settings.http_policy:
+        case "public_only":
+            return Finding("http policy", "ok", f"public_only: public addresses{allowed}")
+        case "allow":
+            return Finding("http policy", "ok", f"allow: nobody{allowed or ', and RUNE_HTTP_ALLOW is empty'}")
+        case _:
+            advice = "anybody who writes a workflow can reach your private network: use public_only"
+            return Finding("http policy", "warn", "open: every address, private ones too", advice)
 
 
 def _cluster(settings: Settings) -> Iterator[Finding]:
