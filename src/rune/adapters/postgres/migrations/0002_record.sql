@@ -39,6 +39,8 @@ DECLARE
     all_new boolean := true;
     count_written bigint;
     judgement record;
+    changed text[];
+    moment bigint := extract(epoch FROM clock_timestamp()) * 1000;
 BEGIN
     -- In one order for everybody, so that no two writers wait for each other. The statements below begin behind the
     -- locks and therefore see everything that was written under them.
@@ -67,19 +69,32 @@ BEGIN
         IF count_written < cardinality(runs) THEN
             RAISE unique_violation;
         END IF;
+        IF cardinality(claimed) > 0 THEN
+            INSERT INTO claim (execution, node, path, incarnation, fence, at)
+            SELECT e.n, c.node, c.path, c.incarnation, c.fence, c.at
+            FROM unnest(claimed, claimed_nodes, claimed_paths, incarnations, fences, claimed_ats)
+                AS c (id, node, path, incarnation, fence, at)
+            JOIN LATERAL (SELECT x.n FROM execution AS x WHERE x.id = c.id OFFSET 0) AS e ON true
+            ORDER BY e.n, c.node, c.path, c.incarnation, c.fence;
+        END IF;
     EXCEPTION WHEN unique_violation THEN
         all_new := false;
     END;
 
-    IF all_new THEN
-        FOR judgement IN
-            SELECT executions[s.run] AS id, s.status, s.ended_at, s.ending, s.letter
-            FROM unnest(settled, statuses, ended_ats, endings, letters) AS s (run, status, ended_at, ending, letter)
-        LOOP
-            PERFORM settle_execution(
-                judgement.id, judgement.status, judgement.ended_at, judgement.ending, judgement.letter);
-        END LOOP;
-    ELSE
+    IF all_new AND cardinality(settled) > 0 THEN
+        -- By a list of ids, so that each row is found by its index and by nothing else.
+        changed := ARRAY(SELECT executions[s.run] FROM unnest(settled) WITH ORDINALITY AS s (run, place) ORDER BY s.place);
+        UPDATE execution AS x
+        SET status = statuses[array_position(changed, x.id)], ended_at = ended_ats[array_position(changed, x.id)],
+            ending = endings[array_position(changed, x.id)]
+        WHERE x.id = ANY (changed);
+        INSERT INTO outbox (execution, kind, until)
+        SELECT s.id, 'end', moment + 5000 FROM unnest(changed, endings) AS s (id, ending)
+        WHERE s.ending IS NOT NULL ORDER BY s.id ON CONFLICT DO NOTHING;
+        INSERT INTO dead_letter (execution, code, at)
+        SELECT s.id, s.letter, s.ended_at FROM unnest(changed, letters, ended_ats) AS s (id, letter, ended_at)
+        WHERE s.letter IS NOT NULL ORDER BY s.id ON CONFLICT DO NOTHING;
+    ELSIF NOT all_new THEN
         FOR judgement IN
             WITH the_run AS MATERIALIZED (
                 SELECT r.id, r.mark, r.run, s.status, s.ended_at, s.ending, s.letter, e.n, e.ending AS ended
@@ -152,7 +167,7 @@ BEGIN
         END LOOP;
     END IF;
 
-    IF cardinality(claimed) > 0 THEN
+    IF NOT all_new AND cardinality(claimed) > 0 THEN
         INSERT INTO claim (execution, node, path, incarnation, fence, at)
         SELECT e.n, c.node, c.path, c.incarnation, c.fence, c.at
         FROM unnest(claimed, claimed_nodes, claimed_paths, incarnations, fences, claimed_ats)
