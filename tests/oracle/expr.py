@@ -232,7 +232,8 @@ class Text(Expr):
         return "".join(p if isinstance(p, str) else "{{ " + p.source() + " }}" for p in self.parts)
 
     def evaluate(self, env: Env) -> Any:
-        return "".join(p if isinstance(p, str) else _spelled(p.evaluate(env)) for p in self.parts)
+        values = [part if isinstance(part, str) else part.evaluate(env) for part in self.parts]
+        return ANY if any(map(_is_open, values)) else "".join(map(_spelled, values))
 
     def children(self) -> tuple[Expr, ...]:
         return tuple(part for part in self.parts if isinstance(part, Expr))
@@ -271,6 +272,13 @@ def same(a: Any, b: Any) -> bool:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_open(value: Any) -> bool:
+    """Whether some of it is left open, and with it how it is spelled."""
+    if isinstance(value, list | dict):
+        return any(map(_is_open, value.values() if isinstance(value, dict) else value))
+    return value is ANY
 
 
 def _spelled(value: Any) -> str:

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from rune.core.apply import apply
-from rune.core.fact import Attempt, Control, End, Fact, Result
+from rune.core.fact import Attempt, Choice, Control, End, Fact, Result
 from rune.core.fold import fold
 from rune.core.lineage import Path, within
 from rune.core.outcome import Error
@@ -121,8 +121,8 @@ def check_fold(execution: Execution, now: int, rng: Random) -> None:
     if journal.facts.keys() - execution.store.applied_facts - {("start",)} - _begun(journal.facts):
         return
     facts = list(journal.facts.values())
-    if any(isinstance(each, Result) and _closes_items(plan, each) for each in facts):
-        return  # items that a closed fan-out had started without a fact may never start again: both are right
+    if any(_closes_items(plan, each) for each in facts):
+        return  # what a closed fan-out or a decided race had begun without a fact may never begin again: both are right
     if memory.state.finish is not None and memory.state.finish.error == OVERDUE:
         return  # no fact but the terminal row says so
     rng.shuffle(facts)
@@ -139,9 +139,12 @@ def _begun(facts: dict[tuple[Any, ...], Fact]) -> set[tuple[Any, ...]]:
     }
 
 
-def _closes_items(plan: Plan, fact: Result) -> bool:
+def _closes_items(plan: Plan, fact: Fact) -> bool:
+    if not isinstance(fact, Result | Choice):
+        return False
     node = plan.nodes[fact.node]
-    return (node.joins_items and fact.status == "failed") or bool(node.region)
+    gave_up = node.joins_items and isinstance(fact, Result) and fact.status == "failed"
+    return gave_up or bool(node.region)
 
 
 def settled(plan: Plan, state: State) -> State:
@@ -226,7 +229,7 @@ def check_end(world: Realm, execution: Execution) -> Expected:
 def _without_stragglers(plan: Plan, facts: list[Fact], now: int) -> list[Fact]:
     """Once a list was given up, an item that had no fact yet is not started by a fold; whoever is still at it may
     write its first one when the execution is about to complete. Nothing follows from it."""
-    closing = [each for each in facts if isinstance(each, Result) and _closes_items(plan, each)]
+    closing = [each for each in facts if _closes_items(plan, each)]
     state, _ = fold(plan, facts, now) if closing else (State(), None)
     open_items = [
         path
