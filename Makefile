@@ -20,7 +20,7 @@ COVERING := tests/core tests/sim/test_signals.py
 UNTRACED := tests/core/expr/test_hostile.py tests/core/expr/test_properties.py
 OTHERS   := $(filter-out tests/core tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/))) $(wildcard tests/test_*.py)
 
-.PHONY: reds chaos-embedded chaos-cluster services-up services-down help setup stores lock run test test-long check lint type contracts unit sim mutants bench audit format clean
+.PHONY: reds chaos-embedded chaos-cluster chaos-rabbitmq services-up services-down help setup stores lock run test test-long check lint type contracts unit sim mutants bench audit format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -48,6 +48,7 @@ stores: ## Install the servers that the tests start for themselves, where they a
 	ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || command -v initdb > /dev/null || missing="$$missing postgresql"
 	[ -x /usr/sbin/rabbitmq-server ] || command -v rabbitmq-server > /dev/null || missing="$$missing rabbitmq-server"
 	command -v chromium > /dev/null || missing="$$missing chromium"
+	command -v promtool > /dev/null || missing="$$missing prometheus"
 	[ -n "$$missing" ] || exit 0
 	[ "$$(id -u)" = 0 ] || { echo "The tests need:$$missing. Install them and try again." >&2; exit 1; }
 	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing
@@ -80,6 +81,7 @@ test-long: test ## All gates, then every matrix whole, 100,000 seeds, 1,000 kill
 	$(MAKE) --no-print-directory chaos-embedded KILLS=1000
 	$(MAKE) --no-print-directory reds
 	$(MAKE) --no-print-directory chaos-cluster
+	$(MAKE) --no-print-directory chaos-rabbitmq
 
 check: setup lint type contracts ## Only the static gates
 
@@ -127,3 +129,6 @@ chaos-embedded: setup ## Random kill -9 under load, then the verdict: make chaos
 
 chaos-cluster: setup stores ## Faults of processes and stores under load, then the verdict: make chaos-cluster SCALE=0.1
 	@$(BIN)/python -m tests.chaos.cluster --scale $(SCALE)
+
+chaos-rabbitmq: setup stores ## The broker killed, emptied, cut off under load, then the verdict: make chaos-rabbitmq SCALE=0.1
+	@$(BIN)/python -m tests.chaos.rabbitmq --scale $(SCALE)

@@ -46,6 +46,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     queue_prefix: str = "workflow"  # of a cluster with RabbitMQ: what the names of queues begin with
     statuses: bool = True  # of a cluster with RabbitMQ: whether every step of a node is told
     legacy_consume: bool = False  # of a cluster with RabbitMQ: whether `workflow.started` is read here
+    wire_inline: bool = False  # of a cluster with RabbitMQ: messages bring definition and outputs along
+    wire_bytes: int = 16 * 1024 * 1024  # the most that such a message may have
     partitions: int = 16  # of a cluster: fixed with its first start
     durability: Literal["full", "relaxed"] = (
         "full"  # relaxed: a power cut may lose the last moments, a crash does not
@@ -64,6 +66,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     api_key: str = ""  # what servers ask for, and what those who ask them send
     health_port: int = 0  # where workers and schedulers say how they are; 0: nowhere
     health_host: str = "127.0.0.1"
+    log: Literal["text", "json"] = "text"  # how servers write their log
+    log_level: Literal["", "debug", "info", "warning", "error"] = ""  # empty: info, of `rune up` warning
+    traces: str = ""  # where spans go (OTLP over HTTP); `off`: nowhere; empty: as OpenTelemetry is set
+    trace_share: float = 1.0  # of the executions that come without a trace
     retention: tuple[Rule, ...] = ()  # what is removed by itself, once an hour; nothing unless given
 
     def __repr__(self) -> str:
@@ -75,6 +81,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def key_file(self) -> Path:
         """The file with the keys of the credentials."""
         return Path(self.secret_key_file) if self.secret_key_file else Path(self.home) / "secret.key"
+
+    @property
+    def collector(self) -> str:
+        """Where spans are sent; empty: nowhere."""
+        if self.traces in ("", "off"):
+            return ""
+        base = self.traces.rstrip("/")
+        return base if base.endswith("/v1/traces") else f"{base}/v1/traces"
 
     @property
     def clustered(self) -> bool:
@@ -117,6 +131,8 @@ def load_settings(environment: Mapping[str, str] | None = None, folder: Path | N
         text = given.get(f"RUNE_{field.name.upper()}")
         if text is not None:
             values[field.name] = _several(text) if field.name in LISTS else text
+    if "traces" not in values:
+        values["traces"] = given.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
     try:
         values["retention"] = parse_rules(values.get("retention", []))
     except BadRule as error:
@@ -138,6 +154,10 @@ def _fit_together(settings: Settings) -> None:
     """A backend is embedded as a whole, or it is a cluster as a whole."""
     if settings.url and not settings.url.startswith(("http://", "https://")):
         raise BadSettings("RUNE_URL: the address of a server begins with `http://` or `https://`")
+    if settings.traces not in ("", "off") and not settings.traces.startswith(("http://", "https://")):
+        raise BadSettings("RUNE_TRACES: `off`, or an address that begins with `http://` or `https://`")
+    if not 0.0 <= settings.trace_share <= 1.0:
+        raise BadSettings("RUNE_TRACE_SHARE: a share between 0 and 1")
     if not 0 <= settings.health_port < 65_536:
         raise BadSettings("RUNE_HEALTH_PORT: a port, or 0 for none")
     if not settings.clustered:
@@ -158,6 +178,8 @@ def _fit_together(settings: Settings) -> None:
         raise BadSettings("RUNE_QUEUE: a queue in Redis must be in the same one as RUNE_STATE")
     if not settings.blob.startswith(("embedded", "file:///", "s3://")):
         raise BadSettings("RUNE_BLOB: this can be `embedded`, `file:///folder` or `s3://bucket/prefix`")
+    if not 1 <= settings.wire_bytes <= 128 * 1024 * 1024:
+        raise BadSettings("RUNE_WIRE_BYTES: between 1 and 134217728")
     if settings.partitions < 1 or not settings.queues or not all(settings.queues):
         raise BadSettings("RUNE_QUEUES and RUNE_PARTITIONS: at least one of each")
 
@@ -166,6 +188,18 @@ def _from_file(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        return tomllib.loads(path.read_text())
+        return _flat(tomllib.loads(path.read_text()))
     except tomllib.TOMLDecodeError as error:
         raise BadSettings(f"{path}: {error}") from error
+
+
+def _flat(values: dict[str, Any]) -> dict[str, Any]:
+    """`wire.inline` is another way to write `wire_inline`."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat.update(
+            {f"{name}_{key}": each for key, each in value.items()}
+            if isinstance(value, dict)
+            else {name: value}
+        )
+    return flat

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 import signal
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from rune.client import Client
 from tests.master.running import ITEMS
@@ -33,18 +32,6 @@ STEPS: dict[str, Any] = {
     ],
 }
 GREEN, AMBER = "rgb(26, 127, 55)", "rgb(154, 103, 0)"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    program = shutil.which("chromium")
-    assert program is not None, "chromium is not installed: `make stores` does it"
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(
-            executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
-        )
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")

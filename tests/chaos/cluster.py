@@ -17,9 +17,12 @@ from random import Random
 from tests.chaos.cluster_verdict import TIDY, Verdict, kept_logs, verdict
 from tests.chaos.rebuild import rebuilt
 from tests.chaos.stand import Stand, pause, stand
+from tests.services.fleet import Role
 
 KINDS = ("workers", "schedulers", "redis", "wiped", "cut", "postgres", "away")
 COUNTS = dict(zip(KINDS, (200, 50, 50, 25, 25, 50, 3), strict=True))
+ROLES: tuple[Role, ...] = ("worker", "scheduler")
+EACH = 2  # so many of each role
 GOING = 3  # so many executions must end after a fault before the next
 REBUILT_WITHIN = 20.0  # s
 STUCK = 90.0  # s without an end after a fault: that is no recovery
@@ -50,14 +53,21 @@ class Campaign:
             )
             slowest = max(slowest, time.monotonic() - broke)
         self._stand.complete()  # who comes while a store is away is turned away
+        self._check_complete(kind)
         took, ended = time.monotonic() - began, self._stand.ended() - ended
         yield f"{kind}: {count} in {took:.0f} s, {ended} executions ended, at most {slowest:.1f} s until it went on"
 
+    def _check_complete(self, kind: str) -> None:
+        """Nobody leaves because of a fault: who does would leave the rest of the campaign easier than it says."""
+        for role in ROLES:
+            there = len(self._stand.fleet.of(role))
+            assert there == EACH, f"after {kind} {there} of {EACH} are there as {role}"
+
     def _workers(self, number: int) -> None:
-        self._stand.kill("worker", self._rng.randrange(2))
+        self._stand.kill("worker", self._rng.randrange(EACH))
 
     def _schedulers(self, number: int) -> None:
-        self._stand.kill("scheduler", self._rng.randrange(2))
+        self._stand.kill("scheduler", self._rng.randrange(EACH))
 
     def _redis(self, number: int) -> None:
         self._stand.redis.restart()
@@ -91,7 +101,7 @@ def campaign(
     tidy: float = TIDY,
 ) -> Verdict:
     """Break it, let it come to rest, judge."""
-    with stand(folder) as broken:
+    with stand(folder, workers=EACH, schedulers=EACH) as broken:
         broken.load()
         run = Campaign(broken, Random(seed), minutes)
         wrong: list[str] = []

@@ -1,6 +1,6 @@
 """Faults of the broker under a cluster's load, then the verdict:
 
-python -m tests.chaos.rabbitmq --killed 50 --restarted 50 --emptied 10 --deleted 25 --alarm 10 --cut 20
+python -m tests.chaos.rabbitmq --killed 50 --restarted 50 --emptied 10 --deleted 25 --alarm 10 --cut 20 --overlong 2
     [--scale 0.1] [--least 10] [--most 60] [--seed 1]
 """
 
@@ -18,11 +18,12 @@ from random import Random
 import aio_pika
 
 from tests.chaos.cluster_verdict import Verdict, kept_logs, verdict
+from tests.chaos.rabbitmq_overlong import CONFIG, overlong
 from tests.chaos.stand import Stand, pause, stand
 from tests.chaos.wire import Wire, wire
 from tests.services.rabbitmq import Broker, new_broker
 
-COUNTS = {"killed": 50, "restarted": 50, "emptied": 10, "deleted": 25, "alarm": 10, "cut": 20}
+COUNTS = {"killed": 50, "restarted": 50, "emptied": 10, "deleted": 25, "alarm": 10, "cut": 20, "overlong": 2}
 QUEUES = (
     "workflow.execution",
     "workflow.execution.high",
@@ -97,6 +98,9 @@ class Campaign:
         pause(ALARM)
         self._broker.alarm(memory_low=False)
 
+    def _overlong(self, number: int) -> None:
+        overlong(self._stand, number)
+
     def _cut(self, number: int) -> None:
         self._wire.cut()
         pause(self._rng.uniform(*self._cut_for))
@@ -123,11 +127,11 @@ def campaign(
     say: Callable[[str], None] = print,
 ) -> Verdict:
     """Break it, let it come to rest, judge."""
-    broker = new_broker()
+    broker = new_broker(CONFIG)
     with wire(broker.port) as line:
         url = f"amqp://guest:guest@127.0.0.1:{line.port}/%2F?heartbeat=5"
         try:
-            with stand(folder, environment={"RUNE_QUEUE": url}) as broken:
+            with stand(folder, environment={"RUNE_QUEUE": url, "RUNE_HTTP_ALLOW": "127.0.0.1"}) as broken:
                 broken.load()
                 return _broken(broken, Campaign(broken, broker, line, Random(seed), cut), counts, say)
         finally:

@@ -343,6 +343,29 @@ def test_an_alias_points_where_it_is_told(two: Shelf) -> None:
     assert problem["code"] == "BAD_ALIAS"
 
 
+def test_an_alias_spreads_starts_as_it_is_told(two: Shelf) -> None:
+    said = two.rune.said("workflows", "alias", "orders", "stable", "1", "latest=30")
+    assert said == "orders@1 is now stable, 30 % of its starts get 2\n"
+    shown = two.rune.said("workflows", "show", "orders")
+    assert "stable 70 %" in shown
+    assert "stable 30 %" in shown
+    assert two.rune.json("workflows", "show", "orders")["weights"] == {"stable": {"2": 30.0}}
+    again = two.rune.json("workflows", "alias", "orders", "stable", "1", "2=30%")
+    assert (again["change"], again["weights"]) == ("none", {"2": 30.0})
+    for wrong in (("2",), ("2=much",), ("2=0",), ("2=60", "latest=10"), ("1=60", "2=60")):
+        (problem,) = two.rune.json("workflows", "alias", "orders", "stable", "1", *wrong, code=2)["problems"]
+        assert problem["code"] == "BAD_WEIGHTS"
+    assert two.rune.said("workflows", "alias", "orders", "stable", "1") == "orders@1 is now stable\n"
+    assert two.rune.json("workflows", "show", "orders")["weights"] == {}
+
+
+def test_starts_by_a_weighted_alias_fall_by_their_key(two: Shelf) -> None:
+    two.rune.said("workflows", "alias", "orders", "stable", "1", "2=100")
+    started = two.rune.json("start", "orders@stable", "--key", "a", "--fake-time")
+    second = two.rune.json("workflows", "show", "orders@2")["hash"]
+    assert started["hash"] == second
+
+
 def test_remove_hides_and_loses_nothing(two: Shelf) -> None:
     assert two.rune.json("workflows", "remove", "orders") == {
         "status": "removed",

@@ -16,10 +16,10 @@ from rune.documents import check_document, check_input, load_document
 from rune.runtime.engine import Engine
 from rune.runtime.history import read_history
 from tests.cluster.scoping import scoped
-from tests.cluster.slowing import is_timed, slowed
 from tests.cluster.standing import Standing
 from tests.conformance.case import Case
 from tests.conformance.desk_actor import DeskActor
+from tests.conformance.slowing import in_time, is_raced
 from tests.conformance.stubs import Surroundings, surroundings
 from tests.conformance.verdict import Observed, complaints
 from tests.conformance.walk import EXIT, Walk
@@ -61,16 +61,19 @@ async def walk_cases(stood: Standing, cases: Sequence[Case]) -> dict[str, list[s
     """Cases in which something is asked of executions."""
     async with stood.asked() as (engine, look):
 
-        async def walk(case: Case) -> list[str]:
-            case = slowed(scoped(case))
+        async def walk(case: Case) -> None:
+            case = scoped(case)
             with around(case) as servers:
                 await Walk(case, DeskActor(engine, look), servers).to_end()
+
+        async def judge(case: Case) -> list[str]:
+            await in_time(case, walk)
             return []
 
-        timed = [case for case in cases if is_timed(case)]
-        others = [case for case in cases if not is_timed(case)]
+        raced = [case for case in cases if is_raced(case)]
+        others = [case for case in cases if not is_raced(case)]
         # The first node of its kind in a process waits until that kind is imported: what races the clock comes later.
-        return await judged(others, walk) | await judged(timed, walk)
+        return await judged(others, judge) | await judged(raced, judge)
 
 
 @contextmanager

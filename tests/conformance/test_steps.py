@@ -11,6 +11,7 @@ import pytest
 from tests.conformance.case import Case, load_steps
 from tests.conformance.command import command
 from tests.conformance.desk_actor import at_desk
+from tests.conformance.slowing import in_time
 from tests.conformance.stubs import surroundings
 from tests.conformance.walk import Walk
 
@@ -33,9 +34,15 @@ def test_a_case_goes_as_it_must(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    asyncio.run(_walk(case, tmp_path, in_place=in_place))
+    homes: list[pathlib.Path] = []
 
-    monkeypatch.setenv("RUNE_HOME", str(tmp_path))
+    async def walk(paced: Case) -> None:
+        homes.append(tmp_path / paced.name)
+        await _walk(paced, homes[-1], in_place=in_place)
+
+    asyncio.run(in_time(case, walk))
+
+    monkeypatch.setenv("RUNE_HOME", str(homes[-1]))
     report = json.loads(command(["audit", "--all", "--json"], capsys).stdout)
     assert report["violations"] == 0, report
 

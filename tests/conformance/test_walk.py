@@ -11,8 +11,9 @@ import pytest
 from tests.conformance.actor import Refusal
 from tests.conformance.case import Case
 from tests.conformance.desk_actor import at_desk
+from tests.conformance.slowing import in_time
 from tests.conformance.stubs import Surroundings
-from tests.conformance.walk import Walk
+from tests.conformance.walk import Late, Walk
 
 ASKS = {
     "id": "asks",
@@ -70,3 +71,31 @@ def test_steps_that_hold_are_not(tmp_path: pathlib.Path) -> None:
 
 def test_a_refusal_carries_its_code() -> None:
     assert str(Refusal("ENDED", "it is over")) == "ENDED: it is over"
+
+
+def test_a_step_that_came_too_late_shows_nothing(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(Late):
+        _walk(tmp_path, START, {"pause": None, "answers": False, "within": 0})
+    with pytest.raises(AssertionError, match="answered True"):
+        _walk(tmp_path, START, {"pause": None, "answers": False, "within": 600})
+
+
+def test_a_case_that_came_too_late_is_walked_again_slower() -> None:
+    case = Case("c", "", (), steps=(START, {"await": "ended", "within": 0.5}), timeout_s=60)
+    walked: list[tuple[str, Any]] = []
+
+    async def walk(paced: Case) -> None:
+        walked.append((paced.name, paced.steps[1]["within"]))
+        if len(walked) < 3:
+            raise Late("a busy machine")
+
+    asyncio.run(in_time(case, walk))
+    assert walked == [("c", 0.5), ("c-4", 2.0), ("c-16", 8.0)]
+
+
+def test_a_case_that_is_never_in_time_fails() -> None:
+    async def walk(paced: Case) -> None:
+        raise Late("always")
+
+    with pytest.raises(AssertionError, match="at every pace"):
+        asyncio.run(in_time(Case("c", "", ()), walk))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -14,9 +15,14 @@ from tests.conformance.stubs import Surroundings
 from tests.conformance.verdict import TERMINAL, UNDER_WAY, Observed, complaints_about
 
 EXIT = {"completed": 0, "failed": 1, "halted": 1, "cancelled": 1}
-BESIDE = frozenset({"as", "of", "refused", "says", "answers", "same"})
+BESIDE = frozenset({"as", "of", "refused", "says", "answers", "same", "within"})
+CLOCKS = frozenset({"start", "resume"})
 IT = "it"
 _ID_OF = re.compile(r"<id of (\w+)>")
+
+
+class Late(Exception):
+    """A step that had to be taken in time was not, so what follows from it shows nothing."""
 
 
 class Walk:
@@ -27,6 +33,8 @@ class Walk:
         self._actor = actor
         self._around = around
         self.names: dict[str, str] = {}
+        self._clock = time.monotonic()
+        self._until: float | None = None
         self._acts: dict[str, Callable[[Any, Mapping[str, Any]], Awaitable[Any]]] = {
             "deploy": self._deploy,
             "alias": self._alias,
@@ -48,10 +56,26 @@ class Walk:
         for each in self._case.workflows:
             await self._actor.deploy(self._source(each), None)
         for number, step in enumerate(self._case.steps, start=1):
+            if step.keys() & CLOCKS:
+                self._clock = time.monotonic()
+            self._until = self._clock + step["within"] if "within" in step else None
             try:
                 await self.take(expand(dict(step)))
+                self._check_time()
             except (AssertionError, Refusal) as wrong:
+                self._check_time()
                 raise AssertionError(f"step {number}, {dict(step)}: {wrong}") from wrong
+
+    def _check_time(self) -> None:
+        """Whatever came of a step that was not in time, it is not held against anybody."""
+        if self._until is not None and time.monotonic() > self._until:
+            raise Late(f"{self._case.name}: {time.monotonic() - self._until:.3f} s too late")
+
+    def _patience(self) -> float:
+        """How long a fact is looked for: a step in time gives up as soon as it cannot be."""
+        if self._until is None:
+            return self._case.timeout_s
+        return min(self._case.timeout_s, self._until - time.monotonic())
 
     async def take(self, step: Mapping[str, Any]) -> Any:
         """One step; answers what it was answered."""
@@ -140,7 +164,7 @@ class Walk:
             found = len(await self._actor.executions(given["workflow"]))
             return bool(found > number)
 
-        await until(there, f"execution {number} of {given['workflow']} is there", self._case.timeout_s)
+        await until(there, f"execution {number} of {given['workflow']} is there", self._patience())
         return self._named(step, (await self._actor.executions(given["workflow"]))[number])
 
     async def _release(self, given: str, step: Mapping[str, Any]) -> None:
@@ -148,7 +172,7 @@ class Walk:
 
     async def _await(self, given: Any, step: Mapping[str, Any]) -> None:
         fact = self._fact(self._about(step), given)
-        await until(fact, given, self._case.timeout_s)
+        await until(fact, given, self._patience())
 
     def _fact(self, execution: str, given: Any) -> Callable[[], Awaitable[bool]]:
         async def status() -> bool:
@@ -184,7 +208,7 @@ class Walk:
         expect: dict[str, Any] = self._filled(dict(given))
         execution = self._about(step)
         if not expect.pop("now", False) and expect.get("status") not in UNDER_WAY:
-            await until(self._fact(execution, "ended"), "ended", self._case.timeout_s)
+            await until(self._fact(execution, "ended"), "ended", self._patience())
         document = await self._actor.document(execution)
         seen = Observed(
             exit_code=EXIT.get(document["status"], 0),

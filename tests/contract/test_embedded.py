@@ -29,6 +29,7 @@ from rune.runtime.clock import SystemClock
 from rune.runtime.reader import Reader
 from rune.settings import Settings
 from rune.testing.clock import VirtualClock
+from rune.testing.contracts.aliases import AliasContract
 from rune.testing.contracts.blob import BlobContract
 from rune.testing.contracts.clock import ClockContract
 from rune.testing.contracts.journal import JournalContract
@@ -98,7 +99,7 @@ class TestBlob(BlobContract):
         return left_on_disk(folder)
 
 
-class TestLibrary(LibraryContract):
+class TestLibrary(LibraryContract, AliasContract):
     @asynccontextmanager
     async def make_library(self, folder: Path) -> AsyncIterator[tuple[EmbeddedJournal, EmbeddedLibrary]]:
         async with opened(folder) as embedded:

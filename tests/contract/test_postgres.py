@@ -17,6 +17,7 @@ from rune.adapters.postgres.open import Postgres, postgres
 from rune.adapters.postgres.secret import PostgresSecret
 from rune.ports.retention import Rule
 from rune.runtime.reader import Reader
+from rune.testing.contracts.aliases import AliasContract
 from rune.testing.contracts.blob import BlobContract
 from rune.testing.contracts.journal import JournalContract
 from rune.testing.contracts.library import LibraryContract
@@ -63,7 +64,7 @@ class TestBlob(BlobContract):
         return left_behind(folder)
 
 
-class TestLibrary(LibraryContract):
+class TestLibrary(LibraryContract, AliasContract):
     @asynccontextmanager
     async def make_library(self, folder: Path) -> AsyncIterator[tuple[PostgresJournal, PostgresLibrary]]:
         async with opened(folder) as found:

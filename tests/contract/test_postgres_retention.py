@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from rune.adapters.blobs.files import FileBlob
 from rune.adapters.postgres.open import Postgres, postgres
 from rune.core.fact import End, Result
+from rune.ports.blob import Blob
 from rune.ports.journal import Accepted, Gone
 from rune.ports.retention import Rule
 from rune.testing.contracts.retention import ALL, HOUR, NOW, Kept
@@ -19,6 +21,8 @@ from rune.wire.codec import Large
 from tests.services.databases import dsn_of, ready
 from tests.services.postgres import database_of, server
 
+PATIENCE = 60.0
+HELD_UP = 0.5  # s after which somebody who has not come further is taken to be held up
 TABLES = ("execution", "fact", "claim", "blob", "needs", "dead_letter", "removed", "outbox")
 
 
@@ -49,8 +53,43 @@ class Shelf:
         return len(keys)
 
 
+class Slow:
+    """Blobs whose removal takes as long as the test says."""
+
+    def __init__(self, blobs: Blob) -> None:
+        self.begun, self.may = asyncio.Event(), asyncio.Event()
+        self.at = ""
+        self.deleted_new: list[str] = []
+        self._blobs = blobs
+
+    async def put(self, key: str, data: bytes) -> None:
+        await self._blobs.put(key, data)
+
+    async def get(self, key: str) -> bytes | None:
+        return await self._blobs.get(key)
+
+    async def delete(self, execution: str) -> int:
+        self.at = execution
+        self.begun.set()
+        await self.may.wait()
+        if await self._blobs.get(f"{execution}/n@/") == b"new":
+            self.deleted_new.append(execution)
+        return await self._blobs.delete(execution)
+
+
+async def _begun(found: Postgres, blobs: Blob, name: str) -> None:
+    """Another execution of this id, with a blob of its own."""
+    await found.journal.accept(Accepted(id=name, workflow="w", hash="h", at=NOW, input=b"{}"))
+    await blobs.put(f"{name}/n@/", b"new")
+
+
+def _later(folder: Path) -> None:
+    """Whoever was removing blobs has been silent for so long that nothing of it can be under way."""
+    server().sql("UPDATE removed SET leaving = leaving - 1000000", database_of(folder))
+
+
 @asynccontextmanager
-async def kept_in(folder: Path, shelf: Shelf | None = None) -> AsyncIterator[tuple[Postgres, Kept]]:
+async def kept_in(folder: Path, shelf: Blob | None = None) -> AsyncIterator[tuple[Postgres, Kept]]:
     async with postgres(dsn_of(folder), outside=shelf) as found:
         yield found, Kept(found.journal, found.blob, found.retention)
 
@@ -127,8 +166,67 @@ class TestRetention:
                 await kept.collect(ALL)
             assert await kept.left("a") == ""
             shelf.failing = False
+            assert (await kept.collect(ALL)).blobs == 0
+            _later(folder)
             assert (await kept.collect(ALL)).blobs == 1
             assert shelf.data == {}
+
+    @scenario
+    async def test_an_id_that_is_used_again_keeps_its_new_blobs(self, folder: Path) -> None:
+        """The new one may begin at any moment: before the removal looks, while it is under way, and behind it."""
+        for place in ("files", "shelf"):
+            blobs: Blob = FileBlob(folder) if place == "files" else Shelf()
+            slow = Slow(blobs)
+            async with kept_in(folder / place, slow) as (found, kept):
+                for name in ("a", "b"):
+                    await kept.run(name, hours=2)
+                    await slow.put(f"{name}/n@/", b"old")
+                removing = asyncio.create_task(found.retention.collect([ALL], NOW))
+                async with asyncio.timeout(PATIENCE):
+                    await slow.begun.wait()
+                    again = asyncio.create_task(_begun(found, slow, slow.at))
+                    assert not (await asyncio.wait({again}, timeout=HELD_UP))[0]
+                    slow.may.set()
+                    await again
+                    await removing
+                    for name in ("a", "b"):
+                        await _begun(found, slow, name)
+                await found.retention.collect([ALL], NOW)
+                await found.retention.collect([ALL], NOW + 24 * HOUR)
+                assert [await slow.get(f"{name}/n@/") for name in ("a", "b")] == [b"new", b"new"]
+                assert slow.deleted_new == []
+
+    @scenario
+    async def test_only_one_removes_the_blobs_of_an_id_at_a_time(self, folder: Path) -> None:
+        """Otherwise the first to come to its end would give the id away while the second is still at it."""
+        slow = Slow(Shelf())
+        async with kept_in(folder, slow) as (found, kept), postgres(dsn_of(folder), outside=slow) as other:
+            await kept.run("a", hours=2)
+            await slow.put("a/n@/", b"old")
+            async with asyncio.timeout(PATIENCE):
+                first = asyncio.create_task(found.retention.collect([ALL], NOW))
+                await slow.begun.wait()
+                slow.begun.clear()
+                assert (await other.retention.collect([ALL], NOW)).blobs == 0
+                assert not slow.begun.is_set()
+                slow.may.set()
+                assert (await first).blobs == 1
+        assert counts(folder)["removed"] == 0
+
+    @scenario
+    async def test_who_died_over_a_removal_holds_up_nobody_for_ever(self, folder: Path) -> None:
+        shelf = Shelf()
+        async with kept_in(folder, shelf) as (found, kept):
+            await kept.run("a", hours=2)
+            await shelf.put("a/n@/", b"old")
+            shelf.failing = True
+            with pytest.raises(OSError, match="not now"):
+                await found.retention.collect([ALL], NOW)
+            _later(folder)
+            await _begun(found, shelf, "a")
+            shelf.failing = False
+            await found.retention.collect([ALL], NOW)
+            assert await shelf.get("a/n@/") == b"new"
 
     @scenario
     async def test_a_preview_removes_nothing(self, folder: Path) -> None:

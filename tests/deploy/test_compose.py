@@ -10,7 +10,9 @@ import msgspec
 import pytest
 from ruamel.yaml import YAML
 
+from rune.master.vitals import HEALTH
 from rune.settings import Settings, load_settings
+from tests.deploy.commands import NotUnderstood, understood
 from tests.house.tree import ROOT
 
 COMPOSE: dict[str, Any] = YAML(typ="safe").load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
@@ -61,11 +63,38 @@ def test_addresses_lead_to_services(name: str) -> None:
     assert hosts <= SERVICES.keys()
 
 
-@pytest.mark.parametrize("name", [*STORES, "api"])
-def test_whoever_is_waited_for_says_when_it_is_ready(name: str) -> None:
+@pytest.mark.parametrize("name", [*STORES, "api", "worker", "scheduler"])
+def test_whoever_stays_says_whether_it_is_well(name: str) -> None:
     check = SERVICES[name]["healthcheck"]
     assert check["test"][0] == "CMD"
     assert {"interval", "timeout", "retries"} <= check.keys()
+
+
+@pytest.mark.parametrize("name", ["api", "worker", "scheduler"])
+def test_health_is_asked_where_it_is_told(name: str) -> None:
+    words = SERVICES[name]["command"]
+    port = words[words.index("--port" if name == "api" else "--health-port") + 1]
+    (asked,) = re.findall(r"http://127.0.0.1:(\d+)(/\w+)", " ".join(SERVICES[name]["healthcheck"]["test"]))
+    assert asked[0] == port
+    assert asked[1] in HEALTH
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_commands_are_those_that_rune_has(name: str) -> None:
+    wanted = "rune migrate" if name == "migrate" else f"rune serve {name}"
+    assert understood(SERVICES[name]["command"]) == wanted
+
+
+@pytest.mark.parametrize("words", [["serve", "master"], ["serve", "worker", "--speed", "9"], ["migrat"]])
+def test_a_command_that_rune_does_not_have_is_noticed(words: list[str]) -> None:
+    with pytest.raises(NotUnderstood):
+        understood(words)
+
+
+def test_there_are_two_workers_and_what_they_run_may_finish(tmp_path: Path) -> None:
+    assert SERVICES["worker"]["deploy"] == {"replicas": 2}
+    (seconds,) = re.fullmatch(r"(\d+)s", SERVICES["worker"]["stop_grace_period"]).groups()  # type: ignore[union-attr]
+    assert int(seconds) > load_settings({}, tmp_path).grace
 
 
 @pytest.mark.parametrize("name", OURS)

@@ -90,7 +90,7 @@ async def wipe() -> None:
     await ask("FLUSHALL")
 
 
-async def until(holds: Callable[[], Awaitable[bool]], seconds: float = 20.0) -> None:
+async def until(holds: Callable[[], Awaitable[bool]], seconds: float = 90.0) -> None:
     """Until something holds."""
     async with asyncio.timeout(seconds):
         while not await holds():  # what is waited for happens in servers and tells nobody

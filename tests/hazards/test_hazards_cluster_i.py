@@ -46,7 +46,7 @@ def gated(calls: list[str], gate: Callable[[], asyncio.Event]) -> Registry:
     return counting(calls).extended([found])
 
 
-async def _results(run: Run, count: int, seconds: float = 20.0) -> None:
+async def _results(run: Run, count: int, seconds: float = 90.0) -> None:
     async def there() -> bool:
         return sum(isinstance(row.fact, Result) for row in await run.facts()) >= count
 

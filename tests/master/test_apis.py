@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 
-from rune.client import AsyncClient, Client, ClientError
+from rune.client import AsyncClient, Client, ClientError, Refusal
 from tests.cluster.standing import stores
 from tests.master.running import DEADLINE, HELLO, WAITS
-from tests.services.fleet import Fleet, fleet
+from tests.services.fleet import Fleet, Process, fleet
 
 SIGNALS = 20
+RACES = 10
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +104,78 @@ def test_an_api_runs_no_nodes_and_leaves_politely(crew: Fleet) -> None:
         assert client.wait(execution, DEADLINE).status == "completed"
         assert client.output(execution) == "Hello, Ada!"
     assert api.stop() == 0
+
+
+def test_an_api_is_seen_among_the_processes_while_it_runs(crew: Fleet) -> None:
+    here, other = crew.api(), crew.api()
+
+    def seen(process: Process) -> dict[str, Any] | None:
+        found: list[dict[str, Any]] = httpx.get(f"{here.url}/api/v1/workers").json()["workers"]
+        return next((each for each in found if f"api {each['id']} at" in process.said()), None)
+
+    _until(lambda: seen(other) is not None)
+    found = seen(other)
+    assert found is not None
+    assert (found["roles"], found["slots"], found["ready"]) == (["api"], 0, True)
+    listed = subprocess.run(
+        [sys.executable, "-m", "rune", "workers"],
+        env=crew.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    (line,) = [line for line in listed.splitlines() if found["id"] in line]
+    assert " api " in line
+    assert other.stop() == 0
+    _until(lambda: seen(other) is None)
+    assert seen(here) is not None
+
+
+def _until(so: Callable[[], bool]) -> None:
+    pause, until = threading.Event(), time.monotonic() + DEADLINE
+    while not so():
+        assert time.monotonic() < until
+        pause.wait(0.1)
+
+
+def test_of_two_apis_that_saw_the_same_one_replaces_it(crew: Fleet) -> None:
+    one, two = crew.api().url, crew.api().url
+
+    async def go() -> None:
+        async with (
+            AsyncClient(one, timeout=DEADLINE) as here,
+            AsyncClient(two, timeout=DEADLINE) as there,
+        ):
+            seen = (await here.deploy({**HELLO, "id": "raced"})).hash
+            revision = (await here.point("raced", "stable", 1)).revision
+            for turn in range(RACES):
+                deploys = [
+                    each.deploy({**HELLO, "id": "raced", "name": f"{turn} {who}"}, match=seen)
+                    for who, each in enumerate((here, there))
+                ]
+                won, lost = _parted(await asyncio.gather(*deploys, return_exceptions=True))
+                assert (lost.status, lost.code) == (409, "CHANGED")
+                assert (await there.workflow("raced")).hash == won.hash
+                seen = won.hash
+                moves = [
+                    each.point("raced", "stable", won.version, weights={1: share}, match=revision)
+                    for share, each in ((10, here), (20, there))
+                ]
+                moved, late = _parted(await asyncio.gather(*moves, return_exceptions=True))
+                assert (late.status, late.code) == (409, "CHANGED")
+                assert moved.revision == revision + 1
+                revision = moved.revision
+            versions = [each.version async for each in here.versions("raced")]
+            assert versions == list(range(1, RACES + 2))
+
+    _bounded(go())
+
+
+def _parted(answers: list[Any]) -> tuple[Any, Refusal]:
+    """Who was first, and who was told so."""
+    (lost,) = [each for each in answers if isinstance(each, Refusal)]
+    (won,) = [each for each in answers if not isinstance(each, BaseException)]
+    return won, lost
 
 
 def test_an_api_asks_for_the_key_that_lets_it_listen_elsewhere(crew: Fleet) -> None:

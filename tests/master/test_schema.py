@@ -24,8 +24,9 @@ from schemathesis.specs.openapi.checks import (
 
 from rune.master.app import document
 from tests.master.running import HELLO, ITEMS, WAITS, Served, served
+from tests.whole import WHOLE
 
-REQUESTS = int(os.environ.get("RUNE_REQUESTS", "300"))
+REQUESTS = int(os.environ.get("RUNE_REQUESTS", "10000" if WHOLE else "300"))
 CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
 STREAMS = {"/api/v1/events", "/api/v1/executions/{execution}/events"}
 

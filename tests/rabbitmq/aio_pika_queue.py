@@ -12,10 +12,7 @@ import msgspec
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage
 
 from rune.core.token import Token
-from rune.ports.queue import Delivery
-
-LANES = ("high", "normal", "low")
-HIGH, LOW = 7, 3
+from rune.ports.queue import LANES, Delivery, lane_of, lanes_at
 
 
 class AioPikaQueue:
@@ -46,9 +43,13 @@ class AioPikaQueue:
             return self._channel
 
     async def send(self, execution: str, tokens: Sequence[Token], priority: int = 5) -> None:
-        lane = "high" if priority >= HIGH else "low" if priority <= LOW else "normal"
         await asyncio.gather(
-            *(self._publish(lane, msgspec.json.encode((execution, token))) for token in tokens)
+            *(
+                self._publish(
+                    LANES[lane_of(priority, items=bool(token.path))], msgspec.json.encode((execution, token))
+                )
+                for token in tokens
+            )
         )
 
     async def _publish(self, lane: str, body: bytes) -> None:
@@ -87,8 +88,7 @@ class AioPikaQueue:
 
     def _next(self) -> tuple[str, AbstractIncomingMessage]:
         self._turn += 1
-        order = LANES if self._turn % 4 else LANES[1:] + LANES[:1] if self._turn % 16 else LANES[::-1]
-        lane = next(each for each in order if self._lanes[each])
+        lane = next(LANES[each] for each in lanes_at(self._turn) if self._lanes[LANES[each]])
         return lane, self._lanes[lane].popleft()
 
     async def ack(self, delivery: Delivery) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 
 from rune.adapters.rabbitmq.client import AmqpError, ChannelClosed, connect
-from rune.adapters.rabbitmq.definitions import as_text, definitions, user_name
+from rune.adapters.rabbitmq.definitions import all_exchanges, all_queues, as_text, definitions, user_name
+from rune.adapters.rabbitmq.legacy import Legacy
 from rune.adapters.rabbitmq.queue import RabbitQueue
 from rune.adapters.rabbitmq.topology import Topology, declare
 from rune.core.token import Token
-from tests.rabbitmq.helping import scenario
+from rune.wire.rabbit import NodeExecutionMessage, encode_message
+from tests.rabbitmq.helping import scenario, until
 from tests.services.rabbitmq import broker
 
 PASSWORDS = {"worker": "w w", "master": "m/m"}
@@ -80,17 +84,20 @@ async def test_each_role_may_do_its_own_and_nothing_else() -> None:
     topology = Topology()
     allowed = {
         "worker": {
-            *(("publish", each.name) for each in topology.exchanges),
-            *(("read", each) for each in topology.work),
+            *(("publish", each.name) for each in all_exchanges(topology)),
+            *(("read", each) for each in (*topology.work, "workflow.started")),
         },
         "master": {
-            ("publish", "workflow.execution"),
+            *(
+                ("publish", f"workflow.{each}")
+                for each in ("execution", "started", "node.status", "completion")
+            ),
             *(("read", each) for each in ("workflow.node.status", "workflow.completion", topology.dead)),
         },
     }
     async with imported(topology) as vhost:
-        acts = [("publish", each.name) for each in topology.exchanges]
-        acts += [("read", each.name) for each in topology.table()]
+        acts = [("publish", each.name) for each in all_exchanges(topology)]
+        acts += [("read", each.name) for each in all_queues(topology)]
         acts += [("publish", ""), ("publish", "amq.direct"), ("declare", "mine"), ("declare", "workflow.x")]
         for role, may in allowed.items():
             found = {(act, name) for act, name in acts if not await refused(vhost, role, act, name)}
@@ -107,12 +114,54 @@ async def test_a_worker_with_the_rights_of_a_worker_works() -> None:
         await queue.give_back(delivery)
         again = await queue.receive()
         await queue.dead_letter(again, "CODE", "reason")
+        await until(lambda: queue.intake.link.is_up)
         assert queue.intake.link.made == 1
         await queue.close()
         connection = await connect(url(vhost, "master"))
         letter = await (await connection.channel()).get("workflow.execution.dead")
         assert letter is not None
         await connection.close()
+
+
+@scenario
+async def test_starts_for_another_engine_go_from_the_master_to_a_worker() -> None:
+    topology = Topology()
+    async with imported(topology) as vhost:
+        sender, reader = (Legacy(url(vhost, role), topology, role) for role in ("master", "worker"))
+        found: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        async def take(message: NodeExecutionMessage, body: bytes) -> None:
+            found.set_result(message.execution_id)
+
+        reader.takes(take)
+        reader.start()
+        start = NodeExecutionMessage(
+            workflow_id="w",
+            execution_id="x",
+            current_node="n",
+            definition_ref="h",
+            context=msgspec.Raw(b"{}"),
+        )
+        await sender.hand_over(encode_message(start))
+        assert await found == "x"
+        await sender.close()
+        await reader.close()
+
+
+@scenario
+async def test_the_queue_of_another_engine_stays_as_it_is() -> None:
+    with broker().vhost() as vhost:
+        theirs = {"durable": True, "arguments": {"x-message-ttl": 60_000}}
+        broker().api("PUT", f"queues/{vhost}/workflow.started", theirs)
+        broker().api("POST", "definitions", definitions(Topology(), vhost, PASSWORDS))
+        sender = Legacy(url(vhost, "master"), Topology(), "master")
+        await sender.hand_over(b"{}")
+        await sender.close()
+        connection = await connect(url(vhost, "worker"))
+        assert await (await connection.channel()).get("workflow.started") is not None
+        await connection.close()
+        found = broker().api("GET", f"queues/{vhost}/workflow.started")
+        assert found["arguments"] == theirs["arguments"]
 
 
 def test_an_old_broker_gets_what_it_knows() -> None:

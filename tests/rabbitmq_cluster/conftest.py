@@ -24,6 +24,22 @@ def travelling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
         yield made
 
 
+@pytest.fixture(scope="session")
+def quorum(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
+    """Every node travels, through replicated queues."""
+    folder = tmp_path_factory.mktemp("quorum")
+    with standing(folder, in_place=False, queue_kind="quorum") as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def inline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
+    """Every node travels, and its message brings everything along."""
+    folder = tmp_path_factory.mktemp("inline")
+    with standing(folder, in_place=False, wire_inline=True, wire_bytes=300_000) as made:
+        yield made
+
+
 @pytest.fixture(params=["in_place", "travelling"])
 def stood(request: pytest.FixtureRequest) -> Standing:
     """One after the other."""

@@ -30,6 +30,7 @@ class Client:
         self._channel = channel
         self._statuses: dict[str, list[dict[str, Any]]] = {}
         self._completions: dict[str, list[bytes]] = {}
+        self._overheard: dict[str, list[dict[str, Any]]] = {}
         self._came = asyncio.Event()
 
     async def publish(self, message: Any, *, checked: bool = True, queue: str = "workflow.execution") -> None:
@@ -44,6 +45,22 @@ class Client:
         for name, take in (("workflow.node.status", self._status), ("workflow.completion", self._completion)):
             queue = await self._channel.get_queue(name, ensure=False)
             await queue.consume(take, no_ack=True)
+
+    async def overhear(self) -> None:
+        """Get a copy of every message of the work, beside those who do it."""
+        queue = await self._channel.declare_queue(exclusive=True)
+        for lane in ("", ".high", ".low"):
+            await queue.bind("workflow.execution", f"workflow.execution{lane}")
+        await queue.consume(self._work, no_ack=True)
+
+    async def _work(self, message: Any) -> None:
+        told = json.loads(message.body)
+        valid("node-execution-message", told)
+        self._overheard.setdefault(told["execution_id"], []).append(told)
+        self._came.set()
+
+    def overheard(self, execution: str) -> list[dict[str, Any]]:
+        return self._overheard.get(execution, [])
 
     async def _status(self, message: Any) -> None:
         told = json.loads(message.body)

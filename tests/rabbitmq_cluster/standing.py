@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -23,16 +24,18 @@ def standing(
     in_place: bool,
     workers: int = 2,
     schedulers: int = 1,
+    **more: Any,
 ) -> Iterator[Standing]:
-    """While the block runs."""
+    """While the block runs. `more`: settings of all its processes."""
     with broker().vhost() as vhost, surroundings(Case("mail", "", ())) as around:
-        settings = replace(stores(folder), queue=broker().url(vhost))
+        settings = replace(stores(folder), queue=broker().url(vhost), **more)
         environment = {
             "RUNE_NODES": ",".join(NODES),
             "RUNE_HTTP_ALLOW": "127.0.0.1",
             "RUNE_SMTP_URL": around.smtp_url,
             "RUNE_IN_PLACE": "true" if in_place else "false",
             "RUNE_TEST_LEDGER": str(folder / "ledger"),
+            **{f"RUNE_{name.upper()}": str(value).lower() for name, value in more.items()},
         }
         with fleet(folder, settings, workers=workers, schedulers=schedulers, environment=environment) as made:
             if workers:

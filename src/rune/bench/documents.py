@@ -31,12 +31,15 @@ def chain(length: int, catalogue: Catalogue, *, effectful: bool) -> Plan:
     return compiled(nodes, list(zip(["start", *names], names, strict=False)), catalogue)
 
 
-def fan(items: int, catalogue: Catalogue) -> Plan:
-    """A list, a node per item, the list of results."""
+def fan(items: int, catalogue: Catalogue, *, effectful: bool = False) -> Plan:
+    """A list, a node per item, the list of results; with a node that travels, if it is to have an effect."""
+    each: dict[str, Any] = {"id": "x", "type": "edit", "parameters": _only("v", "$item")}
+    if effectful:
+        each = {"id": "x", "type": "noop", "parameters": {"effectful": True}}
     nodes: Nodes = [
         {"id": "start", "type": "input"},
         {"id": "s", "type": "split", "parameters": {"input_array": "$trigger.xs"}},
-        {"id": "x", "type": "edit", "parameters": _only("v", "$item")},
+        each,
         {"id": "g", "type": "aggregator"},
         {"id": "n", "type": "output", "parameters": {"value": "{{ len($g) }}"}},
     ]

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from rune.bench import calls, documents
+from rune.bench.fairness import fair_share
 from rune.bench.load import completed
 from rune.bench.report import Report, percentile, resident_mb
 from rune.compose import bare_rate, filled, running_engine
@@ -363,6 +364,7 @@ MEASURES: dict[str, Measure] = {
     "latency-10": latency_10,
     "waits-1m": waits,
     "retention-1m": retention,
+    "fair-share": fair_share,
     "http-64": calls.http_64,
     "http-1000": calls.http_1000,
     "cold-start": cold_start,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from rune.cli.checkup import broker, clock, journal_rights, rooms, state_rights
+
 if TYPE_CHECKING:
     from rune.cli.doctor import Finding
     from rune.ports.inspection import Survey
@@ -19,12 +21,18 @@ def findings(seen: Survey) -> Iterator[Finding]:
     yield _journal(seen)
     if not seen.journal_trouble:
         yield _schema(seen)
+        yield from journal_rights(seen)
+        yield clock("postgresql clock", seen.journal_skew)
     yield _state(seen)
     if seen.redis:
         yield _kept(seen)
         yield _memory(seen)
+        yield state_rights(seen)
+        yield clock("redis clock", seen.state_skew)
         yield _workers(seen)
         yield _schedulers(seen)
+    yield from broker(seen)
+    yield from rooms(seen)
     yield _keys(seen)
 
 
@@ -56,7 +64,8 @@ def _schema(seen: Survey) -> Finding:
             "schema", "ok", "nothing there yet", "the first `rune serve` or `rune migrate` makes it"
         )
     if seen.schema < seen.known_schema:
-        return Finding("schema", "bad", found, "run `rune migrate`")
+        whom = "" if seen.may_migrate else " as the owner of the tables: this user may not"
+        return Finding("schema", "bad", found, f"run `rune migrate`{whom}")
     if seen.schema > seen.known_schema:
         return Finding("schema", "bad", found, "it was made by a newer Rune: use that one")
     return Finding("schema", "ok", found)

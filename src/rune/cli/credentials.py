@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from rune.cli.granting import grant, withdraw
+
 if TYPE_CHECKING:
     from rune.ports.secret import Listing
     from rune.runtime.desk import Desk
@@ -23,6 +25,8 @@ credentials = typer.Typer(
 )
 key = typer.Typer(name="key", help="The keys that seal the credentials.", no_args_is_help=True)
 credentials.add_typer(key)
+credentials.command("grant")(grant)
+credentials.command("withdraw")(withdraw)
 
 
 class Type(StrEnum):
@@ -96,10 +100,13 @@ def list_all(as_json: Json = False) -> None:
 
 @credentials.command("show")
 def show(name: Name, as_json: Json = False) -> None:
-    """Show what is known of one: type, fields, hosts, version, key. No values."""
+    """Show what is known of one: type, fields, hosts, version, key, who may use it. No values."""
 
     def work(settings: Settings) -> int:
-        _print_one(_known(settings, name), as_json=as_json)
+        from rune.cli.granting import granted_to  # noqa: PLC0415
+
+        found = _known(settings, name)
+        _print_one(found, granted_to(settings, found.id), as_json=as_json)
         return 0
 
     _exit(work, as_json=as_json)
@@ -312,12 +319,12 @@ def _print_all(found: tuple[Listing, ...], *, as_json: bool) -> None:
         print_table(("name", "type", "version", "changed", "hosts"), rows)
 
 
-def _print_one(each: Listing, *, as_json: bool) -> None:
+def _print_one(each: Listing, granted: list[str] | None = None, *, as_json: bool) -> None:
     from rune.cli.problems import print_json  # noqa: PLC0415
     from rune.cli.text import Cell, moment, print_table  # noqa: PLC0415
 
     if as_json:
-        print_json(_document(each))
+        print_json(_document(each) | ({} if granted is None else {"granted": granted}))
         return
     rows: list[list[Cell]] = [
         ["id", each.id],
@@ -329,4 +336,6 @@ def _print_one(each: Listing, *, as_json: bool) -> None:
         ["created", moment(each.created_at)],
         ["changed", moment(each.changed_at)],
     ]
+    if granted is not None:
+        rows.append(["granted", ", ".join(granted) or "nobody"])
     print_table(("credential", each.name), rows)

@@ -73,6 +73,7 @@ def _findings(modules: tuple[str, ...]) -> Iterator[Finding]:
     yield Finding("home", "ok", settings.home)
     yield from _cluster(settings) if settings.clustered else _embedded(settings)
     yield _calls(settings)
+    yield from _telling(settings)
     yield from _modules((*settings.nodes, *modules))
 
 
@@ -87,6 +88,28 @@ def _calls(settings: Settings) -> Finding:
         case _:
             advice = "anybody who writes a workflow can reach your private network: use public_only"
             return Finding("http policy", "warn", "open: every address, private ones too", advice)
+
+
+def _telling(settings: Settings) -> Iterator[Finding]:
+    """Whether what is measured and traced can be told."""
+    import importlib.util  # noqa: PLC0415
+
+    advice = "install `rune-engine[telemetry]`"
+    there = importlib.util.find_spec("prometheus_client") is not None
+    yield Finding(
+        "metrics",
+        "ok" if there else "warn",
+        "/metrics" if there else "no prometheus-client",
+        "" if there else advice,
+    )
+    if not settings.collector:
+        yield Finding("traces", "ok", "off")
+    elif importlib.util.find_spec("opentelemetry") is None:
+        yield Finding(
+            "traces", "bad", f"to {settings.collector}, but nothing is there that sends them", advice
+        )
+    else:
+        yield Finding("traces", "ok", f"to {settings.collector}")
 
 
 def _cluster(settings: Settings) -> Iterator[Finding]:

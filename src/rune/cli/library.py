@@ -12,7 +12,7 @@ from rune.cli import reach
 from rune.cli.problems import INTERRUPTED, refuse_error
 from rune.cli.reading import read
 from rune.errors import RuneError
-from rune.ports.library import LATEST, Version, choose, unknown
+from rune.ports.library import LATEST, BadWeights, Version, check_weights, choose, unknown
 from rune.runtime.history import iso
 from rune.runtime.reader import Reader
 from rune.settings import Settings
@@ -85,6 +85,22 @@ def reference(given: str) -> tuple[str, str | None]:
     """`orders` or `orders@stable`: the workflow, and which of its versions."""
     workflow, at, which = given.partition("@")
     return workflow, which if at else None
+
+
+def shares_of(given: tuple[str, ...], alias: str, number: Callable[[str], int]) -> dict[int, float]:
+    """`4=10` and `latest=5` as percent by version."""
+    found: dict[int, float] = {}
+    for each in given:
+        which, _, share = each.partition("=")
+        try:
+            percent = float(share.removesuffix("%"))
+        except ValueError:
+            raise BadWeights(f"`{each}` says no share; write for example {which or '4'}=10") from None
+        if number(which) in found:
+            raise BadWeights(f"`{each}`: this version was named before")
+        found[number(which)] = percent
+    check_weights(alias, found)
+    return dict(sorted(found.items()))
 
 
 async def definition_of(reader: Reader, version: Version) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import typer
 
 import rune
 from rune.cli.audit import audit
+from rune.cli.backup import backup, restore
 from rune.cli.bench import bench
 from rune.cli.cancel import cancel
 from rune.cli.check import check
@@ -17,8 +18,10 @@ from rune.cli.doctor import doctor
 from rune.cli.explain import explain
 from rune.cli.gc import gc
 from rune.cli.graph import graph
+from rune.cli.keys import keys
 from rune.cli.letters import letters
 from rune.cli.listing import list_executions
+from rune.cli.log import log
 from rune.cli.migrate import migrate
 from rune.cli.nodes import nodes
 from rune.cli.pausing import pause, resume
@@ -29,6 +32,7 @@ from rune.cli.show import show
 from rune.cli.signal import signal
 from rune.cli.start import start
 from rune.cli.topology import topology
+from rune.cli.triggers import triggers
 from rune.cli.up import up
 from rune.cli.watch import watch
 from rune.cli.workers import workers
@@ -61,8 +65,13 @@ app.command()(rerun)
 app.add_typer(letters, name="dlq")
 app.command()(audit)
 app.command()(gc)
+app.command()(backup)
+app.command()(restore)
 app.add_typer(credentials, name="credentials")
+app.add_typer(keys, name="keys")
+app.command()(log)
 app.command()(nodes)
+app.add_typer(triggers, name="triggers")
 app.add_typer(serve, name="serve")
 app.command()(workers)
 app.command()(migrate)

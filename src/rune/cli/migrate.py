@@ -8,11 +8,20 @@ import typer
 
 
 def migrate(
+    roles: Annotated[
+        bool,
+        typer.Option(
+            "--roles",
+            help="Then give rune_worker, rune_scheduler and rune_api the rights that they need, and no others.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Bring the database to the version of this program. Workers of the version before may go on meanwhile.
 
     Done twice, or by several at once, it is done once. A database of a newer version is left alone.
+
+    Example: rune migrate --roles
     """
     import asyncio  # noqa: PLC0415 - help must be quick
 
@@ -22,12 +31,14 @@ def migrate(
     from rune.settings import load_settings  # noqa: PLC0415
 
     try:
-        steps = asyncio.run(compose.migrate(load_settings()))
+        settings = load_settings()
+        steps = asyncio.run(compose.migrate(settings))
+        granted = asyncio.run(compose.grant_roles(settings)) if roles else []
     except RuneError as error:
         raise typer.Exit(refuse_error(error, as_json=as_json)) from None
     if as_json:
-        print_json({"status": "ok", "steps": steps})
-    elif steps:
-        print("\n".join(f"taken: {each}" for each in steps))
-    else:
-        print("the database is up to date")
+        print_json({"status": "ok", "steps": steps} | ({"roles": granted} if roles else {}))
+        return
+    print("\n".join(f"taken: {each}" for each in steps) if steps else "the database is up to date")
+    if granted:
+        print(f"rights given to {', '.join(granted)}")

@@ -23,7 +23,7 @@ HealthPort = Annotated[
         "--health-port",
         min=0,
         max=65_535,
-        help="Answer /healthz, /readyz and /version here; 0: nowhere.",
+        help="Answer /healthz, /readyz, /version and /metrics here; 0: nowhere.",
         show_default="0",
     ),
 ]

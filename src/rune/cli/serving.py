@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
@@ -15,9 +13,10 @@ from rune.cli.problems import FOUND_WRONG, refuse_error
 from rune.cli.stopping import Stop
 from rune.compose import NotOnThisBackend, reader, running_engine
 from rune.errors import RuneError
+from rune.nodes.inuse import IN_USE
 from rune.settings import Settings, load_settings
+from rune.telemetry.log import set_up_log
 
-FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _HINTS = {"NEEDS_MIGRATION": "run `rune migrate`"}
 
 
@@ -34,9 +33,9 @@ def answer(host: str, port: int, changed: Callable[[Settings], Settings]) -> int
 def _taking_part(
     changed: Callable[[Settings], Settings], work: Callable[[Settings], Coroutine[Any, Any, int]]
 ) -> int:
-    logging.basicConfig(level=logging.INFO, format=FORMAT, stream=sys.stderr)
     try:
         settings = changed(serving_settings())
+        keep_log(settings)
         if not settings.clustered:
             raise NotOnThisBackend(
                 "`rune serve` takes part in a cluster; set RUNE_JOURNAL=postgresql://… and RUNE_STATE=redis://…,"
@@ -50,6 +49,11 @@ def _taking_part(
 def serving_settings() -> Settings:
     """The settings of a process that serves: it asks nobody else, whatever commands beside it do."""
     return replace(load_settings(), url="")
+
+
+def keep_log(settings: Settings, level: str = "info") -> None:
+    """Write the log as the settings say; `level`: from where on, where they say nothing."""
+    set_up_log(settings.log, settings.log_level or level, IN_USE.fields)
 
 
 def quick_loop(work: Coroutine[Any, Any, int]) -> int:
@@ -82,11 +86,10 @@ async def _until_stopped(settings: Settings, roles: frozenset[str]) -> int:
 
 
 async def _api_until_stopped(settings: Settings, host: str, port: int) -> int:
-    from rune.compose.serving import check_address, serve  # noqa: PLC0415 - needs the extra of servers
+    from rune.compose.serving import serve  # noqa: PLC0415 - needs the extra of servers
 
-    check_address(host, settings.api_key)
     with Stop() as stop:
-        async with running_engine(settings, working=False) as engine, reader(settings) as opened:
+        async with running_engine(settings, roles=frozenset({"api"})) as engine, reader(settings) as opened:
             await serve(
                 settings,
                 engine,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rune.cli.library import definition_of, label, version_document
 from rune.cli.problems import print_json
 from rune.cli.text import Cell, clean, count, moment, paint, print_table
-from rune.ports.library import Version, choose
+from rune.ports.library import Alias, Version, choose
 
 if TYPE_CHECKING:
     from rune.runtime.reader import Reader
@@ -22,6 +22,7 @@ async def show_stored(reader: Reader, workflow: str, which: str | None, wanted: 
         versions = await reader.library.versions(workflow)
         version = choose(workflow, versions, which)
         definition = await definition_of(reader, version)
+        aliases = await reader.library.aliases(workflow)
         hidden = any(
             each.hidden for each in await reader.library.entries(hidden=True) if each.workflow == workflow
         )
@@ -36,18 +37,34 @@ async def show_stored(reader: Reader, workflow: str, which: str | None, wanted: 
                 "name": definition.get("name", ""),
                 "hidden": hidden,
                 **version_document(version),
-                "aliases": {name: each.number for each in versions for name in each.aliases},
+                "aliases": {each.name: each.number for each in aliases},
+                "weights": {each.name: each.weights for each in aliases if each.weights},
                 "versions": [version_document(each) for each in versions],
                 "definition": definition,
             }
         )
     else:
-        _print_stored(versions, version, definition, hidden=hidden)
+        _print_stored(versions, version, definition, _shares(aliases), hidden=hidden)
     return 0
 
 
+def _shares(aliases: list[Alias]) -> dict[int, str]:
+    """The aliases that lead to each version, with the part of their starts where it is not all."""
+    found: dict[int, list[str]] = {}
+    for each in aliases:
+        elsewhere = {number: share for number, share in each.weights.items() if number != each.number}
+        for number, share in {each.number: 100 - sum(elsewhere.values()), **elsewhere}.items():
+            found.setdefault(number, []).append(f"{each.name} {share:g} %" if elsewhere else each.name)
+    return {number: ", ".join(names) for number, names in found.items()}
+
+
 def _print_stored(
-    versions: list[Version], version: Version, definition: dict[str, Any], *, hidden: bool
+    versions: list[Version],
+    version: Version,
+    definition: dict[str, Any],
+    shares: dict[int, str],
+    *,
+    hidden: bool,
 ) -> None:
     name = clean(definition.get("name", ""))
     print(f"{paint(version.workflow, 'bold')}{f': {name}' if name else ''}{' (removed)' if hidden else ''}\n")
@@ -57,7 +74,7 @@ def _print_stored(
             (f"{each.number}", "bold" if each == version else ""),
             moment(each.at),
             each.hash[:12],
-            ", ".join(each.aliases),
+            shares.get(each.number, ""),
         ]
         for each in newest
     ]

@@ -43,12 +43,12 @@ def up(
 def _up(host: str, port: int, *, examples: bool, as_json: bool) -> int:
     import asyncio  # noqa: PLC0415
 
-    from rune.cli.serving import serving_settings  # noqa: PLC0415
-    from rune.compose.serving import check_address, loop_factory  # noqa: PLC0415
+    from rune.cli.serving import keep_log, serving_settings  # noqa: PLC0415
+    from rune.compose.serving import loop_factory  # noqa: PLC0415
 
     settings = serving_settings()
+    keep_log(settings, "warning")
     key = settings.api_key
-    check_address(host, key)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_serve(settings, host, port, key, examples=examples, as_json=as_json))
 
@@ -56,11 +56,14 @@ def _up(host: str, port: int, *, examples: bool, as_json: bool) -> int:
 async def _serve(settings: Settings, host: str, port: int, key: str, *, examples: bool, as_json: bool) -> int:
     from rune.cli.stopping import Stop  # noqa: PLC0415
     from rune.compose import exists, reader, running_engine  # noqa: PLC0415
-    from rune.compose.serving import serve  # noqa: PLC0415
+    from rune.compose.serving import check_address, serve  # noqa: PLC0415
 
     fresh = not exists(settings)
     with Stop() as stop:
         async with running_engine(settings) as engine, reader(settings) as opened:
+            keys = engine.backend.keys
+            locked = bool(key) or (keys is not None and await keys.exist())
+            check_address(host, locked=locked)
             stored = await _store_examples(engine) if fresh and examples else 0
             await serve(
                 settings,
@@ -70,7 +73,7 @@ async def _serve(settings: Settings, host: str, port: int, key: str, *, examples
                 port,
                 key=key,
                 stop=stop.asked,
-                ready=lambda url: _tell(url, settings, stored, bool(key), as_json=as_json),
+                ready=lambda url: _tell(url, settings, stored, locked, as_json=as_json),
             )
     return 0
 
@@ -88,7 +91,7 @@ def _tell(url: str, settings: Settings, stored: int, locked: bool, *, as_json: b
     print(f"Rune is up: {url}")
     print(f"  API       {url}/api/v1 (described in {url}/api/v1/openapi.json)")
     print(f"  data      {'on the cluster' if settings.clustered else settings.database}")
-    print("  access    with the key in RUNE_API_KEY" if locked else "  access    this machine only, no login")
+    print("  access    with a key" if locked else "  access    this machine only, no login")
     if stored:
         print(f"  examples  {stored} workflows were stored; for example:")
         print(

@@ -122,13 +122,19 @@ def alias(
     workflow: Name,
     name: Annotated[str, typer.Argument(metavar="ALIAS", help="`stable`, `canary` or any other name.")],
     version: Annotated[str, typer.Argument(metavar="VERSION", help="A number, or another alias.")],
+    weights: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[OTHER=PERCENT]...", help="So many of the starts go to another version."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Let an alias point at a version.
+    """Let an alias point at a version, and send a part of the starts to others.
 
-    Examples: rune workflows alias orders stable 3; rune workflows alias orders stable latest
+    Without shares every start by the alias gets the version, whatever there was before.
+
+    Examples: rune workflows alias orders stable 3; rune workflows alias orders stable 3 4=10 latest=5
     """
-    raise typer.Exit(_point(workflow, name, version, as_json=as_json))
+    raise typer.Exit(_point(workflow, name, version, tuple(weights or ()), as_json=as_json))
 
 
 @workflows.command()
@@ -151,8 +157,8 @@ def remove(workflow: Name, as_json: Json = False) -> None:
     raise typer.Exit(refusing(work, as_json=as_json))
 
 
-def _point(workflow: str, name: str, which: str, *, as_json: bool) -> int:
-    from rune.cli.library import ask, known, label, refusing, version_document  # noqa: PLC0415
+def _point(workflow: str, name: str, which: str, others: tuple[str, ...] = (), *, as_json: bool) -> int:
+    from rune.cli.library import ask, known, label, refusing, shares_of, version_document  # noqa: PLC0415
     from rune.ports.library import check_alias  # noqa: PLC0415
     from rune.settings import load_settings  # noqa: PLC0415
 
@@ -160,10 +166,12 @@ def _point(workflow: str, name: str, which: str, *, as_json: bool) -> int:
         check_alias(name)
         settings = load_settings()
         number = known(settings, workflow, which).number
-        version: Version = ask(settings, lambda desk: desk.point(workflow, name, number))
+        weights = shares_of(others, name, lambda other: known(settings, workflow, other).number)
+        version: Version = ask(settings, lambda desk: desk.point(workflow, name, number, weights=weights))
         document = {"workflow_id": workflow, **version_document(version), "change": version.change}
         moved = "now" if version.change == "moved" else "already"
-        _say(document, f"{label(version)} is {moved} {name}", as_json=as_json)
+        shown = "".join(f", {share:g} % of its starts get {other}" for other, share in weights.items())
+        _say({**document, "weights": weights}, f"{label(version)} is {moved} {name}{shown}", as_json=as_json)
         return 0
 
     return refusing(work, as_json=as_json)

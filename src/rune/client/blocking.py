@@ -9,7 +9,7 @@ with Client("http://127.0.0.1:8080") as client:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -19,14 +19,16 @@ from rune.client import calls, models
 from rune.client.calls import Call
 from rune.client.eventlines import EventLines
 from rune.client.refusal import ClientError, Refusal, Unreachable, refusal, unreachable
+from rune.client.triggers import TriggerCalls
 
 T = TypeVar("T")
+P = TypeVar("P", bound=models.Page)
 TRIES = 4
 PAUSE = 0.2  # s before the second try; doubled with each
 LONG_POLL = 30.0  # s
 
 
-class Client:
+class Client(TriggerCalls):
     """Talks to a server. `key` is what it asks for, if it does. What fails on the way is asked again where that is
     safe: starts and signals carry a key of their own for it. Who watches waits `patience` seconds
     for a server that went to come back."""
@@ -86,6 +88,15 @@ class Client:
             headers={**headers, **call.headers},
             timeout=self._timeout + call.patience,
         )
+
+    def _pages(self, call: Callable[[str | None], Call[P]], cursor: str | None = None) -> Iterator[P]:
+        """One page after the other, as many as are taken."""
+        while True:
+            found = self._ask(call(cursor))
+            yield found
+            cursor = found.next
+            if cursor is None:
+                return
 
     def start(
         self,
@@ -177,13 +188,10 @@ class Client:
         page: int = 100,
     ) -> Iterator[models.Execution]:
         """Executions, newest first, behind a given one, as many as are taken."""
-        cursor = after
-        while True:
-            found = self._ask(calls.executions(status, workflow, labels, q, page, cursor))
+        for found in self._pages(
+            lambda cursor: calls.executions(status, workflow, labels, q, page, cursor), after
+        ):
             yield from found.executions
-            cursor = found.next
-            if cursor is None:
-                return
 
     def nodes(
         self,
@@ -195,13 +203,8 @@ class Client:
         page: int = 200,
     ) -> Iterator[models.NodeRun]:
         """What became of its nodes, in the order they ended."""
-        cursor: str | None = None
-        while True:
-            found = self._ask(calls.nodes(execution, node, status, lineage, page, cursor))
+        for found in self._pages(lambda cursor: calls.nodes(execution, node, status, lineage, page, cursor)):
             yield from found.nodes
-            cursor = found.next
-            if cursor is None:
-                return
 
     def output(self, execution: str) -> Any:
         """What it came to; None unless it has completed."""
@@ -264,13 +267,8 @@ class Client:
 
     def workflows(self, *, hidden: bool = False, page: int = 200) -> Iterator[models.Workflow]:
         """The stored workflows by id."""
-        cursor: str | None = None
-        while True:
-            found = self._ask(calls.workflows(hidden, page, cursor))
+        for found in self._pages(lambda cursor: calls.workflows(hidden, page, cursor)):
             yield from found.workflows
-            cursor = found.next
-            if cursor is None:
-                return
 
     def workflow(self, workflow: str, version: str | int | None = None) -> models.WorkflowVersion:
         """A version of a workflow with its definition."""
@@ -278,13 +276,8 @@ class Client:
 
     def versions(self, workflow: str, *, page: int = 200) -> Iterator[models.Version]:
         """Its versions, the oldest first."""
-        cursor: str | None = None
-        while True:
-            found = self._ask(calls.versions(workflow, page, cursor))
+        for found in self._pages(lambda cursor: calls.versions(workflow, page, cursor)):
             yield from found.versions
-            cursor = found.next
-            if cursor is None:
-                return
 
     def point(
         self,
@@ -293,9 +286,15 @@ class Client:
         version: int | None = None,
         *,
         weights: dict[int, float] | None = None,
+        match: int | None = None,
     ) -> models.Alias:
-        """Let an alias point at a version; with weights so many percent of the starts go to others."""
-        return self._ask(calls.point(workflow, alias, version, weights))
+        """Let an alias point at a version; with weights so many percent of the starts go to others. `match`: only if
+        this is still its revision."""
+        return self._ask(calls.point(workflow, alias, version, weights, match))
+
+    def aliases(self, workflow: str) -> list[models.Alias]:
+        """Its aliases by name."""
+        return (self._ask(calls.aliases(workflow))).aliases
 
     def delete(self, workflow: str) -> None:
         """Take a workflow out of sight."""
@@ -307,13 +306,8 @@ class Client:
 
     def dead_letters(self, *, after: str | None = None, page: int = 200) -> Iterator[models.DeadLetter]:
         """Executions that the engine gave up on, newest first, behind a given one."""
-        cursor = after
-        while True:
-            found = self._ask(calls.dead_letters(page, cursor))
+        for found in self._pages(lambda cursor: calls.dead_letters(page, cursor), after):
             yield from found.dead_letters
-            cursor = found.next
-            if cursor is None:
-                return
 
     def requeue(self, letter: str) -> models.Started:
         """Try again what the engine gave up on."""
@@ -322,6 +316,32 @@ class Client:
     def drop(self, letter: str) -> None:
         """Take a dead letter off the list."""
         self._ask(calls.drop(letter))
+
+    def keys(self) -> list[models.ApiKey]:
+        """The keys of the API, without their secrets."""
+        return (self._ask(calls.keys())).keys
+
+    def create_key(
+        self, name: str, role: str, *, workflows: list[str] | None = None, expires_in: int | None = None
+    ) -> models.NewApiKey:
+        """Make a key for some workflows, or all; it ends after so many seconds. Its secret is told this once."""
+        return self._ask(calls.create_key(name, role, workflows or [], expires_in))
+
+    def revoke_key(self, id: str) -> None:
+        """Let a key open nothing any more."""
+        self._ask(calls.revoke_key(id))
+
+    def log(
+        self,
+        *,
+        actor: str | None = None,
+        action: str | None = None,
+        target: str | None = None,
+        page: int = 200,
+    ) -> Iterator[models.LogEntry]:
+        """Who changed what, newest first."""
+        for found in self._pages(lambda cursor: calls.log(actor, action, target, page, cursor)):
+            yield from found.entries
 
     def version(self) -> models.ServerVersion:
         """What runs on the other side."""

@@ -79,7 +79,7 @@ def _document(method: str, path: str, definition: Any, answer: Any, match: str |
         answer=answer,
         body=data if text else msgspec.json.encode(definition),
         headers=headers,
-        repeatable=match is None and method == "PUT",
+        repeatable=method == "PUT",
     )
 
 
@@ -210,13 +210,20 @@ def versions(id: str, limit: int, cursor: str | None) -> Call[models.VersionPage
     return _get(f"/workflows/{_in(id)}/versions", models.VersionPage, limit=limit, cursor=cursor)
 
 
-def point(id: str, alias: str, version: int | None, weights: dict[int, float] | None) -> Call[models.Alias]:
+def aliases(id: str) -> Call[models.AliasList]:
+    return _get(f"/workflows/{_in(id)}/aliases", models.AliasList)
+
+
+def point(
+    id: str, alias: str, version: int | None, weights: dict[int, float] | None, match: int | None
+) -> Call[models.Alias]:
     body = {**_given(version=version), "weights": {str(k): v for k, v in (weights or {}).items()}}
     return Call(
         method="PUT",
         path=f"{API}/workflows/{_in(id)}/aliases/{_in(alias)}",
         answer=models.Alias,
         body=msgspec.json.encode(body),
+        headers={} if match is None else {"If-Match": f'"{match}"'},
         repeatable=True,
     )
 
@@ -252,3 +259,22 @@ def server_version() -> Call[models.ServerVersion]:
 
 def events_path(id: str) -> str:
     return f"{API}/executions/{_in(id)}/events"
+
+
+def keys() -> Call[models.ApiKeyList]:
+    return _get("/keys", models.ApiKeyList)
+
+
+def create_key(name: str, role: str, workflows: list[str], expires_in: int | None) -> Call[models.NewApiKey]:
+    body = {"name": name, "role": role, "workflows": workflows, **_given(expires_in=expires_in)}
+    return _post("/keys", models.NewApiKey, body)
+
+
+def revoke_key(id: str) -> Call[None]:
+    return Call(method="DELETE", path=f"{API}/keys/{_in(id)}", answer=None, repeatable=True)
+
+
+def log(
+    actor: str | None, action: str | None, target: str | None, limit: int, cursor: str | None
+) -> Call[models.LogPage]:
+    return _get("/log", models.LogPage, actor=actor, action=action, target=target, limit=limit, cursor=cursor)

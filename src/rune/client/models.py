@@ -13,6 +13,12 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all answers."""
 
 
+class Page(Model, frozen=True, kw_only=True):
+    """A part of a list. `next` leads on, and is None on the last."""
+
+    next: str | None = None
+
+
 class ErrorInfo(Model, frozen=True, kw_only=True):
     """An error of a node or of an execution."""
 
@@ -38,6 +44,7 @@ class Execution(Model, frozen=True, kw_only=True):
     key: str | None = None
     parent_id: str | None = None
     retry_of: str | None = None
+    principal: str = ""
 
     @property
     def ended(self) -> bool:
@@ -45,11 +52,10 @@ class Execution(Model, frozen=True, kw_only=True):
         return self.status in ENDED
 
 
-class ExecutionPage(Model, frozen=True, kw_only=True):
+class ExecutionPage(Page, frozen=True, kw_only=True):
     """A page of executions."""
 
     executions: list[Execution]
-    next: str | None = None
 
 
 class Started(Model, frozen=True, kw_only=True):
@@ -101,11 +107,10 @@ class NodeRun(Model, frozen=True, kw_only=True):
     duration_ms: int = 0
 
 
-class NodeRunPage(Model, frozen=True, kw_only=True):
+class NodeRunPage(Page, frozen=True, kw_only=True):
     """A page of node runs."""
 
     nodes: list[NodeRun]
-    next: str | None = None
 
 
 class Event(Model, frozen=True, kw_only=True):
@@ -167,11 +172,10 @@ class Version(Model, frozen=True, kw_only=True):
     aliases: list[str] = []
 
 
-class VersionPage(Model, frozen=True, kw_only=True):
+class VersionPage(Page, frozen=True, kw_only=True):
     """A page of versions."""
 
     versions: list[Version]
-    next: str | None = None
 
 
 class Deployed(Version, frozen=True, kw_only=True):
@@ -203,11 +207,10 @@ class Workflow(Model, frozen=True, kw_only=True):
     hidden: bool = False
 
 
-class WorkflowPage(Model, frozen=True, kw_only=True):
+class WorkflowPage(Page, frozen=True, kw_only=True):
     """A page of workflows."""
 
     workflows: list[Workflow]
-    next: str | None = None
 
 
 class WorkflowVersion(Version, frozen=True, kw_only=True):
@@ -224,6 +227,13 @@ class Alias(Model, frozen=True, kw_only=True):
     alias: str
     version: int
     weights: dict[int, float] = {}
+    revision: int = 0
+
+
+class AliasList(Model, frozen=True, kw_only=True):
+    """The aliases of a workflow."""
+
+    aliases: list[Alias]
 
 
 class DeadLetter(Model, frozen=True, kw_only=True):
@@ -238,11 +248,54 @@ class DeadLetter(Model, frozen=True, kw_only=True):
     node_id: str | None = None
 
 
-class DeadLetterPage(Model, frozen=True, kw_only=True):
+class DeadLetterPage(Page, frozen=True, kw_only=True):
     """A page of dead letters."""
 
     dead_letters: list[DeadLetter]
-    next: str | None = None
+
+
+class ApiKey(Model, frozen=True, kw_only=True):
+    """A key of the API, without its secret."""
+
+    id: str
+    name: str
+    role: str
+    workflows: list[str]
+    created_at: str
+    created_by: str
+    expires_at: str | None = None
+    revoked_at: str | None = None
+    used_at: str | None = None
+
+
+class NewApiKey(ApiKey, frozen=True, kw_only=True):
+    """A key with what it opens by, which is told this once."""
+
+    key: str
+
+
+class ApiKeyList(Model, frozen=True, kw_only=True):
+    """All keys."""
+
+    keys: list[ApiKey]
+
+
+class LogEntry(Model, frozen=True, kw_only=True):
+    """Somebody wanted something to be changed."""
+
+    number: int
+    at: str
+    actor: str
+    action: str
+    target: str
+    details: dict[str, str] = {}
+    outcome: str = ""
+
+
+class LogPage(Page, frozen=True, kw_only=True):
+    """A page of the log."""
+
+    entries: list[LogEntry]
 
 
 class ServerVersion(Model, frozen=True, kw_only=True):

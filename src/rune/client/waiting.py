@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -20,14 +20,16 @@ from rune.client import calls, models
 from rune.client.calls import Call
 from rune.client.eventlines import EventLines
 from rune.client.refusal import ClientError, Refusal, Unreachable, refusal, unreachable
+from rune.client.triggers import AsyncTriggerCalls
 
 T = TypeVar("T")
+P = TypeVar("P", bound=models.Page)
 TRIES = 4
 PAUSE = 0.2  # s before the second try; doubled with each
 LONG_POLL = 30.0  # s
 
 
-class AsyncClient:
+class AsyncClient(AsyncTriggerCalls):
     """Talks to a server. `key` is what it asks for, if it does. What fails on the way is asked again where that is
     safe: starts and signals carry a key of their own for it. Who watches waits `patience` seconds
     for a server that went to come back."""
@@ -87,6 +89,17 @@ class AsyncClient:
             headers={**headers, **call.headers},
             timeout=self._timeout + call.patience,
         )
+
+    async def _pages(
+        self, call: Callable[[str | None], Call[P]], cursor: str | None = None
+    ) -> AsyncIterator[P]:
+        """One page after the other, as many as are taken."""
+        while True:
+            found = await self._ask(call(cursor))
+            yield found
+            cursor = found.next
+            if cursor is None:
+                return
 
     async def start(
         self,
@@ -178,14 +191,11 @@ class AsyncClient:
         page: int = 100,
     ) -> AsyncIterator[models.Execution]:
         """Executions, newest first, behind a given one, as many as are taken."""
-        cursor = after
-        while True:
-            found = await self._ask(calls.executions(status, workflow, labels, q, page, cursor))
+        async for found in self._pages(
+            lambda cursor: calls.executions(status, workflow, labels, q, page, cursor), after
+        ):
             for each in found.executions:
                 yield each
-            cursor = found.next
-            if cursor is None:
-                return
 
     async def nodes(
         self,
@@ -197,14 +207,11 @@ class AsyncClient:
         page: int = 200,
     ) -> AsyncIterator[models.NodeRun]:
         """What became of its nodes, in the order they ended."""
-        cursor: str | None = None
-        while True:
-            found = await self._ask(calls.nodes(execution, node, status, lineage, page, cursor))
+        async for found in self._pages(
+            lambda cursor: calls.nodes(execution, node, status, lineage, page, cursor)
+        ):
             for each in found.nodes:
                 yield each
-            cursor = found.next
-            if cursor is None:
-                return
 
     async def output(self, execution: str) -> Any:
         """What it came to; None unless it has completed."""
@@ -269,14 +276,9 @@ class AsyncClient:
 
     async def workflows(self, *, hidden: bool = False, page: int = 200) -> AsyncIterator[models.Workflow]:
         """The stored workflows by id."""
-        cursor: str | None = None
-        while True:
-            found = await self._ask(calls.workflows(hidden, page, cursor))
+        async for found in self._pages(lambda cursor: calls.workflows(hidden, page, cursor)):
             for each in found.workflows:
                 yield each
-            cursor = found.next
-            if cursor is None:
-                return
 
     async def workflow(self, workflow: str, version: str | int | None = None) -> models.WorkflowVersion:
         """A version of a workflow with its definition."""
@@ -284,14 +286,9 @@ class AsyncClient:
 
     async def versions(self, workflow: str, *, page: int = 200) -> AsyncIterator[models.Version]:
         """Its versions, the oldest first."""
-        cursor: str | None = None
-        while True:
-            found = await self._ask(calls.versions(workflow, page, cursor))
+        async for found in self._pages(lambda cursor: calls.versions(workflow, page, cursor)):
             for each in found.versions:
                 yield each
-            cursor = found.next
-            if cursor is None:
-                return
 
     async def point(
         self,
@@ -300,9 +297,15 @@ class AsyncClient:
         version: int | None = None,
         *,
         weights: dict[int, float] | None = None,
+        match: int | None = None,
     ) -> models.Alias:
-        """Let an alias point at a version; with weights so many percent of the starts go to others."""
-        return await self._ask(calls.point(workflow, alias, version, weights))
+        """Let an alias point at a version; with weights so many percent of the starts go to others. `match`: only if
+        this is still its revision."""
+        return await self._ask(calls.point(workflow, alias, version, weights, match))
+
+    async def aliases(self, workflow: str) -> list[models.Alias]:
+        """Its aliases by name."""
+        return (await self._ask(calls.aliases(workflow))).aliases
 
     async def delete(self, workflow: str) -> None:
         """Take a workflow out of sight."""
@@ -316,14 +319,9 @@ class AsyncClient:
         self, *, after: str | None = None, page: int = 200
     ) -> AsyncIterator[models.DeadLetter]:
         """Executions that the engine gave up on, newest first, behind a given one."""
-        cursor = after
-        while True:
-            found = await self._ask(calls.dead_letters(page, cursor))
+        async for found in self._pages(lambda cursor: calls.dead_letters(page, cursor), after):
             for each in found.dead_letters:
                 yield each
-            cursor = found.next
-            if cursor is None:
-                return
 
     async def requeue(self, letter: str) -> models.Started:
         """Try again what the engine gave up on."""
@@ -332,6 +330,33 @@ class AsyncClient:
     async def drop(self, letter: str) -> None:
         """Take a dead letter off the list."""
         await self._ask(calls.drop(letter))
+
+    async def keys(self) -> list[models.ApiKey]:
+        """The keys of the API, without their secrets."""
+        return (await self._ask(calls.keys())).keys
+
+    async def create_key(
+        self, name: str, role: str, *, workflows: list[str] | None = None, expires_in: int | None = None
+    ) -> models.NewApiKey:
+        """Make a key for some workflows, or all; it ends after so many seconds. Its secret is told this once."""
+        return await self._ask(calls.create_key(name, role, workflows or [], expires_in))
+
+    async def revoke_key(self, id: str) -> None:
+        """Let a key open nothing any more."""
+        await self._ask(calls.revoke_key(id))
+
+    async def log(
+        self,
+        *,
+        actor: str | None = None,
+        action: str | None = None,
+        target: str | None = None,
+        page: int = 200,
+    ) -> AsyncIterator[models.LogEntry]:
+        """Who changed what, newest first."""
+        async for found in self._pages(lambda cursor: calls.log(actor, action, target, page, cursor)):
+            for each in found.entries:
+                yield each
 
     async def version(self) -> models.ServerVersion:
         """What runs on the other side."""

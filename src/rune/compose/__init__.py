@@ -8,18 +8,21 @@ from __future__ import annotations
 import gc
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from rune.compose import embedded
 from rune.compose.embedded import bare_rate as bare_rate
 from rune.compose.embedded import connected as connected
 from rune.compose.embedded import filled as filled
+from rune.compose.parts import Access
 from rune.compose.parts import add_key as add_key
 from rune.compose.parts import fresh_key as fresh_key
 from rune.errors import RuneError
 from rune.nodes.inuse import protect_log
 from rune.nodes.registry import Registry
 from rune.ports.clock import Clock
+from rune.ports.copies import Copied
 from rune.ports.fleet import Member
 from rune.ports.inspection import Inspection, Survey
 from rune.ports.retention import Collected, Rule
@@ -105,6 +108,12 @@ def credentials(settings: Settings) -> AbstractAsyncContextManager[Vault]:
     return opened
 
 
+def access(settings: Settings) -> AbstractAsyncContextManager[Access]:
+    """Keys, grants and the log as anybody may see them who can read the store."""
+    opened: AbstractAsyncContextManager[Access] = _backend(settings).access(settings)
+    return opened
+
+
 async def preview(settings: Settings, rules: Sequence[Rule], now: int) -> Collected:
     """What a collection would remove."""
     found: Collected = await _backend(settings).preview(settings, rules, now)
@@ -115,6 +124,26 @@ async def vacuum(settings: Settings) -> tuple[int, int]:
     """Give back what is free; the size before and after."""
     sizes: tuple[int, int] = await _backend(settings).vacuum(settings)
     return sizes
+
+
+def backup(settings: Settings, target: Path) -> Copied:
+    """Copy the embedded file while it is in use."""
+    _check_file(settings)
+    return embedded.backup(settings, target)
+
+
+def restore(settings: Settings, copy: Path, *, replace: bool) -> tuple[Copied, Path | None]:
+    """Make a copy the embedded file; what it holds, and where the file before it was set aside."""
+    _check_file(settings)
+    return embedded.restore(settings, copy, replace=replace)
+
+
+def _check_file(settings: Settings) -> None:
+    _check_here(settings)
+    if settings.clustered:
+        raise NotOnThisBackend(
+            "a cluster is copied with the tools of PostgreSQL: pg_dump, or pg_basebackup and its log"
+        )
 
 
 def exists(settings: Settings) -> bool:
@@ -157,6 +186,13 @@ async def migrate(settings: Settings) -> list[str]:
         )
     steps: list[str] = await _backend(settings).migrate(settings)
     return steps
+
+
+async def grant_roles(settings: Settings) -> list[str]:
+    """Give the users of the database what their roles need and no more; their names."""
+    _check_here(settings)
+    granted: list[str] = await _backend(settings).grant_roles(settings)
+    return granted
 
 
 async def survey(settings: Settings) -> Survey:

@@ -26,7 +26,8 @@ class NotServed(RuneError):
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens; on port 0 a free one is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    opened = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol is named because the standard loop asks for it before it lets small answers go out at once.
+    opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         opened.bind((host, port))

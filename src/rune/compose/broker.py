@@ -9,8 +9,9 @@ import msgspec
 
 from rune.adapters.rabbitmq.address import parse_address
 from rune.adapters.rabbitmq.dead import DeadLetters, Letter
-from rune.adapters.rabbitmq.definitions import as_text, definitions, roles
+from rune.adapters.rabbitmq.definitions import all_exchanges, all_queues, as_text, definitions, roles
 from rune.adapters.rabbitmq.topology import Topology
+from rune.adapters.redis import acl
 from rune.settings import Settings
 
 MOST = 1000
@@ -50,8 +51,8 @@ def topology_document(settings: Settings) -> dict[str, Any]:
     """The topology as one document."""
     found = topology(settings)
     return {
-        "exchanges": msgspec.to_builtins(found.exchanges),
-        "queues": msgspec.to_builtins(found.table()),
+        "exchanges": msgspec.to_builtins(all_exchanges(found)),
+        "queues": msgspec.to_builtins(all_queues(found)),
         "roles": msgspec.to_builtins(roles(found)),
     }
 
@@ -65,6 +66,16 @@ def topology_definitions(settings: Settings, passwords: dict[str, str]) -> dict[
 def role_names(settings: Settings) -> list[str]:
     """The roles that get a user."""
     return list(roles(topology(settings)))
+
+
+def redis_users(settings: Settings, passwords: dict[str, str]) -> str:
+    """The content of a file that Redis loads, with a user for each role."""
+    return acl.acl_file(settings.prefix, passwords)
+
+
+def redis_roles() -> list[str]:
+    """The roles that get a user of Redis."""
+    return [*acl.ROLES, acl.WATCHER]
 
 
 async def broker_letters(settings: Settings, limit: int = MOST) -> list[BrokerLetter]:

@@ -16,7 +16,9 @@ from rune.ports.fleet import Member
 from rune.ports.state import State
 from rune.runtime.engine import Engine
 from rune.runtime.herald import Herald, heralded
+from rune.runtime.inlining import Inlining
 from rune.runtime.strangers import Strangers
+from rune.runtime.unserved import Unserved, unserved
 from rune.settings import Settings
 
 
@@ -36,24 +38,31 @@ class Carrier:
         self._legacy = Legacy(settings.queue, self.queue.topology, member.name)
         self._voice = RabbitHerald(self.queue.publisher, self.queue.topology, self._legacy)
         self._herald: Herald | None = None
+        self._unserved: Unserved | None = None
 
     def around(self, state: RedisState) -> State:
-        """The state, with a herald around it if statuses are wanted."""
+        """The state, with somebody around it who knows which queues are read, and a herald if statuses are wanted."""
         self.queue.routes(state.queue_of)
         self.queue.names(state.names_of)
+        self._unserved = Unserved(state, state.queue_of)
         if not self._settings.statuses:
-            return state
-        self._herald = Herald(state, self._voice)
+            return unserved(self._unserved)
+        self._herald = Herald(unserved(self._unserved), self._voice)
         return heralded(self._herald)
 
     def serve(self, engine: Engine) -> None:
         """Tell of its executions, and bring it what others write."""
         engine.tell(self._voice)
+        if self._unserved is not None:
+            self._unserved.follows(engine.backend.fleet)
         if self._herald is not None:
             self._herald.follows(engine.books)
         strangers = Strangers(engine.backend, engine.plans, engine.launcher)
         self.queue.strangers(strangers.take)
         self._legacy.takes(strangers.take)
+        if self._settings.wire_inline:
+            clock = engine.backend.clock
+            self.queue.inlines(Inlining(engine.books, engine.endings, clock, self._settings.wire_bytes))
 
     @asynccontextmanager
     async def running(self, roles: frozenset[str]) -> AsyncIterator[None]:

@@ -8,12 +8,17 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from rune.adapters.blobs.open import open_blob
 from rune.adapters.postgres.database import Database
+from rune.adapters.postgres.grants import PostgresGrants
+from rune.adapters.postgres.keys import PostgresKeys
+from rune.adapters.postgres.log import PostgresLog
 from rune.adapters.postgres.migrating import migrate as migrate_database
 from rune.adapters.postgres.open import Postgres, postgres
+from rune.adapters.postgres.roles import grant
 from rune.adapters.postgres.secret import PostgresSecret
+from rune.adapters.postgres.trigger import PostgresTriggers
 from rune.adapters.redis.open import RedisStores
 from rune.compose.carrying import Carrier
-from rune.compose.parts import keys, new_engine
+from rune.compose.parts import Access, keys, new_engine
 from rune.nodes.discovery import full_registry
 from rune.nodes.registry import Registry
 from rune.ports.blob import Blob
@@ -121,10 +126,14 @@ def _engine(
         retention=opened.retention,
         secret=PostgresSecret(opened.database, keys(settings)),
         clock=clock,
+        triggers=PostgresTriggers(opened.database),
         admission=state,
         outbox=opened.outbox,
         fleet=stores.fleet,
         news=stores.news,
+        keys=PostgresKeys(opened.database),
+        grants=PostgresGrants(opened.database),
+        log=PostgresLog(opened.database),
     )
     engine = new_engine(settings, backend, plans, registry, observer, member)
     if carrier is not None:
@@ -160,6 +169,14 @@ async def credentials(settings: Settings) -> AsyncIterator[Vault]:
         yield Vault(PostgresSecret(opened.database, keys(settings)), SystemClock())
 
 
+@asynccontextmanager
+async def access(settings: Settings) -> AsyncIterator[Access]:
+    """Keys, grants and the log as anybody may see them."""
+    async with _reading(settings) as opened:
+        database = opened.database
+        yield Access(PostgresKeys(database), PostgresGrants(database), PostgresLog(database))
+
+
 async def preview(settings: Settings, rules: Sequence[Rule], now: int) -> Collected:
     """What a collection would remove."""
     async with _reading(settings) as opened:
@@ -184,3 +201,8 @@ async def members(settings: Settings) -> list[Member]:
 async def migrate(settings: Settings) -> list[str]:
     """Bring the database to the version of this program; the steps that were taken."""
     return await migrate_database(settings.journal)
+
+
+async def grant_roles(settings: Settings) -> list[str]:
+    """Give the database's roles their rights; their names."""
+    return await grant(settings.journal)

@@ -7,22 +7,28 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import cast
 
+from rune.adapters.embedded import backup as copying
 from rune.adapters.embedded import bare, filling
 from rune.adapters.embedded import retention as embedded_retention
 from rune.adapters.embedded.blob import EmbeddedBlob
 from rune.adapters.embedded.caller import Caller, Line
 from rune.adapters.embedded.door import Door, socket_of
+from rune.adapters.embedded.grants import EmbeddedGrants
 from rune.adapters.embedded.inspection import inspect, lock_owner
 from rune.adapters.embedded.journal import EmbeddedJournal
+from rune.adapters.embedded.keys import EmbeddedKeys
 from rune.adapters.embedded.library import EmbeddedLibrary
 from rune.adapters.embedded.lock import Lock
+from rune.adapters.embedded.log import EmbeddedLog
 from rune.adapters.embedded.open import Embedded
 from rune.adapters.embedded.readonly import EmbeddedIndex, ReadOnly
 from rune.adapters.embedded.secret import EmbeddedSecret
-from rune.compose.parts import keys, new_engine
+from rune.adapters.embedded.trigger import EmbeddedTriggers
+from rune.compose.parts import Access, keys, new_engine
 from rune.nodes.discovery import full_registry
 from rune.nodes.registry import Registry
 from rune.ports.clock import Clock
+from rune.ports.copies import Copied
 from rune.ports.inspection import Inspection
 from rune.ports.owner import VERBS
 from rune.ports.retention import Collected, Rule
@@ -87,7 +93,11 @@ def _engine(
         retention=embedded.retention,
         secret=secret,
         clock=clock,
+        triggers=EmbeddedTriggers(embedded.database),
         admission=state,
+        keys=EmbeddedKeys(embedded.database),
+        grants=EmbeddedGrants(embedded.database),
+        log=EmbeddedLog(embedded.database),
     )
     return new_engine(settings, backend, plans, registry, observer)
 
@@ -138,6 +148,16 @@ async def credentials(settings: Settings) -> AsyncIterator[Vault]:
         database.close()
 
 
+@asynccontextmanager
+async def access(settings: Settings) -> AsyncIterator[Access]:
+    """Keys, grants and the log, whoever owns the file."""
+    database = ReadOnly(settings.database)
+    try:
+        yield Access(EmbeddedKeys(database), EmbeddedGrants(database), EmbeddedLog(database))
+    finally:
+        database.close()
+
+
 async def preview(settings: Settings, rules: Sequence[Rule], now: int) -> Collected:
     """What a collection would remove, whoever owns the file."""
     database = ReadOnly(settings.database)
@@ -151,6 +171,16 @@ async def vacuum(settings: Settings) -> tuple[int, int]:
     """Write the file anew, without gaps; its size before and after. Nobody else may own it."""
     async with running_engine(settings, roles=frozenset()) as engine:
         return await engine.backend.retention.vacuum()
+
+
+def backup(settings: Settings, target: Path) -> Copied:
+    """Copy the file, whoever owns it."""
+    return copying.take(settings.database, target)
+
+
+def restore(settings: Settings, copy: Path, *, replace: bool) -> tuple[Copied, Path | None]:
+    """Make a copy the file, which nobody may own; and where the one before was set aside."""
+    return copying.put_back(copy, settings.database, replace=replace)
 
 
 def exists(settings: Settings) -> bool:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from rune.adapters.keyring import new_key
 from rune.adapters.keysource import KeySource
+from rune.compose.tracing import tracer
 from rune.nodes.registry import Registry
 from rune.nodes.world import World
 from rune.ports.fleet import Member
+from rune.ports.grants import Grants
+from rune.ports.keys import Keys
+from rune.ports.log import Log
 from rune.runtime.backend import Backend
 from rune.runtime.engine import Engine
 from rune.runtime.observed import Observer
 from rune.runtime.planbook import Planbook
+from rune.runtime.witness import Witness
 from rune.settings import Settings
 
 
@@ -40,7 +47,16 @@ def new_engine(
         told=observer.progressed if observer is not None else None,
         rules=settings.retention,
         member=member,
+        witness=Witness(tracer=tracer(settings)),
     )
+
+
+class Access(msgspec.Struct, frozen=True):
+    """Who may do what, and who did."""
+
+    keys: Keys
+    grants: Grants
+    log: Log
 
 
 def keys(settings: Settings) -> KeySource:

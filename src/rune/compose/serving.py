@@ -8,19 +8,21 @@ import ipaddress
 from collections.abc import Callable
 
 from rune.compose.answering import NotServed, answering
+from rune.master.access.known import known_keys
 from rune.master.app import make_app
-from rune.master.gate import KeyGate, LoopbackGate
+from rune.master.gate import KeyGate
 from rune.master.service import Master
 from rune.runtime.engine import Engine
 from rune.runtime.reader import Reader
 from rune.settings import Settings
 
 
-def check_address(host: str, key: str) -> None:
+def check_address(host: str, *, locked: bool) -> None:
     """Without a key only this machine may ask."""
-    if not key and not is_loopback(host):
+    if not locked and not is_loopback(host):
         raise NotServed(
-            f"{host} can be reached from elsewhere and there is no key: set RUNE_API_KEY, or listen on 127.0.0.1"
+            f"{host} can be reached from elsewhere and there is no key: set RUNE_API_KEY, make one with"
+            " `rune keys create`, or listen on 127.0.0.1"
         )
 
 
@@ -48,11 +50,13 @@ async def serve(
 ) -> None:
     """Serve until `stop` is done. `ready` is told the address once requests are answered; `made` is shown the master
     before."""
-    check_address(host, key)
+    keys = known_keys(engine.backend)
+    locked = bool(key) or (keys is not None and await keys.exist())
+    check_address(host, locked=locked)
     master = Master(engine, reader, slots=settings.slots)
     if made is not None:
         made(master)
-    app = make_app(master, KeyGate(key) if key else LoopbackGate())
+    app = make_app(master, KeyGate(key, keys, loopback=is_loopback(host)))
     async with master.running(), answering(app, host, port, master.stop) as (url, serving):
         if ready is not None:
             ready(url)

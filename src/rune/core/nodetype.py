@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from rune.core.hook import Hook
 from rune.core.problem import Problem
+from rune.core.ticks import Schedule
 
 Join = Literal["all", "any"] | int
 """How a join opens: `all`, `any`, or at the k-th live arrival."""
@@ -45,6 +47,7 @@ class NodeType(msgspec.Struct, frozen=True, kw_only=True):
     schema: Mapping[str, Any] = {}
     kinds: Mapping[str, ParameterKind] = {}  # parameters not named here are templates
     trigger: bool = False
+    starts: Callable[[Mapping[str, Any]], Hook | Schedule | None] = lambda parameters: None  # by itself
     fans_out: bool = False
     joins_items: bool = False
     merges: bool = False  # the node combines its arrivals itself; they are not folded into `$json`

@@ -9,6 +9,11 @@ from fastapi import FastAPI, Request
 from starlette.responses import Response
 
 import rune
+from rune.master.access.declared import check_declared
+from rune.master.access.entries import entries
+from rune.master.access.granting import granting
+from rune.master.access.keys import keys
+from rune.master.arriving import Arriving
 from rune.master.gate import Gate, LoopbackGate
 from rune.master.openapi import openapi
 from rune.master.operation import PREFIX, Resource, add, gated
@@ -21,6 +26,7 @@ from rune.master.routes.credentials import credentials
 from rune.master.routes.definitions import definitions
 from rune.master.routes.executions import executions
 from rune.master.routes.health import health
+from rune.master.routes.hooks import add_hooks
 from rune.master.routes.letters import letters
 from rune.master.routes.live import add_sockets, live
 from rune.master.routes.machinery import machinery
@@ -28,8 +34,11 @@ from rune.master.routes.nodetypes import nodetypes
 from rune.master.routes.page import add_page
 from rune.master.routes.runs import runs
 from rune.master.routes.starts import starts
+from rune.master.routes.triggers import triggers
 from rune.master.routes.workflows import workflows
+from rune.master.scrape import metrics
 from rune.master.service import Master
+from rune.master.vitals import HEALTH
 
 # The router looks at one route after the other, so what is asked for most comes first.
 RESOURCES: tuple[Resource, ...] = (
@@ -46,6 +55,10 @@ RESOURCES: tuple[Resource, ...] = (
     machinery,
     nodetypes,
     credentials,
+    triggers,
+    granting,
+    keys,
+    entries,
 )
 
 
@@ -66,10 +79,15 @@ def make_app(master: Master, gate: Gate | None = None) -> FastAPI:
         for operation in resource.operations:
             add(router, operation)
     add_sockets(router)
+    add_hooks(router)
     _add_document(router)
     add_page(router)
+    router.add_api_route("/metrics", metrics, methods=["GET"], include_in_schema=False)
+    if master.engine.witness.tracer is not None:
+        app.add_middleware(Arriving)
     app.router.redirect_slashes = False
     app.router.routes.extend((*health().routes, *router.routes))
+    check_declared(app.router.routes, HEALTH.values())
     return app
 
 

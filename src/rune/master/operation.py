@@ -11,8 +11,9 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from rune.core.limits import LIMITS
+from rune.core.rights import Principal, Right
 from rune.master.body import check_json, decode, read_body
-from rune.master.gate import Need, authorize
+from rune.master.gate import authorize, lacking
 from rune.master.problems import ApiError
 from rune.master.quick import QuickRoute
 
@@ -33,6 +34,8 @@ PATHS: dict[str, tuple[str, str]] = {
     "type": (r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", "A node type, or one of its other names."),
     "credential": (r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", "The name or the id of a credential."),
     "key": (r"[A-Za-z0-9_.:@#/-]{1,400}", "The rest of the key of a blob."),
+    "id": (r"k[0-9a-f]{16}", "The id of a key of the API."),
+    "trigger": (r"t[0-9a-f]{24}", "The id of a trigger."),
 }
 """What may stand in a path: checked before it is looked up anywhere."""
 
@@ -43,11 +46,12 @@ _NAMES = re.compile(r"{(\w+)(?::path)?}")
 class Call:
     """One request, understood."""
 
-    __slots__ = ("body", "data", "master", "path", "query", "request")
+    __slots__ = ("body", "data", "master", "path", "principal", "query", "request")
 
     def __init__(self, request: Request, master: Master) -> None:
         self.request = request
         self.master = master
+        self.principal: Principal = request.scope["principal"]
         self.path: Mapping[str, str] = request.path_params
         self.query: Any = None
         self.body: Any = None
@@ -56,6 +60,11 @@ class Call:
     def header(self, name: str) -> str | None:
         """A header as it was sent."""
         return self.request.headers.get(name)
+
+    def require(self, right: Right) -> None:
+        """Refuse somebody who may use the route and not all that can be asked of it."""
+        if not self.principal.may(right):
+            raise lacking(self.principal, right)
 
 
 Act = Callable[[Call], Awaitable[Response]]
@@ -68,7 +77,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     summary: str
     act: Act
-    need: Need = "view"
+    need: Right
     query: type[msgspec.Struct] | None = None
     body: Any = None  # the type of the body; `bytes`: read by the operation itself
     limit: int = LIMITS.body_bytes
@@ -94,11 +103,14 @@ class Resource:
         self.tag = tag
         self.operations: list[Operation] = []
 
-    def __call__(self, method: str, path: str, summary: str, **said: Any) -> Callable[[Act], Act]:
-        """Declare an operation."""
+    def __call__(
+        self, method: str, path: str, summary: str, *, need: Right, **said: Any
+    ) -> Callable[[Act], Act]:
+        """Declare an operation, and what right it takes."""
 
         def declare(act: Act) -> Act:
-            self.operations.append(Operation(method=method, path=path, summary=summary, act=act, **said))
+            made = Operation(method=method, path=path, summary=summary, act=act, need=need, **said)
+            self.operations.append(made)
             return act
 
         return declare

@@ -8,12 +8,16 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+from rune.master.gate import Undeclared
+
 
 class QuickRoute(APIRoute):
     """A route whose dependencies are gates: each is asked, in the order they were declared, before the endpoint is."""
 
     def __init__(self, *given: Any, **said: Any) -> None:
         super().__init__(*given, **said)
+        if getattr(self.endpoint, "need", None) is None:
+            raise Undeclared(f"{self.path} does not say what right it takes")
         gates: list[Any] = [each.call for each in self.dependant.dependencies]
         endpoint = self.endpoint
 

@@ -9,6 +9,8 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from rune.ports.library import ANYTHING, NOTHING, Expected
+
 _ENCODER = msgspec.json.Encoder()
 JSON = (b"content-type", b"application/json")
 _ALWAYS = [JSON, (b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
@@ -46,3 +48,22 @@ def not_changed(tag: str) -> Response:
 def etag(hash: str) -> str:
     """The tag of a content that is named by its hash."""
     return f'"{hash}"'
+
+
+def tags(header: str | None) -> list[str]:
+    """The tags of a header, as they are written."""
+    return [each.strip() for each in (header or "").split(",")]
+
+
+def expected(match: str | None, none_match: str | None) -> Expected | None:
+    """What `If-Match` and `If-None-Match: *` expect to be there; both together expect what cannot be."""
+    absent = "*" in tags(none_match)
+    if match is None:
+        return (NOTHING,) if absent else None
+    given = [ANYTHING if each == "*" else _bare(each) for each in tags(match)]
+    return () if absent else tuple(each for each in given if each != NOTHING)
+
+
+def _bare(tag: str) -> str:
+    bare = tag[1:-1] if len(tag) > 2 and tag[0] == tag[-1] == '"' else NOTHING
+    return NOTHING if bare == ANYTHING else bare

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from weakref import WeakValueDictionary
 
 from rune.master.live.fleet import Fleet
 from rune.master.live.pulse import Pulse
 from rune.master.live.watches import Watches
 from rune.master.probe import Probe
-from rune.master.rollouts import Rollouts
 from rune.master.runs import Runs
+from rune.master.scrape import Scrape
 from rune.runtime.engine import Engine
 from rune.runtime.reader import Reader
 
@@ -30,17 +29,10 @@ class Master:
         self.watches = Watches(engine, reader, self.pulse)
         self.fleet = Fleet(reader, self.pulse)
         self.runs = Runs(engine, reader)
-        self.rollouts = Rollouts(engine.backend.library, reader, engine.backend.clock)
         self.probe = Probe(engine, reader)
+        self.scrape = Scrape(engine)
         self.parsing = asyncio.Semaphore(1)
         self.stopping = asyncio.Event()
-        self._editing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-
-    @asynccontextmanager
-    async def editing(self, workflow: str) -> AsyncIterator[None]:
-        """One change of a workflow at a time: what was compared is still so when it is replaced."""
-        async with self._editing.setdefault(workflow, asyncio.Lock()):
-            yield
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Master]:

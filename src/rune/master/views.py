@@ -53,6 +53,7 @@ class ExecutionDetail(ExecutionView, frozen=True, kw_only=True):
     key: str | None
     parent_id: str | None
     retry_of: str | None
+    principal: str  # who started it, or the execution around it
 
 
 class ExecutionPage(View, frozen=True, kw_only=True):
@@ -243,6 +244,7 @@ def execution_detail(each: Summary, accepted: Accepted) -> ExecutionDetail:
         key=accepted.key,
         parent_id=accepted.parent.execution if accepted.parent is not None else None,
         retry_of=accepted.retry_of,
+        principal=accepted.principal,
     )
 
 

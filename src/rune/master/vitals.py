@@ -17,6 +17,7 @@ import rune
 from rune.master.probe import Probe
 from rune.master.problems import HANDLERS, ApiError
 from rune.master.reply import Reply
+from rune.master.scrape import Scrape, metrics
 from rune.runtime.engine import Engine
 
 
@@ -33,6 +34,7 @@ class Vitals:
     def __init__(self) -> None:
         self._probe: Probe | None = None
         self._stopping = False
+        self.scrape: Scrape | None = None
 
     def unready(self) -> str:
         if self._stopping:
@@ -45,6 +47,7 @@ class Vitals:
     async def of(self, engine: Engine) -> AsyncIterator[None]:
         """Probe an engine while the block runs; whoever leaves it is about to stop."""
         self._probe = Probe(engine, beating=True)
+        self.scrape = Scrape(engine)
         probing = asyncio.create_task(self._probe.run())
         try:
             yield
@@ -78,8 +81,9 @@ HEALTH = {"/healthz": healthz, "/readyz": readyz, "/version": version}
 
 
 def health_app(living: Living) -> Starlette:
-    """These three and nothing else."""
-    routes = [Route(path, endpoint, methods=["GET"]) for path, endpoint in HEALTH.items()]
+    """These three, the numbers, and nothing else."""
+    answered = {**HEALTH, "/metrics": metrics}
+    routes = [Route(path, endpoint, methods=["GET"]) for path, endpoint in answered.items()]
     app = Starlette(routes=routes, exception_handlers=HANDLERS)
     app.state.living = living
     return app

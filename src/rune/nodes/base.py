@@ -17,7 +17,7 @@ from rune.errors import NodeFailure, RuneError
 from rune.nodes.blobs import NO_BLOBS, Blobs
 from rune.nodes.boundary import check_json
 from rune.nodes.inuse import IN_USE
-from rune.nodes.usage import CleanBlobs, Reference, Usage
+from rune.nodes.usage import CleanBlobs, Reference, Resolving, Usage
 from rune.nodes.world import NOWHERE, World
 from rune.ports.secret import Credential
 
@@ -58,7 +58,8 @@ class Call(Generic[P]):
     brought, in index order. `resumed` is true when what the node waited for has come: `due` is then the time
     it waited for, `signal` the payload of the signal. `idempotency_key` names the effect of this run, the same in
     every attempt; it is empty where the node said that it wants none. `world` is how anything outside is reached,
-    `blobs` keeps bytes for the execution, and `progress` tells whoever looks on how far the run is.
+    `blobs` keeps bytes for the execution, `traceparent` is the W3C trace context for calls to others (empty where
+    nobody traces), and `progress` tells whoever looks on how far the run is.
     """
 
     __slots__ = (
@@ -78,8 +79,10 @@ class Call(Generic[P]):
         "progress",
         "resumed",
         "scope",
+        "secret",
         "signal",
         "timer_id",
+        "traceparent",
         "usage",
         "world",
     )
@@ -125,6 +128,8 @@ class Call(Generic[P]):
         self.progress = progress
         self.credentials = credentials
         self.usage: Usage | None = None
+        self.traceparent = ""
+        self.secret: Resolving | None = None  # where credentials are resolved, if not in the world
         self.launch: Launch = _launch_nothing
 
     @property
@@ -140,8 +145,9 @@ class Call(Generic[P]):
 
     def log(self, message: str, *, level: Level = "info", **fields: Any) -> None:
         """Write a line to the log of the worker."""
-        said = " ".join([message, *(f"{name}={_shown(value)}" for name, value in fields.items())])
-        beside = {"node": self.node, "execution": self.blobs.execution, "fields": IN_USE.fields(fields)}
+        shown = IN_USE.fields(fields)
+        said = " ".join([message, *(f"{name}={_shown(value)}" for name, value in shown.items())])
+        beside = {"node": self.node, "execution": self.blobs.execution, "fields": shown}
         _log.log(_LEVELS[level], "%s of %s: %s", self.node, self.blobs.execution, said, extra=beside)
 
     async def credential(self, *types: str, host: str | None = None) -> Credential | None:
@@ -149,7 +155,7 @@ class Call(Generic[P]):
         the credential is of one of these types and may be sent to this host."""
         if self.credentials is None:
             return None
-        return await self._used().credential(self.credentials, self.world.secret, types, host)
+        return await self._used().credential(self.credentials, self.secret or self.world.secret, types, host)
 
     def protect(self, *values: str) -> None:
         """Hide further values in whatever this run leaves behind, such as a token that was fetched."""

@@ -18,7 +18,8 @@ class NodeContext:
 
     `node` is its id, `payload` what entered it, `attempt` which try this is (from 1), `now` the time of the
     execution in epoch milliseconds. `idempotency_key` names the effect: the same in every attempt, so that whoever is
-    called can tell a repetition; empty if the node wants none.
+    called can tell a repetition; empty if the node wants none. `traceparent` is the W3C trace context to send along
+    with calls to others; empty where nobody traces.
     """
 
     def __init__(self, call: Call[Any], loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -27,6 +28,7 @@ class NodeContext:
         self.attempt = call.attempt
         self.now = call.now
         self.idempotency_key = call.idempotency_key
+        self.traceparent = call.traceparent
         self._call = call
         self._loop = loop
         self._cancelled = False

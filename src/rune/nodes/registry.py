@@ -40,7 +40,7 @@ from rune.nodes.fit import told
 from rune.nodes.io import http, llm_service, smtp
 from rune.nodes.usage import Reference
 from rune.nodes.world import World
-from rune.ports.journal import Ended, StoreAway
+from rune.ports.journal import Ended, StoreAway, TokenEnded
 
 STANDARD_KINDS: tuple[RunnableType, ...] = (
     RunnableType(manual.TYPE, manual.Parameters, manual.run, builds=False),
@@ -182,8 +182,8 @@ async def execute_async(kind: RunnableType, call: Call[Any]) -> Outcome:
     try:
         outcome = kind.run(call)
         return _checked(kind, outcome if isinstance(outcome, _ENDINGS) else await outcome, call)
-    except (StoreAway, Ended):
-        raise  # an outage, or the end of the execution, is no ending of the node
+    except (StoreAway, Ended, TokenEnded):
+        raise  # an outage, or the end of the execution or of the token, is no ending of the node
     except Exception as error:
         return failure_of(error)
     except (Interruption, KeyboardInterrupt, GeneratorExit):

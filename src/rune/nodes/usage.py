@@ -4,7 +4,7 @@ hidden in everything that the call leaves behind, and forgotten with it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from rune.core.outcome import Outcome
 from rune.errors import NodeFailure, RuneError
@@ -12,21 +12,30 @@ from rune.nodes.blobs import BINARY, Blobs
 from rune.nodes.inuse import IN_USE
 from rune.nodes.redaction import Redactor
 from rune.ports.journal import StoreAway
-from rune.ports.secret import Credential, Secret
+from rune.ports.secret import Credential, Denied
 
 MISSING = "CREDENTIAL_MISSING"
 FORBIDDEN = "CREDENTIAL_FORBIDDEN"
 UNREADABLE = "CREDENTIAL_UNREADABLE"
+DENIED = "CREDENTIAL_DENIED"
 
 CREDENTIAL_ERRORS = {
     MISSING: "the credential does not exist",
     FORBIDDEN: "the credential is of another type, or may not be sent to this host",
     UNREADABLE: "the credential cannot be opened: its key is missing or another",
+    DENIED: "whoever started the execution was not granted the credential",
 }
 """For the declaration of a node type that takes credentials."""
 
 Reference = Mapping[str, Any]
 """As a document writes it: `name` or `id`, perhaps `type`."""
+
+
+class Resolving(Protocol):
+    """Where credentials are resolved."""
+
+    async def resolve(self, reference: str) -> Credential | None:
+        """A credential with its values, or None."""
 
 
 class Usage:
@@ -38,7 +47,7 @@ class Usage:
         self.renewed = False  # a token that was refused has been fetched anew
 
     async def credential(
-        self, reference: Reference, secret: Secret | None, types: tuple[str, ...], host: str | None
+        self, reference: Reference, secret: Resolving | None, types: tuple[str, ...], host: str | None
     ) -> Credential:
         """The credential, if this call may use it here."""
         if self._credential is None:
@@ -70,13 +79,15 @@ class Usage:
         self._credential = None
 
 
-async def _resolved(reference: Reference, secret: Secret | None) -> Credential:
+async def _resolved(reference: Reference, secret: Resolving | None) -> Credential:
     name, id, type = (reference.get(key) for key in ("name", "id", "type"))
     label = f"the credential `{name or id}`"
     try:
         found = await secret.resolve(str(id or name)) if secret is not None else None
     except StoreAway:
         raise
+    except Denied as error:
+        raise NodeFailure(error.message, code=DENIED) from None
     except RuneError as error:
         raise NodeFailure(f"{label} cannot be read: {error.message}", code=UNREADABLE) from None
     if found is None:

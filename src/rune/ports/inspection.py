@@ -37,6 +37,11 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     known_schema: int = 0
     fsync: bool = True
     journal_ms: float = 0.0  # median of a small question
+    journal_skew: float = 0.0  # s by which its clock is ahead of ours
+    journal_user: str = ""
+    journal_roles: tuple[str, ...] = ()  # as what this user may take part
+    journal_lacks: tuple[str, ...] = ()  # what it would need, where it may as nothing
+    may_migrate: bool = True
     state: str
     state_trouble: str = ""
     redis: str = ""  # its version
@@ -45,6 +50,14 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     memory: int = 0
     memory_limit: int = 0  # 0: none
     state_ms: float = 0.0
+    state_skew: float = 0.0
+    state_lacks: tuple[str, ...] = ()  # commands that this user may not run
+    queue: str = ""  # where the broker is; empty: there is none
+    queue_trouble: str = ""
+    rabbitmq: str = ""  # its version
+    queue_lacks: tuple[str, ...] = ()
+    queue_missing: int = 0  # queues and exchanges that nobody has made yet
+    rooms: tuple[tuple[str, int], ...] = ()  # folders of this machine, and the bytes that are free there
     workers: tuple[Member, ...] = ()
     schedulers: tuple[Member, ...] = ()
     keys: int = 0  # of the credentials

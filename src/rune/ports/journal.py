@@ -9,6 +9,7 @@ import msgspec
 
 from rune.core.fact import End, Fact, Result, Signal, TokenFact
 from rune.core.lineage import Path
+from rune.core.rights import LOCAL
 from rune.errors import RuneError
 
 FORMAT = 1
@@ -23,6 +24,12 @@ class Ended(RuneError):
     def __init__(self, end: End) -> None:
         super().__init__(f"the execution has ended as {end.status}")
         self.end = end
+
+
+class TokenEnded(RuneError):
+    """The attempt that wanted to start a child has ended meanwhile, by somebody else's row."""
+
+    code = "TOKEN_ENDED"
 
 
 class StoreAway(RuneError):
@@ -86,6 +93,10 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     root: str = ""
     retry_of: str | None = None
     needs: tuple[str, ...] = ()  # executions whose blobs it may name; they stay as long as it does
+    principal: str = (
+        LOCAL  # who started it, or the execution around it; credentials are granted to principals
+    )
+    trace: str = ""  # the W3C `traceparent` of whoever started it
     format: int = 1
 
 
@@ -120,7 +131,8 @@ class Journal(Protocol):
 
     async def accept(self, execution: Accepted, kept: Sequence[Fact] = ()) -> Accepted:
         """Write the start, and with it the facts that it begins with. A client key, or an id, that was used before
-        answers the execution that it started then. A child whose parent has ended is refused: Ended."""
+        answers the execution that it started then. A child whose parent has ended is refused: Ended; and
+        one of an attempt that is over, while the parent runs on: TokenEnded."""
 
     async def accepted(self, execution: str) -> Accepted | None:
         """How an execution was started."""

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Literal, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
 from rune.errors import RuneError
+from rune.ids import fraction
 
 LATEST = "latest"
 """The alias that every deploy moves."""
+
+NOTHING, ANYTHING = "", "*"
+Expected: TypeAlias = tuple[str, ...]
+"""What the asker takes to be there, compared in the same act that changes it: tags, one of which it has to be.
+`NOTHING`: nothing is there; `ANYTHING`: something is. The tag of a workflow is the hash of its latest version, that of
+an alias its revision."""
 
 Change = Literal["created", "moved", "none"]
 
@@ -31,6 +38,18 @@ class BadAlias(RuneError):
     code = "BAD_ALIAS"
 
 
+class BadWeights(RuneError):
+    """Weights that spread nothing."""
+
+    code = "BAD_WEIGHTS"
+
+
+class Changed(RuneError):
+    """Somebody else was first: what is there is not what the asker expected."""
+
+    code = "CHANGED"
+
+
 class Version(msgspec.Struct, frozen=True):
     """One definition of a workflow. `at` is when it was first deployed, `aliases` are those that point at it now."""
 
@@ -40,6 +59,16 @@ class Version(msgspec.Struct, frozen=True):
     at: int
     aliases: tuple[str, ...] = ()
     change: Change = "none"  # what the act that answers this did: a new version, an alias that moved
+
+
+class Alias(msgspec.Struct, frozen=True):
+    """A name that points at a version. With `weights` so many percent of the starts get other versions; moving it, by
+    whatever means, ends that. `revision` counts its changes."""
+
+    name: str
+    number: int
+    revision: int = 1
+    weights: dict[int, float] = {}
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,19 +87,42 @@ class Library(Protocol):
     """Definitions by workflow and version. Numbers of a workflow begin at 1 and have no gaps."""
 
     async def deploy(
-        self, definition: bytes, hash: str, workflow: str, at: int, *, alias: str | None = None
+        self,
+        definition: bytes,
+        hash: str,
+        workflow: str,
+        at: int,
+        *,
+        alias: str | None = None,
+        expected: Expected | None = None,
     ) -> Version:
         """Keep a definition as a new version, or find the version that has the same content. `latest` points at it
-        afterwards, and so does `alias`, in the same act; a hidden workflow is shown again."""
+        afterwards, and so does `alias`, in the same act; a hidden workflow is shown again, and is nothing to whoever
+        expects. Content that is the latest already was put there as expected, whoever did it; only who expects nothing
+        is refused."""
 
-    async def point(self, workflow: str, alias: str, version: int, at: int) -> Version:
-        """Let an alias point at a version. Moving `latest` shows a hidden workflow again."""
+    async def point(
+        self,
+        workflow: str,
+        alias: str,
+        version: int | None,
+        at: int,
+        *,
+        weights: Mapping[int, float] | None = None,
+        expected: Expected | None = None,
+    ) -> Version:
+        """Let an alias point at a version, with these weights and no others; None: where it points already. Moving
+        `latest` shows a hidden workflow again. An alias that is so already is so, whatever was expected."""
 
     async def hide(self, workflow: str, at: int) -> bool:
         """Take a workflow out of sight: it is not found any more, its versions stay. False if it was hidden."""
 
-    async def find(self, workflow: str, which: str | None = None) -> Version:
-        """The version of this number (`3`, `v3`) or alias; None: the latest."""
+    async def find(self, workflow: str, which: str | None = None, *, by: str | None = None) -> Version:
+        """The version of this number (`3`, `v3`) or alias; None: the latest. `by`: where the alias has weights, the
+        version that these give to this name, which is the same one each time."""
+
+    async def aliases(self, workflow: str) -> list[Alias]:
+        """Every alias by name, of a hidden workflow too."""
 
     async def versions(self, workflow: str) -> list[Version]:
         """Every version, the oldest first, of a hidden workflow too."""
@@ -93,6 +145,36 @@ def check_alias(alias: str) -> None:
         raise BadAlias(
             f"`{alias}` is no alias: a letter, then letters, digits, `_` and `-`, at most 128 in all"
         )
+
+
+def check_weights(alias: str, weights: Mapping[int, float]) -> None:
+    """Refuse weights that spread nothing."""
+    if alias == LATEST and weights:
+        raise BadWeights("`latest` is where the newest version is; weigh another alias")
+    if any(not 0 < share <= 100 for share in weights.values()) or sum(weights.values()) > 100:
+        raise BadWeights("weights are percent: each above 0, together at most 100")
+
+
+def weighed(workflow: str, alias: str, weights: Mapping[int, float], by: str) -> int | None:
+    """The version that weights give to a name; None: the one that the alias points at."""
+    place = fraction(workflow, alias, by) * 100
+    for number, share in sorted(weights.items()):
+        if place < share:
+            return number
+        place -= share
+    return None
+
+
+def meets(now: str, expected: Expected | None, *, already: bool) -> bool:
+    """Whether what is there may be changed. `already`: it is what it shall be, as whoever asks again finds it."""
+    if expected is None or now in expected or (now != NOTHING and ANYTHING in expected):
+        return True
+    return already and repeatable(expected)
+
+
+def repeatable(expected: Expected | None) -> bool:
+    """Whether asking again answers as the first time did: not where something has to be new."""
+    return expected is None or any(tag != NOTHING for tag in expected)
 
 
 def choose(workflow: str, versions: Sequence[Version], which: str | None = None) -> Version:
@@ -119,3 +201,9 @@ def unknown(workflow: str, versions: Sequence[Version], which: str | int) -> Unk
 def out_of_sight(workflow: str) -> UnknownWorkflow:
     """Why a hidden workflow is not found."""
     return UnknownWorkflow(f"workflow `{workflow}` was removed; a new deploy brings it back")
+
+
+def changed(what: str, now: str) -> Changed:
+    """Why something is left as it is."""
+    is_now = "there is none" if now == NOTHING else f'it is "{now}" now'
+    return Changed(f"{what} is not what was expected: {is_now}")

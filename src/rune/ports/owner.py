@@ -24,6 +24,14 @@ VERBS = (
     "rotate_credential",
     "remove_credential",
     "rekey",
+    "grant_credential",
+    "withdraw_credential",
+    "create_key",
+    "revoke_key",
+    "triggers",
+    "find_trigger",
+    "enable_trigger",
+    "rotate_trigger",
 )
 """What others may ask the owner for. Nothing that is not named here can be asked."""
 

@@ -198,6 +198,12 @@ class Unreadable(SecretError):
     code = "CREDENTIAL_UNREADABLE"
 
 
+class Denied(SecretError):
+    """Whoever started the execution was not granted the credential."""
+
+    code = "CREDENTIAL_DENIED"
+
+
 class KeyProblem(SecretError):
     """The key is missing, malformed, or open to others."""
 

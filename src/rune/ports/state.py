@@ -28,6 +28,7 @@ class Claim(msgspec.Struct, frozen=True):
     again: bool = False  # it was claimed before: the journal may already know how it ended
     due: int | None = None  # of a wait that is over
     recovered: bool = False  # the execution was read back from the journal
+    first: int | None = None  # of a join: when the first of its parties arrived
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -47,6 +48,7 @@ class Due(msgspec.Struct, frozen=True):
     finish: Finish | None
     now: int
     priority: int = 5
+    due: int | None = None  # when it was to ring, where that is known
 
 
 class Listener(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -25,15 +26,18 @@ from rune.core.token import Fate, Token, token_name
 from rune.errors import RuneError
 from rune.nodes.registry import Registry
 from rune.nodes.world import NOWHERE, World
-from rune.ports.journal import Ended, StoreAway
+from rune.ports.journal import Ended, StoreAway, TokenEnded
 from rune.ports.queue import Delivery
 from rune.ports.state import Applied, Claim
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
 from rune.runtime.book import Book, Page
 from rune.runtime.parts import Parts
+from rune.runtime.permitted import permits_of
 from rune.runtime.reporter import Told
 from rune.runtime.runner import Runner
+from rune.runtime.witness import now_ns
+from rune.telemetry.log import HERE
 from rune.wire.codec import Same
 
 log = logging.getLogger("rune.attempt")
@@ -67,17 +71,24 @@ class Attempt:
         self._books = parts.books
         self._endings = parts.endings
         self._children = parts.children
-        self._runner = Runner(registry, parts.leases, parts.children, world, told)
+        self._witness = parts.witness
+        self._meter = parts.witness.meter
+        permits = permits_of(backend)
+        self._runner = Runner(registry, parts.leases, parts.children, world, told, permits, parts.witness)
         self._in_place = in_place
 
     async def handle(self, delivery: Delivery) -> bool:
         """Take a hint to its end. False: somebody else holds the token, so nothing is known of how it goes."""
         failpoint.hit("received")
         execution, token = delivery.execution, delivery.token
+        place: list[Any] = [self._owner, execution, (), token]
+        HERE.set(place)
         book = await self._books.book(execution)
         node = book.plan.nodes[token.node]
         leased = token.fate is Fate.RUN and not node.pure
+        place[2] = book.plan.ids
         claim = await self._state.claim(execution, token, self._owner, leased=leased)
+        self._meter.deliveries[claim.verdict] += 1
         if claim.verdict in ("run", "cancelled"):
             try:
                 if claim.fence is None or await self._may_run(book, claim):
@@ -85,6 +96,8 @@ class Attempt:
                     await self._run_and_commit(book, node, claim)
             except Ended as ended:
                 await self._state.end(execution, ended.end)
+            except TokenEnded:
+                await self._use_stored(book, claim)
             finally:
                 if claim.fence is not None:
                     self._leases.release(execution, claim.token, claim.fence)
@@ -100,7 +113,7 @@ class Attempt:
         execution, token = book.accepted.id, claim.token
         self._leases.hold(execution, token, claim.fence)
         count = await self._journal.claimed(
-            execution, token.node, token.path, claim.fence, claim.now, durable=claim.recovered
+            execution, token.node, token.path, claim.fence, claim.now, durable=claim.again or claim.recovered
         )
         if count <= MOST_CLAIMS + token.attempt:
             return True
@@ -111,18 +124,21 @@ class Attempt:
 
     async def _run_and_commit(self, book: Book, node: NodePlan, claim: Claim) -> None:
         token = claim.token
-        if claim.again:
-            stored = await self._told_before(book, token)
-            if stored is not None:
-                await self._follow(book, Run(book.plan, token), [follow(book.plan, stored)])
-                return
+        if claim.again and await self._use_stored(book, claim):
+            return
         if node.needs_choice and token.fate is Fate.RUN and claim.verdict == "run":
             token = await self._choose(book, token, claim.now)
         run = Run(book.plan, token, in_place=self._in_place)
         page = book.page()
+        tokens = [token]
+        moments = [now_ns()]
+        traced = self._witness.tracer is not None
         while (each := run.next()) is not None:
             decision = await self._decide(book, page, each, claim, first=each is token)
             run.add(decision)
+            moments.append(now_ns())
+            if traced and each is not token:
+                tokens.append(each)
             if type(decision.fact) is Result:
                 page.own[(each.node, each.path)] = decision.fact
         failpoint.hit(
@@ -131,8 +147,35 @@ class Attempt:
         if await self._is_stale(book, run, claim):
             return
         decisions = await self._record(book, run, claim)
+        if decisions is run.decisions:
+            first = claim.first
+            self._meter.ran(book.plan, decisions, moments, None if first is None else token.at - first)
+            if traced:
+                self._witness.ran(book.accepted, book.plan, tokens, decisions, moments)
         failpoint.hit("journaled")  # crash here: the row is found and applied, nothing runs again
+        await self._part(book, decisions[0], claim)
         await self._follow(book, run, decisions)
+
+    async def _use_stored(self, book: Book, claim: Claim) -> bool:
+        """Let follow what an earlier or a quicker holder wrote down; False where nobody did."""
+        stored = await self._told_before(book, claim.token)
+        if stored is None:
+            return False
+        decision = follow(book.plan, stored)
+        self._witness.found(book.accepted, book.plan, claim.token, stored)
+        await self._part(book, decision, claim)
+        await self._follow(book, Run(book.plan, claim.token), [decision])
+        return True
+
+    async def _part(self, book: Book, decision: Decision, claim: Claim) -> None:
+        """An attempt that did not come out well may have a child, started by a slower holder when somebody had already
+        looked for it. From the row on none is accepted, so what is there now is all; it ends before anything follows,
+        and whoever finds the row alone comes by here too."""
+        fact, token = decision.fact, claim.token
+        over = type(fact) is TryAgain or (type(fact) is Result and fact.status != "ok")
+        heard = token.resumed and token.fate is Fate.RUN  # it was the end of the child that woke it
+        if over and not heard and book.plan.nodes[token.node].type.launches:
+            await self._children.abandon(book, token, claim.now)
 
     async def _told_before(self, book: Book, token: Token) -> TokenFact | None:
         """How this attempt has ended, if an earlier holder wrote that down and came no further."""
@@ -233,10 +276,14 @@ class Attempt:
         if stored[0] is not facts[0]:
             fact = stored[0]
             assert not isinstance(fact, End)
+            self._witness.twin()
+            self._witness.found(book.accepted, book.plan, claim.token, fact)  # type: ignore[arg-type]
             return [follow(book.plan, fact)]  # type: ignore[arg-type]
         for fact in facts:
             if type(fact) is Result:
                 book.keep(fact)
+        if type(stored[-1]) is End:
+            self._witness.ended(book.accepted, stored[-1])
         return run.decisions
 
     async def _follow(self, book: Book, run: Run, decisions: list[Decision]) -> None:

@@ -11,13 +11,17 @@ from rune.core.plan import Plan
 from rune.ports.blob import Blob
 from rune.ports.clock import Clock
 from rune.ports.fleet import Fleet
+from rune.ports.grants import Grants
 from rune.ports.journal import Accepted, Journal
+from rune.ports.keys import Keys
 from rune.ports.library import Library
+from rune.ports.log import Log
 from rune.ports.outbox import Outbox
 from rune.ports.queue import Queue
 from rune.ports.retention import Retention
 from rune.ports.secret import Secret
 from rune.ports.state import Applied, State
+from rune.ports.trigger import Triggers
 
 
 class Admission(Protocol):
@@ -51,7 +55,11 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     retention: Retention
     secret: Secret
     clock: Clock
+    triggers: Triggers | None = None  # where executions may be started by hooks and schedules
     admission: Admission | None = None
     outbox: Outbox | None = None  # where journal and state are not one store
     fleet: Fleet | None = None  # where several processes take part
     news: News | None = None
+    keys: Keys | None = None  # of the API
+    grants: Grants | None = None  # without: every execution may use every credential
+    log: Log | None = None

@@ -7,7 +7,7 @@ twice.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import msgspec
@@ -29,6 +29,8 @@ from rune.wire.codec import Inline, Kept, Large, Paged, Same, decode_value, enco
 Key = tuple[int, Path]
 ABSENT = object()
 MOST_AHEAD = 4_096
+MOST_KEYS = 256
+"""Values whose place is known; of an execution with more, the rest goes when it has not been used for long."""
 
 
 class Spoken(msgspec.Struct, frozen=True):
@@ -48,7 +50,7 @@ class NotLoaded(Interruption):
 class Book:
     """Plan, start payload and values of an execution."""
 
-    __slots__ = ("_blob", "_cache", "_journal", "_start", "accepted", "execution", "plan")
+    __slots__ = ("_blob", "_cache", "_journal", "_keys", "_start", "accepted", "execution", "plan")
 
     def __init__(self, accepted: Accepted, plan: Plan, journal: Journal, blob: Blob, cache: Cache) -> None:
         self.accepted = accepted
@@ -56,6 +58,7 @@ class Book:
         self._journal = journal
         self._blob = blob
         self._cache = cache
+        self._keys: list[Hashable] = []
         self._start: Any = ABSENT
         self.execution = {"id": accepted.id, "workflow_id": accepted.workflow}
 
@@ -79,11 +82,11 @@ class Book:
         """A result that is durable now: the next node will want it."""
         value = result.value
         size = len(value.data) if type(value) is Inline else 64
-        self._cache.put((self.accepted.id, result.node, result.path), result, size)
+        self._put((self.accepted.id, result.node, result.path), result, size)
 
     def keep_decoded(self, result: Result, value: Any, size: int) -> None:
         """What a result stands for, as an object. Nobody changes it."""
-        self._cache.put((self.accepted.id, result.node, result.path, "value"), value, size * 4)
+        self._put((self.accepted.id, result.node, result.path, "value"), value, size * 4)
 
     def known(self, node: int, path: Path) -> Result | None:
         found: Result | None = self._cache.get((self.accepted.id, node, path))
@@ -101,7 +104,18 @@ class Book:
         return found
 
     def keep_page(self, key: str, items: list[Any], size: int) -> None:
-        self._cache.put((key, "page"), items, size * 4)
+        self._put((key, "page"), items, size * 4)
+
+    def _put(self, key: Hashable, value: Any, size: int) -> None:
+        if len(self._keys) < MOST_KEYS:
+            self._keys.append(key)
+        self._cache.put(key, value, size)
+
+    def forget(self) -> None:
+        """It has ended, and all that was to be told of it is told: others need the place in memory."""
+        for key in self._keys:
+            self._cache.drop(key)
+        self._keys.clear()
 
     async def fetch(self, what: Key | Spoken | str, page: Page) -> None:
         """Bring what a page lacked."""

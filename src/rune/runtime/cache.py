@@ -38,3 +38,9 @@ class Cache:
         while self._size > self._limit:
             _, (_, freed) = self._entries.popitem(last=False)
             self._size -= freed
+
+    def drop(self, key: Hashable) -> None:
+        """Nobody will ask for it again."""
+        found = self._entries.pop(key, None)
+        if found is not None:
+            self._size -= found[1]

@@ -26,6 +26,7 @@ from rune.runtime.history import error_document, read_history
 from rune.runtime.launcher import Launcher
 from rune.runtime.planbook import Planbook
 from rune.runtime.signals import Signals
+from rune.runtime.witness import Witness
 from rune.wire.codec import encode_value
 
 log = logging.getLogger("rune.children")
@@ -48,6 +49,7 @@ class Children:
         launcher: Launcher,
         signals: Signals,
         endings: Endings,
+        witness: Witness | None = None,
     ) -> None:
         self._journal = journal
         self._blob = blob
@@ -57,6 +59,7 @@ class Children:
         self._launcher = launcher
         self._signals = signals
         self._endings = endings
+        self._witness = witness or Witness()
 
     async def launch(
         self,
@@ -94,6 +97,8 @@ class Children:
             depth=parent.depth + 1,
             needs=(parent.id, *parent.needs) if names_blobs(payload) else (),
             at=claim.now,
+            trace=self._witness.outgoing(parent, book.plan, token),
+            principal=parent.principal,
         )
         failpoint.hit("launched")  # crash here: the child runs; the attempt is made again and finds it
         return child

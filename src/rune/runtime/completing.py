@@ -60,6 +60,8 @@ class Completing:
             log.exception("the completion of %s is left to a relay", book.accepted.id)
         else:
             self._notices.settled(book.accepted.id, "end")
+        finally:
+            book.forget()
 
     async def relayed(self, outbox: Outbox, notice: Notice, end: End) -> None:
         """Send it because nobody said that it was sent."""
@@ -71,6 +73,7 @@ class Completing:
                 return  # it was removed meanwhile
             body = await outbox.keep(notice.number, await self._made(book, end))
             self._books.close(notice.execution)
+            book.forget()
         await self._herald.complete(body)
 
     async def close(self) -> None:

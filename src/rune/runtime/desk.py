@@ -22,18 +22,23 @@ from rune.core.rerun import failed_items, from_node, kept, unfinished
 from rune.documents import check_document, check_input
 from rune.errors import InvalidDocument, RuneError
 from rune.ports.journal import FORMAT, Accepted, DeadLetter, Ended, KeyConflict
-from rune.ports.library import Version
+from rune.ports.library import LATEST, Expected, Version, number_of
 from rune.ports.retention import Collected, Rule
 from rune.ports.secret import Listing
 from rune.runtime import failpoint
+from rune.runtime.accessdesk import AccessDesk
+from rune.runtime.actor import actor
 from rune.runtime.backend import Backend
 from rune.runtime.book import kept_bytes
 from rune.runtime.books import UnknownExecution
 from rune.runtime.children import SIGNAL
 from rune.runtime.endings import Endings
 from rune.runtime.launcher import Launcher, new_execution_id
+from rune.runtime.logbook import written_down
 from rune.runtime.planbook import Planbook
 from rune.runtime.signals import Signals
+from rune.runtime.triggerdesk import TriggerDesk
+from rune.runtime.triggers import TriggerBook
 from rune.runtime.vault import Vault
 
 Again = Callable[[Plan, Sequence[Fact]], set[tuple[int, Path]]]
@@ -55,7 +60,8 @@ class Heard(msgspec.Struct, frozen=True):
 MOST_PRIORITY = 10
 
 
-class Desk:
+@written_down
+class Desk(TriggerDesk, AccessDesk):
     """Starts, signals, pauses, ends and reruns executions."""
 
     def __init__(
@@ -66,6 +72,7 @@ class Desk:
         signals: Signals,
         endings: Endings,
     ) -> None:
+        super().__init__(backend)
         self._journal = backend.journal
         self._state = backend.state
         self._queue = backend.queue
@@ -75,6 +82,7 @@ class Desk:
         self._retention = backend.retention
         self._vault = Vault(backend.secret, backend.clock)
         self._plans = plans
+        self._triggers = TriggerBook(backend, plans)
         self._launcher = launcher
         self._signals = signals
         self._endings = endings
@@ -105,8 +113,12 @@ class Desk:
         fake_time: bool = False,
         execution: str | None = None,
     ) -> Accepted:
-        """Start a version of a stored workflow."""
-        version = await self._library.find(workflow, which)
+        """Start a version of a stored workflow. An alias with weights gives the same version to the same key, or to the
+        same execution where there is none."""
+        by = key or execution
+        if by is None and which is not None and which != LATEST and number_of(which) is None:
+            by = execution = new_execution_id()
+        version = await self._library.find(workflow, which, by=by)
         plan = await self._plans.plan(version.hash)
         return await self._start(plan, input, key, labels, priority, fake_time, execution)
 
@@ -134,6 +146,7 @@ class Desk:
             priority=priority,
             fake_time=fake_time,
             execution=execution,
+            principal=actor(),
         )
         if accepted.id == execution and (accepted.hash, accepted.input, accepted.key) != (
             plan.hash,
@@ -277,6 +290,7 @@ class Desk:
             priority=old.priority,
             fake_time=old.fake_time,
             depth=old.depth,
+            principal=old.principal,  # whoever chose what is run; that it is run again is in the log
             root=(old.root or old.id) if retries else "",
             retry_of=old.id,
             needs=(old.id, *old.needs),
@@ -298,20 +312,40 @@ class Desk:
         """Settle a dead letter without trying again; False if there is none."""
         return await self._journal.settle(letter, "dropped")
 
-    async def deploy(self, definition: bytes, *, alias: str | None = None) -> Version:
-        """Store a definition as a version of its workflow."""
+    async def deploy(
+        self, definition: bytes, *, alias: str | None = None, expected: Expected | None = None
+    ) -> Version:
+        """Store a definition as a version of its workflow, where this is as expected."""
         plan = self._compiled(definition)
-        return await self._library.deploy(
-            canonical(plan.definition), plan.hash, plan.definition.id, self._clock.now(), alias=alias
+        data, now = canonical(plan.definition), self._clock.now()
+        await self._triggers.check(plan)
+        version = await self._library.deploy(
+            data, plan.hash, plan.definition.id, now, alias=alias, expected=expected
         )
+        await self._triggers.publish(version.workflow)  # crash here: the next scheduler that looks does it
+        return version
 
-    async def point(self, workflow: str, alias: str, version: int) -> Version:
-        """Let an alias point at a version."""
-        return await self._library.point(workflow, alias, version, self._clock.now())
+    async def point(
+        self,
+        workflow: str,
+        alias: str,
+        version: int | None,
+        *,
+        weights: dict[int, float] | None = None,
+        expected: Expected | None = None,
+    ) -> Version:
+        """Let an alias point at a version; with weights so many percent of the starts get others."""
+        now = self._clock.now()
+        await self._triggers.check_version(workflow, version)
+        pointed = await self._library.point(workflow, alias, version, now, weights=weights, expected=expected)
+        await self._triggers.publish(workflow)
+        return pointed
 
     async def hide(self, workflow: str) -> bool:
         """Take a workflow out of sight."""
-        return await self._library.hide(workflow, self._clock.now())
+        hid = await self._library.hide(workflow, self._clock.now())
+        await self._triggers.publish(workflow)
+        return hid
 
     async def collect(self, rules: tuple[Rule, ...]) -> Collected:
         """Remove ended executions."""

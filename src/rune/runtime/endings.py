@@ -16,6 +16,7 @@ from rune.runtime.books import Books
 from rune.runtime.completing import Completing
 from rune.runtime.completions import Completions
 from rune.runtime.notices import Notices
+from rune.runtime.witness import Witness
 
 log = logging.getLogger("rune.endings")
 
@@ -26,13 +27,20 @@ class Endings:
     """Ends executions, each once."""
 
     def __init__(
-        self, journal: Journal, state: State, books: Books, completions: Completions, notices: Notices
+        self,
+        journal: Journal,
+        state: State,
+        books: Books,
+        completions: Completions,
+        notices: Notices,
+        witness: Witness | None = None,
     ) -> None:
         self._journal = journal
         self._state = state
         self._books = books
         self._completions = completions
         self._notices = notices
+        self._witness = witness or Witness()
         self._after: After | None = None
         self._completing: Completing | None = None
 
@@ -49,20 +57,30 @@ class Endings:
         failpoint.hit(
             "ending"
         )  # crash here: the finish timer, armed by the act that brought the count to zero, fires
+        mine = End(now, finish.status, finish.error)
         stored: Fact | None = await self._journal.end(execution)
         if stored is None:
             try:
-                (stored,) = await self._journal.record(execution, [End(now, finish.status, finish.error)])
+                (stored,) = await self._journal.record(execution, [mine])
             except Ended as ended:
                 stored = ended.end
         failpoint.hit("ended")
         assert isinstance(stored, End)
+        if stored is mine:
+            await self._seen(execution, mine)
         if self._completing is None:
             await self.close(execution, stored)
             self._notices.settled(execution, "end")
         else:
             await self._completed(self._completing, execution, stored)
         return stored
+
+    async def _seen(self, execution: str, end: End) -> None:
+        try:
+            accepted = (await self._books.book(execution)).accepted
+        except RuneError:
+            accepted = None  # it is not known for how long it ran
+        self._witness.ended(accepted, end)
 
     async def _completed(self, completing: Completing, execution: str, end: End) -> None:
         """The message needs what is known of the execution. Who lacks that leaves it to a relay."""

@@ -17,12 +17,14 @@ from rune.ports.fleet import Member
 from rune.ports.herald import Herald
 from rune.ports.journal import Accepted
 from rune.ports.retention import Rule
+from rune.ports.trigger import Triggers
 from rune.runtime.attempt import Attempt
 from rune.runtime.awaiting import Awaiting
 from rune.runtime.backend import Backend
 from rune.runtime.books import Books
 from rune.runtime.clock import SystemClock
 from rune.runtime.desk import Desk
+from rune.runtime.endings import Endings
 from rune.runtime.heartbeat import Heartbeat
 from rune.runtime.janitor import Janitor
 from rune.runtime.launcher import new_execution_id
@@ -32,7 +34,12 @@ from rune.runtime.planbook import Planbook
 from rune.runtime.relay import Relay
 from rune.runtime.reporter import Told
 from rune.runtime.scheduler import Scheduler
+from rune.runtime.starts import Starts
+from rune.runtime.ticking import Ticker
+from rune.runtime.triggers import TriggerBook
+from rune.runtime.witness import Witness
 from rune.runtime.worker import Worker
+from rune.telemetry.log import HERE
 
 log = logging.getLogger("rune.engine")
 
@@ -58,6 +65,7 @@ class Engine:
         told: Told | None = None,
         rules: Sequence[Rule] = (),
         member: Member | None = None,
+        witness: Witness | None = None,
     ) -> None:
         self.backend = backend
         self.plans = plans
@@ -65,7 +73,11 @@ class Engine:
         self.name = member.name if member is not None else f"{os.getpid()}"
         self._world = world or World()
         self.broken: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        self._parts = parts = Parts(backend, plans)
+        self.witness = witness or Witness()
+        self.witness.worker = self.name
+        self.slots = slots
+        self.roles: frozenset[str] = frozenset()
+        self._parts = parts = Parts(backend, plans, self.witness)
         self.completions = parts.completions
         self.launcher = parts.launcher
         self.desk = Desk(backend, plans, parts.launcher, parts.signals, parts.endings)
@@ -74,8 +86,15 @@ class Engine:
         )
         self._worker = Worker(attempt, parts.endings, backend, slots)
         self._scheduler = Scheduler(
-            backend.state, backend.queue, parts.endings, parts.leases, parts.children, backend.clock
+            backend.state,
+            backend.queue,
+            parts.endings,
+            parts.leases,
+            parts.children,
+            backend.clock,
+            self.witness,
         )
+        self.starts = Starts(backend.journal, plans, parts.launcher)
         # A clock of its own: a wake that is meant for the scheduler would be lost on it.
         self._janitor = Janitor(backend.retention, rules, SystemClock())
         self.heartbeat = None
@@ -86,6 +105,11 @@ class Engine:
     def books(self) -> Books:
         """The books of the executions that are worked on."""
         return self._parts.books
+
+    @property
+    def endings(self) -> Endings:
+        """Who ends executions."""
+        return self._parts.endings
 
     def tell(self, herald: Herald) -> None:
         """Let a herald send a message of each end."""
@@ -102,6 +126,9 @@ class Engine:
             found.append(self._worker.run())
         if "scheduler" in roles:
             found += [self._scheduler.run(), self._janitor.run()]
+            if self.backend.triggers is not None:
+                ticker = self.ticker(self.backend.triggers)
+                found += [ticker.run(), ticker.tidy()]
             if self.backend.outbox is not None:
                 relay = Relay(
                     self.backend.outbox,
@@ -119,6 +146,11 @@ class Engine:
             found.append(self.heartbeat.run())
         return found
 
+    def ticker(self, triggers: Triggers) -> Ticker:
+        """Who starts what schedules are due."""
+        book = TriggerBook(self.backend, self.plans)
+        return Ticker(triggers, book, self.starts, self._parts.endings, self.backend)
+
     def _ended_early(self, service: asyncio.Task[None]) -> None:
         """None of them ends by itself: one that does leaves a process that only seems to work."""
         error = None if service.cancelled() else service.exception()
@@ -131,6 +163,8 @@ class Engine:
     async def running(self, *, grace: float = GRACE, roles: frozenset[str] = ROLES) -> AsyncIterator[Engine]:
         """Work while the block runs; then take nothing more, finish what runs, and stop. One without a role only
         writes down what is asked for."""
+        self.roles = roles
+        HERE.set([self.name, "", (), None])  # what is begun from here on says whose it is
         services = [asyncio.create_task(each) for each in self._services(roles)]
         for service in services:
             service.add_done_callback(self._ended_early)
@@ -147,6 +181,7 @@ class Engine:
                 await self._parts.completing.close()
             await self._parts.notices.close()
             await self._world.close()
+            await self.witness.close()
 
     async def start(
         self, plan: Plan, input: bytes, **options: object

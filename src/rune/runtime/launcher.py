@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from rune.core.definition import canonical
 from rune.core.fact import Fact
 from rune.core.plan import Plan
+from rune.core.rights import LOCAL
 from rune.ports.journal import FORMAT, Accepted, Parent
 from rune.ports.state import Applied
 from rune.runtime import failpoint
@@ -18,6 +19,7 @@ from rune.runtime.books import Books
 from rune.runtime.endings import Endings
 from rune.runtime.notices import Notices
 from rune.runtime.planbook import Planbook
+from rune.runtime.witness import Witness
 
 _PROCESS = secrets.token_hex(4)
 _COUNTER = itertools.count(secrets.randbits(16))
@@ -32,7 +34,13 @@ class Launcher:
     """Accepts executions and opens them."""
 
     def __init__(
-        self, backend: Backend, plans: Planbook, books: Books, endings: Endings, notices: Notices
+        self,
+        backend: Backend,
+        plans: Planbook,
+        books: Books,
+        endings: Endings,
+        notices: Notices,
+        witness: Witness | None = None,
     ) -> None:
         self._journal = backend.journal
         self._state = backend.state
@@ -43,6 +51,7 @@ class Launcher:
         self._books = books
         self._endings = endings
         self._notices = notices
+        self._witness = witness or Witness()
         self._saved: set[str] = set()
 
     async def start(
@@ -59,6 +68,8 @@ class Launcher:
         depth: int = 0,
         needs: tuple[str, ...] = (),
         at: int | None = None,
+        principal: str = LOCAL,
+        trace: str | None = None,
     ) -> Accepted:
         """Accept an execution; durable when this returns."""
         await self._save(plan)
@@ -75,11 +86,14 @@ class Launcher:
             parent=parent,
             depth=depth,
             needs=needs,
+            principal=principal,
+            trace=self._witness.starting() if trace is None else trace,
             format=FORMAT,
         )
         if self._admission is None:
             accepted = await self._journal.accept(wanted)
             if accepted.id == wanted.id:
+                self._witness.accepted()
                 await self.open(accepted)
             return accepted
         return await self._admitted(self._admission, wanted, plan)
@@ -96,6 +110,7 @@ class Launcher:
         accepted = await self._journal.accept(wanted, kept)
         failpoint.hit("accepted")
         if accepted.id == wanted.id:
+            self._witness.accepted()
             await self.open(accepted)
         return accepted
 
@@ -111,6 +126,8 @@ class Launcher:
             failpoint.hit(
                 "accepted"
             )  # crash here: the row says it needs attention; the next owner of the file opens it
+            if accepted is wanted:
+                self._witness.accepted()
             if accepted is not wanted or not room:  # one of the same id may be under way
                 return accepted
             self._books.open(accepted, plan)

@@ -13,7 +13,7 @@ from rune.errors import RuneError
 from rune.ports.herald import Herald
 from rune.ports.journal import FORMAT, Accepted
 from rune.runtime.launcher import Launcher, new_execution_id
-from rune.wire.rabbit import NodeExecutionMessage, encode_message
+from rune.wire.rabbit import MOST_IN_FULL, MessageTooLarge, NodeExecutionMessage, encode_message
 
 
 class RunsElsewhere(RuneError):
@@ -73,4 +73,7 @@ def _message(plan: Plan, input: bytes, execution: str, priority: int | None) -> 
         context=msgspec.Raw(b'{"$trigger":' + input + b"}"),
         priority=priority,
     )
-    return encode_message(message)
+    body = encode_message(message)
+    if len(body) > MOST_IN_FULL:
+        raise MessageTooLarge(f"the start of {plan.definition.id}", len(body), MOST_IN_FULL)
+    return body

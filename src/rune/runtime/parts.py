@@ -15,20 +15,22 @@ from rune.runtime.legacy import LegacyLauncher
 from rune.runtime.notices import Notices
 from rune.runtime.planbook import Planbook
 from rune.runtime.signals import Signals
+from rune.runtime.witness import Witness
 
 
 class Parts:
     """One of each, over one backend."""
 
-    def __init__(self, backend: Backend, plans: Planbook) -> None:
+    def __init__(self, backend: Backend, plans: Planbook, witness: Witness | None = None) -> None:
+        self.witness = witness = witness or Witness()
         journal, state, queue = backend.journal, backend.state, backend.queue
         self.completing: Completing | None = None
         self.completions = Completions()
         self.notices = Notices(backend.outbox)
         self.books = Books(journal, backend.blob, plans, backend.clock)
         self.leases = Leases(state)
-        self.endings = Endings(journal, state, self.books, self.completions, self.notices)
-        self.launcher = LegacyLauncher(backend, plans, self.books, self.endings, self.notices)
+        self.endings = Endings(journal, state, self.books, self.completions, self.notices, witness)
+        self.launcher = LegacyLauncher(backend, plans, self.books, self.endings, self.notices, witness)
         self.signals = Signals(journal, state, queue, self.books)
         self.children = Children(
             journal,
@@ -39,6 +41,7 @@ class Parts:
             self.launcher,
             self.signals,
             self.endings,
+            witness,
         )
         self.endings.then(self.children.ended)
 

@@ -21,7 +21,9 @@ from rune.ports.state import Claim
 from rune.runtime.book import Book, NotLoaded, Page
 from rune.runtime.children import Children
 from rune.runtime.leases import Leases
+from rune.runtime.permitted import Permits
 from rune.runtime.reporter import Reporter, Told
+from rune.runtime.witness import Witness
 
 TIMED_OUT = Error("TIMEOUT", "the node took longer than its timeout", engine=True)
 LEASE_LOST = Error(
@@ -57,12 +59,16 @@ class Runner:
         children: Children,
         world: World = NOWHERE,
         told: Told | None = None,
+        permits: Permits | None = None,
+        witness: Witness | None = None,
     ) -> None:
         self._registry = registry
         self._told = told
         self._children = children
         self._leases = leases
         self._world = world
+        self._permits = permits
+        self._witness = witness or Witness()
         self._posts: OrderedDict[str, list[Post | None]] = OrderedDict()
 
     def _post(self, plan: Plan, index: int) -> Post:
@@ -163,7 +169,10 @@ class Runner:
         if not node.pure:
             call.world = self._world
             call.blobs = book.blobs
+            call.traceparent = self._witness.outgoing(book.accepted, book.plan, token)
             call.credentials = node.node.credentials
+            if call.credentials is not None and self._permits is not None:
+                call.secret = self._permits.of(self._world.secret, book.accepted)
             if self._told is not None:
                 call.progress = Reporter(self._told, book.accepted.id, token)
         if not node.pure and node.node.idempotency_key:

@@ -12,6 +12,7 @@ from rune.runtime import failpoint
 from rune.runtime.children import Children
 from rune.runtime.endings import Endings
 from rune.runtime.leases import Leases
+from rune.runtime.witness import Witness
 
 log = logging.getLogger("rune.scheduler")
 
@@ -25,7 +26,14 @@ class Scheduler:
     """Fires timers, wakes executions that slept, and sends again what nobody holds."""
 
     def __init__(
-        self, state: State, queue: Queue, endings: Endings, leases: Leases, children: Children, clock: Clock
+        self,
+        state: State,
+        queue: Queue,
+        endings: Endings,
+        leases: Leases,
+        children: Children,
+        clock: Clock,
+        witness: Witness | None = None,
     ) -> None:
         self._state = state
         self._queue = queue
@@ -33,6 +41,7 @@ class Scheduler:
         self._children = children
         self._leases = leases
         self._clock = clock
+        self._witness = witness or Witness()
         self._swept = 0
         self._reconciled = -RECONCILE
 
@@ -56,6 +65,7 @@ class Scheduler:
         """One batch of due timers; whether there may be more."""
         fired = await self._state.due(BATCH)
         for each in fired:
+            self._witness.fired(each)
             failpoint.hit(
                 "fired"
             )  # crash here: the timer's consequence is not journaled, so a fold arms it again

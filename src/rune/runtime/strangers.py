@@ -16,6 +16,7 @@ from rune.core.compile import compile_definition
 from rune.core.definition import content_hash
 from rune.core.parse import parse_document
 from rune.core.plan import Plan
+from rune.core.rights import QUEUE
 from rune.documents import check_document, check_input
 from rune.errors import InvalidDocument, RuneError
 from rune.ports.journal import FORMAT, Accepted
@@ -24,6 +25,7 @@ from rune.runtime.book import kept_bytes
 from rune.runtime.legacy import LegacyLauncher
 from rune.runtime.planbook import Planbook
 from rune.runtime.seeding import Seeding
+from rune.telemetry.context import read_header
 from rune.wire.codec import Kept, encode_value
 from rune.wire.rabbit import BadMessage, NodeExecutionMessage
 
@@ -126,7 +128,14 @@ class Strangers:
         if known is None:
             self._unknown(message, plan)
             payload, priority = self._payload(plan, outputs), _priority(message)
-            await self._launcher.start_here(plan, payload, execution=message.execution_id, priority=priority)
+            await self._launcher.start_here(
+                plan,
+                payload,
+                execution=message.execution_id,
+                priority=priority,
+                principal=QUEUE,
+                trace=_trace(message),
+            )
         else:
             self._same(known, plan)
 
@@ -157,11 +166,13 @@ class Strangers:
         priority = _priority(message)
         wanted = Accepted(
             id=message.execution_id,
+            trace=_trace(message),
             workflow=plan.definition.id,
             hash=made.hash,
             at=at,
             input=self._payload(plan, outputs),
             priority=plan.definition.settings.priority if priority is None else priority,
+            principal=QUEUE,
             format=FORMAT,
         )
         await self._launcher.start_again(wanted, made, facts)
@@ -181,6 +192,12 @@ class Strangers:
         return {
             name: await kept_bytes(self._blob, f"{execution}/{name}@/", data) for name, data in given.items()
         }
+
+
+def _trace(message: NodeExecutionMessage) -> str:
+    """The trace that the message belongs to; one that cannot be read is as if it were not there."""
+    found = read_header(message.traceparent) if message.traceparent else None
+    return "" if found is None else found.header()
 
 
 def _priority(message: NodeExecutionMessage) -> int | None:

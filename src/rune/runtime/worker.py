@@ -17,6 +17,7 @@ from rune.runtime.endings import Endings
 from rune.runtime.failures import Failures
 from rune.runtime.lacking import PATIENCE, Lacking
 from rune.runtime.planbook import LacksType
+from rune.runtime.share import Share
 
 log = logging.getLogger("rune.worker")
 
@@ -34,6 +35,7 @@ class Worker:
         self._clock = backend.clock
         self._lacking = Lacking(backend.fleet)
         self._slots = slots
+        self._share = Share(slots)
         self._failures = Failures()
         self._idle = asyncio.Event()
         self._busy = 0
@@ -49,6 +51,7 @@ class Worker:
         async with asyncio.TaskGroup() as group:
             for _ in range(self._slots):
                 group.create_task(self._slot())
+            group.create_task(self._share.run())
 
     def _stops(self) -> bool:
         return self._stopping
@@ -64,11 +67,21 @@ class Worker:
                 return
             self._busy += 1
             try:
-                await self._handle(delivery)
+                await self._in_turn(delivery)
             finally:
                 self._busy -= 1
                 if self._busy == 0:
                     self._idle.set()
+
+    async def _in_turn(self, delivery: Delivery) -> None:
+        if not delivery.token.path:
+            await self._handle(delivery)
+            return
+        await self._share.enter()
+        try:
+            await self._handle(delivery)
+        finally:
+            self._share.leave()
 
     async def _handle(self, delivery: Delivery) -> None:
         try:

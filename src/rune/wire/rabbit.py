@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -17,6 +18,8 @@ from rune.core.token import START, Arrived, Fate, Ref, Token
 from rune.errors import RuneError
 
 LONGEST_ID = 255
+MOST_IN_FULL = 16 * 1024 * 1024
+"""Bytes of a message that brings everything along: what brokers take unless they are told otherwise."""
 NO_OUTPUTS = msgspec.Raw(b"{}")
 NOTHING = msgspec.Raw(b"null")
 
@@ -25,6 +28,17 @@ class BadMessage(RuneError):
     """Bytes that are no message of the kind that was expected."""
 
     code = "BAD_MESSAGE"
+
+
+class MessageTooLarge(RuneError):
+    """A message that was to be written in full, and would be longer than a broker takes."""
+
+    code = "MESSAGE_TOO_LARGE"
+
+    def __init__(self, what: str, size: int, most: int) -> None:
+        super().__init__(
+            f"a message for {what} would have {size:,} bytes or more; at most {most:,} are allowed"
+        )
 
 
 class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -234,4 +248,11 @@ def decode_completion(body: bytes) -> CompletionMessage:
 
 def moment(ms: int) -> str:
     """Milliseconds since the epoch as ISO 8601, in UTC."""
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    second, rest = divmod(ms, 1000)
+    return f"{_second(second)}.{rest:03d}Z"
+
+
+@lru_cache(maxsize=64)
+def _second(second: int) -> str:
+    """Many moments lie within the same second."""
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")

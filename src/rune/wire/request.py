@@ -168,7 +168,7 @@ class Verbs:
     """The verbs that may be called: those named that the class has. Each is read when it is first used."""
 
     def __init__(self, offered: type, names: Iterable[str]) -> None:
-        self._functions = {name: vars(offered)[name] for name in names if name in vars(offered)}
+        self._functions = {name: getattr(offered, name) for name in names if hasattr(offered, name)}
         self._verbs: dict[str, Verb] = {}
 
     def __contains__(self, name: str) -> bool:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from tests.hazards.reds import delivery
+from tests.hazards.reds.cluster import RUNS_AGAIN
 from tests.hazards.reds.patch import Red, red
 
 _RABBIT = "test_hazards_rabbitmq.py::test_h_"
+_CARRIED = "test_hazards_rabbitmq_c.py::test_h_"
 _REDIS = "test_hazards_redis.py::test_h_"
 _QUEUE = "adapters/rabbitmq/queue.py"
+_HERALD = "adapters/rabbitmq/herald.py"
 _LUA = "adapters/redis/scripts/store.lua"
+
+
+def _same(test: str, key: str) -> Red:
+    """The change that the embedded backend's test must notice too."""
+    return Red(_CARRIED + test, delivery.TABLE[key].patches)
+
 
 TABLE: dict[str, Red] = {
     "c1": red(
@@ -34,6 +44,45 @@ TABLE: dict[str, Red] = {
         _RABBIT + "c13_a_backlog_has_no_time_to_live",
         ("adapters/rabbitmq/topology.py", "work = {**kept,", 'work = {**kept, "x-message-ttl": 86_400_000,'),
     ),
+    "c3-broker": red(
+        _CARRIED + "c3_what_nobody_can_read_is_kept_with_its_reason",
+        (_QUEUE, "self._work(self._bury(held, bad.code, bad.message))", "held.channel.ack(held.message.tag)"),
+    ),
+    "c3-rejected": red(
+        _CARRIED + "c3_what_somebody_rejects_is_kept",
+        (
+            "adapters/rabbitmq/topology.py",
+            'work = {**kept, "x-dead-letter-exchange": self.dead_exchange}',
+            "work = {**kept}",
+        ),
+    ),
+    "c4-broker": red(
+        _CARRIED + "c4_what_is_to_come_later_does_not_come_at_once",
+        (_QUEUE, "        if delay > 0:\n", "        if False:\n"),
+    ),
+    "c5-broker": _same("c5_what_is_not_json_loops_through_no_queue", "c5"),
+    "c6-broker": _same("c6_an_error_in_an_expression_harms_nobody_else", "c6"),
+    "c7-broker": _same("c7_a_worker_that_stops_fails_no_node", "c7"),
+    "c8-broker": red(_CARRIED + "c8_a_message_that_comes_again_runs_nothing_again", RUNS_AGAIN),
+    "c10-broker": red(
+        _CARRIED + "c10_what_waits_behind_a_slow_call_goes_to_who_is_idle",
+        (
+            "adapters/rabbitmq/intake.py",
+            "            self._pulling = True\n            self._wanted.set()\n",
+            "            pass\n",
+        ),
+    ),
+    "c12-broker": red(
+        _CARRIED + "c12_messages_stay_small_whatever_ran_before",
+        ("compose/carrying.py", "if self._settings.wire_inline:", "if True:"),
+    ),
+    "c14-broker": red(
+        _CARRIED + "c14_statuses_come_in_the_order_in_which_things_happened",
+        (_HERALD, "if self._kept or not self._post(body):", "if True:"),
+        (_HERALD, "if not self._post(self._kept[0]):", "if not self._post(self._kept[-1]):"),
+        (_HERALD, "            self._kept.popleft()\n", "            self._kept.pop()\n"),
+    ),
+    "c15-broker": _same("c15_a_message_of_an_execution_that_is_gone_goes_too", "c15"),
     "d14": red(
         _REDIS + "d14_a_script_that_breaks_off_has_changed_nothing",
         (

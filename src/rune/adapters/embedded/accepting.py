@@ -10,11 +10,15 @@ from typing import Any
 import msgspec
 
 from rune.adapters.embedded.rows import Row, Start, insert_facts
-from rune.core.fact import End
-from rune.ports.journal import Accepted, Ended, Gone, KeyConflict, KeySpent
+from rune.core.fact import Attempt, End, Result
+from rune.ports.journal import Accepted, Ended, Gone, KeyConflict, KeySpent, Parent, TokenEnded
+from rune.wire.codec import KINDS, encode_path
 
 _ACCEPTED = msgspec.msgpack.Decoder(Accepted)
 _END = msgspec.msgpack.Decoder(End)
+_OVER = (
+    "SELECT 1 FROM fact WHERE execution = ? AND kind = ? AND node = ? AND path = ? AND number >= ? LIMIT 1"
+)
 
 
 def accept_row(
@@ -33,7 +37,7 @@ def accept_row(
         if earlier is not None:
             return earlier
     if execution.parent is not None:
-        _find_running(db, execution.parent.execution)
+        _find_open(db, execution.parent)
     Start(row)(db)
     if execution.parent is not None:
         db.execute("UPDATE execution SET parent = ? WHERE n = ?", (execution.parent.execution, row[0]))
@@ -69,8 +73,14 @@ def _under_key(db: sqlite3.Connection, execution: Accepted, key: str) -> Accepte
     return None
 
 
-def _find_running(db: sqlite3.Connection, parent: str) -> None:
-    """A parent that has ended gets no more children: it is the end that cancels those it has."""
-    row = db.execute("SELECT end FROM execution WHERE id = ?", (parent,)).fetchone()
-    if row is None or row[0] is not None:
-        raise Ended(End(0, "cancelled") if row is None else _END.decode(row[0]))
+def _find_open(db: sqlite3.Connection, parent: Parent) -> None:
+    """A parent that has ended gets no more children, and neither does an attempt that is over: it is the end of the one
+    or the other that cancels those that are there."""
+    row = db.execute("SELECT n, end FROM execution WHERE id = ?", (parent.execution,)).fetchone()
+    if row is None or row[1] is not None:
+        raise Ended(End(0, "cancelled") if row is None else _END.decode(row[1]))
+    # One by one, so that each is a look into the key, however many facts the parent has.
+    for kind, number in ((KINDS[Result], 0), (KINDS[Attempt], parent.attempt)):
+        token = (row[0], kind, parent.node, encode_path(parent.path), number)
+        if db.execute(_OVER, token).fetchone() is not None:
+            raise TokenEnded(f"attempt {parent.attempt} of a node of {parent.execution} is over")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -11,13 +12,20 @@ import msgspec
 from rune.adapters.embedded.database import Database, Work
 from rune.ports.library import (
     LATEST,
+    NOTHING,
+    Alias,
     Change,
     Entry,
+    Expected,
     Version,
+    changed,
     check_alias,
+    check_weights,
+    meets,
     number_of,
     out_of_sight,
     unknown,
+    weighed,
 )
 
 MOST_FOUND = 1_000
@@ -29,9 +37,12 @@ _BY_ALIAS = (
     " WHERE v.workflow = ? AND a.name = ?"
 )
 _POINT = (
-    "INSERT INTO alias VALUES (?, ?, ?, ?)"
-    " ON CONFLICT DO UPDATE SET number = excluded.number, at = excluded.at WHERE number <> excluded.number"
+    "INSERT INTO alias VALUES (?, ?, ?, ?, 1, ?)"
+    " ON CONFLICT DO UPDATE SET number = excluded.number, at = excluded.at, revision = revision + 1,"
+    " weights = excluded.weights WHERE number <> excluded.number OR weights <> excluded.weights"
 )
+_PLAIN = "{}"  # the weights of an alias that has none
+_WEIGHTS = msgspec.json.Decoder(dict[int, float])
 
 
 class _Named(msgspec.Struct):
@@ -47,7 +58,7 @@ class EmbeddedLibrary:
         self._database = database
         # Whoever owns the file is the only one who writes, so what was found holds until something is written here.
         self._owned = database.opened > 0
-        self._found: dict[tuple[str, str], Version] = {}
+        self._found: dict[tuple[str, str], tuple[Version, dict[int, float]]] = {}
 
     async def _write(self, work: Work) -> Any:
         """Have something written, then look again. Shielded: it is done even if nobody waits for it any more."""
@@ -56,13 +67,23 @@ class EmbeddedLibrary:
         return await asyncio.shield(writing)
 
     async def deploy(
-        self, definition: bytes, hash: str, workflow: str, at: int, *, alias: str | None = None
+        self,
+        definition: bytes,
+        hash: str,
+        workflow: str,
+        at: int,
+        *,
+        alias: str | None = None,
+        expected: Expected | None = None,
     ) -> Version:
         if alias is not None:
             check_alias(alias)
         name = msgspec.json.decode(definition, type=_Named).name
 
         def work(db: sqlite3.Connection) -> Version:
+            now = _tag(db, workflow)
+            if not meets(now, expected, already=now == hash):
+                raise changed(f"workflow `{workflow}`", now)
             db.execute("INSERT OR IGNORE INTO definition VALUES (?, ?)", (hash, definition))
             number, created = _numbered(db, workflow, hash, name, at)
             moved = [_moved(db, workflow, each, number, at) for each in (LATEST, alias) if each is not None]
@@ -72,17 +93,37 @@ class EmbeddedLibrary:
         version: Version = await self._write(work)
         return version
 
-    async def point(self, workflow: str, alias: str, version: int, at: int) -> Version:
+    async def point(
+        self,
+        workflow: str,
+        alias: str,
+        version: int | None,
+        at: int,
+        *,
+        weights: Mapping[int, float] | None = None,
+        expected: Expected | None = None,
+    ) -> Version:
         check_alias(alias)
+        shares = dict(sorted((weights or {}).items()))
+        check_weights(alias, shares)
 
         def work(db: sqlite3.Connection) -> Version:
-            if version.bit_length() > 63 or _version(db, workflow, version) is None:
-                raise unknown(workflow, _versions(db, workflow), version)
+            known = _alias(db, workflow, alias)
+            number = known.number if version is None and known is not None else version
+            if number is None:
+                raise unknown(workflow, _versions(db, workflow), alias)
+            for each in (number, *shares):
+                if each.bit_length() > 63 or _version(db, workflow, each) is None:
+                    raise unknown(workflow, _versions(db, workflow), each)
             if alias != LATEST and _hidden(db, workflow):
                 raise out_of_sight(workflow)
-            moved = _moved(db, workflow, alias, version, at)
+            now = NOTHING if known is None else str(known.revision)
+            already = known is not None and (known.number, known.weights) == (number, shares)
+            if not meets(now, expected, already=already):
+                raise changed(f"alias `{alias}` of `{workflow}`", now)
+            moved = _moved(db, workflow, alias, number, at, shares)
             shown = alias == LATEST and _unhide(db, workflow)
-            return _answer(db, workflow, version, _change(moved or shown))
+            return _answer(db, workflow, number, _change(moved or shown))
 
         pointed: Version = await self._write(work)
         return pointed
@@ -99,12 +140,15 @@ class EmbeddedLibrary:
         hid: bool = await self._write(work)
         return hid
 
-    async def find(self, workflow: str, which: str | None = None) -> Version:
+    async def find(self, workflow: str, which: str | None = None, *, by: str | None = None) -> Version:
         wanted = LATEST if which is None else which
-        known = self._found.get((workflow, wanted))
-        return known if known is not None else self._looked_up(workflow, wanted)
+        version, weights = self._found.get((workflow, wanted)) or self._looked_up(workflow, wanted)
+        if weights and by is not None:
+            number = weighed(workflow, wanted, weights, by)
+            return version if number is None else await self.find(workflow, str(number))
+        return version
 
-    def _looked_up(self, workflow: str, wanted: str) -> Version:
+    def _looked_up(self, workflow: str, wanted: str) -> tuple[Version, dict[int, float]]:
         db = self._database.reader
         number = number_of(wanted)
         if number is not None:
@@ -112,13 +156,20 @@ class EmbeddedLibrary:
         else:
             row = db.execute(f"{_BY_ALIAS} AND w.hidden_at IS NULL", (workflow, wanted)).fetchone()
         if row is not None:
-            found = _read(row)
+            alias = None if number is not None else _alias(db, workflow, wanted)
+            found = _read(row), {} if alias is None else alias.weights
             if self._owned and len(self._found) < MOST_FOUND:
                 self._found[(workflow, wanted)] = found
             return found
         if _hidden(db, workflow):
             raise out_of_sight(workflow)
         raise unknown(workflow, _versions(db, workflow), wanted)
+
+    async def aliases(self, workflow: str) -> list[Alias]:
+        rows = self._database.reader.execute(
+            "SELECT name, number, revision, weights FROM alias WHERE workflow = ? ORDER BY name", (workflow,)
+        )
+        return [_as_alias(row) for row in rows]
 
     async def versions(self, workflow: str) -> list[Version]:
         return _versions(self._database.reader, workflow)
@@ -161,8 +212,38 @@ def _numbered(db: sqlite3.Connection, workflow: str, hash: str, name: str, at: i
     return number, True
 
 
-def _moved(db: sqlite3.Connection, workflow: str, alias: str, number: int, at: int) -> bool:
-    return db.execute(_POINT, (workflow, alias, number, at)).rowcount == 1
+def _moved(
+    db: sqlite3.Connection,
+    workflow: str,
+    alias: str,
+    number: int,
+    at: int,
+    weights: Mapping[int, float] | None = None,
+) -> bool:
+    shares = msgspec.json.encode(weights).decode() if weights else _PLAIN
+    return db.execute(_POINT, (workflow, alias, number, at, shares)).rowcount == 1
+
+
+def _alias(db: sqlite3.Connection, workflow: str, name: str) -> Alias | None:
+    row = db.execute(
+        "SELECT name, number, revision, weights FROM alias WHERE workflow = ? AND name = ?", (workflow, name)
+    ).fetchone()
+    return _as_alias(row) if row else None
+
+
+def _as_alias(row: tuple[Any, ...]) -> Alias:
+    name, number, revision, weights = row
+    return Alias(name, number, revision, _WEIGHTS.decode(weights))
+
+
+def _tag(db: sqlite3.Connection, workflow: str) -> str:
+    """The hash of what is the latest now, in sight."""
+    row = db.execute(
+        "SELECT v.hash FROM workflow w JOIN alias a ON a.workflow = w.id AND a.name = ?"
+        " JOIN version v ON v.workflow = w.id AND v.number = a.number WHERE w.id = ? AND w.hidden_at IS NULL",
+        (LATEST, workflow),
+    ).fetchone()
+    return row[0] if row else NOTHING
 
 
 def _show(db: sqlite3.Connection, workflow: str, at: int) -> bool:

@@ -13,7 +13,9 @@ def _step(name: str) -> Callable[[], str]:
     return lambda: files(__package__).joinpath(name).read_text()
 
 
-STEPS: tuple[Callable[[], str], ...] = (_step("schema.sql"), _step("lists.sql"))
+STEPS: tuple[Callable[[], str], ...] = tuple(
+    _step(name) for name in ("schema.sql", "lists.sql", "access.sql", "triggers.sql")
+)
 """Step i brings a file from version i to version i + 1."""
 
 

@@ -6,29 +6,36 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
+from rune.adapters.embedded.ages import Ages
 from rune.core.token import Token
-from rune.ports.queue import Delivery
-
-HIGH, LOW = 7, 3
+from rune.ports.queue import LANES, NORMAL, Delivery, lane_of, lanes_at
+from rune.ports.telemetry import Depth
 
 
 class EmbeddedQueue:
-    """Three lanes by priority; the lower ones get a turn now and then, so that nothing starves."""
+    """Lanes by priority, and whom to wake."""
 
     def __init__(self) -> None:
-        self._lanes: tuple[deque[Delivery], ...] = (deque(), deque(), deque())
+        self._lanes: tuple[deque[Delivery], ...] = tuple(deque() for _ in LANES)
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._turn = 0
         self._calling = False
+        self._ages = Ages()
 
     def __len__(self) -> int:
         return sum(map(len, self._lanes))
 
-    async def send(self, execution: str, tokens: Sequence[Token], priority: int = 5) -> None:
-        lane = self._lanes[0 if priority >= HIGH else 2 if priority <= LOW else 1]
+    async def send(self, execution: str, tokens: Sequence[Token], priority: int = NORMAL) -> None:
+        self._ages.mark(self._lanes)
         for token in tokens:
-            lane.append(Delivery(execution, token))
+            lane = lane_of(priority, items=bool(token.path))
+            self._ages.put[lane] += 1
+            self._lanes[lane].append(Delivery(execution, token))
         self._call()
+
+    async def depths(self) -> list[Depth]:
+        """One queue, whatever nodes say: there is one process."""
+        return [Depth(queue="default", waiting=len(self), age=self._ages.oldest(self._lanes))]
 
     def _call(self) -> None:
         """Wake as many as there is work for, once the loop has come around: whoever sent it may take it first."""
@@ -61,8 +68,7 @@ class EmbeddedQueue:
 
     def _next(self) -> Delivery | None:
         self._turn += 1
-        order = (2, 1, 0) if self._turn % 16 == 0 else (1, 0, 2) if self._turn % 4 == 0 else (0, 1, 2)
-        for lane in order:
+        for lane in lanes_at(self._turn):
             if self._lanes[lane]:
                 return self._lanes[lane].popleft()
         return None
@@ -80,5 +86,8 @@ class EmbeddedQueue:
         """It goes with the process."""
 
     def _return(self, delivery: Delivery) -> None:
-        self._lanes[1].append(delivery)
+        self._ages.mark(self._lanes)
+        lane = lane_of(NORMAL, items=bool(delivery.token.path))
+        self._ages.put[lane] += 1
+        self._lanes[lane].append(delivery)
         self._call()

@@ -41,6 +41,12 @@ class Running(msgspec.Struct):
     foreseen: tuple[Sequence[Decision], int] | None = None  # it sleeps after these, unless it acts before
     recovered: bool = False  # read back from the journal: somebody may have died on one of its tokens
 
+    def first(self, token: Token) -> int | None:
+        """When the first party arrived at the join whose token this is."""
+        scope = self.state.scopes.get(token.path) if token.arrived else None
+        barrier = None if scope is None else scope.barriers.get(token.node)
+        return None if barrier is None else barrier.first
+
     def is_full(self, token: Token) -> bool:
         """Whether as many nodes run as may run at once."""
         most = self.plan.max_parallel

@@ -110,11 +110,15 @@ CREATE TABLE version (
 ) WITHOUT ROWID;
 CREATE INDEX version_hash ON version (hash);
 
+-- Names that point at versions. `revision` counts how often one was changed; `weights` is JSON: percent of the starts by
+-- the number of another version.
 CREATE TABLE alias (
     workflow  TEXT NOT NULL,
     name      TEXT NOT NULL,
     number    INTEGER NOT NULL,
     at        INTEGER NOT NULL,
+    revision  INTEGER NOT NULL,
+    weights   TEXT NOT NULL,
     PRIMARY KEY (workflow, name)
 ) WITHOUT ROWID;
 

@@ -55,6 +55,7 @@ class EmbeddedState:
         self._crowd = Crowd(self._running.__len__)
         self._timers = Timers(self._armed)
         self._cursor = (-1, 0)
+        self.folds = 0
 
     @property
     def loaded(self) -> int:
@@ -96,6 +97,7 @@ class EmbeddedState:
         facts = [Start(accepted.at), *(each.fact for each in stored)]
         running.offset = self._ahead(accepted, max(fact.at for fact in facts))
         running.state, applied = fold(plan, facts, self._now(running))
+        self.folds += bool(stored)
         if running.state.ended:
             return running, Applied(now=self._now(running))
         self._running[execution] = running
@@ -109,9 +111,9 @@ class EmbeddedState:
             self._clock.wake()
         return running
 
-    def _due(self, running: Running, timer: Timer, applied: Applied) -> Due:
-        accepted = running.accepted
-        return Due(accepted.id, timer, applied.emitted, applied.finish, applied.now, accepted.priority)
+    def _due(self, running: Running, timer: Timer, applied: Applied, due: int | None = None) -> Due:
+        of = running.accepted
+        return Due(of.id, timer, applied.emitted, applied.finish, applied.now, of.priority, due)
 
     def _ahead(self, accepted: Accepted, latest: int) -> int:
         """How far the clock of an execution with a clock of its own is before this one."""
@@ -135,14 +137,14 @@ class EmbeddedState:
         due = running.waited.pop(token.key, None) if mine.resumed else None
         if not leased and not again:
             running.claim(token.key)
-            return Claim(verdict, mine, now, due=due)
+            return Claim(verdict, mine, now, due=due, first=running.first(mine))
         held = running.leases.get(token.key)
         if held is not None and held.until > now:
             return Claim("held", mine, now)
         fence = self._journal.next_fence()
         running.claim(token.key)
         running.leases[token.key] = Lease(owner, fence, now + LEASE)
-        return Claim(verdict, mine, now, fence, again, due, running.recovered)
+        return Claim(verdict, mine, now, fence, again, due, running.recovered, running.first(mine))
 
     async def renew(self, execution: str, node: int, path: Path, fence: Fence) -> bool:
         running = self._running.get(execution)
@@ -185,9 +187,8 @@ class EmbeddedState:
             total.armed += applied.armed
             total.disarmed += applied.disarmed
             total.finish = total.finish or applied.finish
-            key = (decision.node, decision.path)
             if applied.fresh and type(decision.fact) is not Choice:
-                running.done(key)
+                running.done((decision.node, decision.path))
         if running.held_back:
             total.emitted += running.let_in()
         return self._keep(running, total)
@@ -329,8 +330,7 @@ class EmbeddedState:
             running.claimed.discard(token.key)
         if timer.kind in ("join", "finish", "deadline") and (applied.emitted or applied.finish):
             self._arm(running, timer, now + LEASE)
-        kept = self._keep(running, applied)
-        return self._due(running, timer, kept)
+        return self._due(running, timer, self._keep(running, applied), due)
 
     async def _wake_sleepers(self, limit: int) -> list[Due]:
         """Load executions whose time has come, as far as memory allows."""
@@ -339,18 +339,18 @@ class EmbeddedState:
         if room <= 0:
             return found
         rows = self._journal.waking(self._cursor, self._clock.now(), room)
-        names = [execution for _, _, execution in rows if execution not in self._arrivals]
+        names: dict[str, int | None] = {name: when for when, _, name in rows if name not in self._arrivals}
         if rows:
             self._cursor = (rows[-1][0], rows[-1][1])
         missed, self._arrivals.missed = self._arrivals.missed, []
-        names += [each for each in missed if await self._journal.accepted(each) is not None]
-        for execution in names:
-            opened = await self._opened(execution)
+        names |= {each: None for each in missed if await self._journal.accepted(each) is not None}
+        for execution, when in names.items():
+            opened = await self._opened(execution, when)
             if opened is not None:
                 found.append(opened)
         return found
 
-    async def _opened(self, execution: str) -> Due | None:
+    async def _opened(self, execution: str, when: int | None) -> Due | None:
         """What follows if an execution is loaded now. One that cannot be does not hold up the others."""
         if execution in self._running:
             return None
@@ -358,7 +358,7 @@ class EmbeddedState:
             if await self._journal.end(execution) is not None:
                 return None
             running, applied = await self._load(execution)
-            return None if applied is None else self._due(running, Timer("wait"), applied)
+            return None if applied is None else self._due(running, Timer("wait"), applied, when)
         except StoreAway:
             raise
         except Exception as error:

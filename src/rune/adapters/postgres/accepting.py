@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -17,7 +18,8 @@ from rune.adapters.postgres.grouping import Groups
 from rune.adapters.postgres.sql import query
 from rune.adapters.rowforms import references
 from rune.core.fact import End, Fact
-from rune.ports.journal import Accepted, Ended, Gone, KeyConflict, KeySpent
+from rune.ports.journal import Accepted, Ended, Gone, KeyConflict, KeySpent, Parent, StoreAway, TokenEnded
+from rune.wire.codec import encode_path
 
 LANES = 2
 MOST_STARTS = 128
@@ -26,13 +28,20 @@ SAVED_BYTES = 64 * 1024 * 1024
 OPENED_WITHIN = 5_000
 """How long whoever accepted an execution has to open it before the relay does, in ms."""
 
+PATIENCE, PAUSE = 10.0, 0.1  # s: how long somebody waits for an id to become free, and between two tries
+
 ACCEPTED = msgspec.msgpack.Decoder(Accepted)
 _END = msgspec.msgpack.Decoder(End)
 _PACK = msgspec.msgpack.Encoder()
+_NOBODY = (None, None, None, None)
 
 
 class Undefined(Exception):
     """The definition was removed since it was saved."""
+
+
+class Leaving(Exception):
+    """Blobs of an execution that had this id are being removed: those of the next one must not be among them."""
 
 
 class Start:
@@ -100,12 +109,20 @@ class Acceptor:
 
     async def accept(self, execution: Accepted, kept: Sequence[Fact] = ()) -> Accepted:
         """Write a start; answers the execution that was started before under the same key or id."""
+        until = time.monotonic() + PATIENCE
         while True:
             start = Start(execution, kept, defined=execution.hash in self._saved)
             try:
                 answer: Accepted = await self._groups.submit(start)
             except Undefined:
                 await self.save(execution.hash, self._saved[execution.hash])
+                continue
+            except Leaving:
+                if time.monotonic() > until:
+                    raise StoreAway(
+                        f"what another execution had under the id {execution.id} is being removed"
+                    ) from None
+                await asyncio.sleep(PAUSE)
                 continue
             return answer
 
@@ -130,13 +147,22 @@ def _arguments(group: Sequence[Start]) -> list[Any]:
         [start.body for start in group],
         [each.key for each in executions],
         [start.digest for start in group],
-        [each.parent.execution if each.parent is not None else None for each in executions],
+        *_parents([each.parent for each in executions]),
         [start.defined for start in group],
         [number for number, _ in needs],
         [other for _, other in needs],
         [number for number, start in enumerate(group, 1) for _ in start.rows],
         *arrays([row for start in group for row in start.rows]),
     ]
+
+
+def _parents(parents: Sequence[Parent | None]) -> list[list[Any]]:
+    """Whose token waits: execution, node, path and attempt."""
+    rows = [
+        (each.execution, each.node, encode_path(each.path), each.attempt) if each else _NOBODY
+        for each in parents
+    ]
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def _digest(execution: Accepted) -> bytes:
@@ -154,10 +180,14 @@ def _answer(start: Start, row: Row | None) -> Accepted | BaseException:
             return KeyConflict(f"key `{execution.key}` was used before with another payload or workflow")
         case "spent":
             return KeySpent(execution.key or "", row["name"])
+        case "leaving":
+            return Leaving(execution.id)
         case "undefined":
             return Undefined(execution.hash)
         case "orphan":
             return Ended(End(0, "cancelled") if row["answer"] is None else _END.decode(row["answer"]))
+        case "over":
+            return TokenEnded(f"{execution.id} would be the child of an attempt that is over")
         case "gone":
             return Gone(f"{row['name']} was removed, and {execution.id} would need its results")
         case verdict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 
 import asyncpg  # type: ignore[import-untyped]
 
@@ -34,10 +35,12 @@ UNABLE = (
     asyncpg.OperatorInterventionError,
     asyncpg.PostgresSystemError,
     asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InsufficientPrivilegeError,
     asyncpg.InvalidCatalogNameError,
     asyncio.TimeoutError,
 )
-"""The server answers and cannot: disk full, shutting down, too slow, or it does not know us."""
+"""The server answers and cannot: disk full, shutting down, too slow, or it does not know us, or not well enough: no
+execution must end because rights were not given yet."""
 
 Driver = (
     asyncpg.PostgresError,
@@ -61,12 +64,19 @@ class Crowded(StoreAway):
 
 def is_lost(error: BaseException) -> bool:
     """Whether another connection may do better. A value that cannot be encoded is no matter of the connection."""
+    if isinstance(error, ssl.SSLCertVerificationError):  # a ValueError, but of whoever set the server up
+        return True
     return isinstance(error, LOST) and not isinstance(error, asyncpg.DataError | ValueError)
 
 
 def told(error: BaseException, where: str) -> RuneError:
     """The same in the words of the ports."""
     text = str(error).strip().partition("\n")[0] or type(error).__name__
+    if isinstance(error, ssl.SSLCertVerificationError):
+        text = (
+            f"the certificate of PostgreSQL is not trusted: {error.verify_message};"
+            " name its authority with ?sslrootcert=FILE"
+        )
     if isinstance(error, asyncpg.OutOfMemoryError):
         return Crowded(f"{where}: {text}")
     if is_lost(error) or isinstance(error, (*PASSING, *UNABLE)):

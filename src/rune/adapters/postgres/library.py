@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import msgspec
 
 from rune.adapters.postgres.database import Database, Row
 from rune.adapters.postgres.sql import query
-from rune.ports.library import LATEST, Change, Entry, Version, check_alias, number_of, out_of_sight, unknown
+from rune.ports.library import (
+    LATEST,
+    Alias,
+    Change,
+    Entry,
+    Expected,
+    Version,
+    changed,
+    check_alias,
+    check_weights,
+    number_of,
+    out_of_sight,
+    repeatable,
+    unknown,
+    weighed,
+)
 
 _LAST = 2**31 - 1
+_WEIGHTS = msgspec.json.Decoder(dict[int, float])
 
 
 class _Named(msgspec.Struct):
@@ -24,26 +43,64 @@ class PostgresLibrary:
         self._database = database
 
     async def deploy(
-        self, definition: bytes, hash: str, workflow: str, at: int, *, alias: str | None = None
+        self,
+        definition: bytes,
+        hash: str,
+        workflow: str,
+        at: int,
+        *,
+        alias: str | None = None,
+        expected: Expected | None = None,
     ) -> Version:
         if alias is not None:
             check_alias(alias)
         name = msgspec.json.decode(definition, type=_Named).name
-        (row,) = await self._database.fetch(query("deploy"), workflow, hash, definition, name, alias, at)
+        row = await self._act("deploy", expected, workflow, hash, definition, name, alias, at)
+        if row["change"] == "changed":
+            raise changed(f"workflow `{workflow}`", row["tag"])
         return await self._answer(workflow, row["number"], row["change"])
 
-    async def point(self, workflow: str, alias: str, version: int, at: int) -> Version:
+    async def point(
+        self,
+        workflow: str,
+        alias: str,
+        version: int | None,
+        at: int,
+        *,
+        weights: Mapping[int, float] | None = None,
+        expected: Expected | None = None,
+    ) -> Version:
         check_alias(alias)
-        if not 0 < version <= _LAST:
-            raise unknown(workflow, await self.versions(workflow), version)
-        (row,) = await self._database.fetch(query("point"), workflow, alias, version, at)
+        shares = dict(sorted((weights or {}).items()))
+        check_weights(alias, shares)
+        named = (*shares,) if version is None else (version, *shares)
+        if any(not 0 < each <= _LAST for each in named):
+            raise await self._unknown(workflow, alias, named)
+        packed = msgspec.json.encode(shares).decode()
+        row = await self._act("point", expected, workflow, alias, version, at, packed)
         match row["answer"]:
             case "unknown":
-                raise unknown(workflow, await self.versions(workflow), version)
+                raise await self._unknown(workflow, alias, named)
             case "hidden":
                 raise out_of_sight(workflow)
+            case "changed":
+                raise changed(f"alias `{alias}` of `{workflow}`", row["tag"])
             case change:
-                return await self._answer(workflow, version, change)
+                return await self._answer(workflow, row["number"], change)
+
+    async def _act(self, verb: str, expected: Expected | None, *values: Any) -> Row:
+        """A change, with what is expected as its last value."""
+        wanted = None if expected is None else [*expected]
+        if repeatable(expected):
+            (row,) = await self._database.fetch(query(verb), *values, wanted)
+            return row
+        return await self._database.once(query(verb), *values, wanted)
+
+    async def _unknown(self, workflow: str, alias: str, named: Sequence[int]) -> Exception:
+        """Which of the versions that were named is not there; the alias where none is."""
+        versions = await self.versions(workflow)
+        known = {each.number for each in versions}
+        return unknown(workflow, versions, next((each for each in named if each not in known), alias))
 
     async def hide(self, workflow: str, at: int) -> bool:
         row = await self._database.once(query("hide"), workflow, at)
@@ -51,18 +108,26 @@ class PostgresLibrary:
             raise unknown(workflow, (), LATEST)
         return bool(row["hid"])
 
-    async def find(self, workflow: str, which: str | None = None) -> Version:
+    async def find(self, workflow: str, which: str | None = None, *, by: str | None = None) -> Version:
         wanted = LATEST if which is None else which
         number = number_of(wanted)
         row = await self._database.find(
             query("versions"), workflow, number, wanted if number is None else None
         )
         if row is not None and not row["hidden"]:
-            return _version(row)
+            weights = _WEIGHTS.decode(row["weights"]) if number is None and by is not None else {}
+            other = weighed(workflow, wanted, weights, by) if by is not None else None
+            return _version(row) if other is None else await self.find(workflow, str(other))
         rows = await self._database.look(query("versions"), workflow, None, None)
         if rows and rows[0]["hidden"]:
             raise out_of_sight(workflow)
         raise unknown(workflow, [_version(each) for each in rows], wanted)
+
+    async def aliases(self, workflow: str) -> list[Alias]:
+        return [
+            Alias(row["name"], row["number"], row["revision"], _WEIGHTS.decode(row["weights"]))
+            for row in await self._database.look(query("aliases"), workflow, None)
+        ]
 
     async def versions(self, workflow: str) -> list[Version]:
         return [_version(row) for row in await self._database.look(query("versions"), workflow, None, None)]

@@ -14,6 +14,7 @@ from rune.adapters.postgres.database import Database
 from rune.adapters.postgres.grouping import Groups
 from rune.adapters.postgres.sql import query
 from rune.ports.outbox import Kind, Notice
+from rune.ports.telemetry import Backlog
 
 MOST = 256
 LINGER = 0.1
@@ -63,6 +64,11 @@ class PostgresOutbox:
     async def settled(self, execution: str, kind: Kind) -> None:
         """Many at once are one act."""
         await self._settled.submit(Settled(execution, kind))
+
+    async def backlog(self) -> Backlog:
+        """A row that whoever wrote it has settled is gone; one that is overdue is left to the relays."""
+        ((rows, late),) = await self._database.fetch(query("outbox_backlog"))
+        return Backlog(rows=rows, lag=(late or 0) / 1000)
 
     async def close(self) -> None:
         """Write what is under way."""

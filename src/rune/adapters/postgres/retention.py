@@ -19,6 +19,7 @@ from rune.adapters.postgres.selection import Candidate, Selection
 from rune.adapters.postgres.sql import query
 from rune.adapters.rowforms import LATE
 from rune.ports.blob import Blob
+from rune.ports.journal import StoreAway
 from rune.ports.retention import KEY_LIFE, Collected, Progress, Rule
 
 PAGE = 256
@@ -27,6 +28,13 @@ MANY_ROWS, MANY_BLOBS = 500, 16
 """From how many rows or blobs on an execution goes in pieces."""
 
 PIECE, BLOB_PIECE = 5_000, 64
+LEAVING = 120_000
+"""How long nobody is given the id of an execution whose blobs are being removed elsewhere, in ms; the removal may take
+half of it."""
+
+UNMARKED = -1
+"""No note has this mark: it is left to whoever looks next."""
+
 TABLES = (
     "execution", "fact", "claim", "outbox", "dead_letter", "client_key", "blob", "needs", "removed", "definition",
 )  # fmt: skip
@@ -145,14 +153,31 @@ class Collection:
     async def _sweep(self) -> None:
         """Remove what was left over of executions that are off the list."""
         while rows := await self._database.fetch(query("removed"), self._now, AT_ONCE):
-            elsewhere = 0
+            marks, elsewhere = {row["n"]: row["leaving"] for row in rows}, 0
             if self._outside is not None:
                 for row in rows:  # crash here: the notes are still there
-                    elsewhere += 0 if row["reused"] else await self._outside.delete(row["id"])
-            numbers = [row["n"] for row in rows]
-            done = await self._act("sweep", numbers, self._now, LATE, PIECE, BLOB_PIECE)
+                    if not row["reused"]:
+                        marks[row["n"]], went = await self._elsewhere(self._outside, row["n"], row["id"])
+                        elsewhere += went
+            done = await self._act(
+                "sweep", list(marks), list(marks.values()), self._now, LATE, PIECE, BLOB_PIECE
+            )
             if done["facts"] or done["blobs"] or elsewhere:
                 self._count(facts=done["facts"], blobs=done["blobs"] + elsewhere)
+
+    async def _elsewhere(self, outside: Blob, n: int, id: str) -> tuple[int, int]:
+        """Remove the blobs of an id that nobody can get meanwhile; answers the mark that says so, and how many went.
+        Who breaks off, however that comes, leaves the mark until it is over: something may still be under way."""
+        async with self._database.transaction() as connection:
+            await connection.execute(query("leaving_lock"), id)
+            mark = await connection.fetchval(query("leaving"), n, LEAVING)
+        if mark is None:
+            return UNMARKED, 0
+        try:
+            async with asyncio.timeout(LEAVING / 2000):
+                return mark, await outside.delete(id)
+        except TimeoutError as error:
+            raise StoreAway(f"the blobs of {id} could not be removed in time") from error
 
     async def _drop_definitions(self) -> None:
         last = ""

@@ -60,6 +60,12 @@ async def connect(
                 server_hostname=server,
             )
             await connection.opened()
+    except ssl.SSLCertVerificationError as error:
+        raise ConnectionRefused(
+            f"{address}: the certificate of the broker is not trusted: {error.verify_message};"
+            " name its authority with ?cacertfile=FILE",
+            code="TLS",
+        ) from None
     except ssl.SSLError as error:
         raise ConnectionRefused(f"{address}: {error}", code="TLS") from None
     except (OSError, TimeoutError) as error:

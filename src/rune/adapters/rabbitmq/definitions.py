@@ -26,7 +26,8 @@ class Rights(msgspec.Struct, frozen=True):
 
 
 def roles(topology: Topology) -> dict[str, Rights]:
-    """Workers pass work on and report; the master starts work, listens, and looks after dead letters."""
+    """Workers pass work on and report; the master starts and ends executions, reports that, listens, and looks after
+    dead letters. Both may start what another engine runs; a worker may take that engine's place."""
     retries = tuple(map(topology.retry, DELAYS))
     return {
         "worker": Rights(
@@ -36,10 +37,14 @@ def roles(topology: Topology) -> dict[str, Rights]:
                 topology.dead_exchange,
                 topology.status,
                 topology.completion,
+                topology.started,
             ),
-            topology.work,
+            (*topology.work, topology.started),
         ),
-        "master": Rights((topology.execution,), (topology.status, topology.completion, topology.dead)),
+        "master": Rights(
+            (topology.execution, topology.started, topology.status, topology.completion),
+            (topology.status, topology.completion, topology.dead),
+        ),
     }
 
 
@@ -54,10 +59,20 @@ def definitions(
         "vhosts": [{"name": vhost}],
         "users": [_user(role, password) for role, password in passwords.items()],
         "permissions": [_permission(role, roles(topology)[role], vhost) for role in passwords],
-        "exchanges": [_exchange(each, vhost) for each in topology.exchanges],
-        "queues": [_queue(each, vhost) for each in topology.table(version)],
-        "bindings": [_binding(each, vhost) for each in topology.table(version)],
+        "exchanges": [_exchange(each, vhost) for each in all_exchanges(topology)],
+        "queues": [_queue(each, vhost) for each in all_queues(topology, version)],
+        "bindings": [_binding(each, vhost) for each in all_queues(topology, version)],
     }
+
+
+def all_exchanges(topology: Topology) -> tuple[Exchange, ...]:
+    """Those that workers declare, and the one before the queue of another engine."""
+    return (*topology.exchanges, Exchange(topology.elsewhere.exchange))
+
+
+def all_queues(topology: Topology, version: tuple[int, ...] = QUORUM_TTL) -> tuple[WorkQueue, ...]:
+    """Those that workers declare, and the one of another engine. RabbitMQ leaves queues that exist as they are."""
+    return (*topology.table(version), topology.elsewhere)
 
 
 def _user(role: str, password: str) -> dict[str, Any]:
@@ -125,9 +140,9 @@ def password_hash(password: str) -> str:
 def as_text(topology: Topology) -> str:
     """The topology for people."""
     lines = ["exchanges"]
-    lines += [f"  {each.name:36} {each.kind}" for each in topology.exchanges]
+    lines += [f"  {each.name:36} {each.kind}" for each in all_exchanges(topology)]
     lines.append("queues")
-    for queue in topology.table():
+    for queue in all_queues(topology):
         said = ", ".join(f"{name}={value}" for name, value in sorted(queue.arguments.items()))
         lines.append(f"  {queue.name:36} from {queue.exchange}; {said}")
     for role, rights in roles(topology).items():

@@ -20,7 +20,8 @@ from rune.adapters.rabbitmq.connection import Connection
 from rune.adapters.rabbitmq.errors import AmqpError, BrokerAway
 from rune.adapters.rabbitmq.frames import Message
 from rune.adapters.rabbitmq.link import Link
-from rune.adapters.rabbitmq.topology import LANES, Topology, declare
+from rune.adapters.rabbitmq.topology import Topology, declare
+from rune.ports.queue import LANES, lanes_at
 
 log = logging.getLogger("rune.rabbitmq")
 
@@ -103,10 +104,8 @@ class Intake:
         return self._pulling
 
     def _next(self) -> Held | None:
-        """The lower lanes get a turn now and then, so that nothing starves."""
         self._turn += 1
-        order = (2, 1, 0) if self._turn % 16 == 0 else (1, 0, 2) if self._turn % 4 == 0 else (0, 1, 2)
-        for lane in order:
+        for lane in lanes_at(self._turn):
             if self._lanes[lane]:
                 return self._lanes[lane].popleft()
         return None

@@ -11,25 +11,18 @@ import logging
 from rune.adapters.rabbitmq.channel import Channel
 from rune.adapters.rabbitmq.client import DEADLINE
 from rune.adapters.rabbitmq.connection import Connection
-from rune.adapters.rabbitmq.errors import ChannelClosed
 from rune.adapters.rabbitmq.frames import Message, Stamp
 from rune.adapters.rabbitmq.link import Link
 from rune.adapters.rabbitmq.queue import HINT, LONGEST_REASON, Strangers
-from rune.adapters.rabbitmq.topology import Topology, declare
+from rune.adapters.rabbitmq.topology import Topology, declare, find_or_make
 from rune.errors import RuneError
 from rune.ports.journal import StoreAway
 from rune.wire.rabbit import decode_execution
 
 log = logging.getLogger("rune.legacy")
 
-NOT_FOUND = 404
 PREFETCH = 32
 AGAIN = 1.0  # s before a message is tried again while a store is away
-
-
-def started(topology: Topology) -> str:
-    """The name of the queue, and of the exchange before it."""
-    return f"{topology.prefix}.started"
 
 
 class Legacy:
@@ -57,7 +50,7 @@ class Legacy:
         """Done when the broker has it."""
         await self._link.up(DEADLINE)
         assert self._channel is not None
-        name = started(self._topology)
+        name = self._topology.started
         await self._channel.publish(name, name, body, HINT)
 
     async def close(self) -> None:
@@ -69,17 +62,9 @@ class Legacy:
 
     async def _prepare(self, connection: Connection) -> None:
         await declare(connection, self._topology)
-        name = started(self._topology)
+        name = self._topology.started
+        await find_or_make(connection, self._topology.elsewhere)
         channel = await connection.channel()
-        try:
-            await channel.declare_queue(name, passive=True)
-        except ChannelClosed as closed:
-            if closed.reply != NOT_FOUND:
-                raise
-            channel = await connection.channel()
-            await channel.declare_queue(name, {})
-        await channel.declare_exchange(name, "direct")
-        await channel.bind(name, name, name)
         await channel.confirm()
         channel.on_close = lambda error: self._link.drop(error.message)
         self._channel = channel

@@ -6,21 +6,26 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
+from typing import Protocol
 
 from rune.adapters.rabbitmq.channel import Outgoing
 from rune.adapters.rabbitmq.client import connect
+from rune.adapters.rabbitmq.depths import read_depths
 from rune.adapters.rabbitmq.errors import AmqpError
 from rune.adapters.rabbitmq.frames import Stamp
 from rune.adapters.rabbitmq.intake import WATCH, Held, Intake
 from rune.adapters.rabbitmq.publisher import Publisher
-from rune.adapters.rabbitmq.topology import DEFAULT, DELAYS, Kind, Topology, declare, lane_of
+from rune.adapters.rabbitmq.topology import DEFAULT, DELAYS, Kind, Topology, declare
+from rune.adapters.rabbitmq.unsent import Unsent
 from rune.core.token import Token
 from rune.errors import RuneError
 from rune.ports.journal import StoreAway
-from rune.ports.queue import Delivery
+from rune.ports.queue import LANES, Delivery, lane_of
+from rune.ports.telemetry import Depth
 from rune.wire.rabbit import (
     NAMELESS,
     BadMessage,
+    MessageTooLarge,
     Names,
     NodeExecutionMessage,
     decode_execution,
@@ -42,6 +47,18 @@ Naming = Callable[[str], Awaitable[Names]]
 """What an execution is called outside."""
 Strangers = Callable[[NodeExecutionMessage, bytes], Awaitable[None]]
 """What to do about a message that somebody else wrote, also given as it came. An error makes it a dead letter."""
+
+TOGETHER = 4 * 1024 * 1024  # bytes of full messages that are written before the first of them is sent
+
+
+class Inlining(Protocol):
+    """Who writes messages in full."""
+
+    async def message(self, execution: str, token: Token, names: Names, priority: int) -> bytes: ...
+
+    async def refuse(self, execution: str, error: MessageTooLarge) -> None:
+        """End an execution whose next message would be too long."""
+
 
 HINT = Stamp(type="NodeExecutionMessage", app_id="rune")
 
@@ -70,10 +87,12 @@ class RabbitQueue:
         self.intake = Intake(
             url, self.topology, consumer, prefetch, self._return, deadline=deadline, watch=watch
         )
+        self._unsent = Unsent(self.publisher)
         self._early = early
         self._route: Route | None = None
         self._naming: Naming | None = None
         self._strangers: Strangers | None = None
+        self._inlining: Inlining | None = None
         self._tags = count(1)
         self._held: dict[int, Held] = {}
         self._works: set[asyncio.Task[None]] = set()
@@ -92,6 +111,10 @@ class RabbitQueue:
         """Who looks after messages that others wrote; without it they are dead letters."""
         self._strangers = strangers
 
+    def inlines(self, inlining: Inlining) -> None:
+        """Have messages written in full, for readers without access to the stores."""
+        self._inlining = inlining
+
     async def check(self) -> None:
         """Connect once and set everything up; raises what makes that impossible, with the remedy where there is one."""
         connection = await connect(self._url, name="check")
@@ -104,14 +127,53 @@ class RabbitQueue:
         if not tokens:
             return
         names = NAMELESS if self._naming is None else await self._naming(execution)
-        lane = lane_of(priority)
+        if self._inlining is not None:
+            await self._send_in_full(self._inlining, execution, tokens, names, priority)
+            return
         messages: list[Outgoing] = []
         for token in tokens:
-            queue = DEFAULT if self._route is None else await self._route(execution, token)
-            key = self.topology.lane(queue, lane)
-            body = encode_hint(execution, token, names, priority)
-            messages.append((self.topology.execution, key, body, HINT))
-        await self.publisher.publish(messages)
+            key = await self._key(execution, token, priority)
+            messages.append(
+                (self.topology.execution, key, encode_hint(execution, token, names, priority), HINT)
+            )
+        await self._publish(messages)
+
+    async def _publish(self, messages: Sequence[Outgoing]) -> None:
+        """Whoever waits longer than the deadline is told so, and what they sent follows when the broker is back."""
+        try:
+            await self.publisher.publish(messages)
+        except AmqpError as error:
+            self._unsent.keep(messages, error)
+            raise
+
+    async def _key(self, execution: str, token: Token, priority: int) -> str:
+        queue = DEFAULT if self._route is None else await self._route(execution, token)
+        return self.topology.lane(queue, LANES[lane_of(priority, items=bool(token.path))])
+
+    async def _send_in_full(
+        self, inlining: Inlining, execution: str, tokens: Sequence[Token], names: Names, priority: int
+    ) -> None:
+        """A few at a time, because each of them may be large."""
+        messages: list[Outgoing] = []
+        size = 0
+        for token in tokens:
+            try:
+                body = await inlining.message(execution, token, names, priority)
+            except MessageTooLarge as error:
+                await inlining.refuse(execution, error)
+                return
+            messages.append(
+                (self.topology.execution, await self._key(execution, token, priority), body, HINT)
+            )
+            size += len(body)
+            if size >= TOGETHER:
+                await self._publish(messages)
+                messages, size = [], 0
+        if messages:
+            await self._publish(messages)
+
+    async def depths(self) -> list[Depth]:
+        return await read_depths(self._url, self.topology)
 
     async def receive(self) -> Delivery:
         while True:
@@ -161,6 +223,7 @@ class RabbitQueue:
             _, late = await asyncio.wait(self._works, timeout=PARTING)
             for each in late:
                 each.cancel()
+        await self._unsent.close()
         await self.intake.close()
         await self.publisher.close()
 

@@ -15,10 +15,9 @@ import msgspec
 from rune.adapters.rabbitmq.channel import Channel
 from rune.adapters.rabbitmq.connection import Connection
 from rune.adapters.rabbitmq.errors import AmqpError, ChannelClosed
+from rune.ports.queue import LANES
 
 DEFAULT = "default"
-LANES = ("high", "normal", "low")
-HIGH, LOW = 7, 3
 DELAYS = (5, 25, 125)  # s
 DELIVERIES = 20  # of one message on a quorum queue, before it is a dead letter
 COMPLETION_DAYS = 7
@@ -61,10 +60,6 @@ class WorkQueue(msgspec.Struct, frozen=True):
     arguments: dict[str, Any]
 
 
-def lane_of(priority: int) -> str:
-    return LANES[0] if priority >= HIGH else LANES[2] if priority <= LOW else LANES[1]
-
-
 class Topology:
     """What a prefix and the named queues amount to. `kind` says whether what must not be lost is replicated."""
 
@@ -84,6 +79,7 @@ class Topology:
         self.dead_exchange = f"{self.execution}.dlx"
         self.status = f"{prefix}.node.status"
         self.completion = f"{prefix}.completion"
+        self.started = f"{prefix}.started"
 
     def lane(self, queue: str, lane: str) -> str:
         """The name of a queue's lane, which is its routing key as well."""
@@ -119,6 +115,11 @@ class Topology:
             *(Exchange(name) for name in (self.execution, self.status, self.completion)),
             *(Exchange(name, "fanout") for name in one_each),
         )
+
+    @property
+    def elsewhere(self) -> WorkQueue:
+        """Starts for another engine. The queue is theirs, so nobody insists on what it was declared with."""
+        return WorkQueue(self.started, self.started, {})
 
     def table(self, version: tuple[int, ...] = QUORUM_TTL) -> tuple[WorkQueue, ...]:
         """Every queue, for a broker of this version."""
@@ -190,6 +191,28 @@ async def declare(connection: Connection, topology: Topology) -> None:
             looking = True
             channel = await connection.channel()
         channel = await _look(connection, channel, each)
+    await channel.close()
+
+
+async def find_or_make(connection: Connection, queue: WorkQueue) -> None:
+    """A queue of somebody else: used as it is, made if it is missing, with a direct exchange before it. Who may not
+    declare needs all of it to be there."""
+    channel = await connection.channel()
+    try:
+        await channel.declare_queue(queue.name, passive=True)
+    except ChannelClosed as closed:
+        if closed.reply != 404:
+            raise
+        channel = await connection.channel()
+        await channel.declare_queue(queue.name, queue.arguments)
+    exchange = Exchange(queue.exchange)
+    try:
+        await _make(channel, exchange)
+        await channel.bind(queue.name, exchange.name, queue.name)
+    except ChannelClosed as closed:
+        if closed.reply != 403:
+            raise
+        channel = await _look(connection, await connection.channel(), exchange)
     await channel.close()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, cast
@@ -12,6 +11,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import hiredis
 
 from rune.adapters.redis.lua import function, library
+from rune.adapters.redis.tls import context, trouble
 from rune.errors import RuneError
 from rune.ports.journal import StoreAway
 
@@ -181,7 +181,7 @@ class Client:
                     connection = await self._open()
                     await self._greet(connection)
             except (OSError, TimeoutError) as error:
-                raise StoreAway(f"Redis cannot be reached: {error}") from error
+                raise StoreAway(trouble(self._url, error)) from error
             finally:
                 if connection is not None and not connection.greeted:
                     connection.abort()
@@ -197,7 +197,7 @@ class Client:
         if url.scheme == "unix":
             _, connection = await loop.create_unix_connection(self._protocol, url.path)
             return connection
-        secure = ssl.create_default_context() if url.scheme == "rediss" else None
+        secure = context(url)
         host, port = url.hostname or "localhost", url.port or PORT
         _, connection = await loop.create_connection(self._protocol, host, port, ssl=secure)
         return connection

@@ -67,6 +67,7 @@ class Folder:
         self._journal = journal
         self._name = token_hex(8)
         self._numbers = count(1)
+        self.folds = 0
 
     async def load(
         self, known: Known, *, behind: bool = False, owed: bool = False, outlet: Outlet | None = None
@@ -127,6 +128,7 @@ class Folder:
     async def _install(self, known: Known, me: str, now: int, *, owed: bool, outlet: Outlet | None) -> Folded:
         execution = known.accepted.id
         stored = await self._facts(execution)
+        self.folds += bool(stored)  # one that was only accepted is opened, there is nothing to fold
         while True:
             state, applied, around = await self._folded(known, stored, now)
             if state.ended:

@@ -20,6 +20,7 @@ VERBS = (
     "end",
     "fire",
     "fold",
+    "forget",
     "incarnation",
     "install",
     "later",

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from rune.adapters.redis.client import Client
+from rune.adapters.redis.depths import Depths
 from rune.adapters.redis.fitness import check
 from rune.adapters.redis.fleet import RedisFleet
 from rune.adapters.redis.keys import PARTITIONS, Keys
@@ -36,7 +37,8 @@ class RedisStores:
     def queue(self, consumer: str, queues: Sequence[str] = (DEFAULT,), *, idle: float = IDLE) -> RedisQueue:
         """What a worker of this name reads. It reads nothing until somebody wants to receive."""
         streams = Streams(self.client, self.keys, consumer, queues)
-        made = RedisQueue(self.client, self._blocking, streams, idle=idle)
+        depths = Depths(self.client, self.keys, queues)
+        made = RedisQueue(self.client, self._blocking, streams, idle=idle, depths=depths)
         self._queues.append(made)
         return made
 

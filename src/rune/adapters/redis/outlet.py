@@ -9,12 +9,13 @@ import msgspec
 
 from rune.adapters.redis.keys import Keys
 from rune.adapters.redis.known import Known
-from rune.adapters.redis.streams import DEFAULT, GROUP, Entry, lane_of
+from rune.adapters.redis.streams import DEFAULT, GROUP, Entry
 from rune.adapters.redis.texts import token_bytes
 from rune.core.effect import Decision
 from rune.core.fact import Choice
 from rune.core.lineage import Path
 from rune.core.token import Token
+from rune.ports.queue import LANES, lane_of
 
 OWN = 5  # keys of an execution that scripts take before those of streams
 FIRST_NAMED = 8
@@ -55,12 +56,18 @@ class Outlet:
     def keys(self, known: Known, entry: Entry | None = None) -> tuple[str, ...]:
         """The keys of a script that sends."""
         execution = known.accepted.id
-        part, lane = self._keys.partition(execution), lane_of(known.accepted.priority)
-        queues, _ = self._named(known)
-        most = self._keys.stream(part, DEFAULT, lane)
+        (most, *named), items = self._streams(known)
         served = most if entry is None else entry.stream
-        named = (self._keys.stream(part, each, lane) for each in queues)
-        return (*self._keys.of(execution)[:OWN], most, served, *named)
+        return (*self._keys.of(execution)[:OWN], most, served, *named, *items)
+
+    def _streams(self, known: Known) -> tuple[list[str], list[str]]:
+        """Those of most tokens and of named queues: for an execution itself, and for items of its fan-outs."""
+        part, names = self._keys.partition(known.accepted.id), (DEFAULT, *self._named(known)[0])
+        own, below = (LANES[lane_of(known.accepted.priority, items=each)] for each in (False, True))
+        return (
+            [self._keys.stream(part, each, own) for each in names],
+            [self._keys.stream(part, each, below) for each in names],
+        )
 
     def arguments(self, known: Known, entry: Entry | None = None, *more: Entry) -> tuple[str | bytes, ...]:
         first = b"" if entry is None else entry.id
@@ -70,14 +77,14 @@ class Outlet:
 
     def opening(self, known: Known, tokens: Sequence[Token]) -> tuple[tuple[str, ...], list[int | bytes]]:
         """The streams of an execution as a script takes them behind the keys of a fold, and what goes into them."""
-        part, lane = self._keys.partition(known.accepted.id), lane_of(known.accepted.priority)
-        queues, _ = self._named(known)
-        names = (DEFAULT, *queues)
+        own, items = self._streams(known)
+        names = (DEFAULT, *self._named(known)[0])
         sent: list[int | bytes] = []
         for token in tokens:
             queue = known.plan.nodes[token.node].node.queue or DEFAULT
-            sent += (FOLDED + names.index(queue), token_bytes(token))
-        return tuple(self._keys.stream(part, each, lane) for each in names), sent
+            place = names.index(queue) + (len(own) if token.path else 0)
+            sent += (FOLDED + place, token_bytes(token))
+        return (*own, *items), sent
 
     def _named(self, known: Known) -> tuple[tuple[str, ...], bytes | str]:
         found = self._routes.get(known.plan.hash)

@@ -11,11 +11,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 
 from rune.adapters.redis.client import Client, RedisError
-from rune.adapters.redis.streams import DEFAULT, LANES, Entry, Streams
+from rune.adapters.redis.depths import Depths
+from rune.adapters.redis.streams import DEFAULT, Entry, Streams
 from rune.core.lineage import Path
 from rune.core.token import Token
 from rune.ports.journal import StoreAway
-from rune.ports.queue import Delivery
+from rune.ports.queue import LANES, Delivery, lanes_at
+from rune.ports.telemetry import Depth
 
 log = logging.getLogger("rune.queue")
 
@@ -43,12 +45,14 @@ class RedisQueue:
         *,
         route: Route = _default,
         idle: float = IDLE,
+        depths: Depths | None = None,
     ) -> None:
         self._client = client
         self._blocking = blocking
         self._streams = streams
         self._route = route
         self._idle = idle
+        self._depths = depths
         self._tags = count(1)
         self._held: dict[int, Entry] = {}
         self._tokens: dict[tuple[str, int, Path], int] = {}
@@ -98,6 +102,9 @@ class RedisQueue:
             await self._streams.put_off(entry, due)
             self._bring_at = min(self._bring_at, time.monotonic() + delay)
         self._release(delivery.tag)  # not before: where the server was away it can be tried again
+
+    async def depths(self) -> list[Depth]:
+        return [] if self._depths is None else await self._depths.read()
 
     def routes(self, route: Route) -> None:
         """Which queue a token belongs in."""
@@ -208,12 +215,8 @@ class RedisQueue:
         self._take(await self._streams.wait(self._blocking, round(left * 1000)))
 
     def _order(self) -> tuple[str, ...]:
-        """The lower lanes get a turn now and then, so that nothing starves."""
         self._turn += 1
-        high, normal, low = LANES
-        if self._turn % 16 == 0:
-            return low, normal, high
-        return (normal, high, low) if self._turn % 4 == 0 else LANES
+        return tuple(LANES[lane] for lane in lanes_at(self._turn))
 
     async def _keep(self) -> None:
         """Renew what is in our hands, so that long work is not taken for lost."""

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from rune.adapters.redis.client import Client
+from rune.adapters.redis.consumers import Consumers
 from rune.adapters.redis.crowds import Crowds
 from rune.adapters.redis.folding import FOLD_LEASE, Folder
 from rune.adapters.redis.foresight import Foresight
@@ -75,6 +76,7 @@ class RedisState:
         self._register = Register(journal, plans)
         self._folder = Folder(self, journal)
         self._recovery = Recovery(client, keys, roll)
+        self._consumers = Consumers(client, keys)
         self._foresight = Foresight(clock)
         self._claims: Crowds[Wish, Claim] = Crowds(self._claim, self._claim_all)
         self._applies: Crowds[Act, Applied] = Crowds(self._apply, self._apply_all)
@@ -93,6 +95,10 @@ class RedisState:
         now = 0 if self._clock is None else self._clock.now()
         given = (now, known.accepted.id, what, *self._outlet.arguments(known, entry), *more)
         return await self._client.run(name, self._outlet.keys(known, entry), *given)
+
+    @property
+    def folds(self) -> int:
+        return self._folder.folds
 
     async def now(self) -> int:
         if self._clock is not None:
@@ -185,7 +191,7 @@ class RedisState:
         ]
 
     def _claimed(self, execution: str, token: Token, now: int, found: Any, run: tuple[str, int]) -> Claim:
-        verdict, sent, number, again, due, read_back, alone = found
+        verdict, sent, number, again, due, read_back, alone, first = found
         mine = token_in(sent)
         if verdict not in ("run", "cancelled"):
             return Claim(verdict, mine if verdict.startswith("held") else token, now)
@@ -195,7 +201,7 @@ class RedisState:
         recovered = read_back and fence is not None
         # Who held the token when the state was lost is not known here; the row it may have written since is.
         again = (again or read_back) and fence is not None
-        return Claim(verdict, mine, now, fence, again, due or None, recovered)
+        return Claim(verdict, mine, now, fence, again, due or None, recovered, first or None)
 
     async def renew(self, execution: str, node: int, path: Path, fence: Fence) -> bool:
         return bool(await self.run("renew", execution, node, path_out(path), fence[1]))
@@ -291,7 +297,8 @@ class RedisState:
     async def names_of(self, execution: str) -> Names:
         """What an execution is called in messages."""
         known = await self._register.of(execution)
-        return Names(known.accepted.workflow, known.accepted.hash, known.plan.ids)
+        of = known.accepted
+        return Names(of.workflow, of.hash, known.plan.ids, traceparent=of.trace or None)
 
     async def queue_of(self, execution: str, token: Token) -> str:
         """The name of the queue that a token belongs in."""
@@ -353,14 +360,14 @@ class RedisState:
         if answer == b"FOLD":
             return found
         _, now, _, _, _, fired = _REPLY.decode(answer)
-        for timer, _, emitted, finish, failed in fired:
+        for timer, due, emitted, finish, failed in fired:
             ends = finish_of(known.plan, finish, failed) if finish else None
             applied = Applied(tuple(map(token_in, emitted)), ends, now)
-            found.append(self._due(known.accepted, timer_in(timer), applied))
+            found.append(self._due(known.accepted, timer_in(timer), applied, due))
         return found
 
-    def _due(self, accepted: Accepted, timer: Timer, applied: Applied) -> Due:
-        return Due(accepted.id, timer, applied.emitted, applied.finish, applied.now, accepted.priority)
+    def _due(self, accepted: Accepted, timer: Timer, applied: Applied, due: int | None = None) -> Due:
+        return Due(accepted.id, timer, applied.emitted, applied.finish, applied.now, accepted.priority, due)
 
     async def next_due(self) -> int | None:
         if await self._recovery.is_due():
@@ -372,6 +379,8 @@ class RedisState:
         return min((int(float(found[1])) for found in await asyncio.gather(*asked) if found), default=None)
 
     async def unheld(self, limit: int) -> list[tuple[str, Token, int]]:
+        if self._outlet is not None:
+            await self._consumers.tidy()
         members = await self._members(self._keys.held, await self.now(), limit)
         tokens: dict[str, list[tuple[int, str]]] = {}
         for member in members:

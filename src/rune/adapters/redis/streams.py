@@ -13,10 +13,9 @@ from rune.adapters.redis.client import Client, RedisError
 from rune.adapters.redis.keys import Keys
 from rune.adapters.redis.texts import token_bytes, token_of
 from rune.core.token import Token
+from rune.ports.queue import LANES, lane_of
 
 GROUP = "workers"
-LANES = ("high", "normal", "low")
-HIGH, LOW = 7, 3
 DEFAULT = "default"
 AT_ONCE = 500
 
@@ -29,10 +28,6 @@ class Entry(msgspec.Struct, gc=False):
     execution: str
     token: Token
     again: bool = False
-
-
-def lane_of(priority: int) -> str:
-    return LANES[0] if priority >= HIGH else LANES[2] if priority <= LOW else LANES[1]
 
 
 class Streams:
@@ -62,10 +57,15 @@ class Streams:
         self, execution: str, tokens: Sequence[Token], priority: int, queues: Sequence[str]
     ) -> None:
         part = self._keys.partition(execution)
-        lane = lane_of(priority)
         sent = (
             self._client.call(
-                "XADD", self._keys.stream(part, queue, lane), "*", "x", execution, "t", token_bytes(token)
+                "XADD",
+                self._keys.stream(part, queue, LANES[lane_of(priority, items=bool(token.path))]),
+                "*",
+                "x",
+                execution,
+                "t",
+                token_bytes(token),
             )
             for token, queue in zip(tokens, queues, strict=True)
         )

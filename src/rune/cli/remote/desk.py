@@ -126,10 +126,18 @@ class RemoteDesk:
             change = pointed.change if change == "none" else change
         return await self._version(name, made.version, change)
 
-    async def point(self, workflow: str, alias: str, version: int) -> Version:
-        before = choose(workflow, await self._library.versions(workflow), str(version))
-        await self._client.point(workflow, alias, version)
-        return await self._version(workflow, version, "none" if alias in before.aliases else "moved")
+    async def point(
+        self,
+        workflow: str,
+        alias: str,
+        version: int | None,
+        *,
+        weights: dict[int, float] | None = None,
+    ) -> Version:
+        before = {each.name: each.revision for each in await self._library.aliases(workflow)}
+        after = await self._client.point(workflow, alias, version, weights=weights)
+        change = "none" if before.get(alias) == after.revision else "moved"
+        return await self._version(workflow, after.version, change)
 
     async def hide(self, workflow: str) -> bool:
         seen = {each.workflow for each in await self._library.entries()}

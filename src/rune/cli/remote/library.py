@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rune.cli.remote.asking import epoch
 from rune.client import AsyncClient, Refusal
-from rune.ports.library import Entry, Version
+from rune.ports.library import Alias, Entry, Version
 
 
 class RemoteLibrary:
@@ -24,6 +24,16 @@ class RemoteLibrary:
             if refused.status != 404:
                 raise
             return []
+
+    async def aliases(self, workflow: str) -> list[Alias]:
+        """Every alias by name; none of a workflow that nobody knows."""
+        try:
+            found = await self._client.aliases(workflow)
+        except Refusal as refused:
+            if refused.status != 404:
+                raise
+            return []
+        return [Alias(each.alias, each.version, each.revision, each.weights) for each in found]
 
     async def entries(self, *, hidden: bool = False) -> list[Entry]:
         """The workflows by name; `hidden`: those out of sight too."""

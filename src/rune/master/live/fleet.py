@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 import msgspec
 
@@ -23,6 +23,7 @@ MISSED = b"event: missed\ndata: {}\n\n"
 """Something may have happened that is not told: read the list."""
 
 _ENCODER = msgspec.json.Encoder()
+Sees = Callable[[str], bool]
 
 
 class Fleet:
@@ -32,7 +33,7 @@ class Fleet:
         self._reader = reader
         self._pulse = pulse
         self._known: OrderedDict[str, str] = OrderedDict()  # status by id
-        self._ring: list[bytes] = []
+        self._ring: list[tuple[str, bytes]] = []  # workflow and what is told of it
         self._followers: set[FleetFollower] = set()
         self._looked = 0.0
         self._fresh = True  # nothing was seen yet: what is there is no news
@@ -66,9 +67,10 @@ class Fleet:
         changed = await self._changed()
         self._looked = time.monotonic()
         if fresh:
-            self._tell(MISSED)
+            self._tell("", MISSED)
         for each in changed:
-            self._tell(b"event: execution\ndata: %b\n\n" % _ENCODER.encode(execution_view(each)))
+            data = b"event: execution\ndata: %b\n\n" % _ENCODER.encode(execution_view(each))
+            self._tell(each.workflow, data)
         self.wake()
 
     def _again(self) -> None:
@@ -99,9 +101,9 @@ class Fleet:
         while len(self._known) > MOST_OPEN + NEWEST:
             self._known.popitem(last=False)
 
-    def _tell(self, data: bytes) -> None:
+    def _tell(self, workflow: str, data: bytes) -> None:
         self.last += 1
-        self._ring.append(data)
+        self._ring.append((workflow, data))
         del self._ring[:-RING]
 
     def wake(self) -> None:
@@ -109,12 +111,14 @@ class Fleet:
         for each in self._followers:
             each.news.set()
 
-    def behind(self, place: int) -> tuple[bytes, int]:
-        """What happened behind a place; who was too slow for the ring is told to read the list."""
+    def behind(self, place: int, sees: Sees) -> tuple[bytes, int]:
+        """What happened behind a place to the workflows that are seen; who was too slow for the ring is told to read
+        the list."""
         missed = self.last - place
         if missed > len(self._ring):
             return MISSED, self.last
-        return b"".join(self._ring[len(self._ring) - missed :]), self.last
+        told = self._ring[len(self._ring) - missed :]
+        return b"".join(data for workflow, data in told if not workflow or sees(workflow)), self.last
 
     @property
     def following(self) -> bool:
@@ -130,8 +134,9 @@ class Fleet:
 class FleetFollower:
     """Somebody who looks at the fleet."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Fleet, sees: Sees = lambda _: True) -> None:
         self._fleet = fleet
+        self._sees = sees
         self._place = fleet.last
         self.news = asyncio.Event()
         self.gone = False
@@ -152,7 +157,7 @@ class FleetFollower:
         try:
             while not self.gone and not self._fleet.closed:
                 self.news.clear()
-                data, self._place = self._fleet.behind(self._place)
+                data, self._place = self._fleet.behind(self._place, self._sees)
                 if data:
                     yield data
                 elif self._reminded:

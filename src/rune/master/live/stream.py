@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from rune.errors import RuneError
+from rune.master.gate import Still, guarded, stay
 from rune.master.live.watch import CHUNK, Told, Watch, sse
 from rune.master.live.watches import Watches
 
@@ -160,7 +161,7 @@ class EventStream(Response):
                 await send({"type": "http.response.start", "status": 204, "headers": []})
                 await send({"type": "http.response.body", "body": b""})
                 return
-            await stream(follower, receive, send)
+            await stream(follower, receive, guarded(scope, send))
 
 
 async def stream(follower: Any, receive: Receive, send: Send) -> None:
@@ -201,7 +202,9 @@ async def _left(receive: Receive) -> None:
         pass
 
 
-async def talk(socket: WebSocket, watches: Watches, execution: str, after: int) -> None:
+async def talk(
+    socket: WebSocket, watches: Watches, execution: str, after: int, still: Still | None = None
+) -> None:
     """The events of an execution over a WebSocket, one text message each."""
     try:
         async with watches.watch(execution) as watch:
@@ -210,7 +213,7 @@ async def talk(socket: WebSocket, watches: Watches, execution: str, after: int) 
             leaving = asyncio.ensure_future(_hung_up(socket))
             leaving.add_done_callback(follower.leave)
             try:
-                await _tell(socket, follower)
+                await _tell(socket, follower, still)
             finally:
                 leaving.remove_done_callback(follower.leave)
                 leaving.cancel()
@@ -221,11 +224,12 @@ async def talk(socket: WebSocket, watches: Watches, execution: str, after: int) 
             await socket.close(4404, error.code)
 
 
-async def _tell(socket: WebSocket, follower: Follower) -> None:
+async def _tell(socket: WebSocket, follower: Follower, still: Still | None) -> None:
     async with asyncio.timeout(None) as limit, aclosing(follower.pieces()) as pieces:
         ticker = Ticker(follower, limit)
         try:
             async for piece in pieces:
+                await stay(still)
                 for each in piece or ():
                     assert isinstance(each, Told)
                     await ticker.sent(socket.send_text(each.data.decode()))

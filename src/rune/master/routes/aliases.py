@@ -9,10 +9,9 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from rune.master.operation import Call, Resource
-from rune.master.reply import Reply
-from rune.master.service import Master
+from rune.master.reply import Reply, etag, expected
 from rune.master.views import View
-from rune.ports.library import LATEST, choose, unknown
+from rune.ports.library import LATEST, Alias, unknown
 
 aliases = Resource("workflows")
 
@@ -29,11 +28,12 @@ class AliasBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class AliasView(View, frozen=True, kw_only=True):
-    """An alias. The starts that no weight takes go to `version`."""
+    """An alias. The starts that no weight takes go to `version`; `revision` counts its changes."""
 
     alias: str
     version: int
     weights: dict[int, float]
+    revision: int
 
 
 class AliasList(View, frozen=True, kw_only=True):
@@ -42,24 +42,21 @@ class AliasList(View, frozen=True, kw_only=True):
     aliases: list[AliasView]
 
 
-@aliases("GET", "/workflows/{workflow}/aliases", "List the aliases of a workflow", answer=AliasList)
+@aliases(
+    "GET", "/workflows/{workflow}/aliases", "List the aliases of a workflow", need="view", answer=AliasList
+)
 async def list_aliases(call: Call) -> Response:
-    """With the version that each points at."""
-    workflow = call.path["workflow"]
-    versions = await call.master.reader.library.versions(workflow)
-    if not versions:
-        raise unknown(workflow, (), LATEST)
-    named = sorted((name, each.number) for each in versions for name in each.aliases)
-    found = [await _view(call.master, workflow, name, number) for name, number in named]
-    return Reply(AliasList(aliases=found))
+    """With the version that each points at, and its weights."""
+    found = await _all(call)
+    return Reply(AliasList(aliases=[_view(each) for each in found]))
 
 
-@aliases("GET", "/workflows/{workflow}/aliases/{alias}", "One alias of a workflow", answer=AliasView)
+@aliases(
+    "GET", "/workflows/{workflow}/aliases/{alias}", "One alias of a workflow", need="view", answer=AliasView
+)
 async def get_alias(call: Call) -> Response:
     """Where it points, and its weights."""
-    workflow, alias = call.path["workflow"], call.path["alias"]
-    version = choose(workflow, await call.master.reader.library.versions(workflow), alias)
-    return Reply(await _view(call.master, workflow, alias, version.number))
+    return await _one(call)
 
 
 @aliases(
@@ -69,25 +66,38 @@ async def get_alias(call: Call) -> Response:
     need="edit",
     body=AliasBody,
     answer=AliasView,
+    also={409: "It is not what `If-Match` says."},
+    headers=("If-Match", "If-None-Match"),
     example={"version": 2, "weights": {"3": 10}},
 )
 async def put_alias(call: Call) -> Response:
     """Executions that run keep their version. Without weights a roll-out ends; going back is the same call."""
-    workflow, alias, body = call.path["workflow"], call.path["alias"], call.body
-    master = call.master
-    async with master.editing(workflow):
-        number = body.version
-        if number is None:
-            number = (await master.engine.backend.library.find(workflow, alias)).number
-        master.rollouts.check(alias, body.weights)
-        for each in body.weights:
-            await master.engine.backend.library.find(workflow, str(each))
-        await master.desk.point(workflow, alias, number)
-        if body.weights or await master.rollouts.find(workflow, alias) is not None:
-            await master.rollouts.put(workflow, alias, body.weights)
-    return Reply(AliasView(alias=alias, version=number, weights=dict(body.weights)))
+    body: AliasBody = call.body
+    await call.master.desk.point(
+        call.path["workflow"],
+        call.path["alias"],
+        body.version,
+        weights=body.weights,
+        expected=expected(call.header("if-match"), call.header("if-none-match")),
+    )
+    return await _one(call)
 
 
-async def _view(master: Master, workflow: str, alias: str, number: int) -> AliasView:
-    rollout = await master.rollouts.find(workflow, alias)
-    return AliasView(alias=alias, version=number, weights=dict(rollout.weights) if rollout else {})
+async def _all(call: Call) -> list[Alias]:
+    workflow = call.path["workflow"]
+    found = await call.master.engine.backend.library.aliases(workflow)
+    if not found:
+        raise unknown(workflow, (), LATEST)
+    return found
+
+
+async def _one(call: Call) -> Response:
+    workflow, alias = call.path["workflow"], call.path["alias"]
+    for each in await _all(call):
+        if each.name == alias:
+            return Reply(_view(each), headers={"ETag": etag(str(each.revision))})
+    raise unknown(workflow, await call.master.reader.library.versions(workflow), alias)
+
+
+def _view(each: Alias) -> AliasView:
+    return AliasView(alias=each.name, version=each.number, weights=each.weights, revision=each.revision)

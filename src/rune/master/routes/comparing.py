@@ -49,6 +49,7 @@ class Difference(View, frozen=True, kw_only=True):
     "GET",
     "/executions/{execution}/diff/{other}",
     "What is different between two executions",
+    need="view",
     answer=Difference,
 )
 async def compare(call: Call) -> Response:

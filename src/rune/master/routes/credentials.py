@@ -64,14 +64,16 @@ async def add_credential(call: Call) -> Response:
     return Reply(credential_view(found), 201, {"Location": f"{PREFIX}/credentials/{found.name}"})
 
 
-@credentials("GET", "/credentials", "List credentials, without values", answer=CredentialList)
+@credentials("GET", "/credentials", "List credentials, without values", need="edit", answer=CredentialList)
 async def list_credentials(call: Call) -> Response:
     """By name."""
     found = await call.master.engine.backend.secret.list()
     return Reply(CredentialList(credentials=[credential_view(each) for each in found]))
 
 
-@credentials("GET", "/credentials/{credential}", "One credential, without values", answer=CredentialView)
+@credentials(
+    "GET", "/credentials/{credential}", "One credential, without values", need="edit", answer=CredentialView
+)
 async def get_credential(call: Call) -> Response:
     """By its name or id."""
     name = call.path["credential"]

@@ -26,6 +26,7 @@ class UnknownBlob(RuneError):
     "GET",
     "/definitions/{hash}",
     "A definition by its hash",
+    need="view",
     answer=Any,
     also={304: "It is what `If-None-Match` says."},
     headers=("If-None-Match",),
@@ -45,6 +46,7 @@ async def get_definition(call: Call) -> Response:
     "GET",
     "/executions/{execution}/blobs/{key:path}",
     "A large value of an execution",
+    need="view",
     answer=bytes,
     answers="application/octet-stream",
 )

@@ -9,6 +9,7 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from rune.core.explain import explain as why
+from rune.core.rights import Principal
 from rune.master.operation import Call, Resource
 from rune.master.paging import Page
 from rune.master.problems import ApiError
@@ -54,23 +55,24 @@ class WaitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     "GET",
     "/executions",
     "List executions, newest first",
+    need="view",
     query=ExecutionQuery,
     answer=ExecutionPage,
 )
 async def list_executions(call: Call) -> Response:
     """Labels and `q` are compared one by one: such a page may be short, and `next` still leads on."""
     query: ExecutionQuery = call.query
-    if not query.label and query.q is None:
+    if not query.label and query.q is None and not call.principal.scopes:
         found = await call.master.reader.executions(
             status=query.status, workflow=query.workflow, after=query.cursor, limit=query.limit + 1
         )
         more = len(found) > query.limit
         page = found[: query.limit]
         return _page(page, page[-1].id if more else None)
-    return await _searched(call.master, query)
+    return await _searched(call.master, query, call.principal)
 
 
-async def _searched(master: Master, query: ExecutionQuery) -> Response:
+async def _searched(master: Master, query: ExecutionQuery, principal: Principal) -> Response:
     wanted = dict(each.split("=", 1) for each in query.label)
     page: list[Summary] = []
     after, looked_at = query.cursor, 0
@@ -80,7 +82,7 @@ async def _searched(master: Master, query: ExecutionQuery) -> Response:
         )
         for each in found:
             after = each.id
-            if _fits(each, wanted, query.q):
+            if principal.sees(each.workflow) and _fits(each, wanted, query.q):
                 page.append(each)
                 if len(page) == query.limit:
                     return _page(page, after)
@@ -116,6 +118,7 @@ async def summary_of(master: Master, execution: str) -> Summary:
     "GET",
     "/executions/{execution}",
     "One execution, now or once it has ended",
+    need="view",
     query=WaitQuery,
     answer=ExecutionDetail,
 )
@@ -130,14 +133,18 @@ async def get_execution(call: Call) -> Response:
 
 
 @executions(
-    "GET", "/executions/{execution}/document", "All of an ended execution in one document", answer=Any
+    "GET",
+    "/executions/{execution}/document",
+    "All of an ended execution in one document",
+    need="view",
+    answer=Any,
 )
 async def get_document(call: Call) -> Response:
     """What `rune run --json` prints. Long executions are better read in pages."""
     return Reply(await (await call.master.reader.history(call.path["execution"])).document())
 
 
-@executions("GET", "/executions/{execution}/output", "What an execution came to", answer=Any)
+@executions("GET", "/executions/{execution}/output", "What an execution came to", need="view", answer=Any)
 async def get_output(call: Call) -> Response:
     """The value of its output node, or those of its leaves; null unless it has completed."""
     summary = await summary_of(call.master, call.path["execution"])
@@ -146,13 +153,21 @@ async def get_output(call: Call) -> Response:
     return Reply(await (await call.master.reader.history(summary.id)).output())
 
 
-@executions("GET", "/executions/{execution}/input", "What an execution was started with", answer=Any)
+@executions(
+    "GET", "/executions/{execution}/input", "What an execution was started with", need="view", answer=Any
+)
 async def get_input(call: Call) -> Response:
     """The start payload."""
     return Reply((await call.master.reader.accepted(call.path["execution"])).input)
 
 
-@executions("GET", "/executions/{execution}/explain", "Why an execution is where it is", answer=Explanation)
+@executions(
+    "GET",
+    "/executions/{execution}/explain",
+    "Why an execution is where it is",
+    need="view",
+    answer=Explanation,
+)
 async def explain(call: Call) -> Response:
     """Who arrived, who was skipped, who is missing, what is waited for and until when."""
     master, id = call.master, call.path["execution"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from rune.errors import RuneError
+from rune.master.access.scoping import unknown_letter
 from rune.master.operation import Call, Resource
 from rune.master.paging import Page
 from rune.master.reply import Reply, no_content
@@ -14,20 +14,19 @@ from rune.master.views import LetterPage, Started, letter_view
 letters = Resource("dead letters")
 
 
-class UnknownLetter(RuneError):
-    """No dead letter has this id."""
-
-    code = "UNKNOWN_DEAD_LETTER"
-
-
-@letters("GET", "/dead-letters", "List dead letters, newest first", query=Page, answer=LetterPage)
+@letters(
+    "GET", "/dead-letters", "List dead letters, newest first", need="view", query=Page, answer=LetterPage
+)
 async def list_letters(call: Call) -> Response:
-    """Those that nobody has settled."""
+    """Those that nobody has settled. A key with a scope may get short pages; `next` still leads on."""
     query: Page = call.query
     found = await call.master.reader.dead_letters(query.limit + 1, query.cursor)
     page = found[: query.limit]
+    sees = call.principal.sees
     following = page[-1].id if len(found) > query.limit else None
-    return Reply(LetterPage(dead_letters=[letter_view(each) for each in page], next=following))
+    return Reply(
+        LetterPage(dead_letters=[letter_view(each) for each in page if sees(each.workflow)], next=following)
+    )
 
 
 @letters(
@@ -50,5 +49,5 @@ async def requeue(call: Call) -> Response:
 async def drop(call: Call) -> Response:
     """Its execution stays as it ended."""
     if not await call.master.desk.drop(call.path["letter"]):
-        raise UnknownLetter(f"`{call.path['letter']}` is no dead letter")
+        raise unknown_letter(call.path["letter"])
     return no_content()

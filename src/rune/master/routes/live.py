@@ -11,6 +11,8 @@ from msgspec import Meta
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from rune.core.rights import Principal
+from rune.master.gate import guarded
 from rune.master.live.fleet import Fleet, FleetFollower
 from rune.master.live.stream import EventStream, stream, talk
 from rune.master.operation import ID, PREFIX, Call, Resource
@@ -35,6 +37,7 @@ class StreamQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     "GET",
     "/executions/{execution}/events",
     "Follow an execution",
+    need="view",
     query=StreamQuery,
     answer=str,
     answers=EVENTS,
@@ -49,10 +52,10 @@ async def follow(call: Call) -> Response:
     return EventStream(call.master.watches, execution, after, outer=call.query.view == "rollup")
 
 
-@live("GET", "/events", "Follow all executions", answer=str, answers=EVENTS)
+@live("GET", "/events", "Follow all executions", need="view", answer=str, answers=EVENTS)
 async def follow_all(call: Call) -> Response:
     """One event when an execution begins, changes its status or ends. What was missed is in the list."""
-    return FleetStream(call.master.fleet)
+    return FleetStream(call.master.fleet, call.principal)
 
 
 def _place(last: str | None, after: int) -> int:
@@ -66,16 +69,17 @@ def _place(last: str | None, after: int) -> int:
 class FleetStream(Response):
     """The executions of everybody as server-sent events."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Fleet, principal: Principal) -> None:
         self.background = None
         self.status_code = 200
         self._fleet = fleet
+        self._principal = principal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        follower = FleetFollower(self._fleet)
+        follower = FleetFollower(self._fleet, self._principal.sees)
         self._fleet.enter(follower)  # before the first word: what happens from here on is told
         try:
-            await stream(follower, receive, send)
+            await stream(follower, receive, guarded(scope, send))
         finally:
             self._fleet.leave(follower)
 
@@ -91,7 +95,7 @@ def add_sockets(router: APIRouter) -> None:
             raise ApiError("`after` is the number of an event", code="BAD_QUERY")
         if not _ID.fullmatch(execution):
             raise UnknownExecution(f"no execution has the id {execution[:128]}")
-        await talk(socket, master.watches, execution, int(after))
+        await talk(socket, master.watches, execution, int(after), socket.scope.get("still"))
 
     follow_socket.need = "view"  # type: ignore[attr-defined]
     router.add_api_websocket_route(f"{PREFIX}/executions/{{execution}}/events", follow_socket)

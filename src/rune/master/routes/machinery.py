@@ -22,17 +22,18 @@ NEVER = 253_402_300_800_000
 
 
 class WorkerView(View, frozen=True, kw_only=True):
-    """A process that runs nodes."""
+    """A process and what it does; only one that is a `worker` runs nodes, and has slots for them."""
 
     id: str
     host: str
+    roles: list[str]
     busy: int
     slots: int
     ready: bool
 
 
 class WorkerList(View, frozen=True, kw_only=True):
-    """The workers that are known here."""
+    """The processes that are known here."""
 
     workers: list[WorkerView]
 
@@ -64,7 +65,7 @@ class TimerList(View, frozen=True, kw_only=True):
     timers: list[Waiting]
 
 
-@machinery("GET", "/workers", "List workers", answer=WorkerList)
+@machinery("GET", "/workers", "List the processes", need="view", answer=WorkerList)
 async def list_workers(call: Call) -> Response:
     """Every process that was seen of late; on the embedded backend this one, which runs nodes itself."""
     master = call.master
@@ -74,6 +75,7 @@ async def list_workers(call: Call) -> Response:
     here = WorkerView(
         id=str(os.getpid()),
         host=platform.node(),
+        roles=["api", "scheduler", "worker"],
         busy=master.engine.busy,
         slots=master.slots,
         ready=master.probe.ready,
@@ -83,11 +85,16 @@ async def list_workers(call: Call) -> Response:
 
 def _worker(member: Member) -> WorkerView:
     return WorkerView(
-        id=member.name, host=member.host, busy=member.busy, slots=member.slots, ready=not member.draining
+        id=member.name,
+        host=member.host,
+        roles=list(member.roles),
+        busy=member.busy,
+        slots=member.slots if "worker" in member.roles else 0,
+        ready=not member.draining,
     )
 
 
-@machinery("GET", "/queues", "List queues", answer=QueueList)
+@machinery("GET", "/queues", "List queues", need="view", answer=QueueList)
 async def list_queues(call: Call) -> Response:
     """Tokens that nobody has taken yet."""
     length = getattr(call.master.engine.backend.queue, "__len__", None)
@@ -95,14 +102,16 @@ async def list_queues(call: Call) -> Response:
     return Reply(QueueList(queues=[QueueView(name="default", depth=depth, oldest_ms=None)]))
 
 
-@machinery("GET", "/timers", "When the next timer is due", answer=TimerClock)
+@machinery("GET", "/timers", "When the next timer is due", need="view", answer=TimerClock)
 async def next_timer(call: Call) -> Response:
     """Of all executions."""
     due = await call.master.engine.backend.state.next_due()
     return Reply(TimerClock(next_due_at=iso(due) if due is not None and due < NEVER else None))
 
 
-@machinery("GET", "/executions/{execution}/timers", "The timers of an execution", answer=TimerList)
+@machinery(
+    "GET", "/executions/{execution}/timers", "The timers of an execution", need="view", answer=TimerList
+)
 async def list_timers(call: Call) -> Response:
     """What waits for its time, the nearest first."""
     id = call.path["execution"]

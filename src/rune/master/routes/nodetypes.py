@@ -38,7 +38,7 @@ class Catalogue(View, frozen=True, kw_only=True):
     nodes: list[NodeTypeView]
 
 
-@nodetypes("GET", "/nodes", "List node types", answer=Catalogue)
+@nodetypes("GET", "/nodes", "List node types", need="view", answer=Catalogue)
 async def list_types(call: Call) -> Response:
     """Each once, however many names it has."""
     registry = call.master.engine.registry
@@ -46,7 +46,7 @@ async def list_types(call: Call) -> Response:
     return Reply(Catalogue(nodes=[_view(registry, found) for found in each.values()]))
 
 
-@nodetypes("GET", "/nodes/{type}", "One node type", answer=NodeTypeView)
+@nodetypes("GET", "/nodes/{type}", "One node type", need="view", answer=NodeTypeView)
 async def get_type(call: Call) -> Response:
     """By its name, or one of its other names."""
     registry, name = call.master.engine.registry, call.path["type"]

@@ -39,5 +39,5 @@ def _file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         return Response(data, headers=HEADERS, media_type=kind)
 
-    endpoint.need = "view"  # type: ignore[attr-defined]
+    endpoint.need = "page"  # type: ignore[attr-defined]
     return endpoint

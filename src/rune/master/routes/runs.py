@@ -49,7 +49,14 @@ class RollupPage(View, frozen=True, kw_only=True):
     splits: list[SplitRollup]
 
 
-@runs("GET", "/executions/{execution}/nodes", "What became of the nodes", query=RunQuery, answer=RunPage)
+@runs(
+    "GET",
+    "/executions/{execution}/nodes",
+    "What became of the nodes",
+    need="view",
+    query=RunQuery,
+    answer=RunPage,
+)
 async def list_runs(call: Call) -> Response:
     """In the order they ended; of one lineage and what lies inside it, if that is named."""
     query: RunQuery = call.query
@@ -66,6 +73,7 @@ async def list_runs(call: Call) -> Response:
     "GET",
     "/executions/{execution}/nodes/{node}/output",
     "The output of a node, however large",
+    need="view",
     query=LineageQuery,
     answer=Any,
 )
@@ -79,6 +87,7 @@ async def get_run_output(call: Call) -> Response:
     "GET",
     "/executions/{execution}/history",
     "What happened, in pages",
+    need="view",
     query=EventQuery,
     answer=EventPage,
 )
@@ -98,7 +107,13 @@ async def list_events(call: Call) -> Response:
     return Reply(b'{"events":[%b],"next":%b}' % (body, following))
 
 
-@runs("GET", "/executions/{execution}/rollups", "The items of each split in counts", answer=RollupPage)
+@runs(
+    "GET",
+    "/executions/{execution}/rollups",
+    "The items of each split in counts",
+    need="view",
+    answer=RollupPage,
+)
 async def get_rollups(call: Call) -> Response:
     """How many nodes ended how, how fast, and the first that failed."""
     async with call.master.watches.watch(call.path["execution"]) as watch:

@@ -9,12 +9,13 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from rune.core.limits import LIMITS
+from rune.master.access.scoping import check_definition
 from rune.master.operation import PREFIX, Call, Resource
 from rune.master.problems import ApiError
 from rune.master.reply import Reply
 from rune.master.views import Started, started
 from rune.ports.journal import Accepted
-from rune.ports.library import LATEST, number_of
+from rune.ports.library import LATEST, unknown
 from rune.runtime.launcher import new_execution_id
 
 starts = Resource("starts")
@@ -101,6 +102,9 @@ async def start_anything(call: Call) -> Response:
     """Either `workflow` or `definition` says what."""
     body: AnyStartBody = call.body
     definition = bytes(body.definition)
+    if definition:  # whoever brings a definition has written one
+        call.require("edit")
+        check_definition(call.principal, definition)
     if (body.workflow is None) == (not definition):
         raise ApiError("body: give `workflow` or `definition`, one of them", code="BAD_BODY")
     if body.workflow is not None:
@@ -121,14 +125,12 @@ async def start_anything(call: Call) -> Response:
 
 
 async def _start(call: Call, workflow: str, body: StartBody) -> Response:
+    if not call.principal.sees(workflow):
+        raise unknown(workflow, (), LATEST)
     key = key_of(call)
-    which = body.version
-    weighed = which is not None and which != LATEST and number_of(which) is None
-    name = new_execution_id() if key is not None or weighed else None
-    if weighed:
-        which = await call.master.rollouts.version(workflow, which, key or str(name))
+    name = new_execution_id() if key is not None else None
     options: dict[str, Any] = {"priority": body.priority, "fake_time": body.fake_time, "execution": name}
     accepted = await call.master.desk.start(
-        workflow, which, bytes(body.input), key=key, labels=body.labels, **options
+        workflow, body.version, bytes(body.input), key=key, labels=body.labels, **options
     )
     return accepted_reply(accepted, replayed=name is not None and accepted.id != name)

@@ -15,12 +15,12 @@ from rune.core.problem import Problem
 from rune.core.validate import Verdict
 from rune.documents import check_document, load_document
 from rune.errors import InvalidDocument
+from rune.master.access.scoping import check_sees
 from rune.master.body import YAML_TYPES, check_json, media_type
 from rune.master.operation import PREFIX, Call, Resource
 from rune.master.paging import Page, offset
 from rune.master.problems import ApiError
-from rune.master.reply import Reply, etag, no_content, not_changed
-from rune.master.rollouts import MARK
+from rune.master.reply import Reply, etag, expected, no_content, not_changed, tags
 from rune.master.service import Master
 from rune.master.views import (
     Deployed,
@@ -33,7 +33,7 @@ from rune.master.views import (
     workflow_detail,
     workflow_view,
 )
-from rune.ports.library import LATEST, UnknownWorkflow, Version, choose, unknown
+from rune.ports.library import LATEST, NOTHING, Changed, Expected, Version, choose, unknown
 from rune.runtime.planbook import UnknownDefinition
 
 workflows = Resource("workflows")
@@ -123,13 +123,7 @@ async def _verdict(call: Call) -> Verdict:
 async def create(call: Call) -> Response:
     """The id is the document's own. A hidden workflow of this id is shown again."""
     verdict = await _verdict(call)
-    async with call.master.editing(_id(verdict)):
-        if await _latest(call.master, _id(verdict)) is not None:
-            raise ApiError(
-                f"workflow `{_id(verdict)}` is there already; PUT makes a new version of it",
-                code="WORKFLOW_EXISTS",
-            )
-        version = await _deploy(call, verdict)
+    version = await _deploy(call, verdict, (NOTHING,))
     place = {"Location": f"{PREFIX}/workflows/{version.workflow}", "ETag": etag(version.hash)}
     return Reply(deployed(version, list(verdict.problems)), 201, place)
 
@@ -150,11 +144,8 @@ async def update(call: Call) -> Response:
     workflow = call.path["workflow"]
     if _id(verdict) != workflow:
         raise ApiError(f"the document is `{_id(verdict)}`, not `{workflow}`", code="OTHER_WORKFLOW")
-    async with call.master.editing(workflow):
-        known = await _latest(call.master, workflow)
-        check_match(call, known)
-        version = await _deploy(call, verdict)
-    first = known is None and version.change == "created"
+    version = await _deploy(call, verdict, expected(call.header("if-match"), call.header("if-none-match")))
+    first = version.number == 1 and version.change == "created"
     return Reply(
         deployed(version, list(verdict.problems)), 201 if first else 200, {"ETag": etag(version.hash)}
     )
@@ -166,34 +157,27 @@ def _id(verdict: Verdict) -> str:
     return verdict.definition.id
 
 
-async def _deploy(call: Call, verdict: Verdict) -> Version:
+async def _deploy(call: Call, verdict: Verdict, expecting: Expected | None) -> Version:
+    workflow = _id(verdict)
     assert verdict.definition is not None
-    return await call.master.desk.deploy(canonical(verdict.definition))
-
-
-async def _latest(master: Master, workflow: str) -> Version | None:
+    check_sees(call.principal, workflow)
     try:
-        return await master.engine.backend.library.find(workflow, None)
-    except UnknownWorkflow:
-        return None
+        return await call.master.desk.deploy(canonical(verdict.definition), expected=expecting)
+    except Changed:
+        if expecting != (NOTHING,):
+            raise
+        said = f"workflow `{workflow}` is there already; PUT makes a new version of it"
+        raise ApiError(said, code="WORKFLOW_EXISTS") from None
 
 
-def check_match(call: Call, known: Version | None) -> None:
-    """Refuse to replace what the asker has not seen."""
-    wanted, unwanted = call.header("if-match"), call.header("if-none-match")
-    tags = _tags(wanted)
-    if wanted is not None and (known is None or ("*" not in tags and etag(known.hash) not in tags)):
-        now = "there is none" if known is None else f"it is {etag(known.hash)} now"
-        raise ApiError(f"the workflow is not what `If-Match` says: {now}", code="CHANGED")
-    if unwanted is not None and known is not None and "*" in _tags(unwanted):
-        raise ApiError(f"workflow `{known.workflow}` is there already", code="WORKFLOW_EXISTS")
-
-
-def _tags(header: str | None) -> list[str]:
-    return [each.strip() for each in (header or "").split(",")]
-
-
-@workflows("POST", "/workflows/validate", "Check a document without storing it", answer=Checked, **DOCUMENT)
+@workflows(
+    "POST",
+    "/workflows/validate",
+    "Check a document without storing it",
+    need="view",
+    answer=Checked,
+    **DOCUMENT,
+)
 async def validate(call: Call) -> Response:
     """Every problem at once, warnings too."""
     verdict = await _verdict(call)
@@ -208,12 +192,13 @@ async def validate(call: Call) -> Response:
     )
 
 
-@workflows("GET", "/workflows", "List workflows by id", query=WorkflowQuery, answer=WorkflowPage)
+@workflows("GET", "/workflows", "List workflows by id", need="view", query=WorkflowQuery, answer=WorkflowPage)
 async def list_workflows(call: Call) -> Response:
     """With `hidden` also those that were deleted."""
     query: WorkflowQuery = call.query
     entries = await call.master.reader.library.entries(hidden=query.hidden)
-    found = [each for each in entries if MARK not in each.workflow and each.workflow > (query.cursor or "")]
+    sees = call.principal.sees
+    found = [each for each in entries if each.workflow > (query.cursor or "") and sees(each.workflow)]
     page = found[: query.limit]
     following = page[-1].workflow if len(found) > query.limit else None
     return Reply(WorkflowPage(workflows=[workflow_view(each) for each in page], next=following))
@@ -223,6 +208,7 @@ async def list_workflows(call: Call) -> Response:
     "GET",
     "/workflows/{workflow}",
     "The latest version of a workflow",
+    need="view",
     answer=WorkflowDetail,
     also={304: "It is what `If-None-Match` says."},
     headers=("If-None-Match",),
@@ -233,7 +219,12 @@ async def get_workflow(call: Call) -> Response:
 
 
 @workflows(
-    "GET", "/workflows/{workflow}/versions", "List the versions of a workflow", query=Page, answer=VersionPage
+    "GET",
+    "/workflows/{workflow}/versions",
+    "List the versions of a workflow",
+    need="view",
+    query=Page,
+    answer=VersionPage,
 )
 async def list_versions(call: Call) -> Response:
     """The oldest first, also of a workflow that was deleted."""
@@ -252,6 +243,7 @@ async def list_versions(call: Call) -> Response:
     "GET",
     "/workflows/{workflow}/versions/{version}",
     "One version of a workflow",
+    need="view",
     answer=WorkflowDetail,
     also={304: "It is what `If-None-Match` says."},
     headers=("If-None-Match",),
@@ -264,7 +256,7 @@ async def get_version(call: Call) -> Response:
 async def _version(call: Call, which: str | None) -> Response:
     version = await call.master.reader.library.find(call.path["workflow"], which)
     tag = etag(version.hash)
-    if tag in _tags(call.header("if-none-match")):
+    if tag in tags(call.header("if-none-match")):
         return not_changed(tag)
     return Reply(
         workflow_detail(version, await definition_of(call.master, version.hash)), headers={"ETag": tag}
@@ -284,6 +276,7 @@ async def definition_of(master: Master, hash: str) -> dict[str, Any]:
     "GET",
     "/workflows/{workflow}/diff",
     "What changed between two versions",
+    need="view",
     query=VersionQuery,
     answer=Compared,
 )

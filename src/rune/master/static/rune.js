@@ -5,10 +5,13 @@ const API = "/api/v1";
 const ENDED = new Set(["completed", "failed", "halted", "cancelled"]);
 const MOST_ROWS = 50;
 const MOST_EVENTS = 200;
+const AGAIN_MS = 1000;
+const KEY = "rune-key"; // of this tab, until it is closed
 const shown = new Map();
 let chosen = null;
 let choosing = 0;
 let following = null;
+let asking = null;
 
 const at = (id) => document.getElementById(id);
 
@@ -19,17 +22,83 @@ function made(tag, text, data) {
   return element;
 }
 
+// Asks with the key of this tab. Where there is none, or it no longer holds, whoever looks is asked for one.
+async function send(path, options) {
+  for (;;) {
+    const key = sessionStorage.getItem(KEY);
+    const headers = { ...options.headers, ...(key ? { Authorization: `Bearer ${key}` } : {}) };
+    const response = await fetch(API + path, { ...options, headers });
+    if (response.status !== 401) return response;
+    if (sessionStorage.getItem(KEY) === key) await newKey(key !== null);
+  }
+}
+
+// One question for all who were refused meanwhile.
+function newKey(refused) {
+  asking ||= new Promise((resolve) => {
+    sessionStorage.removeItem(KEY);
+    at("key-said").textContent = refused ? "This key does not hold." : "";
+    at("login").hidden = false;
+    at("key").focus();
+    at("login").addEventListener("submit", (event) => {
+      event.preventDefault();
+      sessionStorage.setItem(KEY, at("key").value.trim());
+      at("key").value = "";
+      at("login").hidden = true;
+      asking = null;
+      resolve();
+    }, { once: true });
+  });
+  return asking;
+}
+
 async function ask(method, path, body) {
   const options = { method, headers: {} };
   if (body !== undefined) {
     options.headers["Content-Type"] = "application/json";
     options.body = JSON.stringify(body);
   }
-  const response = await fetch(API + path, options);
+  const response = await send(path, options);
   const text = await response.text();
   const answer = text ? JSON.parse(text) : null;
   if (!response.ok) throw new Error(answer && answer.detail ? answer.detail : `status ${response.status}`);
   return answer;
+}
+
+// A stream of events that carries the key, which an EventSource cannot. It comes back with the last id that it has seen.
+function listen(path, hear, told = () => {}) {
+  const leaving = new AbortController();
+  const gone = () => leaving.signal.aborted;
+  let last = null;
+  async function once() {
+    const headers = last === null ? {} : { "Last-Event-ID": last };
+    const response = await send(path, { headers, signal: leaving.signal });
+    if (response.status === 204) return leaving.abort();
+    if (!response.ok) throw new Error(`status ${response.status}`);
+    told(true);
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let rest = ""; ;) {
+      const { value, done } = await reader.read();
+      if (done) return undefined;
+      const blocks = (rest + value).split("\n\n");
+      rest = blocks.pop();
+      for (const block of blocks) take(block);
+    }
+  }
+  function take(block) {
+    const fields = Object.fromEntries(block.split("\n").map((line) => line.split(/: ?(.*)/s, 2)));
+    if (fields.id !== undefined) last = fields.id;
+    if (fields.data !== undefined && !gone()) hear(fields.event || "message", JSON.parse(fields.data));
+  }
+  (async () => {
+    while (!gone()) {
+      await once().catch(() => {});
+      if (gone()) return;
+      told(false);
+      await new Promise((resolve) => { setTimeout(resolve, AGAIN_MS); });
+    }
+  })();
+  return { close: () => leaving.abort() };
 }
 
 function drawRows() {
@@ -95,23 +164,17 @@ async function loadRows() {
 }
 
 function followAll() {
-  const source = new EventSource(`${API}/events`);
   const link = at("link");
-  source.addEventListener("open", () => {
-    link.dataset.state = "live";
-    link.textContent = "live";
-    loadRows().catch(tell);
-  });
-  source.addEventListener("error", () => {
-    link.dataset.state = "lost";
-    link.textContent = "connecting again";
-  });
-  source.addEventListener("missed", () => loadRows().catch(tell));
-  source.addEventListener("execution", (event) => {
-    const each = JSON.parse(event.data);
+  listen("/events", (kind, each) => {
+    if (kind === "missed") loadRows().catch(tell);
+    if (kind !== "execution") return;
     shown.set(each.execution_id, each);
     if (shown.size > 4 * MOST_ROWS) shown.delete(shown.keys().next().value);
     drawRows();
+  }, (live) => {
+    link.dataset.state = live ? "live" : "lost";
+    link.textContent = live ? "live" : "connecting again";
+    if (live) loadRows().catch(tell);
   });
 }
 
@@ -161,10 +224,10 @@ function paint(node, status, text) {
 }
 
 function follow(id) {
-  following = new EventSource(`${API}/executions/${id}/events?view=rollup`);
-  following.addEventListener("message", (event) => hear(JSON.parse(event.data), id));
-  following.addEventListener("rollup", (event) => {
-    for (const split of JSON.parse(event.data).splits) {
+  following = listen(`/executions/${id}/events?view=rollup`, (kind, told) => {
+    if (kind === "message") hear(told, id);
+    if (kind !== "rollup") return;
+    for (const split of told.splits) {
       for (const [node, counts] of Object.entries(split.nodes)) {
         const worst = counts.failed ? "failed" : counts.waiting ? "waiting" : "success";
         paint(node, worst, Object.entries(counts).map(([status, count]) => `${count} ${status}`).join(", "));

@@ -6,13 +6,18 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import msgspec
 from msgspec import Meta
 
 from rune.core.outcome import Outcome, Output
 from rune.core.problem import Problem
+from rune.core.ticks import CatchUp, Schedule
 from rune.nodes.base import Call
+from rune.nodes.crontimes import cron_flaw
 from rune.nodes.declare import Model, declare
 from rune.nodes.rules import Unit, conflicting, missing
+
+_MS: dict[Unit, int] = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
 
 
 class Parameters(Model, kw_only=True, frozen=True):
@@ -20,16 +25,26 @@ class Parameters(Model, kw_only=True, frozen=True):
 
     cron: Annotated[str | None, Meta(description="Five cron fields: minute hour day month weekday.")] = None
     timezone: Annotated[str, Meta(description="IANA time zone in which `cron` is read.")] = "UTC"
-    amount: Annotated[Annotated[int, Meta(ge=1)] | None, Meta(description="Every so many units.")] = None
+    amount: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None, Meta(description="Every so many units.")
+    ] = None
     unit: Annotated[Unit, Meta(description="Unit of `amount`.")] = "minutes"
     catch_up: Annotated[
-        bool, Meta(description="Start once for each time missed while nothing was running.")
-    ] = False
-    overlap: Annotated[
-        Literal["skip", "queue", "allow"],
+        bool | Literal["none", "latest", "all"],
         Meta(
-            description="What happens when the execution before still runs: leave this one out, wait, or "
-            "start."
+            description="Which of the times that were missed while nothing was running are made up for: none, "
+            "the latest, or all of them up to `catch_up_limit`. `true` is `all`, `false` is `none`."
+        ),
+    ] = False
+    catch_up_limit: Annotated[
+        Annotated[int, Meta(ge=1, le=100)],
+        Meta(description="How many of the times that were missed `all` makes up for, the latest ones."),
+    ] = 100
+    overlap: Annotated[
+        Literal["skip", "queue", "allow", "cancel"],
+        Meta(
+            description="What happens when the execution before still runs: leave this one out, wait, "
+            "start beside it, or cancel it and start."
         ),
     ] = "skip"
 
@@ -43,10 +58,8 @@ def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
         )
     if cron is not None and amount is not None:
         found.append(conflicting("amount", "`cron` and `amount` are both given", "give one of them"))
-    if cron is not None and len(cron.split()) != 5:
-        found.append(
-            conflicting("cron", f"`{cron}` does not have five fields", "for example `*/15 9-17 * * 1-5`")
-        )
+    if cron is not None:
+        found += _cron(cron)
     zone = parameters.get("timezone", "UTC")
     try:
         ZoneInfo(zone)
@@ -55,15 +68,41 @@ def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
     return found
 
 
+def _cron(cron: str) -> list[Problem]:
+    hint = "for example `*/15 9-17 * * 1-5`"
+    if len(cron.split()) != 5:
+        return [conflicting("cron", f"`{cron}` does not have five fields", hint)]
+    flaw = cron_flaw(cron)
+    return [] if flaw is None else [conflicting("cron", f"`{cron}`: {flaw}", hint)]
+
+
+def _starts(parameters: Mapping[str, Any]) -> Schedule:
+    given = msgspec.convert(parameters, Parameters)
+    catch_up: CatchUp = given.catch_up if isinstance(given.catch_up, str) else _said(given.catch_up)
+    return Schedule(
+        cron=given.cron,
+        timezone=given.timezone,
+        every=(given.amount or 0) * _MS[given.unit],
+        catch_up=catch_up,
+        limit=given.catch_up_limit,
+        overlap=given.overlap,
+    )
+
+
+def _said(catch_up: bool) -> CatchUp:
+    return "all" if catch_up else "none"
+
+
 TYPE = declare(
     "schedule",
     Parameters,
-    kinds=dict.fromkeys(("cron", "timezone", "amount", "unit", "catch_up", "overlap"), "literal"),
+    kinds=dict.fromkeys(Parameters.__struct_fields__, "literal"),
     extra=_combined,
     summary="Starts an execution at set times.",
     doc="Times follow a cron expression in a time zone, or a fixed interval.",
     output="`{scheduled_at}`, the time it was due.",
     trigger=True,
+    starts=_starts,
 )
 
 

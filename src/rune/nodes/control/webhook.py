@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta
 
+from rune.core.hook import DELIVERY, Hook
 from rune.core.outcome import Outcome, Output
+from rune.core.problem import Problem
 from rune.nodes.base import Call
 from rune.nodes.declare import Model, declare
+from rune.nodes.rules import conflicting
+
+_PATH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 
 
 class Parameters(Model, kw_only=True, frozen=True):
@@ -28,19 +37,74 @@ class Parameters(Model, kw_only=True, frozen=True):
         Meta(
             description="How a caller proves itself: not at all, by a secret header, or by a signature over "
             "timestamp "
-            "and body. The secret comes from the node's credentials."
+            "and body. The secret comes from the node's credentials, or is made for the trigger."
         ),
     ] = "none"
+    window: Annotated[
+        Annotated[int, Meta(ge=1, le=86_400)], Meta(description="Seconds that a signature is good for.")
+    ] = 300
+    delivery_header: Annotated[
+        str | None,
+        Meta(
+            description="The header that names a delivery; one of the same name starts nothing again. "
+            "Default: X-Delivery-Id, Idempotency-Key or X-GitHub-Delivery."
+        ),
+    ] = None
+    respond: Annotated[
+        Literal["accepted", "result"],
+        Meta(description="Answer once the start is durable, or once the execution has ended."),
+    ] = "accepted"
+    wait: Annotated[
+        Annotated[float, Meta(gt=0, le=300)],
+        Meta(description="Seconds that `respond: result` waits; then the answer is that of `accepted`."),
+    ] = 30
+    max_bytes: Annotated[
+        Annotated[int, Meta(ge=1, le=32 * 1024 * 1024)], Meta(description="Bytes that a body may have.")
+    ] = 1024 * 1024
+
+
+def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
+    found: list[Problem] = []
+    path, header = parameters.get("path"), parameters.get("delivery_header")
+    if path is not None and not _PATH.fullmatch(path):
+        found.append(
+            conflicting(
+                "path",
+                f"`{path[:80]}` is no last part of an address",
+                "letters, digits, `.`, `_` and `-`, at most 128",
+            )
+        )
+    if header is not None and not _HEADER.fullmatch(header):
+        found.append(
+            conflicting("delivery_header", f"`{header[:80]}` is no header", "for example `X-Delivery-Id`")
+        )
+    return found
+
+
+def _starts(parameters: Mapping[str, Any]) -> Hook:
+    given = msgspec.convert(parameters, Parameters)
+    return Hook(
+        path=given.path,
+        method=given.method,
+        auth=given.auth,
+        window=given.window,
+        delivery=DELIVERY if given.delivery_header is None else (given.delivery_header.lower(),),
+        respond=given.respond,
+        wait=given.wait,
+        max_bytes=given.max_bytes,
+    )
 
 
 TYPE = declare(
     "webhook",
     Parameters,
-    kinds={"path": "literal", "method": "literal", "auth": "literal"},
+    kinds=dict.fromkeys(Parameters.__struct_fields__, "literal"),
+    extra=_combined,
     summary="Starts an execution for each HTTP request.",
     doc="Every published version registers its hook. The request becomes the start payload.",
     output="`{method, headers, query, body}` of the request.",
     trigger=True,
+    starts=_starts,
     credentials=True,
 )
 

@@ -90,6 +90,8 @@ async def build(call: Call[Any], rule: Pagination | None) -> Request:
         headers["content-type"] = content_type
     if key and KEY not in headers:
         headers[KEY] = key_text(key)
+    if call.traceparent:
+        headers.setdefault("traceparent", call.traceparent)
     return Request(parameters.method, where, headers, body)
 
 

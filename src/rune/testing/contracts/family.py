@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rune.core.fact import End
+from rune.core.fact import Attempt, End, Fact, Result, Suspension
 from rune.core.outcome import Error
-from rune.ports.journal import Ended, Journal
-from rune.testing.contracts.records import JournalSuite, accepted, child, result
+from rune.ports.journal import Ended, Journal, Parent, TokenEnded
+from rune.testing.contracts.records import TOKEN, JournalSuite, accepted, child, result
 from rune.testing.contracts.scenario import scenario
 
 GIVEN_UP = Error("E", "over")
@@ -70,6 +70,62 @@ class FamilyContract(JournalSuite):
             await _family(journal, "a")
             await journal.record("x", [End(3, "completed")])
             assert await journal.accept(child("a")) == child("a")
+
+    @scenario
+    async def test_an_attempt_that_is_over_gets_no_child(self, folder: Path) -> None:
+        """Somebody slow may want to start one for a token that others have seen to its end; the parent runs on."""
+        node, path = TOKEN
+        over: dict[str, Fact] = {
+            "result": Result(node, path, 5, "failed", failure=GIVEN_UP),
+            "attempt": Attempt(node, path, 5, 1, GIVEN_UP),
+            "later": Attempt(node, path, 5, 2, GIVEN_UP),
+        }
+        async with self.make_journal(folder) as journal:
+            for name, fact in over.items():
+                await journal.accept(accepted(name))
+                await journal.record(name, [fact])
+                with pytest.raises(TokenEnded):
+                    await journal.accept(child(f"late-{name}", name, key=name), [result(1)])
+                assert await journal.accepted(f"late-{name}") is None
+                assert await journal.children(name) == []
+                free = accepted(f"free-{name}", key=name)
+                assert await journal.accept(free) is free
+
+    @scenario
+    async def test_rows_of_others_do_not_stop_a_child(self, folder: Path) -> None:
+        async with self.make_journal(folder) as journal:
+            await _family(journal, "before")
+            node, path = TOKEN
+            beside = (
+                result(node),
+                result(node + 1, path=path),
+                Attempt(node, path, 5, 1, GIVEN_UP),
+                Suspension(node, path, 5, 2),
+            )
+            for fact in beside:
+                await journal.record("x", [fact])
+            second = accepted("second", parent=Parent("x", node, path, 2), depth=1)
+            assert await journal.accept(second) is second
+            await journal.record("x", [result(node, path=path)])
+            assert await journal.accept(child("before")) == child("before")
+            assert sorted(await journal.children("x")) == ["before", "second"]
+
+    @scenario
+    async def test_a_start_and_the_row_of_its_token_are_one_before_the_other(self, folder: Path) -> None:
+        """Whoever wrote the row finds every child that there will ever be."""
+        async with self.make_journal(folder) as journal:
+            await _family(journal)
+            names = [f"c{number}" for number in range(20)]
+            found: list[str] = []
+
+            async def end() -> None:
+                await journal.record("x", [Result(*TOKEN, 5, "cancelled")])
+                found.extend(await journal.children("x"))
+
+            starts = [journal.accept(child(name)) for name in names]
+            await asyncio.gather(*starts[:10], end(), *starts[10:], return_exceptions=True)
+            begun = [name for name in names if await journal.accepted(name) is not None]
+            assert sorted(found) == sorted(begun)
 
     @scenario
     async def test_a_start_and_the_end_of_its_parent_are_one_before_the_other(self, folder: Path) -> None:

@@ -83,6 +83,15 @@ class QueueContract:
             assert {"low", "normal", "high"} == set(seen)
 
     @scenario
+    async def test_items_of_a_fan_out_let_others_pass(self, folder: Path) -> None:
+        async with self.make_queue(folder) as queue:
+            await queue.send("many", [Token(1, (0, item)) for item in range(60)])
+            await queue.send("one", [Token(1)])
+            seen = [(await queue.receive()).execution for _ in range(61)]
+            assert seen.index("one") < 5, "it waited for the items"
+            assert seen.count("many") == 60
+
+    @scenario
     async def test_high_priority_goes_first(self, folder: Path) -> None:
         async with self.make_queue(folder) as queue:
             await queue.send("low", [Token(node) for node in range(40)], LOW)

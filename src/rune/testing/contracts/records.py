@@ -27,9 +27,13 @@ def accepted(execution: str = "x", **given: object) -> Accepted:
     return Accepted(**fields)  # type: ignore[arg-type]
 
 
+TOKEN: tuple[int, Lineage] = (1, (2, 0))
+"""The token that starts a child here."""
+
+
 def child(execution: str, parent: str = "x", **given: object) -> Accepted:
     """An execution whose end another one waits for."""
-    return accepted(execution, parent=Parent(parent, 1, (2, 0), 1), depth=1, **given)
+    return accepted(execution, parent=Parent(parent, *TOKEN, 1), depth=1, **given)
 
 
 def result(node: int, value: bytes = b"1", path: Lineage = (), at: int = 2) -> Result:

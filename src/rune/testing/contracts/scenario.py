@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 S = TypeVar("S")
-DEADLINE = 20.0
+DEADLINE = 120.0
 
 
 def scenario(body: Callable[[S, Path], Coroutine[Any, Any, None]]) -> Callable[[S, Path], None]:

@@ -108,14 +108,17 @@ CREATE TABLE needs (
 );
 CREATE INDEX needs_other ON needs (other);
 
--- Executions that are off the list while rows of them may be left; to be looked at from `until` on.
+-- Executions that are off the list while rows of them may be left; to be looked at from `until` on. leaving: before that
+-- moment nobody gets its id, for somebody removes what lies elsewhere under this name.
 CREATE TABLE removed (
     n         bigint PRIMARY KEY,
     ended_at  bigint NOT NULL,
     until     bigint NOT NULL,
+    leaving   bigint NOT NULL DEFAULT 0,
     id        text COLLATE "C" NOT NULL
 );
 CREATE INDEX removed_until ON removed (until, n);
+CREATE INDEX removed_id ON removed (id);
 
 -- Stored definitions: what was deployed as which version. A row is never changed, and numbers have no gaps.
 CREATE TABLE version (
@@ -128,11 +131,15 @@ CREATE TABLE version (
     UNIQUE (hash, workflow)
 );
 
+-- Names that point at versions. `revision` counts how often one was changed; `weights`: percent of the starts by the
+-- number of another version.
 CREATE TABLE alias (
     at        bigint NOT NULL,
     number    integer NOT NULL,
+    revision  integer NOT NULL DEFAULT 1,
     workflow  text COLLATE "C" NOT NULL,
     name      text COLLATE "C" NOT NULL,
+    weights   jsonb NOT NULL DEFAULT '{}',
     PRIMARY KEY (workflow, name)
 );
 CREATE INDEX alias_version ON alias (workflow, number);

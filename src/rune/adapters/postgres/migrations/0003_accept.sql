@@ -2,22 +2,25 @@
 -- ARGUMENTS, one element per start:
 --   ids, workflows, hashes, ats, accepteds
 --   keys, digests        the client key and what was asked for under it; NULL without one
---   parents              whose token waits for this one's end, or NULL
+--   parents              whose token waits for this one's end, or NULL; which token that is, and at which attempt:
+--                        parent_nodes, parent_paths, parent_attempts
 --   defined              whether the definition has to be there
 -- ARGUMENTS, one element per reference: `others` whose blobs start number `needing` names.
 -- ARGUMENTS, one element per kept fact: `starts` (which start, from 1), kinds … bodies as in record_facts.
 -- No two starts of a call have the same id or the same key: whoever makes the groups sees to that.
 -- RETURNS one row for each start that was not simply written, and then nothing of it was:
+--   leaving    blobs of an execution that had this id are being removed elsewhere at this moment
 --   known      there is one of this id, or under this key; its row is the answer
 --   conflict   the key was used with something else
 --   spent      the key was used, and `name` is the execution, which is no longer kept
 --   undefined  the definition is not there
 --   orphan     the parent has ended; its terminal row is the answer, NULL if it is not there at all
+--   over       the parent runs, but the token that starts this one has a result, or a row says that this attempt failed
 --   gone       `name`, whose blobs it needs, is no longer kept
 -- A crash here leaves nothing of the whole call, or all of it.
 CREATE FUNCTION accept_executions(
     ids text[], workflows text[], hashes text[], ats bigint[], accepteds bytea[], keys text[], digests bytea[],
-    parents text[], defined boolean[], needing integer[], others text[], starts integer[], kinds smallint[],
+    parents text[], parent_nodes integer[], parent_paths bytea[], parent_attempts integer[], defined boolean[], needing integer[], others text[], starts integer[], kinds smallint[],
     nodes integer[], numbers integer[], dues bigint[], paths bytea[], bodies bytea[], patience bigint
 ) RETURNS TABLE (start integer, verdict text, name text, answer bytea)
 LANGUAGE plpgsql
@@ -50,10 +53,16 @@ BEGIN
     WITH given AS MATERIALIZED (
         SELECT g.*,
             x.accepted AS same_id, u.execution AS used_by, u.digest AS used_for, u.expires, y.accepted AS under_key,
-            p.n AS parent_n, p.ending AS parent_ending, m.other AS missing,
-            g.defined AND d.hash IS NULL AS undefined
-        FROM unnest(ids, workflows, hashes, ats, accepteds, keys, digests, parents, defined)
-            WITH ORDINALITY AS g (id, workflow, hash, at, accepted, key, digest, parent, defined, start)
+            p.n AS parent_n, p.ending AS parent_ending, o.over, m.other AS missing,
+            g.defined AND d.hash IS NULL AS undefined,
+            EXISTS (SELECT FROM removed AS r WHERE r.id = g.id AND r.leaving > moment) AS leaving
+        FROM unnest(
+            ids, workflows, hashes, ats, accepteds, keys, digests, parents, parent_nodes, parent_paths, parent_attempts,
+            defined
+        ) WITH ORDINALITY AS g (
+            id, workflow, hash, at, accepted, key, digest, parent, parent_node, parent_path, parent_attempt, defined,
+            start
+        )
         LEFT JOIN LATERAL (SELECT e.accepted FROM execution AS e WHERE e.id = g.id OFFSET 0) AS x ON true
         LEFT JOIN LATERAL (
             SELECT c.execution, c.digest, c.expires FROM client_key AS c
@@ -61,6 +70,18 @@ BEGIN
         ) AS u ON true
         LEFT JOIN LATERAL (SELECT e.accepted FROM execution AS e WHERE e.id = u.execution OFFSET 0) AS y ON true
         LEFT JOIN LATERAL (SELECT e.n, e.ending FROM execution AS e WHERE e.id = g.parent OFFSET 0) AS p ON true
+        LEFT JOIN LATERAL (
+            -- One by one, so that each is a look into the index, however many facts the parent has.
+            SELECT true AS over FROM (
+                SELECT FROM fact AS f
+                WHERE f.execution = p.n AND f.kind = 1 AND f.node = g.parent_node AND f.path = g.parent_path
+                UNION ALL
+                SELECT FROM fact AS f
+                WHERE f.execution = p.n AND f.kind = 2 AND f.node = g.parent_node AND f.path = g.parent_path
+                  AND f.number >= g.parent_attempt
+            ) AS e
+            LIMIT 1
+        ) AS o ON true
         LEFT JOIN LATERAL (SELECT f.hash FROM definition AS f WHERE f.hash = g.hash OFFSET 0) AS d ON true
         LEFT JOIN LATERAL (
             SELECT o.other FROM unnest(needing, others) AS o (start, other)
@@ -74,8 +95,10 @@ BEGIN
                 WHEN g.used_by IS NOT NULL AND g.used_for <> g.digest THEN 'conflict'
                 WHEN g.expires IS NOT NULL THEN 'spent'
                 WHEN g.used_by IS NOT NULL THEN 'known'
+                WHEN g.leaving THEN 'leaving'
                 WHEN g.undefined THEN 'undefined'
                 WHEN g.parent IS NOT NULL AND (g.parent_n IS NULL OR g.parent_ending IS NOT NULL) THEN 'orphan'
+                WHEN g.over THEN 'over'
                 WHEN g.missing IS NOT NULL THEN 'gone'
                 ELSE 'written'
             END AS verdict

@@ -1,10 +1,21 @@
+-- meets_expected: whether a tag is among those that are expected; `already`: what is there is what it shall be, which is
+-- how whoever asks again finds it, and does unless something has to be new. Changes nothing.
+CREATE FUNCTION meets_expected(tag text, expected text[], already boolean) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT expected IS NULL OR tag = ANY (expected) OR (tag <> '' AND '*' = ANY (expected))
+        OR (already AND '' <> ANY (expected))
+$$;
+
 -- deploy_version: keeps a definition as a new version of a workflow, or finds the version that has the same content.
 -- `latest` points at it afterwards, and so does `alias` unless it is NULL; a hidden workflow is shown again.
--- RETURNS the number, and what changed: created, moved or none. One deploy of a workflow at a time: numbers have no
--- gaps. A crash here leaves nothing of it, or all of it; sent again it finds what it has done.
+-- `expected`: hashes, one of which has to be that of the latest version in sight; `*` any, an empty text none; NULL:
+-- whatever it is. RETURNS the number, and what became of it: created, moved or none, or changed with the hash that is
+-- there instead. One deploy of a workflow at a time: numbers have no gaps. A crash here leaves nothing of it, or all of
+-- it; sent again it finds what it has done, unless nothing was expected.
 CREATE FUNCTION deploy_version(
-    the_workflow text, the_hash text, the_definition bytea, the_name text, the_alias text, moment bigint
-) RETURNS TABLE (number integer, change text)
+    the_workflow text, the_hash text, the_definition bytea, the_name text, the_alias text, moment bigint,
+    expected text[]
+) RETURNS TABLE (number integer, change text, tag text)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -12,9 +23,19 @@ DECLARE
     created boolean := false;
     moved integer;
     shown boolean;
+    found_tag text;
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(hashtextextended(the_hash, 2));
     PERFORM pg_advisory_xact_lock(hashtextextended(the_workflow, 3));
+    SELECT v.hash INTO found_tag FROM workflow AS w
+    JOIN alias AS a ON a.workflow = w.id AND a.name = 'latest'
+    JOIN version AS v ON v.workflow = w.id AND v.number = a.number
+    WHERE w.id = the_workflow AND w.hidden_at IS NULL;
+    found_tag := coalesce(found_tag, '');
+    IF NOT meets_expected(found_tag, expected, found_tag = the_hash) THEN
+        RETURN QUERY SELECT 0, 'changed', found_tag;
+        RETURN;
+    END IF;
     INSERT INTO definition (hash, canonical) VALUES (the_hash, the_definition) ON CONFLICT DO NOTHING;
 
     SELECT v.number INTO found_number FROM version AS v WHERE v.workflow = the_workflow AND v.hash = the_hash;
@@ -28,8 +49,9 @@ BEGIN
     INSERT INTO alias (workflow, name, number, at)
     SELECT the_workflow, a.name, found_number, moment
     FROM (SELECT 'latest' AS name UNION SELECT the_alias WHERE the_alias IS NOT NULL) AS a
-    ON CONFLICT (workflow, name) DO UPDATE SET number = excluded.number, at = excluded.at
-    WHERE alias.number <> excluded.number;
+    ON CONFLICT (workflow, name) DO UPDATE
+    SET number = excluded.number, at = excluded.at, revision = alias.revision + 1, weights = excluded.weights
+    WHERE (alias.number, alias.weights) <> (excluded.number, excluded.weights);
     GET DIAGNOSTICS moved = ROW_COUNT;
 
     shown := EXISTS (SELECT FROM workflow AS w WHERE w.id = the_workflow AND w.hidden_at IS NOT NULL);
@@ -37,6 +59,6 @@ BEGIN
     ON CONFLICT (id) DO UPDATE SET deployed_at = excluded.deployed_at, hidden_at = NULL;
 
     RETURN QUERY SELECT found_number,
-        CASE WHEN created THEN 'created' WHEN shown OR moved > 0 THEN 'moved' ELSE 'none' END;
+        CASE WHEN created THEN 'created' WHEN shown OR moved > 0 THEN 'moved' ELSE 'none' END, the_hash;
 END
 $$;

@@ -1,28 +1,54 @@
--- point_alias: lets an alias point at a version. Moving `latest` shows a hidden workflow again.
--- RETURNS what became of it: moved or none; unknown if there is no such version; hidden if the workflow is out of
--- sight. A crash here leaves nothing of it, or all of it; sent again it finds what it has done.
-CREATE FUNCTION point_alias(the_workflow text, the_alias text, the_number integer, moment bigint) RETURNS text
+-- point_alias: lets an alias point at a version with these weights and no others; `the_number` NULL: where it points
+-- already. Moving `latest` shows a hidden workflow again. `expected`: revisions, one of which it has to have; `*` any, an
+-- empty text none; NULL: whatever it is. RETURNS what became of it: moved or none; unknown if a version is not there;
+-- hidden if the workflow is out of sight; changed with the revision that it has instead. A crash here leaves nothing of
+-- it, or all of it; sent again it finds what it has done, unless nothing was expected.
+CREATE FUNCTION point_alias(
+    the_workflow text, the_alias text, the_number integer, moment bigint, the_weights jsonb, expected text[]
+) RETURNS TABLE (number integer, answer text, tag text)
 LANGUAGE plpgsql AS $$
+#variable_conflict use_column
 DECLARE
+    known record;
+    found_number integer;
+    found_tag text;
     moved integer;
     shown integer := 0;
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended(the_workflow, 3));
-    IF NOT EXISTS (SELECT FROM version AS v WHERE v.workflow = the_workflow AND v.number = the_number) THEN
-        RETURN 'unknown';
+    SELECT * INTO known FROM alias AS a WHERE a.workflow = the_workflow AND a.name = the_alias;
+    found_number := coalesce(the_number, known.number);
+    found_tag := coalesce(known.revision::text, '');
+    IF found_number IS NULL OR EXISTS (
+        SELECT FROM (
+            SELECT found_number AS wanted UNION ALL SELECT k::integer FROM jsonb_object_keys(the_weights) AS k
+        ) AS named
+        WHERE NOT EXISTS (SELECT FROM version AS v WHERE v.workflow = the_workflow AND v.number = named.wanted)
+    ) THEN
+        RETURN QUERY SELECT found_number, 'unknown', found_tag;
+        RETURN;
     END IF;
     IF the_alias <> 'latest'
         AND EXISTS (SELECT FROM workflow AS w WHERE w.id = the_workflow AND w.hidden_at IS NOT NULL) THEN
-        RETURN 'hidden';
+        RETURN QUERY SELECT found_number, 'hidden', found_tag;
+        RETURN;
     END IF;
-    INSERT INTO alias (workflow, name, number, at) VALUES (the_workflow, the_alias, the_number, moment)
-    ON CONFLICT (workflow, name) DO UPDATE SET number = excluded.number, at = excluded.at
-    WHERE alias.number <> excluded.number;
+    IF NOT meets_expected(
+        found_tag, expected, coalesce(known.number = found_number AND known.weights = the_weights, false)
+    ) THEN
+        RETURN QUERY SELECT found_number, 'changed', found_tag;
+        RETURN;
+    END IF;
+    INSERT INTO alias (workflow, name, number, at, weights)
+    VALUES (the_workflow, the_alias, found_number, moment, the_weights)
+    ON CONFLICT (workflow, name) DO UPDATE
+    SET number = excluded.number, at = excluded.at, revision = alias.revision + 1, weights = excluded.weights
+    WHERE (alias.number, alias.weights) <> (excluded.number, excluded.weights);
     GET DIAGNOSTICS moved = ROW_COUNT;
     IF the_alias = 'latest' THEN
         UPDATE workflow SET hidden_at = NULL WHERE id = the_workflow AND hidden_at IS NOT NULL;
         GET DIAGNOSTICS shown = ROW_COUNT;
     END IF;
-    RETURN CASE WHEN moved + shown > 0 THEN 'moved' ELSE 'none' END;
+    RETURN QUERY SELECT found_number, CASE WHEN moved + shown > 0 THEN 'moved' ELSE 'none' END, found_tag;
 END
 $$;

@@ -1,9 +1,11 @@
 -- sweep_removed: removes rows that are left of executions that are off the list, at most `piece` of each kind and
 -- execution. The note of one of which nothing is left goes, unless something may still be written for it: then it is
 -- looked at again later.
--- ARGUMENTS: the numbers of the notes; now, late and many as in remove_executions.
+-- ARGUMENTS: the numbers of the notes, and the mark in each: one with another mark is somebody else's at this moment; now, late and many as in remove_executions.
 -- RETURNS one row: facts and blobs that are gone. A crash here leaves the notes, and the next sweep goes on from them.
-CREATE FUNCTION sweep_removed(ns bigint[], now bigint, late bigint, piece integer, blob_piece integer)
+CREATE FUNCTION sweep_removed(
+    ns bigint[], marks bigint[], now bigint, late bigint, piece integer, blob_piece integer
+)
 RETURNS TABLE (facts bigint, blobs bigint)
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -17,6 +19,7 @@ BEGIN
     facts := 0;
     blobs := 0;
     FOR note IN SELECT r.* FROM removed AS r WHERE r.n = ANY (ns) ORDER BY r.n FOR UPDATE LOOP
+        CONTINUE WHEN note.leaving <> marks[array_position(ns, note.n)];
         DELETE FROM fact WHERE ctid = ANY (ARRAY(
             SELECT f.ctid FROM fact AS f WHERE f.execution = note.n LIMIT piece));
         GET DIAGNOSTICS went = ROW_COUNT;
@@ -37,7 +40,7 @@ BEGIN
             CONTINUE;
         END IF;
         IF now - note.ended_at < late THEN
-            UPDATE removed SET until = now + late WHERE n = note.n;
+            UPDATE removed SET until = now + late, leaving = 0 WHERE n = note.n;
         ELSE
             DELETE FROM removed WHERE n = note.n;
         END IF;

@@ -2,8 +2,8 @@
 -- KEYS     as in store.lua
 -- ARGV[4..]  each: node, path, fate, attempt, resumed, owner, leased, and the token itself as it is sent (msgpack)
 -- RETURNS  reply whose last part is verdict, token, number of the fence, whether it was claimed before, due time of the
---          wait that is over, whether the execution was read back, whether the token is all there is; of several a list
---          of these; or FOLD
+--          wait that is over, whether the execution was read back, whether the token is all there is, when the first
+--          party of its join arrived; of several a list of these; or FOLD
 -- A crash behind this: a lease that runs out, and the sweeper sends the token again.
 
 -- The translation of rune.core.control.touch.
@@ -56,7 +56,8 @@ local function asked(want)
     if due then store.drop('w' .. path .. '|' .. node) end
   end
   local alone = path == '' and live and store.get('s').c == 1 and not meta.u and not meta.f and true or false
-  return { verdict, mine, number, again, due or false, meta.rb or false, alone }
+  local joined = live and #mine[5] > 0 and store.get('b' .. path .. '|' .. node)
+  return { verdict, mine, number, again, due or false, meta.rb or false, alone, joined and joined.f or false }
 end
 
 verbs.claim = function()

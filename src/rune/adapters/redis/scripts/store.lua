@@ -7,7 +7,8 @@
 -- ARGV[1] incarnation: which run of the server this is   ARGV[2] now in ms, 0: ask the server   ARGV[3] id of the execution   ARGV[4] what to do
 --
 -- Where the queue is streams, what an act emits goes into them in the same act (apply, fire):
--- KEYS[6] the stream for most tokens   KEYS[7] that of the entry to let go   KEYS[8..] those of named queues
+-- KEYS[6] the stream for most tokens   KEYS[7] that of the entry to let go   KEYS[8..] those of named queues, then as
+-- many once more for items of fan-outs: for most of them, and of named queues
 -- ARGV[5] the group, empty: nothing is sent here   ARGV[6] node -> key, of the nodes with a named queue (msgpack), or
 -- empty   ARGV[7] the entry to let go, or empty; apply: ARGV[7..] entries of one stream
 local LEASE = 9000
@@ -280,6 +281,14 @@ local function is_open(token)
   return live and not live.w and not live.k and (live.t or 1) == token[7] and (live.m or false) == token[8]
 end
 
+-- Items of fan-outs have streams of their own, behind the others.
+local function stream_of(token, routes)
+  local key = routes[token[1]] or 6
+  if token[2] == '' then return key end
+  local named = (#KEYS - 8) / 2
+  return key == 6 and 8 + named or key + named + 1
+end
+
 -- Send tokens; answers those that are left for others to send, who may die before they do.
 function store.deliver(tokens)
   local sends = (ARGV[5] or '') ~= ''
@@ -288,7 +297,7 @@ function store.deliver(tokens)
   for _, each in ipairs(tokens) do
     if is_open(each) then
       if sends then
-        redis.call('XADD', KEYS[routes[each[1]] or 6], '*', 'x', ARGV[3], 't', cmsgpack.pack(each))
+        redis.call('XADD', KEYS[stream_of(each, routes)], '*', 'x', ARGV[3], 't', cmsgpack.pack(each))
       elseif each[6] ~= 'expire' then
         again[#again + 1] = when
         again[#again + 1] = ARGV[3] .. '|' .. each[1] .. '|' .. each[2]

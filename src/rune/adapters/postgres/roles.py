@@ -1,0 +1,111 @@
+"""Roles: who may do what with which table. The owner, who migrates, is nobody of these and may do everything.
+
+What runs under a role changes no schema, and a worker that is taken over reads no key of the API and rewrites neither
+credentials nor the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import asyncpg  # type: ignore[import-untyped]
+
+from rune.adapters.postgres.database import Connection, place
+from rune.adapters.postgres.failing import Driver, Refused, told
+from rune.adapters.postgres.sql import query
+
+VERBS = {"r": "SELECT", "a": "INSERT", "w": "UPDATE", "d": "DELETE"}
+"""The letters that PostgreSQL itself has for them."""
+
+WORKER = {
+    "rune_migration": "r",
+    "definition": "ra",
+    "execution": "raw",
+    "fact": "ra",
+    "claim": "ra",
+    "outbox": "rawd",
+    "dead_letter": "ra",
+    "client_key": "raw",
+    "blob": "raw",
+    "needs": "ra",
+    "removed": "r",
+    "version": "r",
+    "alias": "r",
+    "workflow": "r",
+    "credential": "r",
+    "credential_grant": "r",
+    "workflow_trigger": "r",
+    "log": "a",
+}
+SCHEDULER = WORKER | {
+    "definition": "rad",
+    "execution": "rawd",
+    "fact": "rad",
+    "claim": "rad",
+    "dead_letter": "rad",
+    "client_key": "rawd",
+    "blob": "rawd",
+    "needs": "rad",
+    "removed": "rawd",
+    "workflow_trigger": "rawd",
+    "signed_delivery": "rd",
+}
+API = SCHEDULER | {
+    "dead_letter": "rawd",
+    "signed_delivery": "rad",
+    "version": "rawd",
+    "alias": "rawd",
+    "workflow": "rawd",
+    "credential": "rawd",
+    "credential_grant": "rawd",
+    "api_key": "rawd",
+    "log": "ra",
+}
+ROLES: Mapping[str, Mapping[str, str]] = {
+    "rune_worker": WORKER,
+    "rune_scheduler": SCHEDULER,
+    "rune_api": API,
+}
+
+
+async def grant(dsn: str) -> list[str]:
+    """Give the roles their rights, and take from them what they have beyond; answers their names. Whoever works
+    meanwhile notices nothing: it is one transaction."""
+    try:
+        connection = await asyncpg.connect(dsn)
+        try:
+            async with connection.transaction():
+                await connection.execute(query("migration_lock"))
+                await _all_there(connection)
+                for role, tables in ROLES.items():
+                    for statement in statements(role, tables):
+                        await connection.execute(statement)
+        finally:
+            await connection.close()
+    except Driver as error:
+        raise told(error, place(dsn)) from error
+    return list(ROLES)
+
+
+async def _all_there(connection: Connection) -> None:
+    """Making roles takes rights that no migration should have."""
+    rows = await connection.fetch(query("roles"), list(ROLES))
+    missing = sorted(set(ROLES) - {row["rolname"] for row in rows})
+    if missing:
+        made = "; ".join(f"CREATE ROLE {each} LOGIN" for each in missing)
+        raise Refused(f"there is no role {', '.join(missing)}: have an administrator do `{made}`")
+
+
+def statements(role: str, tables: Mapping[str, str]) -> list[str]:
+    """What gives a role exactly these rights. Names and letters are those above, so nothing has to be quoted."""
+    listed = [
+        f"GRANT {', '.join(VERBS[letter] for letter in letters)} ON {table} TO {role}"
+        for table, letters in tables.items()
+    ]
+    return [
+        f"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {role}",
+        f"REVOKE ALL ON ALL SEQUENCES IN SCHEMA public FROM {role}",
+        *listed,
+        f"GRANT SELECT (id) ON log TO {role}",  # what is written twice is noticed by it
+        f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role}",
+    ]

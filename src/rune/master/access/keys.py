@@ -1,0 +1,130 @@
+"""Keys of the API: made, listed and revoked by admins. A secret is shown once, to whoever asked for it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+from starlette.responses import Response
+
+from rune.core.rights import Role
+from rune.master.operation import PREFIX, Call, Resource
+from rune.master.reply import Reply, no_content
+from rune.master.views import View
+from rune.ports.keys import Key, digest_of, new_key
+from rune.runtime.history import iso
+
+keys = Resource("keys")
+
+LONGEST = 10 * 366 * 24 * 3600
+Scope = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_*-]{1,128}$", description="A workflow; `*` for anything.")]
+
+
+class KeyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A key to be made. Without `workflows` it is for all of them, without `expires_in` (seconds) it does not end."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=128)]
+    role: Role
+    workflows: Annotated[list[Scope], Meta(max_length=32)] = []
+    expires_in: Annotated[int, Meta(ge=1, le=LONGEST)] | None = None
+
+
+class KeyView(View, frozen=True, kw_only=True):
+    """A key, without its secret. `used_at` may be a minute behind."""
+
+    id: str
+    name: str
+    role: Role
+    workflows: list[str]
+    created_at: str
+    created_by: str
+    expires_at: str | None
+    revoked_at: str | None
+    used_at: str | None
+
+
+class NewKey(KeyView, frozen=True, kw_only=True):
+    """A key with what it opens by. This is the only time that it is told."""
+
+    key: str
+
+
+class KeyList(View, frozen=True, kw_only=True):
+    """All keys, the oldest first, revoked ones too."""
+
+    keys: list[KeyView]
+
+
+class Me(View, frozen=True, kw_only=True):
+    """Who asks."""
+
+    principal: str
+    role: Role
+    workflows: list[str]
+
+
+def key_view(key: Key) -> KeyView:
+    """A key as anybody may see it who may see keys."""
+    return KeyView(**_said(key))
+
+
+def _said(key: Key) -> dict[str, Any]:
+    def moment(at: int | None) -> str | None:
+        return None if at is None else iso(at)
+
+    return {
+        "id": key.id,
+        "name": key.name,
+        "role": key.role,
+        "workflows": list(key.scopes),
+        "created_at": iso(key.created_at),
+        "created_by": key.created_by,
+        "expires_at": moment(key.expires_at),
+        "revoked_at": moment(key.revoked_at),
+        "used_at": moment(key.used_at),
+    }
+
+
+@keys(
+    "POST",
+    "/keys",
+    "Make a key of the API",
+    need="admin",
+    body=KeyBody,
+    answer=NewKey,
+    status=201,
+    example={"name": "nightly imports", "role": "runner", "workflows": ["import-*"], "expires_in": 2592000},
+)
+async def create_key(call: Call) -> Response:
+    """Its secret is in this answer and nowhere else: what is kept is a digest."""
+    body: KeyBody = call.body
+    made = new_key()
+    expires = None if body.expires_in is None else call.master.clock.now() + body.expires_in * 1000
+    key = await call.master.desk.create_key(
+        made.id, digest_of(made.secret), body.name, body.role, tuple(body.workflows), expires
+    )
+    place = {"Location": f"{PREFIX}/keys/{key.id}"}
+    return Reply(NewKey(**_said(key), key=made.text), 201, place)
+
+
+@keys("GET", "/keys", "List the keys of the API", need="admin", answer=KeyList)
+async def list_keys(call: Call) -> Response:
+    """Without secrets."""
+    stored = call.master.engine.backend.keys
+    found = [] if stored is None else await stored.list()
+    return Reply(KeyList(keys=[key_view(each) for each in found]))
+
+
+@keys("DELETE", "/keys/{id}", "Revoke a key of the API", need="admin", status=204)
+async def revoke_key(call: Call) -> Response:
+    """It opens nothing from then on, and streams that were opened with it are told nothing more."""
+    await call.master.desk.revoke_key(call.path["id"])
+    return no_content()
+
+
+@keys("GET", "/me", "Who asks, and what they may", need="view", answer=Me)
+async def get_me(call: Call) -> Response:
+    """The principal of the key that was sent."""
+    me = call.principal
+    return Reply(Me(principal=me.name, role=me.role, workflows=list(me.scopes)))

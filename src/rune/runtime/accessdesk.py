@@ -1,0 +1,101 @@
+"""The part of the desk that says who may do what: keys of the API, and grants of credentials."""
+
+from __future__ import annotations
+
+from rune.core.rights import ROLES, Role, is_grant, is_scope
+from rune.errors import RuneError
+from rune.ports.keys import BadKey, Key, is_key_id
+from rune.ports.secret import Missing, SecretError
+from rune.runtime.actor import actor
+from rune.runtime.backend import Backend
+from rune.runtime.logbook import Logbook, written_down
+
+MOST_SCOPES = 32
+MOST_GRANTS = 64
+DIGEST = 32
+
+
+class NoAccess(RuneError):
+    """A backend that knows no keys."""
+
+    code = "NO_ACCESS"
+
+
+@written_down
+class AccessDesk:
+    """Verbs of admins."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._access = backend
+        self.logbook = Logbook(backend.log, backend.clock)
+
+    async def create_key(
+        self,
+        id: str,
+        digest: bytes,
+        name: str,
+        role: Role,
+        scopes: tuple[str, ...] = (),
+        expires_at: int | None = None,
+    ) -> Key:
+        """Keep a key that somebody made up. Its secret stays with whoever made it; what comes here is the digest."""
+        if self._access.keys is None:
+            raise NoAccess("this backend keeps no keys")
+        now = self._access.clock.now()
+        _check(id, digest, name, role, scopes)
+        if expires_at is not None and expires_at <= now:
+            raise BadKey("a key that ended before it was made opens nothing")
+        key = Key(
+            id=id,
+            name=name,
+            role=role,
+            scopes=tuple(dict.fromkeys(scopes)),
+            digest=digest,
+            created_at=now,
+            created_by=actor(),
+            expires_at=expires_at,
+        )
+        return await self._access.keys.put(key)
+
+    async def revoke_key(self, id: str) -> Key:
+        """Let a key open nothing any more, at once and everywhere."""
+        if self._access.keys is None:
+            raise NoAccess("this backend keeps no keys")
+        return await self._access.keys.revoke(id, self._access.clock.now())
+
+    async def grant_credential(self, reference: str, whom: tuple[str, ...]) -> frozenset[str]:
+        """Let somebody use a credential; who may, afterwards."""
+        return await self._regrant(reference, whom, ())
+
+    async def withdraw_credential(self, reference: str, whom: tuple[str, ...]) -> frozenset[str]:
+        """Let somebody use a credential no more; who may, afterwards."""
+        return await self._regrant(reference, (), whom)
+
+    async def _regrant(self, reference: str, add: tuple[str, ...], remove: tuple[str, ...]) -> frozenset[str]:
+        if self._access.grants is None:
+            raise NoAccess("this backend keeps no grants")
+        for each in (*add, *remove):
+            if not is_grant(each):
+                raise SecretError(
+                    f"`{each[:60]}` names nobody: `everyone`, `queue`, `local`, `bootstrap`, `key:ID`, `trigger:ID` or"
+                    " `workflow:ID`, where an ID may hold `*`"
+                )
+        found = await self._access.secret.find(reference)
+        if found is None:
+            raise Missing(f"there is no credential `{reference[:128]}`")
+        if len(add) + len(await self._access.grants.of(found.id)) > MOST_GRANTS:
+            raise SecretError(f"a credential is granted to at most {MOST_GRANTS}")
+        return await self._access.grants.change(found.id, add, remove)
+
+
+def _check(id: str, digest: bytes, name: str, role: str, scopes: tuple[str, ...]) -> None:
+    if not is_key_id(id) or len(digest) != DIGEST:
+        raise BadKey("a key is a `k` with 16 hexadecimal digits, and a digest of 32 bytes")
+    if not 0 < len(name) <= 128 or not name.isprintable():
+        raise BadKey("the name of a key has 1 to 128 printable characters")
+    if role not in ROLES:
+        raise BadKey(f"`{role[:40]}` is no role; there are {', '.join(ROLES)}")
+    if len(scopes) > MOST_SCOPES or not all(map(is_scope, scopes)):
+        raise BadKey(f"a scope is the id of a workflow, perhaps with `*`; at most {MOST_SCOPES} of them")
+    if scopes and role == "admin":
+        raise BadKey("an admin changes what belongs to no workflow: the role cannot have a scope")

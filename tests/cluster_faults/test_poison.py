@@ -1,0 +1,44 @@
+"""A token that kills whoever runs it is put aside, also where the dead take along what they had not written down."""
+
+from __future__ import annotations
+
+import asyncio
+
+from rune.core.token import Token
+from rune.ports.state import Claim
+from rune.runtime.attempt import MOST_CLAIMS
+from tests.hazards.building import counting, kind, workflow
+from tests.hazards.clustered import LATER, engines, fresh
+
+DEATHS = 20
+PATIENCE = 120.0
+
+
+def test_a_token_that_kills_every_worker_ends_its_execution() -> None:
+    """Each holder is a process of its own, as far as the stores can tell, and dies with the claim it has noted."""
+    settings = fresh()
+    calls: list[str] = []
+    document = workflow("start>a", a={**kind("t.call"), "queue": LATER})
+
+    async def go() -> tuple[int, str, str]:
+        async with engines(settings, registry=counting(calls)) as cluster:
+            run = await cluster.start(document)
+            token = Token(run.plan.index["a"], ())
+            book = await cluster.engine.books.book(run.id)
+            died = 0
+            while not run.ending.done() and died < DEATHS:
+                async with engines(settings, registry=counting(calls), roles=frozenset()) as doomed:
+                    attempt = doomed.engine._worker._attempt
+                    claim = Claim("run", token, book.accepted.at, (1, died), again=died > 0)
+                    if await attempt._may_run(book, claim):
+                        died += 1
+                        doomed.engine.backend.journal._recorder._claims.clear()  # type: ignore[attr-defined]
+                    else:
+                        break
+            end = await run.end(PATIENCE)
+            return died, end.status, end.error.code if end.error is not None else ""
+
+    died, status, code = asyncio.run(go())
+    assert (status, code) == ("failed", "WORKER_CRASH")
+    assert MOST_CLAIMS <= died <= MOST_CLAIMS + 2
+    assert calls == []

@@ -1,0 +1,77 @@
+"""Both stores of keys, grants and the log keep the contract."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+
+from rune.adapters.embedded.grants import EmbeddedGrants
+from rune.adapters.embedded.keys import EmbeddedKeys
+from rune.adapters.embedded.log import EmbeddedLog
+from rune.adapters.embedded.open import Embedded
+from rune.adapters.embedded.readonly import ReadOnly
+from rune.adapters.embedded.secret import EmbeddedSecret
+from rune.adapters.keysource import KeySource
+from rune.adapters.postgres.grants import PostgresGrants
+from rune.adapters.postgres.keys import PostgresKeys
+from rune.adapters.postgres.log import PostgresLog
+from rune.adapters.postgres.open import postgres
+from rune.adapters.postgres.secret import PostgresSecret
+from rune.testing.clock import VirtualClock
+from rune.testing.contracts.access import AccessContract, Stores
+from rune.testing.contracts.scenario import scenario
+from tests.services.databases import dsn_of, ready
+from tests.services.postgres import database_of, server
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _running() -> None:
+    ready()
+
+
+class TestEmbedded(AccessContract):
+    @asynccontextmanager
+    async def make_access(self, folder: Path) -> AsyncIterator[Stores]:
+        embedded = Embedded(folder / "rune.db", VirtualClock())
+        database = embedded.database
+        database.start()
+        secret = EmbeddedSecret(database, KeySource("", folder / "secret.key"))
+        try:
+            yield Stores(EmbeddedKeys(database), EmbeddedGrants(database), EmbeddedLog(database), secret)
+        finally:
+            await embedded.journal.close()
+
+    def tampered(self, folder: Path, statement: str) -> str:
+        with closing(sqlite3.connect(folder / "rune.db")) as db, pytest.raises(sqlite3.Error) as refused:
+            db.execute(statement)
+        return str(refused.value)
+
+    @scenario
+    async def test_a_file_of_an_earlier_program_holds_nothing_for_who_only_looks(self, folder: Path) -> None:
+        with closing(sqlite3.connect(folder / "rune.db")) as db:
+            db.execute("PRAGMA user_version = 1")
+        database = ReadOnly(folder / "rune.db")
+        try:
+            assert await EmbeddedKeys(database).list() == []
+            assert await EmbeddedLog(database).read() == []
+            assert await EmbeddedGrants(database).of("c1") == {"everyone"}
+        finally:
+            database.close()
+
+
+class TestPostgres(AccessContract):
+    @asynccontextmanager
+    async def make_access(self, folder: Path) -> AsyncIterator[Stores]:
+        async with postgres(dsn_of(folder)) as found:
+            base = found.database
+            secret = PostgresSecret(base, KeySource("", folder / "secret.key"))
+            yield Stores(PostgresKeys(base), PostgresGrants(base), PostgresLog(base), secret)
+
+    def tampered(self, folder: Path, statement: str) -> str:
+        with pytest.raises(Exception) as refused:
+            server().sql(statement, database_of(folder))
+        return str(refused.value) + str(getattr(refused.value, "stderr", ""))

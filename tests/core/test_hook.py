@@ -1,0 +1,55 @@
+"""Signatures: what holds, and every way in which one does not."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+import pytest
+
+from rune.core.hook import flaw, good_until, sign
+
+NOW = 1_700_000_000_000
+SENT = "1700000000"
+
+
+def test_a_signature_is_an_hmac_over_moment_and_body() -> None:
+    expected = hmac.new(b"secret", b"1700000000.body", hashlib.sha256).hexdigest()
+    assert sign("secret", SENT, b"body") == f"sha256={expected}"
+
+
+@pytest.mark.parametrize("late", [0, 300_000, -300_000])
+def test_one_that_holds(late: int) -> None:
+    assert flaw("secret", SENT, sign("secret", SENT, b"body"), b"body", NOW + late, 300) is None
+    assert good_until(SENT, 300) == NOW + 301_000
+
+
+GOOD = sign("secret", SENT, b"body")
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "signature", "body", "now", "why"),
+    [
+        (None, GOOD, b"body", NOW, "missing"),
+        (SENT, None, b"body", NOW, "missing"),
+        ("", GOOD, b"body", NOW, "missing"),
+        (SENT, GOOD[:-1], b"body", NOW, "malformed"),
+        (SENT, GOOD + "0", b"body", NOW, "malformed"),
+        (SENT, GOOD.upper(), b"body", NOW, "malformed"),
+        (SENT, GOOD + "\n", b"body", NOW, "malformed"),
+        (SENT + ".5", GOOD, b"body", NOW, "malformed"),
+        ("-1", GOOD, b"body", NOW, "malformed"),
+        ("٣", GOOD, b"body", NOW, "malformed"),
+        (SENT, GOOD, b"bod", NOW, "wrong"),
+        (SENT, GOOD, b"", NOW, "wrong"),
+        ("1700000001", GOOD, b"body", NOW, "wrong"),
+        ("0" + SENT, GOOD, b"body", NOW, "wrong"),
+        (SENT, sign("other", SENT, b"body"), b"body", NOW, "wrong"),
+        (SENT, GOOD, b"body", NOW + 300_001, "old"),
+        (SENT, GOOD, b"body", NOW - 300_001, "old"),
+    ],
+)
+def test_one_that_does_not(
+    timestamp: str | None, signature: str | None, body: bytes, now: int, why: str
+) -> None:
+    assert flaw("secret", timestamp, signature, body, now, 300) == why

@@ -1,0 +1,106 @@
+"""Roles, scopes and grants are tables: what they say can be looked up."""
+
+from __future__ import annotations
+
+import fnmatch
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rune.core.rights import (
+    QUEUE,
+    RIGHTS,
+    ROLES,
+    Principal,
+    fits,
+    is_grant,
+    is_scope,
+    permits,
+)
+from rune.ports.keys import Key, digest_of, new_key, read_key
+
+NAMES = st.text("ab-", max_size=8)
+PATTERNS = st.text("ab-*", max_size=6)
+
+
+@given(pattern=PATTERNS, text=NAMES)
+def test_a_star_stands_for_anything(pattern: str, text: str) -> None:
+    assert fits(pattern, text) == fnmatch.fnmatchcase(text, pattern)
+
+
+def test_each_role_may_what_the_one_before_may_and_more() -> None:
+    assert [sorted(RIGHTS[role]) for role in ROLES] == [
+        ["view"],
+        ["run", "view"],
+        ["edit", "run", "view"],
+        ["admin", "edit", "run", "view"],
+    ]
+    assert not any(Principal("p", role).may("hook") for role in ROLES)
+
+
+def test_a_scope_takes_in_what_it_names() -> None:
+    scoped = Principal("p", "viewer", ("orders-*", "hello"))
+    assert [scoped.sees(each) for each in ("orders-1", "hello", "orders", "hello2", "")] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert Principal("p", "viewer").sees("anything")
+
+
+@pytest.mark.parametrize("text", ["", "a.b", "a/b", "a b", "?", "[a]", "é", "a" * 129, "a\n"])
+def test_what_names_no_workflow_is_no_scope(text: str) -> None:
+    assert not is_scope(text)
+
+
+@pytest.mark.parametrize("text", ["", "*", "key:", "role:admin", "everyone ", "queue*", "key:a:b", "KEY:a"])
+def test_what_names_nobody_is_no_grant(text: str) -> None:
+    assert not is_grant(text)
+
+
+@pytest.mark.parametrize(
+    ("grants", "principal", "stored", "may"),
+    [
+        ({"everyone"}, "local", False, True),
+        ({"everyone"}, "key:k1", False, True),
+        ({"everyone"}, "trigger:t1", False, True),
+        ({"everyone"}, QUEUE, True, False),
+        ({"everyone", "queue"}, QUEUE, False, True),
+        (set(), "local", True, False),
+        ({"key:k1"}, "key:k1", False, True),
+        ({"key:k1"}, "key:k12", False, False),
+        ({"key:k1"}, "local", False, False),
+        ({"trigger:*"}, "trigger:t1", False, True),
+        ({"key:*"}, QUEUE, True, False),
+        ({"workflow:ord*"}, QUEUE, True, True),
+        ({"workflow:ord*"}, "local", True, True),
+        ({"workflow:ord*"}, "local", False, False),
+        ({"workflow:other"}, "local", True, False),
+    ],
+)
+def test_who_may_use_a_credential(grants: set[str], principal: str, stored: bool, may: bool) -> None:
+    assert permits(grants, principal, "orders", stored=stored) is may
+
+
+def test_keys_are_told_apart_and_shown_without_their_secret() -> None:
+    one, other = new_key(), new_key()
+    assert (one.id, one.secret) != (other.id, other.secret)
+    assert read_key(one.text) == one
+    assert one.secret not in repr(one)
+    kept = Key(
+        id=one.id, name="n", role="viewer", digest=digest_of(one.secret), created_at=1, created_by="local"
+    )
+    assert kept.opened_by(one.secret)
+    assert not kept.opened_by(other.secret)
+    assert one.secret.encode() not in kept.digest
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "rune_", "rune_k1_2", "x" * 4_000, f"rune_k{'0' * 16}_{'g' * 64}", f" rune_k{'0' * 16}_{'0' * 64}"],
+)
+def test_what_is_no_key_is_not_looked_up(text: str) -> None:
+    assert read_key(text) is None

@@ -1,0 +1,153 @@
+"""Ticks: which are due, which of the missed ones are made up for, and what the execution before does to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rune.core.nodetype import NodeType
+from rune.core.ticks import (
+    AGAIN,
+    MOST_WAITING,
+    ON_TIME,
+    CatchUp,
+    Following,
+    Overlap,
+    Schedule,
+    Standing,
+    advance,
+    attend,
+    due,
+    every,
+    started,
+)
+
+MINUTE = 60_000
+HOURLY = every(0, 60 * MINUTE)
+MINUTELY = every(0, MINUTE)
+
+
+def schedule(overlap: Overlap = "skip", catch_up: CatchUp = "none", limit: int = 100) -> Schedule:
+    return Schedule(every=MINUTE, overlap=overlap, catch_up=catch_up, limit=limit)
+
+
+def until(last: int) -> Following:
+    """Minutes, up to one that is the last."""
+    return lambda moment: found if (found := MINUTELY(moment)) is not None and found <= last else None
+
+
+@given(st.integers(-(10**13), 10**13), st.integers(1, 10**9), st.integers(-(10**13), 10**13))
+def test_an_interval_does_not_drift(anchor: int, period: int, moment: int) -> None:
+    tick = every(anchor, period)(moment)
+    assert tick is not None
+    assert moment < tick <= moment + period
+    assert (tick - anchor) % period == 0
+
+
+def test_nothing_is_due_before_its_time() -> None:
+    assert due(schedule(), MINUTELY, MINUTE, MINUTE - 1) == ((), MINUTE)
+    assert due(schedule(), MINUTELY, None, MINUTE) == ((), None)
+
+
+@pytest.mark.parametrize("catch_up", ["none", "latest", "all"])
+def test_what_is_found_in_time_was_not_missed(catch_up: CatchUp) -> None:
+    assert due(schedule(catch_up=catch_up), MINUTELY, MINUTE, MINUTE + ON_TIME) == ((MINUTE,), 2 * MINUTE)
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "limit", "found"),
+    [("none", 100, ()), ("latest", 100, (5,)), ("all", 100, (1, 2, 3, 4, 5)), ("all", 2, (4, 5))],
+)
+def test_what_was_missed(catch_up: CatchUp, limit: int, found: tuple[int, ...]) -> None:
+    now = 5 * MINUTE + ON_TIME + 1
+    hours = tuple(each * MINUTE for each in found)
+    assert due(schedule(catch_up=catch_up, limit=limit), MINUTELY, MINUTE, now) == (hours, 6 * MINUTE)
+
+
+def test_of_a_year_of_minutes_few_are_looked_at() -> None:
+    asked: list[int] = []
+
+    def counted(moment: int) -> int | None:
+        asked.append(moment)
+        return MINUTELY(moment)
+
+    year = 365 * 24 * 60 * MINUTE
+    found, after = due(schedule(catch_up="all"), counted, MINUTE, year)
+    assert found == tuple(range(year - 99 * MINUTE, year + 1, MINUTE))
+    assert after == year + MINUTE
+    assert len(asked) < 1_000
+    assert due(schedule(catch_up="latest"), HOURLY, 60 * MINUTE, year - 1)[0] == (year - 60 * MINUTE,)
+
+
+def test_more_than_can_wait_are_not_started() -> None:
+    seconds = every(0, 100)
+    found, _ = due(schedule(), seconds, 100, ON_TIME)
+    assert found == tuple(range(ON_TIME - 99 * 100, ON_TIME + 1, 100))
+
+
+def test_a_schedule_may_come_to_an_end() -> None:
+    last = until(2 * MINUTE)
+    assert due(schedule(catch_up="all"), last, MINUTE, 3 * MINUTE) == ((MINUTE, 2 * MINUTE), None)
+    done = advance(schedule(), last, Standing(2 * MINUTE), 2 * MINUTE, running=False)
+    assert done == Standing(None, (), 2 * MINUTE)
+    assert attend(started(done, "x"), 3 * MINUTE) is None
+    assert attend(Standing(None, (1,)), 3 * MINUTE) == 3 * MINUTE + AGAIN
+
+
+CASES: list[tuple[Overlap, bool, tuple[int, ...], tuple[int | None, tuple[int, ...]]]] = [
+    ("skip", False, (), (4, ())),
+    ("skip", True, (), (None, ())),
+    ("skip", False, (2, 3), (2, (3, 4))),
+    ("queue", False, (), (4, ())),
+    ("queue", True, (), (None, (4,))),
+    ("queue", False, (2, 3), (2, (3, 4))),
+    ("queue", True, (2, 3), (None, (2, 3, 4))),
+    ("allow", True, (2,), (2, (4,))),
+    ("cancel", True, (), (4, ())),
+    ("cancel", True, (2, 3), (4, ())),
+    ("cancel", False, (2, 3), (4, ())),
+]
+
+
+@pytest.mark.parametrize(("overlap", "running", "waiting", "expected"), CASES)
+def test_what_becomes_of_a_tick(overlap: Overlap, running: bool, waiting: Any, expected: Any) -> None:
+    held = tuple(each * MINUTE for each in waiting)
+    found = advance(
+        schedule(overlap), MINUTELY, Standing(4 * MINUTE, held, None, "x1"), 4 * MINUTE, running=running
+    )
+    starting = None if expected[0] is None else expected[0] * MINUTE
+    assert found == Standing(5 * MINUTE, tuple(each * MINUTE for each in expected[1]), starting, "x1")
+
+
+def test_what_is_about_to_start_is_started_first() -> None:
+    standing = Standing(MINUTE, (), 5, "x1")
+    assert advance(schedule(), MINUTELY, standing, 9 * MINUTE, running=True) is standing
+    assert attend(standing, 7) == 7
+    assert started(standing, "x2") == Standing(MINUTE, (), None, "x2")
+    assert started(standing, None) == Standing(MINUTE, (), None, "x1")
+
+
+def test_when_it_has_to_be_looked_at_again() -> None:
+    assert attend(Standing(MINUTE), 0) == MINUTE
+    assert attend(Standing(MINUTE, (1,)), 0) == AGAIN
+    assert attend(Standing(MINUTE, (1,)), MINUTE - 1) == MINUTE
+
+
+def test_the_queue_is_bounded() -> None:
+    held = tuple(range(MOST_WAITING))
+    found = advance(schedule("queue"), MINUTELY, Standing(MINUTE, held), MINUTE, running=True)
+    assert found == Standing(2 * MINUTE, held)
+
+
+def test_the_same_times_are_told_from_others() -> None:
+    one = Schedule(cron="* * * * *", timezone="UTC")
+    assert one.same_times(Schedule(cron="* * * * *", timezone="UTC", overlap="queue", catch_up="all"))
+    assert not one.same_times(Schedule(cron="* * * * *", timezone="Europe/Berlin"))
+    assert not one.same_times(None)
+
+
+def test_types_start_nothing_by_themselves_unless_they_say_so() -> None:
+    assert NodeType(name="x").starts({}) is None

@@ -1,0 +1,294 @@
+"""The rest of hazards C over RabbitMQ: queues on a real broker, and engines of this process that it carries for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aio_pika
+import pytest
+from msgspec.structs import replace
+
+from rune.adapters.rabbitmq.client import Message
+from rune.core.token import Token
+from rune.nodes.custom import kind_of, node
+from rune.nodes.registry import standard_registry
+from rune.ports.queue import Delivery
+from rune.runtime import failures
+from rune.runtime.attempt import Attempt
+from rune.settings import Settings
+from rune.testing.harness import Harness
+from tests.hazards.building import counting, entry, kind, sets, waits, workflow
+from tests.hazards.clustered import engines, fresh, until
+from tests.rabbitmq.helping import scenario
+from tests.rabbitmq.queues import Place, place
+from tests.services.rabbitmq import broker
+
+WORK = "workflow.execution"
+SOON = 60.0  # s: long enough for whatever is on its way
+TRAVELS: dict[str, Any] = {"in_place": False, "roles": frozenset({"worker", "scheduler"})}
+
+
+@pytest.fixture(scope="module")
+def carried() -> Iterator[Settings]:
+    """Stores that nobody has used, and a broker between the engines."""
+    with broker().vhost() as vhost:
+        yield replace(fresh(), queue=broker().url(vhost))
+
+
+@asynccontextmanager
+async def copied(settings: Settings, exchange: str, key: str) -> AsyncIterator[list[bytes]]:
+    """A copy of whatever is published there from now on."""
+    found: list[bytes] = []
+
+    async def take(message: Any) -> None:
+        found.append(message.body)
+
+    async with await aio_pika.connect(settings.queue) as connection:
+        channel = await connection.channel()
+        queue = await channel.declare_queue(exclusive=True)
+        await queue.bind(exchange, key)
+        await queue.consume(take, no_ack=True)
+        yield found
+
+
+async def buried(here: Place) -> Message | None:
+    """The dead letter that must come; None if none does."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + SOON
+    while loop.time() < until:
+        found = await here.take("workflow.execution.dead")
+        if found is not None:
+            return found
+    return None
+
+
+async def _declared(cluster: Harness) -> None:
+    queue: Any = cluster.engine.backend.queue
+    await queue.check()
+
+
+@pytest.mark.usefixtures("carried")
+@scenario
+async def test_h_c3_what_nobody_can_read_is_kept_with_its_reason() -> None:
+    # red: c3-broker: it is acknowledged and gone
+    async with place() as here:
+        queue = here.queue()
+        await queue.check()
+        await here.put(WORK, b"{not json")
+        await queue.send("x", [Token(1)])
+        assert (await queue.receive()).execution == "x", "nothing waits behind it"
+        letter = await buried(here)
+        assert letter is not None
+        assert letter.headers["rune-code"] == "BAD_MESSAGE"
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+@pytest.mark.usefixtures("carried")
+def test_h_c3_what_somebody_rejects_is_kept(kind: str) -> None:
+    # red: c3-rejected: work has no dead-letter exchange
+
+    @scenario
+    async def go() -> None:
+        async with place() as here:
+            await here.queue(kind=kind).check()
+            await here.put(WORK, b"{}")
+            async with await aio_pika.connect(here.url) as connection:
+                queue = await (await connection.channel()).get_queue(WORK, ensure=False)
+                await (await queue.get()).reject(requeue=False)
+            assert await buried(here) is not None
+
+    go()
+
+
+@pytest.mark.usefixtures("carried")
+@scenario
+async def test_h_c4_what_is_to_come_later_does_not_come_at_once() -> None:
+    # red: c4-broker: whatever is given back goes to the end of its queue
+    async with place() as here:
+        queue = here.queue()
+        await queue.send("x", [Token(1)])
+        await queue.give_back(await queue.receive(), 125.0)
+        again = asyncio.create_task(queue.receive())
+        done, _ = await asyncio.wait([again], timeout=2.0)
+        again.cancel()
+        assert not done
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")], ids=str)
+def test_h_c5_what_is_not_json_loops_through_no_queue(carried: Settings, bad: float) -> None:
+    # red: c5-broker: the boundary does not look at floats
+    calls: list[str] = []
+
+    @node("t.bad")
+    async def gives() -> dict[str, Any]:
+        calls.append("a")
+        return {"x": [bad]}
+
+    found = kind_of(gives)
+    assert found is not None
+    registry = standard_registry().extended([found])
+
+    async def go() -> Any:
+        async with engines(carried, registry=registry, **TRAVELS) as cluster:
+            return await cluster.run(workflow("start>a a>b", a=kind("t.bad"), b=sets(x=1)))
+
+    told = asyncio.run(go())
+    failed = entry(told, "a")
+    assert (failed["status"], calls) == ("failed", ["a"])
+    assert failed["error"]["code"] == "NOT_JSON"
+
+
+def test_h_c6_an_error_in_an_expression_harms_nobody_else(carried: Settings) -> None:
+    # red: c6-broker: an error of `resolve` is nobody's
+    document = workflow("start>a a>b", a=kind("log", message="{{ $trigger.a.b + 1 }}"), b=sets(x=1))
+
+    async def go() -> list[str]:
+        async with engines(carried, **TRAVELS) as cluster:
+            return [(await cluster.run(document, given))["status"] for given in ({}, {"a": {"b": 1}})]
+
+    assert asyncio.run(go()) == ["halted", "completed"]
+
+
+def test_h_c7_a_worker_that_stops_fails_no_node(carried: Settings) -> None:
+    # red: c7-broker: the services are cancelled without a drain
+    gate, started = asyncio.Event(), list[str]()
+
+    @node("t.gate")
+    async def passes(name: str) -> str:
+        started.append(name)
+        await gate.wait()
+        return name
+
+    found = kind_of(passes)
+    assert found is not None
+    registry = standard_registry().extended([found])
+    document = workflow("start>a a>b", a=kind("t.gate", name="a"), b=kind("t.gate", name="b"))
+
+    async def go() -> tuple[list[str], str]:
+        async with engines(carried, registry=registry, **TRAVELS) as cluster:
+            run = await cluster.start(document)
+            await until(lambda: _holds(started == ["a"]), SOON)
+            asyncio.get_running_loop().call_later(0.05, gate.set)
+        async with engines(carried, registry=registry, **TRAVELS) as cluster:
+            end = await cluster.until(await cluster.engine.expect(run.id))
+            return started, end.status
+
+    assert asyncio.run(go()) == (["a", "b"], "completed")
+
+
+async def _holds(fact: bool) -> bool:
+    return fact
+
+
+def test_h_c8_a_message_that_comes_again_runs_nothing_again(carried: Settings) -> None:
+    # red: c8-broker: a claim answers `run` for a token that is done
+    calls: list[str] = []
+    document = workflow(
+        "start>a a>b b>w", a=kind("t.call"), b=kind("t.call"), w=kind("wait", resume="signal", name="go")
+    )
+
+    async def go() -> str:
+        async with engines(carried, registry=counting(calls), **TRAVELS) as cluster:
+            run = await cluster.start(document)
+            await until(lambda: _holds(calls == ["a@/", "b@/"]), SOON)
+            for _ in range(3):
+                await cluster.engine.backend.queue.send(run.id, [Token(1), Token(2)])
+            await cluster.run(workflow("start>c", c=kind("t.call")))  # behind them in the same queue
+            await cluster.engine.desk.signal(run.id, "go", b"1")
+            return (await run.end()).status
+
+    assert asyncio.run(go()) == "completed"
+    assert calls == ["a@/", "b@/", "c@/"]
+
+
+@pytest.mark.usefixtures("carried")
+@scenario
+async def test_h_c10_what_waits_behind_a_slow_call_goes_to_who_is_idle() -> None:
+    # red: c10-broker: whoever has no free slot keeps what it was sent
+    async with place() as here:
+        busy, idle = here.queue("busy", prefetch=1), here.queue("idle", prefetch=10)
+        await busy.send("slow", [Token(0)])
+        held = await busy.receive()
+        for priority in (1, 5, 9):
+            await busy.send("more", [Token(each) for each in range(3)], priority)
+        got = [asyncio.create_task(idle.receive()) for _ in range(9)]
+        done, late = await asyncio.wait(got, timeout=SOON)
+        for each in late:
+            each.cancel()
+        assert len(done) == 9
+        await busy.ack(held)
+
+
+def test_h_c12_messages_stay_small_whatever_ran_before(carried: Settings) -> None:
+    # red: c12-broker: messages are written in full although nobody asked for it
+    names = [f"n{number}" for number in range(10)]
+    edges = " ".join(f"{a}>{b}" for a, b in zip(["start", *names], names, strict=False))
+    document = workflow(edges, **{name: sets(x="{{ $trigger.big }}") for name in names})
+
+    async def go() -> list[int]:
+        async with engines(carried, **TRAVELS) as cluster:
+            await _declared(cluster)
+            async with copied(carried, WORK, WORK) as bodies:
+                await cluster.run(document, {"big": "x" * 20_000})
+                return [len(each) for each in bodies]
+
+    sizes = asyncio.run(go())
+    assert len(sizes) >= 9
+    assert max(sizes) < 1_000
+
+
+def test_h_c14_statuses_come_in_the_order_in_which_things_happened(carried: Settings) -> None:
+    # red: c14-broker: what could not be told at once is told newest first
+    names = [f"n{number}" for number in range(6)]
+    edges = " ".join(f"{a}>{b}" for a, b in zip(["start", *names], names, strict=False))
+    document = workflow(edges, **{name: kind("t.call") for name in names})
+    wanted = [(name, status) for name in names for status in ("running", "success")]
+
+    async def go() -> list[tuple[str, str]]:
+        async with engines(carried, count=2, registry=counting([]), **TRAVELS) as cluster:
+            await _declared(cluster)
+            async with copied(carried, "workflow.node.status", "workflow.node.status") as bodies:
+                await cluster.run(document)
+                await until(lambda: _holds(len(bodies) >= len(wanted)), SOON)
+                told = [json.loads(each) for each in bodies]
+                return [(each["node_id"], each["status"]) for each in told]
+
+    assert asyncio.run(go()) == wanted
+
+
+def test_h_c15_a_message_of_an_execution_that_is_gone_goes_too(
+    carried: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # red: c15-broker: a message is tried for ever
+    monkeypatch.setattr(failures, "DELAYS", (0.0, 0.0))
+    tries: list[str] = []
+    handle = Attempt.handle
+
+    async def counted(self: Attempt, delivery: Delivery) -> bool:
+        tries.append(delivery.execution)
+        if tries.count("gone") > 10:
+            await asyncio.Event().wait()
+        return await handle(self, delivery)
+
+    monkeypatch.setattr(Attempt, "handle", counted)
+    document = workflow("start>a a>w w>b", a=sets(x=1), w=waits(1), b=sets(x=2))
+
+    async def go() -> str:
+        async with engines(carried, **TRAVELS) as cluster:
+            queue: Any = cluster.engine.backend.queue
+            naming, route = queue._naming, queue._route
+            queue._naming = queue._route = None  # whoever sent it knew the execution
+            await queue.send("gone", [Token(1)])
+            queue._naming, queue._route = naming, route
+            await until(
+                lambda: _holds(tries.count("gone") > 10 or (tries.count("gone") > 2 and not queue._held)),
+                SOON,
+            )
+            assert tries.count("gone") == 3
+            return str((await cluster.run(document, fake_time=True))["status"])
+
+    assert asyncio.run(go()) == "completed"

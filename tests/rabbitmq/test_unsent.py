@@ -1,0 +1,55 @@
+"""What could not be sent in time follows by itself when the broker is back."""
+
+from __future__ import annotations
+
+import pytest
+
+from rune.adapters.rabbitmq.channel import Outgoing
+from rune.adapters.rabbitmq.errors import AmqpError, BrokerAway, ChannelClosed
+from rune.adapters.rabbitmq.frames import Stamp
+from rune.adapters.rabbitmq.publisher import Publisher
+from rune.adapters.rabbitmq.topology import Topology
+from rune.adapters.rabbitmq.unsent import Unsent
+from rune.core.token import Token
+from rune.ports.journal import StoreAway
+from tests.rabbitmq.helping import scenario
+from tests.rabbitmq.queues import place
+from tests.services.proxy import Proxy
+from tests.services.rabbitmq import broker
+
+AWAY = BrokerAway("away")
+
+
+def message(number: int, size: int = 0) -> Outgoing:
+    return ("workflow.execution", "workflow.execution", str(number).encode().ljust(size), Stamp())
+
+
+@scenario
+async def test_what_was_lost_on_a_silent_wire_follows() -> None:
+    async with place() as here, Proxy(broker().port).running() as proxy:
+        url = here.url.replace(str(broker().port), str(proxy.port)) + "?heartbeat=1"
+        queue = here.queue(url=url, deadline=1.0)
+        await queue.send("x", [Token(0)])
+        proxy.stall()
+        with pytest.raises(StoreAway):
+            await queue.send("x", [Token(1)])
+        other = here.queue("other")
+        assert [(await other.receive()).token.node for _ in range(2)] == [0, 1]
+
+
+@pytest.mark.parametrize(("most", "size", "kept"), [(3, 0, 3), (100, 40, 2)])
+@scenario
+async def test_the_newest_are_kept(most: int, size: int, kept: int) -> None:
+    unsent = Unsent(Publisher("amqp://127.0.0.1:1", Topology(), "nobody", deadline=1.0), most, 100)
+    unsent.keep([message(each, size) for each in range(10)], AWAY)
+    assert len(unsent) == kept
+    assert [each[2].strip() for each in unsent._kept] == [str(each).encode() for each in range(10 - kept, 10)]
+    await unsent.close()
+
+
+@pytest.mark.parametrize("error", [ChannelClosed("no", 403), BrokerAway("nowhere", code="NO_ROUTE")], ids=str)
+@scenario
+async def test_what_will_not_be_better_later_is_not_kept(error: AmqpError) -> None:
+    unsent = Unsent(Publisher("amqp://127.0.0.1:1", Topology(), "nobody", deadline=1.0))
+    unsent.keep([message(1)], error)
+    assert len(unsent) == 0

@@ -1,0 +1,78 @@
+"""Items of fan-outs step back while the turns of the loop are long, and only then."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from rune.runtime.share import LEAST, LONG_TURN, Share
+
+SLOTS = 100
+
+
+async def _entered(share: Share, count: int) -> list[asyncio.Task[None]]:
+    tasks = [asyncio.create_task(share.enter()) for _ in range(count)]
+    await _inside(tasks)
+    return tasks
+
+
+async def _inside(tasks: list[asyncio.Task[None]]) -> int:
+    """How many of them are, once each has had its chance."""
+    for _ in range(3):
+        await asyncio.wait(tasks, timeout=0)
+    return sum(task.done() for task in tasks)
+
+
+def test_every_slot_is_theirs_while_the_turns_are_short() -> None:
+    async def go() -> None:
+        share = Share(SLOTS)
+        for _ in range(50):
+            share.measured(LONG_TURN / 2)
+        tasks = await _entered(share, SLOTS + 5)
+        assert await _inside(tasks) == SLOTS
+        for task in tasks:
+            task.cancel()
+
+    asyncio.run(go())
+
+
+def test_long_turns_take_slots_from_them_down_to_a_few_and_short_ones_give_them_back() -> None:
+    async def go() -> None:
+        share = Share(SLOTS)
+        tasks = await _entered(share, SLOTS)
+        seen = []
+        for _ in range(50):
+            share.measured(2 * LONG_TURN)
+            seen.append(share.most)
+        assert seen == sorted(seen, reverse=True)
+        assert share.most == LEAST
+
+        waiting = await _entered(share, 3)
+        for _ in range(SLOTS - LEAST):
+            share.leave()
+        assert await _inside(waiting) == 0  # as many as may be are still under way
+        share.leave()
+        assert await _inside(waiting) == 1
+        for _ in range(50):
+            share.measured(0.0)
+        assert share.most == SLOTS
+        assert await _inside(waiting) == 3
+        assert await _inside(tasks) == SLOTS
+
+    asyncio.run(go())
+
+
+def test_who_is_cancelled_while_it_waits_keeps_no_place() -> None:
+    async def go() -> None:
+        share = Share(2)
+        inside = await _entered(share, 2)
+        assert await _inside(inside) == 2
+        first, second = await _entered(share, 2)
+        share.leave()  # the first is called, and cancelled before it comes
+        first.cancel()
+        with suppress(asyncio.CancelledError):
+            await first
+        async with asyncio.timeout(60):
+            await second
+
+    asyncio.run(go())

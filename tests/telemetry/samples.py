@@ -1,0 +1,77 @@
+"""Samples as a scrape brings them, and what they should be by the journal."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from rune.core.fact import Attempt, End, Result, Suspension
+from rune.runtime.engine import Engine
+
+Sample = tuple[str, tuple[tuple[str, str], ...]]
+
+
+def samples(*texts: str) -> dict[Sample, float]:
+    """The sum of every sample over several scrapes; times of processes and of stores are not meant to be summed."""
+    found: defaultdict[Sample, float] = defaultdict(float)
+    for text in texts:
+        for family in text_string_to_metric_families(text):
+            for each in family.samples:
+                found[(each.name, tuple(sorted(each.labels.items())))] += each.value
+    return dict(found)
+
+
+def of(found: dict[Sample, float], name: str, **labels: str) -> float:
+    """One sample; nothing has happened where there is none."""
+    return found.get((name, tuple(sorted(labels.items()))), 0.0)
+
+
+def by(found: dict[Sample, float], name: str) -> dict[tuple[str, ...], float]:
+    """All samples of a name, by the values of their labels in the order of the labels' names, without empty ones."""
+    return {
+        tuple(value for _, value in labels): each
+        for (named, labels), each in found.items()
+        if named == name and each
+    }
+
+
+class Truth:
+    """What the journal says of some executions."""
+
+    def __init__(self) -> None:
+        self.runs: Counter[tuple[str, str]] = Counter()  # status and type
+        self.ended: Counter[tuple[str, ...]] = Counter()
+        self.joins = 0
+        self.waits = 0
+        self.attempts = 0
+
+
+STATUS = {Attempt: "retried", Suspension: "suspended"}
+
+
+async def truth(engine: Engine, executions: Iterable[str]) -> Truth:
+    """Read it row by row."""
+    found = Truth()
+    for execution in executions:
+        accepted = await engine.backend.journal.accepted(execution)
+        assert accepted is not None
+        plan = await engine.plans.plan(accepted.hash)
+        facts: Sequence[object] = [
+            each.fact for each in await engine.backend.journal.facts(execution) if not each.late
+        ]
+        for fact in facts:
+            if isinstance(fact, End):
+                found.ended[(fact.status,)] += 1
+            elif isinstance(fact, Result):
+                found.runs[(fact.status, plan.nodes[fact.node].type.name)] += 1
+                found.joins += bool(fact.arrived)
+            elif isinstance(fact, Attempt | Suspension):
+                found.runs[(STATUS[type(fact)], plan.nodes[fact.node].type.name)] += 1
+                found.attempts += isinstance(fact, Attempt)
+                found.waits += isinstance(fact, Suspension)
+        end = await engine.backend.journal.end(execution)
+        if end is not None and not any(isinstance(each, End) for each in facts):
+            found.ended[(end.status,)] += 1
+    return found

@@ -1,0 +1,118 @@
+"""The doctor tells who may not do what is needed, whose clock is off, and what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from rune.adapters.rabbitmq.queue import RabbitQueue
+from rune.cli.checkup import clock, rooms
+from rune.ports.inspection import Survey
+from tests.cli.here import Here
+from tests.cluster.standing import stores
+from tests.services.postgres import database_of, server
+from tests.services.rabbitmq import broker
+from tests.services.redis_server import RedisServer
+
+READER, CLERK = "tele_reader", "tele_clerk"
+
+
+def checks(folder: Path, code: int = 0, **environment: str) -> dict[str, dict[str, Any]]:
+    """What the doctor finds, by check."""
+    made = stores(folder)
+    given = {"RUNE_JOURNAL": made.journal, "RUNE_STATE": made.state, "RUNE_QUEUE": made.queue, **environment}
+    told = Here(folder, RUNE_PREFIX="doctor", **given).json("doctor", code=code)
+    return {each["check"]: each for each in told["checks"]}
+
+
+def test_a_cluster_that_is_well(tmp_path: Path) -> None:
+    found = checks(tmp_path)
+    rights = found["postgresql rights"]
+    assert rights["verdict"] == found["redis rights"]["verdict"] == "ok"
+    assert rights["found"] == "rune can be worker, scheduler, api; changes the schema too"
+    assert (found["postgresql clock"]["verdict"], found["redis clock"]["verdict"]) == ("ok", "ok")
+    assert str(tmp_path) in found["disk"]["found"]
+    assert found["traces"]["found"] == "off"
+    assert found["metrics"]["verdict"] == "ok"
+
+
+def test_a_user_of_postgresql_who_only_reads_is_told_what_is_missing(tmp_path: Path) -> None:
+    journal = stores(tmp_path).journal
+    make = f"CREATE ROLE {READER} LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO {READER}"
+    server().sql(make, database_of(tmp_path))
+    found = checks(tmp_path, code=1, RUNE_JOURNAL=journal.replace("//rune@", f"//{READER}@"))
+    assert found["postgresql rights"]["verdict"] == "bad"
+    assert "INSERT on execution" in found["postgresql rights"]["found"]
+    assert "rune migrate --roles" in found["postgresql rights"]["advice"]
+    assert found["schema"]["verdict"] == "ok"
+
+
+def test_a_user_of_postgresql_who_makes_no_tables_may_take_part(tmp_path: Path) -> None:
+    journal = stores(tmp_path).journal
+    make = f"CREATE ROLE {CLERK} LOGIN; GRANT ALL ON ALL TABLES IN SCHEMA public TO {CLERK}"
+    server().sql(make, database_of(tmp_path))
+    found = checks(tmp_path, RUNE_JOURNAL=journal.replace("//rune@", f"//{CLERK}@"))
+    assert found["postgresql rights"]["verdict"] == "ok"
+    assert "cannot change the schema" in found["postgresql rights"]["found"]
+
+
+@pytest.fixture
+def guarded() -> Iterator[RedisServer]:
+    made = RedisServer()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def test_a_user_of_redis_is_told_which_commands_are_not_allowed(tmp_path: Path, guarded: RedisServer) -> None:
+    with redis.Redis(unix_socket_path=guarded.socket) as admin:
+        admin.execute_command(
+            "ACL", "SETUSER", "short", "on", ">word", "~doctor:*", "&doctor:*", "+@all", "-xadd", "-zrem"
+        )
+        before = admin.dbsize()
+        url = f"unix://short:word@{guarded.socket}"
+        found = checks(tmp_path, code=1, RUNE_STATE=url, RUNE_QUEUE=url)
+        kept = admin.keys("doctor:doctor*")
+    assert found["redis rights"]["verdict"] == "bad"
+    assert found["redis rights"]["found"] == "not allowed: zrem, xadd"
+    assert (before, kept) == (0, [])
+
+
+def test_a_user_of_rabbitmq_is_told_what_cannot_be_written_or_read(tmp_path: Path) -> None:
+    held = broker()
+    with held.vhost() as place:
+        found = checks(tmp_path, RUNE_QUEUE=held.url(place))
+        assert found["rabbitmq"]["verdict"] == "ok"
+        assert "not there yet" in found["rabbitmq rights"]["found"]
+        asyncio.run(RabbitQueue(held.url(place)).check())
+        assert checks(tmp_path, RUNE_QUEUE=held.url(place))["rabbitmq rights"]["found"].startswith("reads")
+        held.user("limited", "word", place, ".*", "workflow.execution", "workflow.node.status")
+        url = held.url(place, "limited", "word")
+        found = checks(tmp_path, code=1, RUNE_QUEUE=url)
+        assert "read workflow.execution" in found["rabbitmq rights"]["found"]
+        assert "word" not in str(found)
+
+
+@pytest.mark.parametrize(("skew", "verdict"), [(0.2, "ok"), (-2.0, "warn"), (9.0, "bad")])
+def test_a_clock_that_is_off_is_seen(skew: float, verdict: str) -> None:
+    assert clock("redis clock", skew).verdict == verdict
+
+
+@pytest.mark.parametrize(("free", "verdict"), [(2**40, "ok"), (2**29, "warn"), (2**20, "bad")])
+def test_a_disk_that_is_full_is_seen(free: int, verdict: str) -> None:
+    (found,) = rooms(Survey(journal="", state="", rooms=(("/somewhere", free),)))
+    assert found.verdict == verdict
+
+
+def test_traces_and_their_collector_are_told(tmp_path: Path) -> None:
+    told = Here(tmp_path, OTEL_EXPORTER_OTLP_ENDPOINT="http://collector:4318").json("doctor")
+    (found,) = [each["found"] for each in told["checks"] if each["check"] == "traces"]
+    assert found == "to http://collector:4318/v1/traces"
+    told = Here(tmp_path, OTEL_EXPORTER_OTLP_ENDPOINT="http://c:4318", RUNE_TRACES="off").json("doctor")
+    assert [each["found"] for each in told["checks"] if each["check"] == "traces"] == ["off"]
