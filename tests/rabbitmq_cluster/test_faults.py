@@ -6,7 +6,7 @@ import pathlib
 
 from tests.chaos.rabbitmq import campaign
 
-FAULTS = {"killed": 1, "restarted": 1, "emptied": 1, "deleted": 2, "alarm": 1, "cut": 1}
+FAULTS = {"killed": 1, "emptied": 1, "deleted": 1, "cut": 1}
 
 
 def test_faults_of_the_broker_lose_nothing_and_double_nothing(tmp_path: pathlib.Path) -> None:

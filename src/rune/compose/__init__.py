@@ -79,8 +79,9 @@ async def running_engine(
     writes down what it is asked for; `roles` says what it does otherwise. `door`: see the embedded backend."""
     arm_from_environment()
     protect_log()
-    # Nothing here makes cycles: a collection of the young every few hundred objects only costs time.
-    gc.set_threshold(50_000, 20, 50)
+    # Hardly anything here makes cycles: a collection of the young every few hundred objects only costs time, and one of
+    # very many stops everybody for too long.
+    gc.set_threshold(10_000, 20, 50)
     own = {} if settings.clustered else {"door": door}
     plays = roles if working else frozenset()
     opened: AbstractAsyncContextManager[Engine] = _backend(settings).running_engine(

@@ -11,6 +11,7 @@ from typing import Any
 from rune.core.context import Lookup, reference, visible
 from rune.core.fact import Result
 from rune.core.gather import item_entry
+from rune.core.lineage import Path
 from rune.core.plan import Plan
 from rune.core.token import Arrived, Ref, Token
 
@@ -33,9 +34,13 @@ class Values:
     ) -> None:
         self._plan = plan
         self._start = start
-        self._results = results
+        self._lookup = results
         self._decode = decode
         self.execution = execution
+
+    def result(self, node: int, path: Path) -> Result | None:
+        """The result of a token."""
+        return self._lookup(node, path)
 
     def value(self, ref: Ref, token: Token | None = None) -> Any:
         """What a reference stands for; KeyError where there is nothing."""
@@ -45,7 +50,7 @@ class Values:
             return self._items(ref)
         if token is not None and ref == Ref("entered", token.node, token.path):
             return dict(self._met(token.arrived))
-        result = self._results(ref.node, ref.path)
+        result = self.result(ref.node, ref.path)
         if result is None or result.status not in ("ok", "failed"):
             raise KeyError(ref)
         if ref.kind == "entered":
@@ -53,7 +58,7 @@ class Values:
         return self.output(result) if result.status == "ok" else failure_value(result)
 
     def _items(self, ref: Ref) -> Any:
-        result = self._results(ref.node, ref.path[:-2])
+        result = self.result(ref.node, ref.path[:-2])
         if result is None:
             raise KeyError(ref)
         return self.item(result, ref.path[-1])
@@ -78,7 +83,7 @@ class Values:
         """What each item brought to an aggregator: whether it failed, and its value."""
         node = self._plan.nodes[token.node]
         for item in range(token.items):
-            entry = item_entry(self._plan, node, token.path, item, self._results)
+            entry = item_entry(self._plan, node, token.path, item, self.result)
             if entry.error is not None:
                 yield True, self.value(entry.error)
             elif len(entry.payloads) > 1:
@@ -88,21 +93,18 @@ class Values:
 
     def scope(self, token: Token, now: float, seed: str) -> Sight:
         """What the expressions of a token see."""
-        return Sight(self, self._plan, token, self._results, now, seed)
+        return Sight(self, self._plan, token, now, seed)
 
 
 class Sight(dict[str, Any]):
     """The roots of one token's expressions, each loaded when it is first touched."""
 
-    __slots__ = ("_looked", "_now", "_plan", "_results", "_seed", "_seen", "_token", "_values")
+    __slots__ = ("_looked", "_now", "_plan", "_seed", "_seen", "_token", "_values")
 
-    def __init__(
-        self, values: Values, plan: Plan, token: Token, results: Lookup, now: float, seed: str
-    ) -> None:
+    def __init__(self, values: Values, plan: Plan, token: Token, now: float, seed: str) -> None:
         self._values = values
         self._plan = plan
         self._token = token
-        self._results = results
         self._now = now
         self._seed = seed
         self._seen: frozenset[int] | None = None
@@ -134,6 +136,6 @@ class Sight(dict[str, Any]):
         if index is None or root in ("$json", "$item", "$error", "$trigger", "$input"):
             return True
         if not self._looked:
-            self._seen = visible(self._plan, self._token, self._results)
+            self._seen = visible(self._plan, self._token, self._values.result)
             self._looked = True
         return self._seen is None or index in self._seen

@@ -141,6 +141,7 @@ class Attempt:
                 tokens.append(each)
             if type(decision.fact) is Result:
                 page.own[(each.node, each.path)] = decision.fact
+        page.close()
         failpoint.hit(
             "ran"
         )  # crash here: an effect was made and nobody knows; the only window in which it can repeat

@@ -194,7 +194,6 @@ class Page(Values):
 
     def __init__(self, book: Book) -> None:
         self._plan = book.plan
-        self._results = self.result
         self._book = book
         self.own: dict[Key, Result] = {}
         self.values: dict[Key, Any] = {}
@@ -203,12 +202,16 @@ class Page(Values):
         self.blobs: dict[str, bytes] = {}
         self.signals: dict[str, Kept | None] = {}
         self._ahead: dict[int, int] = {}  # by node: how many items of it are fetched at the next miss
-        self._sight: Sight
+        self._sight: Sight | None = None
         self.execution = book.execution
 
     def scope(self, token: Token, now: float, seed: str) -> Sight:
-        self._sight = super().scope(token, now, seed)
-        return self._sight
+        self._sight = sight = super().scope(token, now, seed)
+        return sight
+
+    def close(self) -> None:
+        """Let go of what looks at this page: garbage that holds itself is found by a collector that stops everybody."""
+        self._sight = None
 
     def wanted(self, missing: Key) -> list[Key]:
         """What to fetch for a miss: whoever lacks one item after the other gets more of them each time."""
@@ -222,6 +225,7 @@ class Page(Values):
 
     def entered(self) -> Any:
         """The payload of the node that ran last, if it looked at it."""
+        assert self._sight is not None
         return self._sight.get("$json", ABSENT)
 
     def result(self, node: int, path: Path) -> Result | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from contextlib import suppress
 
 from rune.core.effect import Finish
@@ -75,13 +76,14 @@ class Worker:
 
     async def _in_turn(self, delivery: Delivery) -> None:
         if not delivery.token.path:
+            self._share.met(delivery.execution, time.monotonic())
             await self._handle(delivery)
             return
-        await self._share.enter()
+        await self._share.enter(delivery.execution)
         try:
             await self._handle(delivery)
         finally:
-            self._share.leave()
+            self._share.leave(delivery.execution)
 
     async def _handle(self, delivery: Delivery) -> None:
         try:
