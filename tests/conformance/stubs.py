@@ -163,4 +163,6 @@ def surroundings(case: Case) -> Iterator[Surroundings]:
     finally:
         loop.call_soon_threadsafe(stop.set)
         thread.join(10)
+        for _ in range(3):  # who called at the last moment is hung up on in the next turns of the loop
+            loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
