@@ -155,7 +155,13 @@ def surroundings(case: Case) -> Iterator[Surroundings]:
     made = Surroundings(case)
     loop = asyncio.new_event_loop()
     ready, stop = threading.Event(), asyncio.Event()
-    thread = threading.Thread(target=lambda: loop.run_until_complete(made.serve(ready, stop)))
+
+    def run() -> None:
+        loop.run_until_complete(made.serve(ready, stop))
+        for _ in range(3):  # who called at the last moment is hung up on in the next turns of the loop
+            loop.run_until_complete(loop.shutdown_asyncgens())
+
+    thread = threading.Thread(target=run)
     thread.start()
     try:
         assert ready.wait(10), "the servers did not start"
@@ -163,6 +169,4 @@ def surroundings(case: Case) -> Iterator[Surroundings]:
     finally:
         loop.call_soon_threadsafe(stop.set)
         thread.join(10)
-        for _ in range(3):  # who called at the last moment is hung up on in the next turns of the loop
-            loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
