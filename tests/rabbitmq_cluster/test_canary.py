@@ -192,7 +192,7 @@ async def proved(all: Watched, asks: AsyncClient) -> list[str]:
             assert trigger.webhook is not None
             url = f"{all.urls[0]}{trigger.webhook.path}"
             for status, headers in ((401, {"Authorization": f"Bearer {TOKEN}x"}), (202, proof)):
-                given = {"Content-Type": "application/json", "X-Api-Key": PASSWORD.encode(), **headers}
+                given = {"Content-Type": "application/json", "X-Api-Key": quote(PASSWORD), **headers}
                 answer = await http.post(url, content=BODY, headers=given)
                 assert answer.status_code == status, answer.text
                 all.note("answers", answer.content)
@@ -359,5 +359,5 @@ def test_h_i7_no_secret_is_seen_anywhere_in_a_cluster(tmp_path: Path) -> None:
     for each in all.fleet.processes:
         all.note(f"log of {each.role}s", each.said())
     all.note("traces", b"\n".join(all.collector.raw))
-    _was_loud(all, told, rows)
     assert all.found() == {}
+    _was_loud(all, told, rows)
