@@ -338,6 +338,7 @@ def _was_loud(all: Watched, told: dict[str, Any], rows: dict[str, int]) -> None:
     }, told_of_it
     assert b"HTTP_STATUS" in all.seen[f"queue {TAP}"]
     assert b"HTTP_STATUS" in all.seen["dead letter"]
+    assert b"HTTP_STATUS" in all.seen["postgres at the end"]  # it is in packed rows only
     assert b"the password is ***" in all.seen["log of workers"]
     assert b"credential.add" in all.seen["log of changes"]
     assert sum(name.startswith("metrics of") for name in all.seen) == 5
