@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.hazards.reds import broker, cluster, delivery, expressions, merge, nodes, routing, split
+from tests.hazards.reds import broker, cluster, delivery, expressions, master, merge, nodes, routing, split
 from tests.hazards.reds.patch import Red
 
 TOP = Path(__file__).resolve().parents[2]
@@ -31,9 +31,10 @@ TABLE: dict[str, Red] = {
     **merge.TABLE,
     **expressions.TABLE,
     **nodes.TABLE,
+    **master.TABLE,
 }
-EVERYWHERE: dict[str, Red] = {**TABLE, **cluster.TABLE}
-"""The same hazards on a cluster have their own tests, and their own changes."""
+EVERYWHERE: dict[str, Red] = {**TABLE, **cluster.TABLE, **master.ELSEWHERE}
+"""The same hazards on a cluster have their own tests, and their own changes; so have tests in other folders."""
 
 PATIENCE = 180.0  # s; whatever takes longer hangs without saying so
 SHORT = ("src/rune/testing/harness.py", "DEADLINE = 30.0", "DEADLINE = 10.0")
@@ -59,7 +60,7 @@ class Verdict(NamedTuple):
 
 def copied(where: Path) -> Path:
     """The project as far as a test needs it, compiled, so that no run of a test has to do it again."""
-    for part in ("src", "tests"):
+    for part in ("src", "tests", "docs"):
         shutil.copytree(TOP / part, where / part, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy2(TOP / "pyproject.toml", where)
     _replaced(where, *SHORT)

@@ -37,9 +37,11 @@ class Collector:
     def __init__(self) -> None:
         self.spans: dict[str, Seen] = {}
         self.calls: list[dict[str, str]] = []  # headers of requests that are no export
+        self.raw: list[bytes] = []  # every export as it came
         self.url = ""
 
     def take(self, body: bytes) -> None:
+        self.raw.append(body)
         told = ExportTraceServiceRequest.FromString(body)
         for resource in told.resource_spans:
             for scope in resource.scope_spans:
