@@ -18,8 +18,8 @@ from rune.adapters.embedded.inspection import inspect, lock_owner
 from rune.adapters.embedded.journal import EmbeddedJournal
 from rune.adapters.embedded.keys import EmbeddedKeys
 from rune.adapters.embedded.library import EmbeddedLibrary
-from rune.adapters.embedded.lock import Lock
 from rune.adapters.embedded.limits import EmbeddedLimits
+from rune.adapters.embedded.lock import Lock
 from rune.adapters.embedded.log import EmbeddedLog
 from rune.adapters.embedded.open import Embedded
 from rune.adapters.embedded.readonly import EmbeddedIndex, ReadOnly

@@ -102,8 +102,8 @@ class ApiError(RuneError):
 
 
 class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why something was refused. `problems` lists everything that is wrong with a document, `limit` names what there was
-    too much of."""
+    """Why something was refused. `problems` lists everything that is wrong with a document, `limit` names what
+    there was too much of."""
 
     type: str
     title: str

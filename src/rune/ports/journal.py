@@ -136,7 +136,7 @@ class Journal(Protocol):
         """Write the start, and with it the facts that it begins with. A client key, or an id, that was used before
         answers the execution that it started then. A child whose parent has ended is refused: Ended; and
         one of an attempt that is over, while the parent runs on: TokenEnded. One that is new and beyond a limit that it
-        is held to is refused, TooMany, and leaves nothing; whether it is beyond is decided in the act that writes it."""
+        is held to is refused, TooMany, and leaves nothing; whether it is so is decided in the act that writes it."""
 
     async def accepted(self, execution: str) -> Accepted | None:
         """How an execution was started."""

@@ -57,8 +57,8 @@ class Bucket(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What starts are held to. `rate` is a text such as `100/m`; `burst`, as many as the rate has unless it is given, is
-    how many may come at once after a quiet time."""
+    """What starts are held to. `rate` is a text such as `100/m`; `burst` is how many may come at
+    once after a quiet time: as many as the rate has, unless it is given."""
 
     rate: str | None = None
     burst: int | None = None

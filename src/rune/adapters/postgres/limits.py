@@ -1,4 +1,4 @@
-"""Limits on starts in the same database. They are judged in the act that accepts a start, under the lock of their row."""
+"""Limits on starts in the same database. They are judged in the act that accepts a start, under a lock."""
 
 from __future__ import annotations
 

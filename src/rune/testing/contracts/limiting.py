@@ -76,7 +76,8 @@ class LimitContract:
             await found.limits.put("workflow:orders", Limits(running=7), found.moment())
             through, refused = await found.crowd()
             assert (len(through), len(refused)) == (7, MANY - 7)
-            assert {each.limit for each in refused} == {"running"} and "`orders`" in refused[0].message
+            assert {each.limit for each in refused} == {"running"}
+            assert "`orders`" in refused[0].message
             await found.end(through[0])
             await found.start("next")
             await found.refused("last")
@@ -105,7 +106,8 @@ class LimitContract:
             await found.start("x", KEY)
             await found.start("y", KEY, workflow="other")
             refused = await found.refused("z", KEY)
-            assert refused.limit == "running" and "`k1`" in refused.message
+            assert refused.limit == "running"
+            assert "`k1`" in refused.message
             await found.start("w", Held(("key:k2",)))
             await found.end("y")
             await found.start("z", KEY)
