@@ -79,7 +79,7 @@ def test_limits_are_set_shown_and_lifted(tmp_path: Path) -> None:
         await server.deploy(HELLO)
         none = {"rate": None, "burst": None, "running": None, "waiting": None}
         assert await server.get("/workflows/hello/limits") == none
-        wanted = {"rate": "10/s", "burst": 5, "running": 20, "waiting": 1000}
+        wanted: dict[str, Any] = {"rate": "10/s", "burst": 5, "running": 20, "waiting": 1000}
         assert await limit(server, "hello", **wanted) == wanted
         assert await server.get("/workflows/hello/limits") == wanted
         assert await server.client.limits("hello") == Limits(**wanted)

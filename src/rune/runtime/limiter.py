@@ -9,6 +9,7 @@ import time
 
 from rune.core.plan import Plan
 from rune.ports.limits import Held, Limits, of_workflow
+from rune.ports.queue import Queue
 from rune.ports.telemetry import Deep
 from rune.runtime.actor import actor
 from rune.runtime.backend import Backend
@@ -16,7 +17,10 @@ from rune.runtime.backend import Backend
 log = logging.getLogger("rune.limits")
 
 REMEMBERED = 1.0
-"""How long limits of others, and the depth of queues elsewhere, are believed, in seconds."""
+"""How long limits, and the depth of queues elsewhere, are believed, in seconds."""
+
+FORGOTTEN = 10.0
+"""After how long an old depth says nothing any more, in seconds."""
 
 MAX_WAITING = 100_000
 DEFAULT = "default"
@@ -27,15 +31,13 @@ class Limiter:
 
     def __init__(self, backend: Backend, max_waiting: int = MAX_WAITING) -> None:
         self._limits = backend.limits
-        self._queue = backend.queue
-        self._near = backend.fleet is None  # the queue is in this process: looking costs nothing
+        # Without a fleet the queue is in this process: looking costs nothing.
+        self._depths = Depths(backend.queue, near=backend.fleet is None)
         self._max_waiting = max_waiting
         self._known: dict[str, Limits] = {}
         self._known_until = 0.0
         self._changes = 0
         self._asking = asyncio.Lock()
-        self._depths: dict[str, int] = {}
-        self._depths_until = 0.0
 
     async def held(self, plan: Plan) -> Held | None:
         """What a start is held to; None: nothing."""
@@ -61,27 +63,55 @@ class Limiter:
         return self._known
 
     async def _full(self, plan: Plan, own: Limits | None) -> str:
-        depths = await self._waiting()
-        depth = max((depths.get(each, 0) for each in first_queues(plan)), default=0) if depths else 0
-        if self._near and depths:
-            depth = max(depths.values())
-        if own is not None and own.waiting is not None and depth > own.waiting:
+        limited = own.waiting if own is not None else None
+        if limited is None and not self._max_waiting:
+            return ""
+        depth = self._depths.of(plan, await self._depths.read(wait=limited is not None))
+        if limited is not None and depth > limited:
             return f"the limit `waiting` of the workflow `{plan.definition.id}`: the queue is too long"
         if self._max_waiting and depth > self._max_waiting:
             return "the limit `waiting` of this server: the queue is too long"
         return ""
 
-    async def _waiting(self) -> dict[str, int]:
-        now = time.monotonic()
-        if not isinstance(self._queue, Deep) or (not self._near and now < self._depths_until):
-            return self._depths
-        self._depths_until = now + REMEMBERED
+
+class Depths:
+    """How long the queues are, as far as it is known here."""
+
+    def __init__(self, queue: Queue, *, near: bool) -> None:
+        self._queue = queue
+        self._near = near
+        self._known: dict[str, int] = {}
+        self._read_at = -FORGOTTEN
+        self._reading: asyncio.Task[None] | None = None
+
+    def of(self, plan: Plan, depths: dict[str, int]) -> int:
+        """The depth of the queues that the first nodes of an execution go to. One process has one for all nodes."""
+        wanted = depths if self._near else first_queues(plan)
+        return max((depths.get(each, 0) for each in wanted), default=0)
+
+    async def read(self, *, wait: bool) -> dict[str, int]:
+        """The depths by queue. Unless somebody waits for it, the store is asked beside the start, which goes by what
+        was known before; what is too old for that is not known."""
+        age = time.monotonic() - self._read_at
+        if self._near:
+            await self._ask()
+        elif age >= REMEMBERED:
+            if self._reading is None or self._reading.done():
+                self._reading = asyncio.create_task(self._ask())
+            if wait:
+                await asyncio.shield(self._reading)
+            elif age >= FORGOTTEN:
+                return {}
+        return self._known
+
+    async def _ask(self) -> None:
         try:
-            self._depths = {each.queue: each.waiting for each in await self._queue.depths()}
+            if isinstance(self._queue, Deep):
+                self._known = {each.queue: each.waiting for each in await self._queue.depths()}
         except Exception as error:  # a queue that cannot say how long it is refuses nobody
             log.info("a queue does not say how long it is: %s: %s", type(error).__name__, error)
-            self._depths = {}
-        return self._depths
+            self._known = {}
+        self._read_at = time.monotonic()
 
 
 def first_queues(plan: Plan) -> set[str]:
