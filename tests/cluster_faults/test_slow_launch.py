@@ -52,9 +52,7 @@ class Slow:
         self._accept, self._record = self._journal.accept, self._journal.record
         self._journal.accept, self._journal.record = self.accept, self.record
 
-    async def accept(
-        self, wanted: Accepted, kept: Sequence[Fact] = (), held: Held | None = None
-    ) -> Accepted:
+    async def accept(self, wanted: Accepted, kept: Sequence[Fact] = (), held: Held | None = None) -> Accepted:
         if wanted.parent is None:
             found: Accepted = await self._accept(wanted, kept, held)
             return found

@@ -109,7 +109,7 @@ def test_a_bucket_is_exact() -> None:
     assert third.pause(third.level(0, 333)) == 1
     assert third.pause(third.level(0, 334)) == 0
     assert third.level(0, 10**9) == third.full
-    assert third.level(5, -10**9) == 5
+    assert third.level(5, -(10**9)) == 5
 
 
 @pytest.mark.parametrize(

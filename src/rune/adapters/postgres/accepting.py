@@ -91,6 +91,8 @@ class Acceptor:
         self._saved: OrderedDict[str, bytes] = OrderedDict()
         self._saved_bytes = 0
         self._statement = query("accept")
+        # They wait for each other in the database: all of its connections would be theirs soon.
+        self._limited = asyncio.Semaphore(lanes)
 
     @property
     def saved(self) -> Iterable[str]:
@@ -141,9 +143,9 @@ class Acceptor:
     async def _write_limited(self, start: Start, held: Held) -> Accepted:
         """In an act of its own: the locks of limits are held until it is durable, and others must not wait for them."""
         given = _arguments([start])
-        rows = await self._database.fetch(
-            query("accept_limited"), sorted(held.subjects), bool(held.full), *given, OPENED_WITHIN
-        )
+        statement, subjects = query("accept_limited"), sorted(held.subjects)
+        async with self._limited:
+            rows = await self._database.fetch(statement, subjects, bool(held.full), *given, OPENED_WITHIN)
         row = rows[0] if rows else None
         if row is not None and row["verdict"] in (FULL, RATE, RUNNING):
             raise too_many(row["verdict"], row["name"], row["pause"] or 0, held.full)
