@@ -70,6 +70,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     log_level: Literal["", "debug", "info", "warning", "error"] = ""  # empty: info, of `rune up` warning
     traces: str = ""  # where spans go (OTLP over HTTP); `off`: nowhere; empty: as OpenTelemetry is set
     trace_share: float = 1.0  # of the executions that come without a trace
+    max_waiting: int = 100_000  # depth of a queue beyond which no execution is started; 0: whatever it is
     retention: tuple[Rule, ...] = ()  # what is removed by itself, once an hour; nothing unless given
 
     def __repr__(self) -> str:

@@ -18,6 +18,7 @@ from rune.core.token import Token
 from rune.errors import NodeFailure
 from rune.ids import child_id
 from rune.ports.journal import Accepted
+from rune.ports.limits import Held
 from rune.settings import Settings
 from rune.testing.harness import Harness, Run, compiled
 from tests.hazards.building import Fields, counting, entry, kind, workflow
@@ -51,9 +52,9 @@ class Slow:
         self._accept, self._record = self._journal.accept, self._journal.record
         self._journal.accept, self._journal.record = self.accept, self.record
 
-    async def accept(self, wanted: Accepted, kept: Sequence[Fact] = ()) -> Accepted:
+    async def accept(self, wanted: Accepted, kept: Sequence[Fact] = (), held: Held | None = None) -> Accepted:
         if wanted.parent is None:
-            found: Accepted = await self._accept(wanted, kept)
+            found: Accepted = await self._accept(wanted, kept, held)
             return found
         self.starts.append(asyncio.ensure_future(self._later(wanted)))
         self.asked.set()

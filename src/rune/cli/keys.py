@@ -9,7 +9,9 @@ import typer
 
 if TYPE_CHECKING:
     from rune.client.models import ApiKey
+    from rune.compose.parts import Access
     from rune.ports.keys import Key, Made
+    from rune.ports.limits import Limits
     from rune.settings import Settings
 
 keys = typer.Typer(
@@ -45,6 +47,15 @@ def create(
         float | None,
         typer.Option("--days", min=0.001, max=3_660, help="How long it holds; for ever if not given."),
     ] = None,
+    rate: Annotated[
+        str | None, typer.Option("--rate", metavar="N/s|m|h", help="Starts per second, minute or hour.")
+    ] = None,
+    burst: Annotated[
+        int | None, typer.Option("--burst", help="How many may come at once; as many as the rate has.")
+    ] = None,
+    running: Annotated[
+        int | None, typer.Option("--running", help="Executions of it that have not ended, at once.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Make a key and print it, this once. From the first key on, servers ask for one on loopback too.
@@ -52,37 +63,42 @@ def create(
     viewer looks; runner also starts and steers executions; editor also changes workflows; admin also changes keys and
     credentials, and reads the log.
 
-    Example: rune keys create nightly --role runner --workflow 'import-*' --days 90
+    Example: rune keys create nightly --role runner --workflow 'import-*' --days 90 --rate 100/m
     """
     from rune.cli.access import leave  # noqa: PLC0415 - help must be quick
+    from rune.ports.limits import Limits  # noqa: PLC0415
+
+    limits = Limits(rate=rate, burst=burst, running=running)
 
     def work(settings: Settings) -> None:
-        document, text = _made(settings, name, role.value, tuple(workflows or ()), days)
+        document, text = _made(settings, name, role.value, tuple(workflows or ()), days, limits)
         _tell(document, text, as_json=as_json)
 
     leave(work, as_json=as_json)
 
 
 def _made(
-    settings: Settings, name: str, role: Any, scopes: tuple[str, ...], days: float | None
+    settings: Settings, name: str, role: Any, scopes: tuple[str, ...], days: float | None, limits: Limits
 ) -> tuple[dict[str, Any], str]:
+    from rune.cli import limiting  # noqa: PLC0415
     from rune.cli.access import over_url, write  # noqa: PLC0415
 
     seconds = None if days is None else max(1, round(days * 86_400))
     if settings.url:
-        there = over_url(
-            settings, lambda asked: asked.create_key(name, role, workflows=list(scopes), expires_in=seconds)
-        )
+        from rune.client import models  # noqa: PLC0415
+
+        held = models.Limits(**limiting.document(limits)) if limits else None
+        options: dict[str, Any] = {"workflows": list(scopes), "expires_in": seconds, "limits": held}
+        there = over_url(settings, lambda asked: asked.create_key(name, role, **options))
         return _remote(there), there.key
     from rune.ports.keys import digest_of, new_key  # noqa: PLC0415
     from rune.runtime.clock import SystemClock  # noqa: PLC0415
 
     made: Made = new_key()
     ends = None if seconds is None else SystemClock().now() + seconds * 1000
-    key = write(
-        settings, lambda desk: desk.create_key(made.id, digest_of(made.secret), name, role, scopes, ends)
-    )
-    return _document(key), made.text
+    given = (made.id, digest_of(made.secret), name, role, scopes, ends, limits)
+    key = write(settings, lambda desk: desk.create_key(*given))
+    return _document(key, limits), made.text
 
 
 def _tell(document: dict[str, Any], text: str, *, as_json: bool) -> None:
@@ -106,10 +122,7 @@ def list_all(as_json: Json = False) -> None:
         if settings.url:
             documents = [_remote(each) for each in over_url(settings, lambda asked: asked.keys())]
         else:
-            nothing: list[Key] = []
-            documents = [
-                _document(each) for each in read(settings, lambda opened: opened.keys.list(), nothing)
-            ]
+            documents = read(settings, _all, [])
         _print_all(documents, as_json=as_json)
 
     leave(work, as_json=as_json)
@@ -138,7 +151,15 @@ def revoke(
     leave(work, as_json=as_json)
 
 
-def _document(key: Key) -> dict[str, Any]:
+async def _all(opened: Access) -> list[dict[str, Any]]:
+    from rune.ports.limits import NONE, of_key  # noqa: PLC0415
+
+    limits = await opened.limits.all()
+    return [_document(each, limits.get(of_key(each.id), NONE)) for each in await opened.keys.list()]
+
+
+def _document(key: Key, limits: Limits) -> dict[str, Any]:
+    from rune.cli import limiting  # noqa: PLC0415
     from rune.runtime.history import iso  # noqa: PLC0415
 
     return {
@@ -151,6 +172,7 @@ def _document(key: Key) -> dict[str, Any]:
         "expires_at": iso(key.expires_at),
         "revoked_at": iso(key.revoked_at),
         "used_at": iso(key.used_at),
+        "limits": limiting.document(limits),
     }
 
 
@@ -179,7 +201,12 @@ def _print_all(documents: list[dict[str, Any]], *, as_json: bool) -> None:
             ", ".join(each["workflows"]) or "all",
             "revoked" if each["revoked_at"] else each["expires_at"] or "does not end",
             each["used_at"] or "never",
+            _limits_text(each["limits"]),
         ]
         for each in documents
     ]
-    print_table(("id", "name", "role", "workflows", "ends", "used"), rows)
+    print_table(("id", "name", "role", "workflows", "ends", "used", "limits"), rows)
+
+
+def _limits_text(limits: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in limits.items() if value is not None)

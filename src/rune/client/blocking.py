@@ -18,6 +18,7 @@ import httpx
 from rune.client import calls, models
 from rune.client.calls import Call
 from rune.client.eventlines import EventLines
+from rune.client.limits import LimitCalls
 from rune.client.refusal import ClientError, Refusal, Unreachable, refusal, unreachable
 from rune.client.triggers import TriggerCalls
 
@@ -28,7 +29,7 @@ PAUSE = 0.2  # s before the second try; doubled with each
 LONG_POLL = 30.0  # s
 
 
-class Client(TriggerCalls):
+class Client(TriggerCalls, LimitCalls):
     """Talks to a server. `key` is what it asks for, if it does. What fails on the way is asked again where that is
     safe: starts and signals carry a key of their own for it. Who watches waits `patience` seconds
     for a server that went to come back."""
@@ -322,10 +323,16 @@ class Client(TriggerCalls):
         return (self._ask(calls.keys())).keys
 
     def create_key(
-        self, name: str, role: str, *, workflows: list[str] | None = None, expires_in: int | None = None
+        self,
+        name: str,
+        role: str,
+        *,
+        workflows: list[str] | None = None,
+        expires_in: int | None = None,
+        limits: models.Limits | None = None,
     ) -> models.NewApiKey:
         """Make a key for some workflows, or all; it ends after so many seconds. Its secret is told this once."""
-        return self._ask(calls.create_key(name, role, workflows or [], expires_in))
+        return self._ask(calls.create_key(name, role, workflows or [], expires_in, limits))
 
     def revoke_key(self, id: str) -> None:
         """Let a key open nothing any more."""

@@ -265,8 +265,11 @@ def keys() -> Call[models.ApiKeyList]:
     return _get("/keys", models.ApiKeyList)
 
 
-def create_key(name: str, role: str, workflows: list[str], expires_in: int | None) -> Call[models.NewApiKey]:
-    body = {"name": name, "role": role, "workflows": workflows, **_given(expires_in=expires_in)}
+def create_key(
+    name: str, role: str, workflows: list[str], expires_in: int | None, limits: models.Limits | None
+) -> Call[models.NewApiKey]:
+    given = _given(expires_in=expires_in, limits=limits)
+    body = {"name": name, "role": role, "workflows": workflows, **given}
     return _post("/keys", models.NewApiKey, body)
 
 

@@ -254,6 +254,15 @@ class DeadLetterPage(Page, frozen=True, kw_only=True):
     dead_letters: list[DeadLetter]
 
 
+class Limits(Model, frozen=True, kw_only=True, omit_defaults=True):
+    """What starts are held to; `rate` is a text such as `100/m`."""
+
+    rate: str | None = None
+    burst: int | None = None
+    running: int | None = None
+    waiting: int | None = None
+
+
 class ApiKey(Model, frozen=True, kw_only=True):
     """A key of the API, without its secret."""
 
@@ -266,6 +275,7 @@ class ApiKey(Model, frozen=True, kw_only=True):
     expires_at: str | None = None
     revoked_at: str | None = None
     used_at: str | None = None
+    limits: Limits = Limits()
 
 
 class NewApiKey(ApiKey, frozen=True, kw_only=True):

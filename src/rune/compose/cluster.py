@@ -10,6 +10,7 @@ from rune.adapters.blobs.open import open_blob
 from rune.adapters.postgres.database import Database
 from rune.adapters.postgres.grants import PostgresGrants
 from rune.adapters.postgres.keys import PostgresKeys
+from rune.adapters.postgres.limits import PostgresLimits
 from rune.adapters.postgres.log import PostgresLog
 from rune.adapters.postgres.migrating import migrate as migrate_database
 from rune.adapters.postgres.open import Postgres, postgres
@@ -134,6 +135,7 @@ def _engine(
         keys=PostgresKeys(opened.database),
         grants=PostgresGrants(opened.database),
         log=PostgresLog(opened.database),
+        limits=PostgresLimits(opened.database),
     )
     engine = new_engine(settings, backend, plans, registry, observer, member)
     if carrier is not None:
@@ -174,7 +176,9 @@ async def access(settings: Settings) -> AsyncIterator[Access]:
     """Keys, grants and the log as anybody may see them."""
     async with _reading(settings) as opened:
         database = opened.database
-        yield Access(PostgresKeys(database), PostgresGrants(database), PostgresLog(database))
+        yield Access(
+            PostgresKeys(database), PostgresGrants(database), PostgresLog(database), PostgresLimits(database)
+        )
 
 
 async def preview(settings: Settings, rules: Sequence[Rule], now: int) -> Collected:

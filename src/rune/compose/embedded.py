@@ -18,6 +18,7 @@ from rune.adapters.embedded.inspection import inspect, lock_owner
 from rune.adapters.embedded.journal import EmbeddedJournal
 from rune.adapters.embedded.keys import EmbeddedKeys
 from rune.adapters.embedded.library import EmbeddedLibrary
+from rune.adapters.embedded.limits import EmbeddedLimits
 from rune.adapters.embedded.lock import Lock
 from rune.adapters.embedded.log import EmbeddedLog
 from rune.adapters.embedded.open import Embedded
@@ -98,6 +99,7 @@ def _engine(
         keys=EmbeddedKeys(embedded.database),
         grants=EmbeddedGrants(embedded.database),
         log=EmbeddedLog(embedded.database),
+        limits=EmbeddedLimits(embedded.database),
     )
     return new_engine(settings, backend, plans, registry, observer)
 
@@ -153,7 +155,9 @@ async def access(settings: Settings) -> AsyncIterator[Access]:
     """Keys, grants and the log, whoever owns the file."""
     database = ReadOnly(settings.database)
     try:
-        yield Access(EmbeddedKeys(database), EmbeddedGrants(database), EmbeddedLog(database))
+        yield Access(
+            EmbeddedKeys(database), EmbeddedGrants(database), EmbeddedLog(database), EmbeddedLimits(database)
+        )
     finally:
         database.close()
 

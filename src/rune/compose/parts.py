@@ -12,6 +12,7 @@ from rune.nodes.world import World
 from rune.ports.fleet import Member
 from rune.ports.grants import Grants
 from rune.ports.keys import Keys
+from rune.ports.limits import StartLimits
 from rune.ports.log import Log
 from rune.runtime.backend import Backend
 from rune.runtime.engine import Engine
@@ -48,6 +49,7 @@ def new_engine(
         rules=settings.retention,
         member=member,
         witness=Witness(tracer=tracer(settings)),
+        max_waiting=settings.max_waiting,
     )
 
 
@@ -57,6 +59,7 @@ class Access(msgspec.Struct, frozen=True):
     keys: Keys
     grants: Grants
     log: Log
+    limits: StartLimits
 
 
 def keys(settings: Settings) -> KeySource:

@@ -28,6 +28,7 @@ from rune.master.routes.executions import executions
 from rune.master.routes.health import health
 from rune.master.routes.hooks import add_hooks
 from rune.master.routes.letters import letters
+from rune.master.routes.limits import limits
 from rune.master.routes.live import add_sockets, live
 from rune.master.routes.machinery import machinery
 from rune.master.routes.nodetypes import nodetypes
@@ -49,6 +50,7 @@ RESOURCES: tuple[Resource, ...] = (
     runs,
     workflows,
     aliases,
+    limits,
     comparing,
     definitions,
     letters,

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from rune.core.problem import Problem
 from rune.errors import InvalidDocument, RuneError
+from rune.ports.limits import TooMany
 
 log = logging.getLogger("rune.master")
 
@@ -66,6 +67,8 @@ STATUS: dict[str, int] = {
     "OTHER_WORKFLOW": 422,
     "UNKNOWN_NODE": 422,
     "OWNER_LACKS_TYPE": 422,
+    "BAD_LIMITS": 422,
+    "TOO_MANY": 429,
     "TOO_MANY_WATCH": 429,
     "SECRET_KEY": 503,
     "STORE_AWAY": 503,
@@ -99,7 +102,8 @@ class ApiError(RuneError):
 
 
 class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why something was refused. `problems` lists everything that is wrong with a document."""
+    """Why something was refused. `problems` lists everything that is wrong with a document, `limit` names what
+    there was too much of."""
 
     type: str
     title: str
@@ -107,6 +111,7 @@ class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     code: str
     detail: str
     problems: tuple[Problem, ...] = ()
+    limit: str = ""
 
 
 def status_of(error: RuneError) -> int:
@@ -118,7 +123,8 @@ def problem_document(error: RuneError) -> ProblemDocument:
     """A refusal as a document."""
     status = status_of(error)
     found = error.problems if isinstance(error, InvalidDocument) else ()
-    return _document(status, error.code, error.message, tuple(found))
+    said = _document(status, error.code, error.message, tuple(found))
+    return msgspec.structs.replace(said, limit=error.limit) if isinstance(error, TooMany) else said
 
 
 def _document(status: int, code: str, detail: str, problems: tuple[Problem, ...] = ()) -> ProblemDocument:
@@ -141,6 +147,8 @@ async def on_rune_error(request: Request, error: Exception) -> Response:
     document = problem_document(error)
     if document.status == 503:
         headers["Retry-After"] = "1"
+    if isinstance(error, TooMany):
+        headers["Retry-After"] = str(error.retry_after)
     if document.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return problem_response(document, headers)

@@ -11,6 +11,7 @@ from rune.core.fact import End, Fact, Result, Signal, TokenFact
 from rune.core.lineage import Path
 from rune.core.rights import LOCAL
 from rune.errors import RuneError
+from rune.ports.limits import Held
 
 FORMAT = 1
 """Version of what is written. A reader that meets a newer one hands the work back."""
@@ -129,10 +130,13 @@ class Journal(Protocol):
     async def definition(self, hash: str) -> bytes | None:
         """The canonical form of a definition."""
 
-    async def accept(self, execution: Accepted, kept: Sequence[Fact] = ()) -> Accepted:
+    async def accept(
+        self, execution: Accepted, kept: Sequence[Fact] = (), held: Held | None = None
+    ) -> Accepted:
         """Write the start, and with it the facts that it begins with. A client key, or an id, that was used before
         answers the execution that it started then. A child whose parent has ended is refused: Ended; and
-        one of an attempt that is over, while the parent runs on: TokenEnded."""
+        one of an attempt that is over, while the parent runs on: TokenEnded. One that is new and beyond a limit that it
+        is held to is refused, TooMany, and leaves nothing; whether it is so is decided in the act that writes it."""
 
     async def accepted(self, execution: str) -> Accepted | None:
         """How an execution was started."""

@@ -28,6 +28,7 @@ VERBS = (
     "withdraw_credential",
     "create_key",
     "revoke_key",
+    "limit_workflow",
     "triggers",
     "find_trigger",
     "enable_trigger",

@@ -5,10 +5,11 @@ from __future__ import annotations
 from rune.core.rights import ROLES, Role, is_grant, is_scope
 from rune.errors import RuneError
 from rune.ports.keys import BadKey, Key, is_key_id
+from rune.ports.limits import NONE, Limits
 from rune.ports.secret import Missing, SecretError
 from rune.runtime.actor import actor
-from rune.runtime.backend import Backend
-from rune.runtime.logbook import Logbook, written_down
+from rune.runtime.limitdesk import LimitDesk
+from rune.runtime.logbook import written_down
 
 MOST_SCOPES = 32
 MOST_GRANTS = 64
@@ -22,12 +23,8 @@ class NoAccess(RuneError):
 
 
 @written_down
-class AccessDesk:
+class AccessDesk(LimitDesk):
     """Verbs of admins."""
-
-    def __init__(self, backend: Backend) -> None:
-        self._access = backend
-        self.logbook = Logbook(backend.log, backend.clock)
 
     async def create_key(
         self,
@@ -37,6 +34,7 @@ class AccessDesk:
         role: Role,
         scopes: tuple[str, ...] = (),
         expires_at: int | None = None,
+        limits: Limits = NONE,
     ) -> Key:
         """Keep a key that somebody made up. Its secret stays with whoever made it; what comes here is the digest."""
         if self._access.keys is None:
@@ -55,6 +53,7 @@ class AccessDesk:
             created_by=actor(),
             expires_at=expires_at,
         )
+        await self._limit_key(id, limits)
         return await self._access.keys.put(key)
 
     async def revoke_key(self, id: str) -> Key:

@@ -15,6 +15,7 @@ from rune.ports.grants import Grants
 from rune.ports.journal import Accepted, Journal
 from rune.ports.keys import Keys
 from rune.ports.library import Library
+from rune.ports.limits import StartLimits
 from rune.ports.log import Log
 from rune.ports.outbox import Outbox
 from rune.ports.queue import Queue
@@ -63,3 +64,4 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     keys: Keys | None = None  # of the API
     grants: Grants | None = None  # without: every execution may use every credential
     log: Log | None = None
+    limits: StartLimits | None = None

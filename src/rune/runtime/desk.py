@@ -34,6 +34,7 @@ from rune.runtime.books import UnknownExecution
 from rune.runtime.children import SIGNAL
 from rune.runtime.endings import Endings
 from rune.runtime.launcher import Launcher, new_execution_id
+from rune.runtime.limiter import Limiter
 from rune.runtime.logbook import written_down
 from rune.runtime.planbook import Planbook
 from rune.runtime.signals import Signals
@@ -71,8 +72,9 @@ class Desk(TriggerDesk, AccessDesk):
         launcher: Launcher,
         signals: Signals,
         endings: Endings,
+        limiter: Limiter | None = None,
     ) -> None:
-        super().__init__(backend)
+        super().__init__(backend, limiter or Limiter(backend))
         self._journal = backend.journal
         self._state = backend.state
         self._queue = backend.queue
@@ -147,6 +149,7 @@ class Desk(TriggerDesk, AccessDesk):
             fake_time=fake_time,
             execution=execution,
             principal=actor(),
+            held=await self._limiter.held(plan),
         )
         if accepted.id == execution and (accepted.hash, accepted.input, accepted.key) != (
             plan.hash,
@@ -296,7 +299,8 @@ class Desk(TriggerDesk, AccessDesk):
             needs=(old.id, *old.needs),
             format=FORMAT,
         )
-        return await self._launcher.start_again(wanted, plan, kept(plan, facts, again, now))
+        held = await self._limiter.held(plan)
+        return await self._launcher.start_again(wanted, plan, kept(plan, facts, again, now), held)
 
     async def dead_letters(self, limit: int = 100, after: str | None = None) -> list[DeadLetter]:
         """Executions that the engine gave up on, newest first."""

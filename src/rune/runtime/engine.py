@@ -29,6 +29,7 @@ from rune.runtime.heartbeat import Heartbeat
 from rune.runtime.janitor import Janitor
 from rune.runtime.launcher import new_execution_id
 from rune.runtime.legacy import RunsElsewhere
+from rune.runtime.limiter import MAX_WAITING
 from rune.runtime.parts import Parts
 from rune.runtime.planbook import Planbook
 from rune.runtime.relay import Relay
@@ -66,6 +67,7 @@ class Engine:
         rules: Sequence[Rule] = (),
         member: Member | None = None,
         witness: Witness | None = None,
+        max_waiting: int = MAX_WAITING,
     ) -> None:
         self.backend = backend
         self.plans = plans
@@ -77,10 +79,10 @@ class Engine:
         self.witness.worker = self.name
         self.slots = slots
         self.roles: frozenset[str] = frozenset()
-        self._parts = parts = Parts(backend, plans, self.witness)
+        self._parts = parts = Parts(backend, plans, self.witness, max_waiting)
         self.completions = parts.completions
         self.launcher = parts.launcher
-        self.desk = Desk(backend, plans, parts.launcher, parts.signals, parts.endings)
+        self.desk = Desk(backend, plans, parts.launcher, parts.signals, parts.endings, parts.limiter)
         attempt = Attempt(
             self.name, backend, parts, registry, in_place=in_place, world=self._world, told=told
         )
@@ -94,7 +96,7 @@ class Engine:
             backend.clock,
             self.witness,
         )
-        self.starts = Starts(backend.journal, plans, parts.launcher)
+        self.starts = Starts(backend.journal, plans, parts.launcher, parts.limiter)
         # A clock of its own: a wake that is meant for the scheduler would be lost on it.
         self._janitor = Janitor(backend.retention, rules, SystemClock())
         self.heartbeat = None

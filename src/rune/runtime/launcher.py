@@ -12,6 +12,7 @@ from rune.core.fact import Fact
 from rune.core.plan import Plan
 from rune.core.rights import LOCAL
 from rune.ports.journal import FORMAT, Accepted, Parent
+from rune.ports.limits import Held
 from rune.ports.state import Applied
 from rune.runtime import failpoint
 from rune.runtime.backend import Admission, Backend
@@ -70,8 +71,9 @@ class Launcher:
         at: int | None = None,
         principal: str = LOCAL,
         trace: str | None = None,
+        held: Held | None = None,
     ) -> Accepted:
-        """Accept an execution; durable when this returns."""
+        """Accept an execution; durable when this returns. TooMany where a limit that it is held to refuses it."""
         await self._save(plan)
         wanted = Accepted(
             id=execution or new_execution_id(),
@@ -91,12 +93,12 @@ class Launcher:
             format=FORMAT,
         )
         if self._admission is None:
-            accepted = await self._journal.accept(wanted)
+            accepted = await self._journal.accept(wanted, held=held)
             if accepted.id == wanted.id:
                 self._witness.accepted()
                 await self.open(accepted)
             return accepted
-        return await self._admitted(self._admission, wanted, plan)
+        return await self._admitted(self._admission, wanted, plan, held)
 
     async def _save(self, plan: Plan) -> None:
         if plan.hash not in self._saved:
@@ -104,10 +106,12 @@ class Launcher:
             self._saved.add(plan.hash)
         self._plans.add(plan)
 
-    async def start_again(self, wanted: Accepted, plan: Plan, kept: Sequence[Fact]) -> Accepted:
+    async def start_again(
+        self, wanted: Accepted, plan: Plan, kept: Sequence[Fact], held: Held | None = None
+    ) -> Accepted:
         """Accept an execution that begins with results of another one."""
         await self._save(plan)
-        accepted = await self._journal.accept(wanted, kept)
+        accepted = await self._journal.accept(wanted, kept, held)
         failpoint.hit("accepted")
         if accepted.id == wanted.id:
             self._witness.accepted()
@@ -118,11 +122,13 @@ class Launcher:
         """Open an execution that has its row."""
         await self._send(accepted, await self._state.begin(accepted.id))
 
-    async def _admitted(self, admission: Admission, wanted: Accepted, plan: Plan) -> Accepted:
+    async def _admitted(
+        self, admission: Admission, wanted: Accepted, plan: Plan, held: Held | None
+    ) -> Accepted:
         """Accept, and open at once what would otherwise have to be read back."""
         room = await admission.room()
         with admission.arriving(wanted.id):
-            accepted = await self._journal.accept(wanted)
+            accepted = await self._journal.accept(wanted, held=held)
             failpoint.hit(
                 "accepted"
             )  # crash here: the row says it needs attention; the next owner of the file opens it

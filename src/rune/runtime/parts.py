@@ -12,6 +12,7 @@ from rune.runtime.completions import Completions
 from rune.runtime.endings import Endings
 from rune.runtime.leases import Leases
 from rune.runtime.legacy import LegacyLauncher
+from rune.runtime.limiter import MAX_WAITING, Limiter
 from rune.runtime.notices import Notices
 from rune.runtime.planbook import Planbook
 from rune.runtime.signals import Signals
@@ -21,7 +22,13 @@ from rune.runtime.witness import Witness
 class Parts:
     """One of each, over one backend."""
 
-    def __init__(self, backend: Backend, plans: Planbook, witness: Witness | None = None) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        plans: Planbook,
+        witness: Witness | None = None,
+        max_waiting: int = MAX_WAITING,
+    ) -> None:
         self.witness = witness = witness or Witness()
         journal, state, queue = backend.journal, backend.state, backend.queue
         self.completing: Completing | None = None
@@ -31,6 +38,7 @@ class Parts:
         self.leases = Leases(state)
         self.endings = Endings(journal, state, self.books, self.completions, self.notices, witness)
         self.launcher = LegacyLauncher(backend, plans, self.books, self.endings, self.notices, witness)
+        self.limiter = Limiter(backend, max_waiting)
         self.signals = Signals(journal, state, queue, self.books)
         self.children = Children(
             journal,

@@ -12,6 +12,7 @@ from rune.errors import InvalidDocument
 from rune.ports.journal import Journal, KeyConflict, KeySpent
 from rune.ports.trigger import Trigger
 from rune.runtime.launcher import Launcher, new_execution_id
+from rune.runtime.limiter import Limiter
 from rune.runtime.planbook import Planbook
 
 
@@ -25,17 +26,18 @@ class Started(msgspec.Struct, frozen=True):
 class Starts:
     """Starts executions on behalf of triggers."""
 
-    def __init__(self, journal: Journal, plans: Planbook, launcher: Launcher) -> None:
+    def __init__(self, journal: Journal, plans: Planbook, launcher: Launcher, limiter: Limiter) -> None:
         self._journal = journal
         self._plans = plans
         self._launcher = launcher
+        self._limiter = limiter
 
     async def tick(self, trigger: Trigger, tick: int) -> Started:
         """Start what was due at a moment."""
         at = datetime.fromtimestamp(tick / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         input = msgspec.json.encode({"scheduled_at": at})
         name = f"x{tick:012x}{_digest(trigger.id, str(tick), 7)}"
-        return await self._start(trigger, input, name, f"tick:{trigger.id}:{tick}")
+        return await self._start(trigger, input, name, f"tick:{trigger.id}:{tick}", limited=False)
 
     async def delivery(self, trigger: Trigger, delivery: str | None, input: bytes) -> Started:
         """Start what a request asked for; one without a name is always another."""
@@ -48,7 +50,10 @@ class Starts:
         """Whether there is an execution of this delivery."""
         return await self._journal.accepted(named_by(trigger, delivery)) is not None
 
-    async def _start(self, trigger: Trigger, input: bytes, execution: str, key: str | None) -> Started:
+    async def _start(
+        self, trigger: Trigger, input: bytes, execution: str, key: str | None, *, limited: bool = True
+    ) -> Started:
+        """A tick is held to no limit: whoever wrote the schedule has said how often."""
         if key is not None and await self._journal.accepted(execution) is not None:
             return Started(execution, again=True)
         plan = await self._plans.plan(trigger.hash)
@@ -63,6 +68,7 @@ class Starts:
                 labels={"trigger": trigger.id},
                 execution=execution,
                 principal=f"trigger:{trigger.id}",
+                held=await self._limiter.held(plan) if limited else None,
             )
         except KeySpent as spent:
             return Started(spent.execution, again=True)

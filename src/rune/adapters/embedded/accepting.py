@@ -9,13 +9,16 @@ from typing import Any
 
 import msgspec
 
+from rune.adapters.embedded.limits import held_back
 from rune.adapters.embedded.rows import Row, Start, insert_facts
 from rune.core.fact import Attempt, End, Result
 from rune.ports.journal import Accepted, Ended, Gone, KeyConflict, KeySpent, Parent, TokenEnded
+from rune.ports.limits import Held, TooMany
 from rune.wire.codec import KINDS, encode_path
 
 _ACCEPTED = msgspec.msgpack.Decoder(Accepted)
 _END = msgspec.msgpack.Decoder(End)
+_KEYED = "INSERT INTO client_key (key, execution, digest, at) VALUES (?, ?, ?, ?)"
 _OVER = (
     "SELECT 1 FROM fact WHERE execution = ? AND kind = ? AND node = ? AND path = ? AND number >= ? LIMIT 1"
 )
@@ -27,8 +30,10 @@ def accept_row(
     row: tuple[Any, ...],
     facts: Sequence[Row],
     needed: Iterable[str],
-) -> Accepted | None:
-    """Write it; answers the execution that was started before under the same key or id."""
+    held: Held | None = None,
+) -> Accepted | TooMany | None:
+    """Write it; answers the execution that was started before under the same key or id, or the limit that refuses it:
+    raised, it would have the whole group written one by one."""
     known = db.execute("SELECT accepted FROM execution WHERE id = ?", (execution.id,)).fetchone()
     if known is not None:
         return _ACCEPTED.decode(known[0])
@@ -38,6 +43,11 @@ def accept_row(
             return earlier
     if execution.parent is not None:
         _find_open(db, execution.parent)
+    refused = held_back(db, execution, held) if held is not None else None
+    if refused is not None:
+        return refused
+    if execution.key is not None:
+        db.execute(_KEYED, (execution.key, execution.id, _digest(execution), execution.at))
     Start(row)(db)
     if execution.parent is not None:
         db.execute("UPDATE execution SET parent = ? WHERE n = ?", (execution.parent.execution, row[0]))
@@ -55,22 +65,21 @@ def _need(db: sqlite3.Connection, execution: str, other: str) -> None:
 
 
 def _under_key(db: sqlite3.Connection, execution: Accepted, key: str) -> Accepted | None:
-    digest = hashlib.sha256(execution.hash.encode() + b"\0" + execution.input).digest()
     # Past its time a key is free, whether or not it was dropped yet.
     db.execute("DELETE FROM client_key WHERE key = ? AND expires <= ?", (key, execution.at))
     known = db.execute("SELECT execution, digest, expires FROM client_key WHERE key = ?", (key,)).fetchone()
     if known is not None:
-        if known[1] != digest:
+        if known[1] != _digest(execution):
             raise KeyConflict(f"key `{key}` was used before with another payload or workflow")
         if known[2] is not None:
             raise KeySpent(key, known[0])
         stored = db.execute("SELECT accepted FROM execution WHERE id = ?", (known[0],)).fetchone()
         return _ACCEPTED.decode(stored[0])
-    db.execute(
-        "INSERT INTO client_key (key, execution, digest, at) VALUES (?, ?, ?, ?)",
-        (key, execution.id, digest, execution.at),
-    )
     return None
+
+
+def _digest(execution: Accepted) -> bytes:
+    return hashlib.sha256(execution.hash.encode() + b"\0" + execution.input).digest()
 
 
 def _find_open(db: sqlite3.Connection, parent: Parent) -> None:

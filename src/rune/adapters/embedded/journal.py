@@ -18,6 +18,7 @@ from rune.adapters.rowforms import references
 from rune.core.fact import Attempt, Control, End, Fact, Result, Signal, Suspension, TokenFact
 from rune.core.lineage import Path
 from rune.ports.journal import FORMAT, Accepted, DeadLetter, Ended, NewerFormat, StoreAway, Stored
+from rune.ports.limits import Held, TooMany
 from rune.wire.codec import KINDS, decode_fact, encode_fact, encode_path, fact_columns
 
 _ACCEPTED = msgspec.msgpack.Decoder(Accepted)
@@ -69,7 +70,9 @@ class EmbeddedJournal:
         ).fetchone()
         return row[0] if row else None
 
-    async def accept(self, execution: Accepted, kept: Sequence[Fact] = ()) -> Accepted:
+    async def accept(
+        self, execution: Accepted, kept: Sequence[Fact] = (), held: Held | None = None
+    ) -> Accepted:
         number = self._next_execution
         self._next_execution += 1
         row = (
@@ -81,14 +84,17 @@ class EmbeddedJournal:
             execution.at,
             _PACK.encode(execution),
         )
-        known: Accepted | None
-        if execution.key is None and execution.parent is None and not kept and not execution.needs:
+        known: Accepted | TooMany | None
+        plain = execution.key is None and execution.parent is None and not kept and not execution.needs
+        if plain and held is None:
             known = await self._start(row, execution.id)
         else:
             facts = self._rows(number, kept, late=0)
             known = await self._database.submit(
-                lambda db: accept_row(db, execution, row, facts, references(execution, kept))
+                lambda db: accept_row(db, execution, row, facts, references(execution, kept), held)
             )
+        if isinstance(known, TooMany):
+            raise known
         if known is not None:
             return known
         self._numbers[execution.id] = number  # not before: until then the id may be that of another row

@@ -14,7 +14,7 @@ def _step(name: str) -> Callable[[], str]:
 
 
 STEPS: tuple[Callable[[], str], ...] = tuple(
-    _step(name) for name in ("schema.sql", "lists.sql", "access.sql", "triggers.sql")
+    _step(name) for name in ("schema.sql", "lists.sql", "access.sql", "triggers.sql", "limits.sql")
 )
 """Step i brings a file from version i to version i + 1."""
 

@@ -19,6 +19,7 @@ from rune.adapters.postgres.sql import query
 from rune.adapters.rowforms import references
 from rune.core.fact import End, Fact
 from rune.ports.journal import Accepted, Ended, Gone, KeyConflict, KeySpent, Parent, StoreAway, TokenEnded
+from rune.ports.limits import FULL, RATE, RUNNING, Held, too_many
 from rune.wire.codec import encode_path
 
 LANES = 2
@@ -90,6 +91,8 @@ class Acceptor:
         self._saved: OrderedDict[str, bytes] = OrderedDict()
         self._saved_bytes = 0
         self._statement = query("accept")
+        # They wait for each other in the database: all of its connections would be theirs soon.
+        self._limited = asyncio.Semaphore(lanes)
 
     @property
     def saved(self) -> Iterable[str]:
@@ -107,13 +110,19 @@ class Acceptor:
             self._saved_bytes -= len(dropped)
         await self._database.fetch(query("save_definition"), hash, canonical)
 
-    async def accept(self, execution: Accepted, kept: Sequence[Fact] = ()) -> Accepted:
+    async def accept(
+        self, execution: Accepted, kept: Sequence[Fact] = (), held: Held | None = None
+    ) -> Accepted:
         """Write a start; answers the execution that was started before under the same key or id."""
         until = time.monotonic() + PATIENCE
         while True:
             start = Start(execution, kept, defined=execution.hash in self._saved)
             try:
-                answer: Accepted = await self._groups.submit(start)
+                answer: Accepted
+                if held is None:
+                    answer = await self._groups.submit(start)
+                else:
+                    answer = await self._write_limited(start, held)
             except Undefined:
                 await self.save(execution.hash, self._saved[execution.hash])
                 continue
@@ -130,6 +139,20 @@ class Acceptor:
         rows = await self._database.fetch(self._statement, *_arguments(group), OPENED_WITHIN)
         verdicts = {row["start"]: row for row in rows}
         return [_answer(start, verdicts.get(number)) for number, start in enumerate(group, 1)]
+
+    async def _write_limited(self, start: Start, held: Held) -> Accepted:
+        """In an act of its own: the locks of limits are held until it is durable, and others must not wait for them."""
+        given = _arguments([start])
+        statement, subjects = query("accept_limited"), sorted(held.subjects)
+        async with self._limited:
+            rows = await self._database.fetch(statement, subjects, bool(held.full), *given, OPENED_WITHIN)
+        row = rows[0] if rows else None
+        if row is not None and row["verdict"] in (FULL, RATE, RUNNING):
+            raise too_many(row["verdict"], row["name"], row["pause"] or 0, held.full)
+        answer = _answer(start, row)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
     async def close(self) -> None:
         """Write what is under way, and take nothing more."""

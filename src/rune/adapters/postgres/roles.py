@@ -59,6 +59,8 @@ API = SCHEDULER | {
     "credential": "rawd",
     "credential_grant": "rawd",
     "api_key": "rawd",
+    "start_limit": "rawd",
+    "limited_start": "rawd",
     "log": "ra",
 }
 ROLES: Mapping[str, Mapping[str, str]] = {

@@ -11,8 +11,10 @@ from starlette.responses import Response
 from rune.core.rights import Role
 from rune.master.operation import PREFIX, Call, Resource
 from rune.master.reply import Reply, no_content
+from rune.master.routes.limits import KeyLimitsBody, LimitsView, known_limits, limits_view, wanted_limits
 from rune.master.views import View
 from rune.ports.keys import Key, digest_of, new_key
+from rune.ports.limits import NONE, Limits, of_key
 from rune.runtime.history import iso
 
 keys = Resource("keys")
@@ -28,6 +30,7 @@ class KeyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     role: Role
     workflows: Annotated[list[Scope], Meta(max_length=32)] = []
     expires_in: Annotated[int, Meta(ge=1, le=LONGEST)] | None = None
+    limits: KeyLimitsBody | None = None
 
 
 class KeyView(View, frozen=True, kw_only=True):
@@ -42,6 +45,7 @@ class KeyView(View, frozen=True, kw_only=True):
     expires_at: str | None
     revoked_at: str | None
     used_at: str | None
+    limits: LimitsView
 
 
 class NewKey(KeyView, frozen=True, kw_only=True):
@@ -64,12 +68,12 @@ class Me(View, frozen=True, kw_only=True):
     workflows: list[str]
 
 
-def key_view(key: Key) -> KeyView:
+def key_view(key: Key, limits: Limits = NONE) -> KeyView:
     """A key as anybody may see it who may see keys."""
-    return KeyView(**_said(key))
+    return KeyView(**_said(key, limits))
 
 
-def _said(key: Key) -> dict[str, Any]:
+def _said(key: Key, limits: Limits) -> dict[str, Any]:
     def moment(at: int | None) -> str | None:
         return None if at is None else iso(at)
 
@@ -83,6 +87,7 @@ def _said(key: Key) -> dict[str, Any]:
         "expires_at": moment(key.expires_at),
         "revoked_at": moment(key.revoked_at),
         "used_at": moment(key.used_at),
+        "limits": limits_view(limits),
     }
 
 
@@ -94,18 +99,24 @@ def _said(key: Key) -> dict[str, Any]:
     body=KeyBody,
     answer=NewKey,
     status=201,
-    example={"name": "nightly imports", "role": "runner", "workflows": ["import-*"], "expires_in": 2592000},
+    example={
+        "name": "nightly imports",
+        "role": "runner",
+        "workflows": ["import-*"],
+        "limits": {"rate": "100/m"},
+    },
 )
 async def create_key(call: Call) -> Response:
     """Its secret is in this answer and nowhere else: what is kept is a digest."""
     body: KeyBody = call.body
     made = new_key()
     expires = None if body.expires_in is None else call.master.clock.now() + body.expires_in * 1000
+    limits = wanted_limits(body.limits)
     key = await call.master.desk.create_key(
-        made.id, digest_of(made.secret), body.name, body.role, tuple(body.workflows), expires
+        made.id, digest_of(made.secret), body.name, body.role, tuple(body.workflows), expires, limits
     )
     place = {"Location": f"{PREFIX}/keys/{key.id}"}
-    return Reply(NewKey(**_said(key), key=made.text), 201, place)
+    return Reply(NewKey(**_said(key, limits), key=made.text), 201, place)
 
 
 @keys("GET", "/keys", "List the keys of the API", need="admin", answer=KeyList)
@@ -113,7 +124,8 @@ async def list_keys(call: Call) -> Response:
     """Without secrets."""
     stored = call.master.engine.backend.keys
     found = [] if stored is None else await stored.list()
-    return Reply(KeyList(keys=[key_view(each) for each in found]))
+    limits = await known_limits(call)
+    return Reply(KeyList(keys=[key_view(each, limits.get(of_key(each.id), NONE)) for each in found]))
 
 
 @keys("DELETE", "/keys/{id}", "Revoke a key of the API", need="admin", status=204)

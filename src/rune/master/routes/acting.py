@@ -20,6 +20,7 @@ acting = Resource("executions")
 Item = Annotated[str, Meta(max_length=400, description="An item: `users:5`, or `users:5/orders:2`.")]
 _AGAIN = {
     409: "It has not ended, or has nothing to run.",
+    429: "A limit refuses it; `Retry-After` says for how many seconds.",
 }
 
 

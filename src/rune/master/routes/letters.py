@@ -36,7 +36,7 @@ async def list_letters(call: Call) -> Response:
     need="run",
     answer=Started,
     status=202,
-    also={409: "There is nothing to run again."},
+    also={409: "There is nothing to run again.", 429: "A limit on starts refuses it."},
 )
 async def requeue(call: Call) -> Response:
     """In a new execution that keeps what succeeded."""

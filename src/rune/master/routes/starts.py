@@ -23,6 +23,11 @@ starts = Resource("starts")
 MOST_LABELS = 64
 START_BYTES = LIMITS.payload_bytes + LIMITS.definition_bytes + 64 * 1024
 
+ALSO = {
+    200: "The key was used before: this is what it started.",
+    429: "A limit refuses it; `Retry-After` says for how many seconds.",
+}
+
 LabelName = Annotated[str, Meta(min_length=1, max_length=128)]
 LabelValue = Annotated[str, Meta(max_length=1_024)]
 Labels = Annotated[dict[LabelName, LabelValue], Meta(max_length=MOST_LABELS)]
@@ -76,7 +81,7 @@ def accepted_reply(accepted: Accepted, *, replayed: bool = False) -> Response:
     optional=True,
     answer=Started,
     status=202,
-    also={200: "The key was used before: this is what it started."},
+    also=ALSO,
     headers=("Idempotency-Key",),
     example={"input": {"name": "World"}, "version": "stable", "labels": {"customer": "7"}},
 )
@@ -94,7 +99,7 @@ async def start_workflow(call: Call) -> Response:
     limit=START_BYTES,
     answer=Started,
     status=202,
-    also={200: "The key was used before: this is what it started."},
+    also=ALSO,
     headers=("Idempotency-Key",),
     example={"workflow": "hello", "input": {"name": "World"}},
 )

@@ -1,0 +1,61 @@
+"""What clients ask of limits."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import msgspec
+
+from rune.client.calls import API, Call
+from rune.client.models import Limits
+
+
+def shown(workflow: str) -> Call[Limits]:
+    return Call(method="GET", path=_path(workflow), answer=Limits, repeatable=True)
+
+
+def put(workflow: str, limits: Limits) -> Call[Limits]:
+    body = msgspec.json.encode(limits)
+    return Call(method="PUT", path=_path(workflow), answer=Limits, body=body, repeatable=True)
+
+
+def _path(workflow: str) -> str:
+    return f"{API}/workflows/{quote(workflow, safe='')}/limits"
+
+
+class _Asking(Protocol):
+    def _ask(self, call: Call[Any]) -> Any: ...
+
+
+class _AsyncAsking(Protocol):
+    def _ask(self, call: Call[Any]) -> Awaitable[Any]: ...
+
+
+class LimitCalls:
+    """Limits, for the client that waits for one thing at a time."""
+
+    def limits(self: _Asking, workflow: str) -> Limits:
+        """What the starts of a workflow are held to."""
+        found: Limits = self._ask(shown(workflow))
+        return found
+
+    def limit(self: _Asking, workflow: str, limits: Limits) -> Limits:
+        """Set all limits of a workflow; those that are not given are lifted."""
+        found: Limits = self._ask(put(workflow, limits))
+        return found
+
+
+class AsyncLimitCalls:
+    """Limits, for the client that waits for many things at once."""
+
+    async def limits(self: _AsyncAsking, workflow: str) -> Limits:
+        """What the starts of a workflow are held to."""
+        found: Limits = await self._ask(shown(workflow))
+        return found
+
+    async def limit(self: _AsyncAsking, workflow: str, limits: Limits) -> Limits:
+        """Set all limits of a workflow; those that are not given are lifted."""
+        found: Limits = await self._ask(put(workflow, limits))
+        return found

@@ -1,0 +1,140 @@
+"""Limits on starts: how many in a time, how many that have not ended, and how much may wait in the queue."""
+
+from __future__ import annotations
+
+import re
+from typing import Protocol
+
+import msgspec
+
+from rune.errors import RuneError
+
+PERIODS = {"s": 1_000, "m": 60_000, "h": 3_600_000}
+"""What a rate is counted by, in ms."""
+
+MOST = 1_000_000
+_RATE = re.compile(r"([1-9][0-9]{0,6})/([smh])")
+FULL, RATE, RUNNING = "waiting", "rate", "running"
+
+
+class BadLimits(RuneError):
+    """Limits that nobody could keep."""
+
+    code = "BAD_LIMITS"
+
+
+class TooMany(RuneError):
+    """A start that a limit refuses. Nothing of it was written; `retry_after` is in seconds."""
+
+    code = "TOO_MANY"
+
+    def __init__(self, message: str, limit: str, retry_after: int = 1) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.retry_after = retry_after
+
+
+class Bucket(msgspec.Struct, frozen=True):
+    """So many starts in so many ms, and so many at once. Its level is counted in parts of a start: `period` of them are
+    one, and each ms adds `starts` of them, so that nothing is ever rounded."""
+
+    starts: int
+    period: int
+    burst: int
+
+    @property
+    def full(self) -> int:
+        """The level beyond which nothing is added."""
+        return self.burst * self.period
+
+    def level(self, before: int, since: int) -> int:
+        """The level so many ms after it was another. A clock that was put back adds nothing."""
+        return min(self.full, before + max(0, since) * self.starts)
+
+    def pause(self, level: int) -> int:
+        """How long until there is enough for one start, in ms."""
+        return -(-max(0, self.period - level) // self.starts)
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What starts are held to. `rate` is a text such as `100/m`; `burst` is how many may come at
+    once after a quiet time: as many as the rate has, unless it is given."""
+
+    rate: str | None = None
+    burst: int | None = None
+    running: int | None = None
+    waiting: int | None = None
+
+    @property
+    def bucket(self) -> Bucket | None:
+        """The rate as it is counted."""
+        found = _RATE.fullmatch(self.rate or "")
+        if found is None:
+            return None
+        starts = int(found[1])
+        return Bucket(starts, PERIODS[found[2]], self.burst or starts)
+
+    def __str__(self) -> str:
+        said = msgspec.to_builtins(self)
+        return ", ".join(f"{name} {value}" for name, value in said.items()) or "none"
+
+    def __bool__(self) -> bool:
+        return self != NONE
+
+
+NONE = Limits()
+
+
+def check_limits(limits: Limits) -> None:
+    """Refuse what means nothing."""
+    bucket = limits.bucket
+    if limits.rate is not None and (bucket is None or bucket.starts > MOST):
+        raise BadLimits(f"`{limits.rate[:40]}` is no rate: write `10/s`, `100/m` or `1000/h`, up to {MOST:,}")
+    if limits.burst is not None and limits.rate is None:
+        raise BadLimits("a burst belongs to a rate")
+    for name, least in (("burst", 1), ("running", 1), ("waiting", 1)):
+        value = getattr(limits, name)
+        if value is not None and not least <= value <= MOST:
+            raise BadLimits(f"{name}: a number between {least} and {MOST:,}")
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What a start is held to: the limits of these, and nothing at all while a queue is `full`, which says why."""
+
+    subjects: tuple[str, ...] = ()
+    full: str = ""
+
+
+def of_workflow(workflow: str) -> str:
+    """Whose limits those of a workflow are."""
+    return f"workflow:{workflow}"
+
+
+def of_key(id: str) -> str:
+    """Whose limits those of a key are: the name of its principal."""
+    return f"key:{id}"
+
+
+def too_many(limit: str, subject: str, pause: int = 0, full: str = "") -> TooMany:
+    """Why a start was refused."""
+    if limit == FULL:
+        return TooMany(full, FULL)
+    kind, _, name = subject.partition(":")
+    whose = f"the {'key' if kind == 'key' else 'workflow'} `{name}`"
+    if limit == RATE:
+        return TooMany(
+            f"the limit `rate` of {whose}: too many starts in this time", RATE, max(1, -(-pause // 1000))
+        )
+    return TooMany(f"the limit `running` of {whose}: too many executions that have not ended", RUNNING)
+
+
+class StartLimits(Protocol):
+    """Limits by whom they are for. What they have counted so far is kept with them; the journal reads both when it
+    accepts a start."""
+
+    async def put(self, subject: str, limits: Limits, at: int) -> None:
+        """Set them from now on; those without any limit are removed. What a rate has counted stays while it is the
+        same. Durable when this returns."""
+
+    async def all(self) -> dict[str, Limits]:
+        """All there are."""

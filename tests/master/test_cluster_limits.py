@@ -1,0 +1,60 @@
+"""Two servers on one cluster: limits are one for both."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+
+from rune.client import Refusal
+from rune.client.models import Limits, Started
+from rune.core.compile import compile_definition
+from rune.core.parse import parse_document
+from rune.nodes.discovery import full_registry
+from rune.runtime.limiter import first_queues
+from tests.cluster.standing import stores
+from tests.master.running import DEADLINE, HELLO, WAITS, Served, served
+
+
+def test_running_holds_exactly_over_both(tmp_path: Path) -> None:
+    settings = msgspec.structs.replace(stores(tmp_path), nodes=())
+
+    async def go() -> None:
+        async with served(tmp_path, on=settings) as one, served(tmp_path, on=settings) as two:
+            await one.deploy(HELLO, WAITS)
+            await one.client.limit("waits", Limits(running=5))
+            through, refused = await crowd(one, two)
+            assert len(through) == 5
+            assert {each.code for each in refused} == {"TOO_MANY"}
+            listed = [each.execution_id async for each in two.client.executions(workflow="waits")]
+            assert sorted(listed) == sorted(each.execution_id for each in through)
+            await two.client.signal(through[0].execution_id, "go")
+            await two.client.wait(through[0].execution_id, DEADLINE)
+            through, refused = await crowd(one, two)
+            assert (len(through), len(refused)) == (1, 39)
+            await two.client.start("hello")
+
+    async def bounded() -> None:
+        async with asyncio.timeout(3 * DEADLINE):
+            await go()
+
+    asyncio.run(bounded())
+
+
+async def crowd(*servers: Served) -> tuple[list[Started], list[Refusal]]:
+    """Many starts, by turns of each server."""
+    wanted = [servers[number % len(servers)].client.start("waits") for number in range(40)]
+    answers = await asyncio.gather(*wanted, return_exceptions=True)
+    through = [each for each in answers if isinstance(each, Started)]
+    return through, [each for each in answers if isinstance(each, Refusal)]
+
+
+def test_the_queues_of_the_first_nodes_are_those_behind_the_triggers() -> None:
+    nodes = [HELLO["nodes"][0], {"id": "a", "type": "log", "parameters": {"message": "x"}, "queue": "slow"}]
+    document = {**HELLO, "nodes": [*nodes, {**nodes[1], "id": "b", "queue": "far"}]}
+    document["edges"] = [{"src": "in", "dst": "a"}, {"src": "a", "dst": "b"}]
+    parsed = parse_document(msgspec.json.encode(document))
+    assert parsed.definition is not None
+    plan = compile_definition(parsed.definition, full_registry(()).catalogue)
+    assert first_queues(plan) == {"slow"}
