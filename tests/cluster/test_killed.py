@@ -149,7 +149,8 @@ async def _until_dead_or(doomed: dict[str, Process], runs: list[Run]) -> None:
     living = {point: each for point, each in doomed.items() if each.alive}
 
     async def so() -> bool:
-        return runs[-1].ending.done() or not all(each.alive for each in living.values())
+        died = not living or not all(each.alive for each in living.values())  # or the last of them just before
+        return runs[-1].ending.done() or died
 
     try:
         await until(so, f"{runs[-1].id} ends, or somebody dies of it", PATIENCE)
