@@ -149,7 +149,8 @@ async def _until_dead_or(doomed: dict[str, Process], runs: list[Run]) -> None:
     living = {point: each for point, each in doomed.items() if each.alive}
 
     async def so() -> bool:
-        died = not living or not all(each.alive for each in living.values())  # or the last of them just before
+        # The last of them may have died just before.
+        died = not living or not all(each.alive for each in living.values())
         return runs[-1].ending.done() or died
 
     try:
