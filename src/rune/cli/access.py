@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import TypeVar
 
 import typer
@@ -16,14 +17,25 @@ from rune.errors import RuneError
 from rune.runtime.desk import Desk
 from rune.settings import Settings, load_settings
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
 def read(settings: Settings, wish: Callable[[Access], Awaitable[T]], nothing: T) -> T:
     """Look into the stores, beside whoever writes them."""
+    return beside(settings, compose.access, wish, nothing)
+
+
+def beside(
+    settings: Settings,
+    opening: Callable[[Settings], AbstractAsyncContextManager[S]],
+    wish: Callable[[S], Awaitable[T]],
+    nothing: T,
+) -> T:
+    """Look into what is opened so; `nothing` where nobody has written anything yet."""
 
     async def asked() -> T:
-        async with compose.access(settings) as opened:
+        async with opening(settings) as opened:
             return await wish(opened)
 
     if not compose.exists(settings):

@@ -218,23 +218,10 @@ def _written(settings: Settings, wish: Callable[[Desk], Awaitable[T]]) -> T:
 
 def _read(settings: Settings, wish: Callable[[Vault], Awaitable[T]], nothing: T) -> T:
     """Look, beside whoever owns the file."""
-    import asyncio  # noqa: PLC0415
-
     from rune import compose  # noqa: PLC0415
-    from rune.errors import RuneError  # noqa: PLC0415
+    from rune.cli.access import beside  # noqa: PLC0415
 
-    async def asked() -> T:
-        async with compose.credentials(settings) as vault:
-            return await wish(vault)
-
-    if not compose.exists(settings):
-        return nothing
-    try:
-        return asyncio.run(asked())
-    except RuneError as error:
-        if error.code != "EMPTY_STORE":
-            raise
-        return nothing
+    return beside(settings, compose.credentials, wish, nothing)
 
 
 def _known(settings: Settings, name: str) -> Listing:
