@@ -47,6 +47,8 @@ class Desk:
     def __init__(self) -> None:
         self.known: dict[str, Said] = {}
         self.calls: list[str] = []
+        self.closed = False
+        self.behind = 0
 
     async def signal(
         self, execution: str, name: str, value: bytes = b"null", *, key: str | None = None
@@ -58,6 +60,7 @@ class Desk:
         return msgspec.structs.replace(self.known[key], again=known is not None)
 
     async def cancel(self, execution: str, reason: str = "") -> str:
+        self.behind += self.closed
         if execution in ERRORS:
             raise ERRORS[execution]
         if execution == "odd":
@@ -358,3 +361,32 @@ def test_garbage_as_an_answer_is_an_error(place: pathlib.Path) -> None:
 
 def test_every_verb_that_starts_or_tells_something_has_a_mark() -> None:
     assert set(MARKED) <= set(VERBS)
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_who_comes_in_while_the_door_is_closed_is_not_served_behind_it(
+    place: pathlib.Path, turns: int
+) -> None:
+    """Between being let in and being heard lie several turns of the loop: at each of them the door may close."""
+
+    async def turn() -> None:
+        made: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(made.set_result, None)
+        await made
+
+    async def work() -> None:
+        desk = Desk()
+        verb = VERBS_HERE["cancel"]
+        asks = wire.frame(verb.request(verb.named("odd")))
+        with socket.socket(socket.AF_UNIX) as caller:
+            async with Door(place, VERBS_HERE, desk):
+                caller.connect(str(place))
+                caller.sendall(asks)
+                for _ in range(turns):
+                    await turn()
+            desk.closed = True
+            for _ in range(20):
+                await turn()
+            assert not desk.behind, "it was asked though what it stands on is gone"
+
+    run(work())

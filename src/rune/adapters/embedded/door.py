@@ -31,6 +31,7 @@ LONGEST = 100  # bytes of a socket's address; the system takes 107
 LARGE = 1024 * 1024  # one frame above this size is received at a time: many at once must not fill the memory
 MOST = 500  # connections
 STALLED = 30.0  # s that the rest of a frame may take, or the reading of an answer
+SETTLED = 4  # turns of the loop until who stood before the door is in
 FAREWELL = 5.0  # s that requests get when the owner leaves
 
 
@@ -76,6 +77,7 @@ class Door:
         self._named = ExitStack()
         self._talks: set[asyncio.Task[Any]] = set()
         self._large = asyncio.Lock()
+        self._shutting = False
         self._busy = 0
         self._quiet = asyncio.Event()
 
@@ -113,6 +115,9 @@ class Door:
     async def _shut(self, server: asyncio.Server) -> None:
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
+        self._shutting = True
+        for _ in range(SETTLED):  # nobody new finds the door; the server must not close on who is half inside
+            await asyncio.sleep(0)
         server.close()
         if self._busy:
             self._quiet.clear()
@@ -127,6 +132,9 @@ class Door:
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         me = asyncio.current_task()
         assert me is not None
+        if self._shutting:  # let in just before the door was closed, and too late to be asked what it wants
+            writer.close()
+            return
         self._talks.add(me)
         try:
             if len(self._talks) > MOST:
