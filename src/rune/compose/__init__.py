@@ -6,6 +6,7 @@ Each backend is a module with the same verbs; what it needs is imported when it 
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -33,6 +34,8 @@ from rune.runtime.observed import Observer
 from rune.runtime.reader import Reader
 from rune.runtime.vault import Vault
 from rune.settings import Settings
+
+SWITCH = 0.02  # s that one thread may keep the interpreter while another wants it
 
 
 class NotOnThisBackend(RuneError):
@@ -82,6 +85,9 @@ async def running_engine(
     # Hardly anything here makes cycles: a collection of the young every few hundred objects only costs time, and one of
     # very many stops everybody for too long.
     gc.set_threshold(10_000, 20, 50)
+    # Whoever writes the file needs the interpreter a few times a group: let it in when the loop comes around, not amid
+    # a turn.
+    sys.setswitchinterval(SWITCH)
     own = {} if settings.clustered else {"door": door}
     plays = roles if working else frozenset()
     opened: AbstractAsyncContextManager[Engine] = _backend(settings).running_engine(

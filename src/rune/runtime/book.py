@@ -50,13 +50,14 @@ class NotLoaded(Interruption):
 class Book:
     """Plan, start payload and values of an execution."""
 
-    __slots__ = ("_blob", "_cache", "_journal", "_keys", "_start", "accepted", "execution", "plan")
+    __slots__ = ("_blob", "_blobs", "_cache", "_journal", "_keys", "_start", "accepted", "execution", "plan")
 
     def __init__(self, accepted: Accepted, plan: Plan, journal: Journal, blob: Blob, cache: Cache) -> None:
         self.accepted = accepted
         self.plan = plan
         self._journal = journal
         self._blob = blob
+        self._blobs: Blobs | None = None
         self._cache = cache
         self._keys: list[Hashable] = []
         self._start: Any = ABSENT
@@ -65,7 +66,9 @@ class Book:
     @property
     def blobs(self) -> Blobs:
         """Bytes that nodes keep."""
-        return Blobs(self._blob, self.accepted.id, self.accepted.needs)
+        if self._blobs is None:
+            self._blobs = Blobs(self._blob, self.accepted.id, self.accepted.needs)
+        return self._blobs
 
     @property
     def start(self) -> Any:
@@ -206,7 +209,7 @@ class Page(Values):
         self.execution = book.execution
 
     def scope(self, token: Token, now: float, seed: str) -> Sight:
-        self._sight = sight = super().scope(token, now, seed)
+        self._sight = sight = Sight(self, self._plan, token, now, seed)
         return sight
 
     def close(self) -> None:

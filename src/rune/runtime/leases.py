@@ -30,11 +30,11 @@ class Leases:
 
     def hold(self, execution: str, token: Token, fence: Fence) -> None:
         """A token was claimed under this fence."""
-        self._held[(execution, *token.key)] = fence
+        self._held[(execution, token.node, token.path)] = fence
 
     def release(self, execution: str, token: Token, fence: Fence) -> None:
         """It is done, or somebody else's."""
-        key = (execution, *token.key)
+        key = (execution, token.node, token.path)
         if self._held.get(key) == fence:
             del self._held[key]
 

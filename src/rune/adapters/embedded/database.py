@@ -107,7 +107,7 @@ class Database:
     def submit(self, work: Work) -> asyncio.Future[Any]:
         """Have something written; the answer comes when it is durable."""
         assert self._loop is not None
-        future: asyncio.Future[Any] = self._loop.create_future()
+        future: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
         self._enqueue(Write(work, future))
         return future
 

@@ -43,6 +43,12 @@ _WAKE_STATEMENTS = {
     "WHERE execution.n = sleeper.n AND execution.wake_at IS NOT NULL"
     for width in _WIDTHS
 }
+_END_STATEMENTS = {
+    width: f"WITH ended (n, status, at, end) AS (VALUES {', '.join(['(?, ?, ?, ?)'] * width)}) "
+    "UPDATE execution SET status = ended.status, ended_at = ended.at, end = ended.end, wake_at = NULL FROM ended "
+    "WHERE execution.n = ended.n"
+    for width in _WIDTHS
+}
 
 
 class Rows:
@@ -104,14 +110,12 @@ def write_rows(db: sqlite3.Connection, group: Sequence[Rows]) -> None:
         if each.status is not None:
             db.execute("UPDATE execution SET status = ? WHERE n = ?", (each.status, each.facts[0][0]))
     ends = [
-        (each.end.status, each.end.at, _PACK.encode(each.end), each.facts[0][0])
+        (each.facts[0][0], each.end.status, each.end.at, _PACK.encode(each.end))
         for each in group
         if each.end is not None
     ]
     if ends:
-        db.executemany(
-            "UPDATE execution SET status = ?, ended_at = ?, end = ?, wake_at = NULL WHERE n = ?", ends
-        )
+        _insert(db, _END_STATEMENTS, ends)
         _write_letters(db, group)
 
 

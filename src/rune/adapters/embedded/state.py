@@ -201,14 +201,16 @@ class EmbeddedState:
         for timer, due in applied.armed:
             self._arm(running, timer, due)
         result = Applied(tuple(applied.emitted), applied.finish, self._now(running))
-        root = running.state.scopes.get(())
+        state = running.state
+        root = state.scopes.get(())
+        if root is None or state.finish is not None or (root.active and state.paused_at is None):
+            return result
         # A join about to be given up has no token that counts as active yet.
-        gives_up = any(token.fate is Fate.EXPIRE for token in applied.emitted)
-        if root is None or running.state.finish is not None or gives_up:
+        if any(token.fate is Fate.EXPIRE for token in applied.emitted):
             return result
         if root.active == 0:
             self._rest(running)
-        elif running.state.paused_at is not None and not running.leases and not running.claimed:
+        elif not running.leases and not running.claimed:
             self._evict(running, FAR)  # the resume reads it back
         return result
 
