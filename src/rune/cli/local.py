@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rune.compose import NotOverUrl
 from rune.settings import Settings
 
 WHY = {
@@ -20,6 +19,8 @@ WHY = {
 def stay_here(settings: Settings, command: str) -> None:
     """Refuse a command whose work lies where the server runs, if the settings name one."""
     if settings.url:
+        from rune.compose import NotOverUrl  # noqa: PLC0415 - slow, and only a refusal needs it
+
         raise NotOverUrl(
             f"`rune {command}` {WHY[command]}: unset RUNE_URL ({settings.url}) and run it where the server runs"
         )
