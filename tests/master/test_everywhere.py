@@ -197,7 +197,10 @@ def test_a_key_that_is_only_printed_needs_no_server(tmp_path: Path) -> None:
     assert Here(tmp_path, RUNE_URL=NOBODY).json("credentials", "key", "new", "--print")["key"]
 
 
-def test_what_asks_nobody_is_not_led_away(tmp_path: Path) -> None:
+def test_what_asks_nobody_is_not_led_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "rune.cli.serving.keep_log", lambda settings: None
+    )  # this process has others to log for
     rune = Here(tmp_path / "home", RUNE_URL=NOBODY)
     file = tmp_path / "hello.json"
     file.write_text(json.dumps(HELLO))
