@@ -30,6 +30,7 @@ from cluster_stores import Stores, limit, running, slowest
 from rune.adapters.redis.client import Client, info
 from rune.adapters.redis.keys import Keys
 from rune.bench import documents
+from rune.bench.fairness import MOST
 from rune.bench.load import completed
 from rune.bench.report import percentile
 from rune.cli.serving import quick_loop
@@ -131,6 +132,46 @@ async def latency(stores: Stores, scale: float) -> Figure:
         limit=commit * 2,
         cpu=taken.each(count),
         notes={"p99_ms": percentile(took, 0.99), **slow},
+    )
+
+
+async def fair_share(stores: Stores, scale: float) -> Figure:
+    """One-node executions, one after the other: alone, then beside a fan-out of 100,000 items on the same worker."""
+    items, count = max(2_000, int(100_000 * scale)), max(100, int(500 * scale))
+    async with running(stores) as bench:
+        small = documents.chain(1, bench.catalogue, effectful=True)
+        big = documents.fan(items, bench.catalogue, effectful=True)
+        await completed(bench.engine, small, [b"{}"] * 20, 1)
+        alone = await completed(bench.engine, small, [b"{}"] * count, 1)
+        payload = msgspec.json.encode({"xs": list(range(items))})
+        beside: list[float] = []
+        async with bench.measured() as taken:
+            crowd = asyncio.create_task(completed(bench.engine, big, [payload], 1))
+            while not crowd.done():
+                beside += await completed(bench.engine, small, [b"{}"], 1)
+            await crowd
+        slow = await slowest(stores)
+        ran = 20 + count + len(beside)
+        await bench.audited(ran + items + 3, ran + items)
+    quiet, busy = percentile(alone, 0.99), percentile(beside, 0.99)
+    return Figure(
+        name="fair-share",
+        measured=busy / quiet,
+        unit="x p99 alone",
+        goal=f"<= {MOST:g}",
+        met=busy <= MOST * quiet,
+        cpu=taken.each(items),
+        notes={
+            "p99_alone_ms": quiet,
+            "p99_beside_ms": busy,
+            "p50_alone_ms": percentile(alone, 0.5),
+            "p50_beside_ms": percentile(beside, 0.5),
+            "max_beside_ms": max(beside),
+            "beside": len(beside),
+            "items_per_s": items / taken.seconds,
+            "load": os.getloadavg()[0],
+            **slow,
+        },
     )
 
 
@@ -256,6 +297,7 @@ MEASURES: dict[str, Measure] = {
     "chain-pure-2": lambda stores, scale: chains(stores, scale, effectful=False, workers=2),
     "fan-10k": fan,
     "latency-1": latency,
+    "fair-share": fair_share,
     "idle": idle,
     "timers": timers,
 }

@@ -45,7 +45,6 @@ def test_a_key_is_known_and_revoked_everywhere_and_grants_hold_for_every_worker(
                 "key.create",
                 "workflow.deploy",
                 "credential.add",
-                "credential.grant",
                 "credential.withdraw",
                 "key.revoke",
             ]

@@ -72,3 +72,16 @@ def test_keys_and_the_log_are_asked_of_a_server(tmp_path: Path) -> None:
         assert done == ["key.revoke", "key.create", "workflow.deploy"]
 
     run(tmp_path, work, key=BOOTSTRAP)
+
+
+def test_limits_of_a_key_are_changed_by_the_owner_of_the_file(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        made = await server.client.create_key("ada", "runner")
+        rune = Here(tmp_path)
+        said = await asyncio.to_thread(rune.said, "keys", "limit", made.id, "--running", "3")
+        assert said == f"{made.id}: running 3\n"
+        assert [each.limits.running for each in await server.client.keys()] == [3]
+        (entry,) = [each async for each in server.client.log(action="key.limit")]
+        assert (entry.actor, entry.target, entry.details) == ("local", made.id, {"limits": "running 3"})
+
+    run(tmp_path, work, key=BOOTSTRAP)

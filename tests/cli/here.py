@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import pathlib
 from typing import Any
 
+import typer.testing
 from typer.testing import CliRunner, Result
 
 from rune.cli.main import app
+
+# Each call would make all the commands anew, which takes longer than most of them do.
+typer.testing._get_command = functools.cache(typer.testing._get_command)  # type: ignore[attr-defined]
 
 
 class Here:

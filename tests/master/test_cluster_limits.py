@@ -7,12 +7,13 @@ from pathlib import Path
 
 import msgspec
 
-from rune.client import Refusal
+from rune.client import AsyncClient, Refusal
 from rune.client.models import Limits, Started
 from rune.core.compile import compile_definition
 from rune.core.parse import parse_document
 from rune.nodes.discovery import full_registry
 from rune.runtime.limiter import first_queues
+from tests.access.asking import BOOTSTRAP
 from tests.cluster.standing import stores
 from tests.master.running import DEADLINE, HELLO, WAITS, Served, served
 
@@ -21,7 +22,10 @@ def test_running_holds_exactly_over_both(tmp_path: Path) -> None:
     settings = msgspec.structs.replace(stores(tmp_path), nodes=())
 
     async def go() -> None:
-        async with served(tmp_path, on=settings) as one, served(tmp_path, on=settings) as two:
+        async with (
+            served(tmp_path, on=settings, key=BOOTSTRAP) as one,
+            served(tmp_path, on=settings, key=BOOTSTRAP) as two,
+        ):
             await one.deploy(HELLO, WAITS)
             await one.client.limit("waits", Limits(running=5))
             through, refused = await crowd(one, two)
@@ -34,12 +38,36 @@ def test_running_holds_exactly_over_both(tmp_path: Path) -> None:
             through, refused = await crowd(one, two)
             assert (len(through), len(refused)) == (1, 39)
             await two.client.start("hello")
+            await limits_of_a_key(one, two)
 
     async def bounded() -> None:
         async with asyncio.timeout(3 * DEADLINE):
             await go()
 
     asyncio.run(bounded())
+
+
+async def limits_of_a_key(one: Served, two: Served) -> None:
+    """Those that are changed by one server hold on the other."""
+    made = await one.client.create_key("ada", "runner", limits=Limits(rate="1/h"))
+    async with AsyncClient(two.url, key=made.key) as ada:
+        async with asyncio.timeout(DEADLINE):
+            while await started(ada):  # a server may believe for a second what it knew before
+                pass
+            await one.client.limit_key(made.id, Limits(running=50))
+            while not await started(ada):
+                pass
+    assert {each.id: each.limits for each in await two.client.keys()}[made.id] == Limits(running=50)
+
+
+async def started(client: AsyncClient) -> bool:
+    try:
+        await client.start("hello")
+    except Refusal as refused:
+        if refused.code != "TOO_MANY":
+            raise
+        return False
+    return True
 
 
 async def crowd(*servers: Served) -> tuple[list[Started], list[Refusal]]:

@@ -188,26 +188,6 @@ def test_problems_of_a_payload_come_back_one_by_one(there: Place) -> None:
     assert "n" in told["problems"][0]["path"]
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("gc", "--dry-run", "--older-than", "1d"),
-        ("credentials", "list"),
-        ("workers",),
-        ("migrate",),
-        ("audit", "--all"),
-    ],
-    ids=lambda each: each[0],
-)
-def test_what_a_server_cannot_be_asked_is_refused_and_leaves_no_traces(
-    there: Place, command: tuple[str, ...]
-) -> None:
-    refused = there.rune(*command)
-    assert refused.exit_code == 2, refused.output
-    assert "RUNE_URL" in refused.stderr
-    assert not (there.home / "rune.db").exists()
-
-
 def test_a_wrong_key_and_no_server_are_told_apart(there: Place) -> None:
     wrong = Here(there.home, RUNE_URL=there.url, RUNE_API_KEY="other")("list")
     assert (wrong.exit_code, "RUNE_API_KEY" in wrong.stderr) == (2, True)

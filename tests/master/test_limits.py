@@ -217,6 +217,47 @@ def test_a_key_has_limits_of_its_own(tmp_path: Path) -> None:
     run(tmp_path, work, key=BOOTSTRAP)
 
 
+def test_limits_of_a_key_are_changed_while_it_is_used(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(WAITS)
+        async with AsyncExitStack() as stack:
+            crowd = Crowd(server, stack)
+            ada = await crowd.join("ada", "runner", limits=Limits(running=1))
+            id = crowd.keys["ada"].id
+            path = f"{API}/workflows/waits/executions"
+            assert (await ada.post(path, json={})).status_code == 202
+            refused(await ada.post(path, json={}), "running")
+            assert await server.client.limit_key(id, Limits(running=2)) == Limits(running=2)
+            assert (await ada.post(path, json={})).status_code == 202
+            refused(await ada.post(path, json={}), "running")
+            await server.client.limit_key(id, Limits(rate="1/h"))
+            assert (await ada.post(path, json={})).status_code == 202
+            refused(await ada.post(path, json={}), "rate")
+            await server.client.limit_key(
+                id, Limits(rate="1/h", running=9)
+            )  # the same rate: nothing is filled up
+            refused(await ada.post(path, json={}), "rate")
+            assert await server.client.limit_key(id, Limits()) == Limits()
+            assert (await ada.post(path, json={})).status_code == 202
+            assert (await ada.put(f"{API}/keys/{id}/limits", json={})).status_code == 403
+        for bad in ({"waiting": 1}, {"rate": "often"}, {"burst": 2}, {"running": 0}):
+            await server.ask("PUT", f"/keys/{id}/limits", 422, json=bad)
+        await server.ask("PUT", f"/keys/k{'0' * 16}/limits", 404, json={"running": 1})
+        assert [each.limits for each in await server.client.keys()] == [Limits()]
+        entries = (await server.get("/log", params={"action": "key.limit", "target": id}))["entries"]
+        said = [
+            (each["actor"], each["details"].get("limits")) for each in entries if each["outcome"] == "asked"
+        ]
+        assert said[::-1][:4] == [
+            ("bootstrap", "running 2"),
+            ("bootstrap", "rate 1/h"),
+            ("bootstrap", "rate 1/h, running 9"),
+            ("bootstrap", None),
+        ]
+
+    run(tmp_path, work, key=BOOTSTRAP)
+
+
 def test_without_limits_a_start_is_held_to_nothing_and_nobody_is_asked(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(HELLO, WAITS)
@@ -263,6 +304,22 @@ def test_limits_on_the_command_line(tmp_path: Path) -> None:
     made = rune.json("keys", "create", "ada", "--role", "runner", "--rate", "100/m", "--running", "50")
     assert (made["limits"]["rate"], made["limits"]["running"]) == ("100/m", 50)
     assert "rate 100/m, running 50" in rune.said("keys", "list")
+    walk_key(rune, made["id"])
+
+
+def walk_key(rune: Here, id: str) -> None:
+    """The limits of a key, shown, changed and lifted, wherever they are kept."""
+    shown = rune.said("keys", "limit", id)
+    assert rune.said("keys", "limit", id, "--rate", "9/m", "--burst", "3") == f"{id}: rate 9/m, burst 3\n"
+    assert shown != rune.said("keys", "limit", id) == f"{id}: rate 9/m, burst 3\n"
+    assert rune.json("keys", "limit", id)["burst"] == 3
+    assert rune.said("keys", "limit", id, "--none") == f"{id}: no limits\n"
+    assert rune("keys", "limit", id, "--none", "--rate", "1/s").exit_code == 2
+    assert rune("keys", "limit", id, "--rate", "often").exit_code == 2
+    for unknown in ((), ("--rate", "1/s")):
+        assert rune("keys", "limit", "k0000000000000000", *unknown).exit_code == 2
+    done = rune.json("log", "--action", "key.limit", "--of", id)["entries"]
+    assert [each["details"].get("limits") for each in done][-2:] == [None, "rate 9/m, burst 3"]
 
 
 def test_limits_on_the_command_line_of_a_server(tmp_path: Path) -> None:
@@ -278,5 +335,6 @@ def test_limits_on_the_command_line_of_a_server(tmp_path: Path) -> None:
         made = rune.json("keys", "create", "ada", "--role", "runner", "--rate", "5/h")
         assert made["limits"]["rate"] == "5/h"
         assert "rate 5/h" in rune.said("keys", "list")
+        walk_key(rune, made["id"])
 
     run(tmp_path, work, key=BOOTSTRAP)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import typer
 
@@ -16,6 +16,9 @@ from rune.compose.parts import Access
 from rune.errors import RuneError
 from rune.runtime.desk import Desk
 from rune.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from rune.cli.remote.vault import RemoteVault
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -67,6 +70,24 @@ def over_url(settings: Settings, wish: Callable[[AsyncClient], Awaitable[T]]) ->
             return await wish(opened)
 
     return asyncio.run(asked())
+
+
+def over_vault(settings: Settings, wish: Callable[[RemoteVault], Awaitable[T]]) -> T:
+    """Ask a server about its credentials."""
+    from rune.cli.remote.vault import remote_vault  # noqa: PLC0415
+
+    async def asked() -> T:
+        async with remote_vault(settings) as opened:
+            return await wish(opened)
+
+    return asyncio.run(asked())
+
+
+def changed(settings: Settings, wish: Callable[[Desk], Awaitable[T]]) -> T:
+    """Have a credential changed, by a server or by whoever owns the stores. Both know the same verbs."""
+    if settings.url:
+        return over_vault(settings, cast("Callable[[RemoteVault], Awaitable[T]]", wish))
+    return write(settings, wish)
 
 
 def leave(work: Callable[[Settings], None], *, as_json: bool) -> None:

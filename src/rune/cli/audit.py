@@ -39,12 +39,14 @@ def audit(
 
     Examples: rune audit --all; rune audit x019a --json
     """
-    from rune.cli.reading import read  # noqa: PLC0415 - help must be quick
+    from rune.cli.local import stay_here  # noqa: PLC0415 - help must be quick
+    from rune.cli.reading import read  # noqa: PLC0415
 
     if everything == bool(executions):
         raise typer.BadParameter("name executions, or say --all")
 
     async def work(reader: Reader, settings: Settings) -> int:
+        stay_here(settings, "audit")
         return await _audit(reader, executions or [], as_json=as_json)
 
     def empty() -> int:

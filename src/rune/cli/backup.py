@@ -25,10 +25,12 @@ def backup(
     """
     from rune import compose  # noqa: PLC0415 - help must be quick
     from rune.cli.library import refusing  # noqa: PLC0415
+    from rune.cli.local import stay_here  # noqa: PLC0415
     from rune.settings import load_settings  # noqa: PLC0415
 
     def work() -> int:
         settings = load_settings()
+        stay_here(settings, "backup")
         found = compose.backup(settings, file)
         if as_json:
             _print_json(found, file=str(file))
@@ -52,10 +54,13 @@ def restore(
     """
     from rune import compose  # noqa: PLC0415 - help must be quick
     from rune.cli.library import refusing  # noqa: PLC0415
+    from rune.cli.local import stay_here  # noqa: PLC0415
     from rune.settings import load_settings  # noqa: PLC0415
 
     def work() -> int:
-        found, aside = compose.restore(load_settings(), file, replace=replace)
+        settings = load_settings()
+        stay_here(settings, "restore")
+        found, aside = compose.restore(settings, file, replace=replace)
         if as_json:
             _print_json(found, file=str(file), set_aside=None if aside is None else str(aside))
             return 0

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
 from rune.cli.granting import grant, withdraw
 
 if TYPE_CHECKING:
+    from rune.cli.remote.vault import RemoteVault
     from rune.ports.secret import Listing
-    from rune.runtime.desk import Desk
     from rune.runtime.vault import Vault
     from rune.settings import Settings
 
@@ -73,13 +73,14 @@ def add(
     Examples: rune credentials add shop --type bearer --host api.shop.example;
     rune credentials add mail --type smtp --from-file mail.json
     """
-    from rune.cli.secretvalues import values_of  # noqa: PLC0415 - help must be quick
+    from rune.cli.access import changed  # noqa: PLC0415 - help must be quick
+    from rune.cli.secretvalues import values_of  # noqa: PLC0415
     from rune.runtime.vault import new_id  # noqa: PLC0415
 
     def work(settings: Settings) -> Listing:
         values = values_of(type.value, fields or [], source)
         id = new_id()  # asked again because a connection broke, it is still the same one
-        return _written(
+        return changed(
             settings, lambda desk: desk.add_credential(name, type.value, values, tuple(hosts or ()), id)
         )
 
@@ -124,6 +125,7 @@ def rotate(
 
     Example: rune credentials rotate shop
     """
+    from rune.cli.access import changed  # noqa: PLC0415 - help must be quick
     from rune.cli.secretvalues import values_of  # noqa: PLC0415
 
     def work(settings: Settings) -> Listing:
@@ -131,7 +133,7 @@ def rotate(
         partly = bool(fields) or hosts is not None
         values = values_of(known.type, fields or [], source, only_given=partly)
         bound = None if hosts is None else tuple(hosts)
-        return _written(settings, lambda desk: desk.rotate_credential(name, values, bound))
+        return changed(settings, lambda desk: desk.rotate_credential(name, values, bound))
 
     _done(work, "rotated", as_json=as_json)
 
@@ -147,10 +149,12 @@ def remove(
     def work(settings: Settings) -> Listing:
         import sys  # noqa: PLC0415
 
+        from rune.cli.access import changed  # noqa: PLC0415
+
         known = _known(settings, name)
         if sys.stdin.isatty() and not yes:
             typer.confirm(f"Remove {known.name} ({known.type})?", abort=True, err=True)
-        return _written(settings, lambda desk: desk.remove_credential(name))
+        return changed(settings, lambda desk: desk.remove_credential(name))
 
     _done(work, "removed", as_json=as_json)
 
@@ -161,8 +165,11 @@ def rekey(as_json: Json = False) -> None:
 
     def work(settings: Settings) -> int:
         from rune import compose  # noqa: PLC0415
+        from rune.cli.access import write  # noqa: PLC0415
+        from rune.cli.local import stay_here  # noqa: PLC0415
 
-        count = _written(settings, lambda desk: desk.rekey()) if compose.exists(settings) else 0
+        stay_here(settings, "credentials rekey")
+        count = write(settings, lambda desk: desk.rekey()) if compose.exists(settings) else 0
         if as_json:
             from rune.cli.problems import print_json  # noqa: PLC0415
 
@@ -183,6 +190,7 @@ def new_key(
 ) -> None:
     """Make a new key the one that seals. What is sealed stays readable; `rune credentials rekey` seals it anew."""
     from rune import compose  # noqa: PLC0415
+    from rune.cli.local import stay_here  # noqa: PLC0415
     from rune.cli.problems import print_json  # noqa: PLC0415
 
     def work(settings: Settings) -> int:
@@ -193,6 +201,7 @@ def new_key(
             else:
                 print(made)
             return 0
+        stay_here(settings, "credentials key new")
         name, where = compose.add_key(settings)
         if as_json:
             print_json({"status": "ok", "key": name, "file": where})
@@ -203,24 +212,13 @@ def new_key(
     _exit(work, as_json=as_json)
 
 
-def _written(settings: Settings, wish: Callable[[Desk], Awaitable[T]]) -> T:
-    """Have something written by whoever owns the file."""
-    import asyncio  # noqa: PLC0415
-
-    from rune import compose  # noqa: PLC0415
-
-    async def asked() -> T:
-        async with compose.desk(settings) as desk:
-            return await wish(desk)
-
-    return asyncio.run(asked())
-
-
 def _read(settings: Settings, wish: Callable[[Vault], Awaitable[T]], nothing: T) -> T:
-    """Look, beside whoever owns the file."""
+    """Look, beside whoever owns the file, or have a server look."""
     from rune import compose  # noqa: PLC0415
-    from rune.cli.access import beside  # noqa: PLC0415
+    from rune.cli.access import beside, over_vault  # noqa: PLC0415
 
+    if settings.url:
+        return over_vault(settings, cast("Callable[[RemoteVault], Awaitable[T]]", wish))
     return beside(settings, compose.credentials, wish, nothing)
 
 

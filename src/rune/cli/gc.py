@@ -51,9 +51,11 @@ def gc(
     from rune.cli.library import refusing  # noqa: PLC0415 - help must be quick
 
     def work() -> int:
+        from rune.cli.local import stay_here  # noqa: PLC0415
         from rune.settings import load_settings  # noqa: PLC0415
 
         settings = load_settings()
+        stay_here(settings, "gc")
         rules = _rules(settings, workflow, tuple(each.value for each in status or ()), older_than, keep)
         return _collect(settings, rules, dry_run=dry_run, vacuum=vacuum, as_json=as_json)
 

@@ -38,20 +38,22 @@ def withdraw(name: Name, whom: Whom, as_json: Json = False) -> None:
     _change(name, whom, granted=False, as_json=as_json)
 
 
-def granted_to(settings: Settings, credential: str) -> list[str]:
-    """Who may use the credential of this id."""
-    from rune.cli.access import read  # noqa: PLC0415 - help must be quick
+def granted_to(settings: Settings, credential: str) -> list[str] | None:
+    """Who may use the credential of this id; None where a server does not tell."""
+    from rune.cli.access import over_vault, read  # noqa: PLC0415 - help must be quick
     from rune.core.rights import DEFAULT_GRANTS  # noqa: PLC0415
 
+    if settings.url:
+        return over_vault(settings, lambda vault: vault.granted(credential))
     return sorted(read(settings, lambda opened: opened.grants.of(credential), DEFAULT_GRANTS))
 
 
 def _change(name: str, whom: list[str], *, granted: bool, as_json: bool) -> None:
-    from rune.cli.access import leave, write  # noqa: PLC0415 - help must be quick
+    from rune.cli.access import changed, leave  # noqa: PLC0415 - help must be quick
     from rune.cli.problems import print_json  # noqa: PLC0415
 
     def work(settings: Settings) -> None:
-        found = write(
+        found = changed(
             settings,
             lambda desk: (
                 desk.grant_credential(name, tuple(whom))

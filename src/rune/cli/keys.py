@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rune.cli.limitoptions import Burst, Lifted, Rate, Running
+
 if TYPE_CHECKING:
     from rune.client.models import ApiKey
     from rune.compose.parts import Access
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 keys = typer.Typer(
     name="keys",
-    help="Make, list and revoke keys of the API. A key is shown once; what is kept is a digest.",
+    help="Make, list, limit and revoke keys of the API. A key is shown once; what is kept is a digest.",
     no_args_is_help=True,
 )
 
@@ -30,6 +32,7 @@ class RoleName(StrEnum):
     admin = "admin"
 
 
+Id = Annotated[str, typer.Argument(metavar="ID", help="Its id, as `rune keys list` shows it.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -47,15 +50,9 @@ def create(
         float | None,
         typer.Option("--days", min=0.001, max=3_660, help="How long it holds; for ever if not given."),
     ] = None,
-    rate: Annotated[
-        str | None, typer.Option("--rate", metavar="N/s|m|h", help="Starts per second, minute or hour.")
-    ] = None,
-    burst: Annotated[
-        int | None, typer.Option("--burst", help="How many may come at once; as many as the rate has.")
-    ] = None,
-    running: Annotated[
-        int | None, typer.Option("--running", help="Executions of it that have not ended, at once.")
-    ] = None,
+    rate: Rate = None,
+    burst: Burst = None,
+    running: Running = None,
     as_json: Json = False,
 ) -> None:
     """Make a key and print it, this once. From the first key on, servers ask for one on loopback too.
@@ -128,9 +125,32 @@ def list_all(as_json: Json = False) -> None:
     leave(work, as_json=as_json)
 
 
+@keys.command("limit")
+def limit(
+    id: Id,
+    rate: Rate = None,
+    burst: Burst = None,
+    running: Running = None,
+    none: Lifted = False,
+    as_json: Json = False,
+) -> None:
+    """Limit the starts of a key from its next one on; without options show its limits.
+
+    Limits that are not given are lifted.
+
+    Example: rune keys limit k0123456789abcdef --rate 100/m --running 50
+    """
+    from rune.cli.access import leave  # noqa: PLC0415 - help must be quick
+    from rune.cli.limiting import limit_key, wanted  # noqa: PLC0415
+    from rune.ports.limits import Limits  # noqa: PLC0415
+
+    limits = wanted(Limits(rate=rate, burst=burst, running=running), none=none)
+    leave(lambda settings: limit_key(settings, id, limits, as_json=as_json), as_json=as_json)
+
+
 @keys.command("revoke")
 def revoke(
-    id: Annotated[str, typer.Argument(metavar="ID", help="Its id, as `rune keys list` shows it.")],
+    id: Id,
     as_json: Json = False,
 ) -> None:
     """Let a key open nothing any more, at once and in every process."""

@@ -44,7 +44,8 @@ def list_letters(limit: Limit = 20, as_json: Json = False) -> None:
     async def work(reader: Reader, settings: Settings) -> int:
         from rune.compose.broker import broker_letters  # noqa: PLC0415
 
-        messages = await broker_letters(settings, limit) if settings.brokered else []
+        own = settings.brokered and not settings.url  # whose broker a server has is the server's affair
+        messages = await broker_letters(settings, limit) if own else []
         _print(await reader.dead_letters(limit), messages, as_json=as_json)
         return 0
 

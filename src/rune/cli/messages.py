@@ -17,7 +17,7 @@ async def find_message(settings: Settings, given: str) -> BrokerLetter | None:
     from rune.cli.reading import Unknown  # noqa: PLC0415 - help must be quick
     from rune.compose.broker import broker_letters  # noqa: PLC0415
 
-    if not settings.brokered or not given.startswith("m"):
+    if settings.url or not settings.brokered or not given.startswith("m"):
         return None
     found = {each.id: each for each in await broker_letters(settings) if each.id.startswith(given)}
     if len(found) > 1:

@@ -26,12 +26,14 @@ def migrate(
     import asyncio  # noqa: PLC0415 - help must be quick
 
     from rune import compose  # noqa: PLC0415
+    from rune.cli.local import stay_here  # noqa: PLC0415
     from rune.cli.problems import print_json, refuse_error  # noqa: PLC0415
     from rune.errors import RuneError  # noqa: PLC0415
     from rune.settings import load_settings  # noqa: PLC0415
 
     try:
         settings = load_settings()
+        stay_here(settings, "migrate")
         steps = asyncio.run(compose.migrate(settings))
         granted = asyncio.run(compose.grant_roles(settings)) if roles else []
     except RuneError as error:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from rune.core.nodetype import NodeType
-    from rune.nodes.registry import Registry
+    from rune.settings import Settings
 
 
 def nodes(
@@ -19,123 +18,90 @@ def nodes(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """List the node types, or show the parameters, outlets and error codes of one.
+    """List the node types, or show the parameters, outlets and error codes of one; a server's, where RUNE_URL is set.
 
     Examples: rune nodes; rune nodes merge; rune nodes http --json
     """
-    from rune.cli.problems import refuse, refuse_error  # noqa: PLC0415 - help must be quick
+    from rune.cli.problems import print_json, refuse, refuse_error  # noqa: PLC0415 - help must be quick
     from rune.core.problem import Problem, did_you_mean  # noqa: PLC0415
     from rune.errors import RuneError  # noqa: PLC0415
-    from rune.nodes.discovery import full_registry  # noqa: PLC0415
     from rune.settings import load_settings  # noqa: PLC0415
 
     try:
-        registry = full_registry((*load_settings().nodes, *(modules or ())))
+        found = _known(load_settings(), tuple(modules or ()))
     except RuneError as error:
         raise typer.Exit(refuse_error(error, as_json=as_json)) from None
-    if name is not None and name not in registry.catalogue:
-        hint = did_you_mean(name, registry.catalogue)
+    by_name = {every: each for each in found for every in (each["type"], *each["aliases"])}
+    if name is not None and name not in by_name:
+        hint = did_you_mean(name, by_name)
         problem = Problem("type", "UNKNOWN_TYPE", f"no node type is called `{name}`", hint)
         raise typer.Exit(refuse((problem,), as_json=as_json))
-    _print(registry, name, as_json=as_json)
-
-
-def _print(registry: Registry, name: str | None, *, as_json: bool) -> None:
     if as_json:
-        from rune.cli.problems import print_json  # noqa: PLC0415
-
-        if name is not None:
-            print_json(_document(registry, registry.catalogue[name]))
-        else:
-            print_json({"nodes": [_document(registry, each) for each in _types(registry)]})
+        print_json({"nodes": found} if name is None else by_name[name])
     elif name is None:
-        _print_all(registry)
+        _print_all(found)
     else:
-        _print_one(registry, registry.catalogue[name])
+        _print_one(by_name[name])
 
 
-def _types(registry: Registry) -> list[NodeType]:
-    """Each type once, however many names it has."""
-    return list({each.name: each for each in registry.catalogue.values()}.values())
+def _known(settings: Settings, modules: tuple[str, ...]) -> list[dict[str, Any]]:
+    if settings.url and not modules:
+        from rune.cli.access import over_url  # noqa: PLC0415
+
+        return over_url(settings, lambda asked: asked.node_types())
+    from rune.cli.local import stay_here  # noqa: PLC0415
+    from rune.nodes.described import described  # noqa: PLC0415
+    from rune.nodes.discovery import full_registry  # noqa: PLC0415
+
+    stay_here(settings, "nodes --nodes")
+    return described(full_registry((*settings.nodes, *modules)))
 
 
-def _document(registry: Registry, each: NodeType) -> dict[str, Any]:
-    return {
-        "type": each.name,
-        "aliases": list(each.aliases),
-        "summary": each.summary,
-        "doc": each.doc,
-        "output": each.output,
-        "errors": dict(each.errors),
-        "outlets": list(_outlets(each)),
-        "trigger": each.trigger,
-        "effectful": _effectful(each),
-        "runnable": each.name in registry,
-        "parameters": dict(each.schema),
-    }
-
-
-def _outlets(each: NodeType) -> tuple[str, ...]:
-    """The outlets of a node that says nothing about them."""
-    try:
-        return tuple(each.outlets({}))
-    except (KeyError, TypeError, ValueError):
-        return ()
-
-
-def _effectful(each: NodeType) -> bool:
-    try:
-        return bool(each.effectful({}))
-    except (KeyError, TypeError, ValueError):
-        return False
-
-
-def _traits(registry: Registry, each: NodeType) -> str:
+def _traits(each: dict[str, Any]) -> str:
     said = [
-        ("trigger", each.trigger),
-        ("effectful", _effectful(each)),
-        ("fans out", each.fans_out),
-        ("gathers items", each.joins_items),
-        ("waits", each.suspends),
-        ("cannot run yet", each.name not in registry),
+        ("trigger", each["trigger"]),
+        ("effectful", each["effectful"]),
+        ("fans out", each["fans_out"]),
+        ("gathers items", each["gathers_items"]),
+        ("waits", each["waits"]),
+        ("cannot run yet", not each["runnable"]),
     ]
     return ", ".join(word for word, true in said if true)
 
 
-def _print_all(registry: Registry) -> None:
+def _print_all(found: list[dict[str, Any]]) -> None:
     from rune.cli.text import Cell, print_table  # noqa: PLC0415
 
     rows: list[list[Cell]] = [
-        [(each.name, "bold"), ", ".join(each.aliases), _traits(registry, each), each.summary]
-        for each in _types(registry)
+        [(each["type"], "bold"), ", ".join(each["aliases"]), _traits(each), each["summary"]] for each in found
     ]
     print_table(("type", "also", "traits", "what it does"), rows)
 
 
-def _print_one(registry: Registry, each: NodeType) -> None:
+def _print_one(each: dict[str, Any]) -> None:
     from rune.cli.text import Cell, paint, print_table  # noqa: PLC0415
 
-    also = f" (also {', '.join(each.aliases)})" if each.aliases else ""
-    traits = _traits(registry, each)
-    print(f"{paint(each.name, 'bold')}{also}{f': {traits}' if traits else ''}")
-    print(f"{each.doc or each.summary}\n")
-    required = each.schema.get("required", ())
+    also = f" (also {', '.join(each['aliases'])})" if each["aliases"] else ""
+    traits = _traits(each)
+    print(f"{paint(each['type'], 'bold')}{also}{f': {traits}' if traits else ''}")
+    print(f"{each['doc'] or each['summary']}\n")
+    schema = each["parameters"]
+    required = schema.get("required", ())
     rows: list[list[Cell]] = []
-    for name, schema in each.schema.get("properties", {}).items():
-        default = "required" if name in required else _shown(schema.get("default"))
-        rows.append([(name, "bold"), _kind(schema), default, schema.get("description", "")])
+    for name, given in schema.get("properties", {}).items():
+        default = "required" if name in required else _shown(given.get("default"))
+        rows.append([(name, "bold"), _kind(given), default, given.get("description", "")])
     if rows:
         print_table(("parameter", "type", "default", "meaning"), rows)
     else:
         print("no parameters")
-    outlets = _outlets(each)
-    if outlets:
-        print(f"\noutlets: {', '.join(outlets)}")
-    if each.output:
-        print(f"\noutput: {each.output}")
-    if each.errors:
+    if each["outlets"]:
+        print(f"\noutlets: {', '.join(each['outlets'])}")
+    if each["output"]:
+        print(f"\noutput: {each['output']}")
+    if each["errors"]:
         print()
-        print_table(("error code", "when"), [[code, when] for code, when in each.errors.items()])
+        print_table(("error code", "when"), [[code, when] for code, when in each["errors"].items()])
 
 
 def _shown(value: Any) -> str:

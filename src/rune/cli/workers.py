@@ -8,6 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from rune.ports.fleet import Member
+    from rune.settings import Settings
 
 
 def workers(
@@ -17,15 +18,12 @@ def workers(
 
     A process that has not been seen for 15 s is not listed. Its work is taken over sooner than that, by its leases.
     """
-    import asyncio  # noqa: PLC0415 - help must be quick
-
-    from rune.cli.problems import refuse_error  # noqa: PLC0415
-    from rune.compose import members  # noqa: PLC0415
+    from rune.cli.problems import refuse_error  # noqa: PLC0415 - help must be quick
     from rune.errors import RuneError  # noqa: PLC0415
     from rune.settings import load_settings  # noqa: PLC0415
 
     try:
-        found = asyncio.run(members(load_settings()))
+        found = _members(load_settings())
     except RuneError as error:
         raise typer.Exit(refuse_error(error, as_json=as_json)) from None
     if as_json:
@@ -38,6 +36,19 @@ def workers(
         print("no process takes part now; `rune serve worker` starts one")
     else:
         _print(found)
+
+
+def _members(settings: Settings) -> list[Member]:
+    import asyncio  # noqa: PLC0415
+
+    if not settings.url:
+        from rune.compose import members  # noqa: PLC0415
+
+        return asyncio.run(members(settings))
+    from rune.cli.access import over_url  # noqa: PLC0415
+    from rune.cli.remote.fleet import member  # noqa: PLC0415
+
+    return [member(each) for each in over_url(settings, lambda asked: asked.workers())]
 
 
 def _print(found: list[Member]) -> None:

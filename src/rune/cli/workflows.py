@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rune.cli.limitoptions import Burst, Lifted, Rate, Running
+
 if TYPE_CHECKING:
     from rune.ports.library import Entry, Version
     from rune.runtime.reader import Reader
@@ -140,19 +142,13 @@ def alias(
 @workflows.command()
 def limit(
     workflow: Name,
-    rate: Annotated[
-        str | None, typer.Option("--rate", metavar="N/s|m|h", help="Starts per second, minute or hour.")
-    ] = None,
-    burst: Annotated[
-        int | None, typer.Option("--burst", help="How many may come at once; as many as the rate has.")
-    ] = None,
-    running: Annotated[
-        int | None, typer.Option("--running", help="Executions that have not ended, at once.")
-    ] = None,
+    rate: Rate = None,
+    burst: Burst = None,
+    running: Running = None,
     waiting: Annotated[
         int | None, typer.Option("--waiting", help="No start while more than this wait in the queue.")
     ] = None,
-    none: Annotated[bool, typer.Option("--none", help="Lift all limits.")] = False,
+    none: Lifted = False,
     as_json: Json = False,
 ) -> None:
     """Limit the starts of a workflow over HTTP and by hooks; without options show its limits.
@@ -162,14 +158,11 @@ def limit(
     Example: rune workflows limit orders --rate 10/s --running 20 --waiting 1000
     """
     from rune.cli.access import leave  # noqa: PLC0415 - help must be quick
-    from rune.cli.limiting import limit as act  # noqa: PLC0415
+    from rune.cli.limiting import limit_workflow, wanted  # noqa: PLC0415
     from rune.ports.limits import Limits  # noqa: PLC0415
 
-    given = Limits(rate=rate, burst=burst, running=running, waiting=waiting)
-    if none and given:
-        raise typer.BadParameter("--none stands alone")
-    wanted = given if given or none else None
-    leave(lambda settings: act(settings, workflow, wanted, as_json=as_json), as_json=as_json)
+    limits = wanted(Limits(rate=rate, burst=burst, running=running, waiting=waiting), none=none)
+    leave(lambda settings: limit_workflow(settings, workflow, limits, as_json=as_json), as_json=as_json)
 
 
 @workflows.command()

@@ -17,8 +17,10 @@ import httpx
 
 from rune.client import calls, models
 from rune.client.calls import Call
+from rune.client.credentials import CredentialCalls
 from rune.client.eventlines import EventLines
 from rune.client.limits import LimitCalls
+from rune.client.machinery import MachineryCalls
 from rune.client.refusal import ClientError, Refusal, Unreachable, refusal, unreachable
 from rune.client.triggers import TriggerCalls
 
@@ -29,7 +31,7 @@ PAUSE = 0.2  # s before the second try; doubled with each
 LONG_POLL = 30.0  # s
 
 
-class Client(TriggerCalls, LimitCalls):
+class Client(TriggerCalls, LimitCalls, CredentialCalls, MachineryCalls):
     """Talks to a server. `key` is what it asks for, if it does. What fails on the way is asked again where that is
     safe: starts and signals carry a key of their own for it. Who watches waits `patience` seconds
     for a server that went to come back."""

@@ -21,6 +21,12 @@ def put(workflow: str, limits: Limits) -> Call[Limits]:
     return Call(method="PUT", path=_path(workflow), answer=Limits, body=body, repeatable=True)
 
 
+def put_of_key(id: str, limits: Limits) -> Call[Limits]:
+    body = msgspec.json.encode(limits)
+    path = f"{API}/keys/{quote(id, safe='')}/limits"
+    return Call(method="PUT", path=path, answer=Limits, body=body, repeatable=True)
+
+
 def _path(workflow: str) -> str:
     return f"{API}/workflows/{quote(workflow, safe='')}/limits"
 
@@ -46,6 +52,11 @@ class LimitCalls:
         found: Limits = self._ask(put(workflow, limits))
         return found
 
+    def limit_key(self: _Asking, id: str, limits: Limits) -> Limits:
+        """Set all limits of a key; those that are not given are lifted."""
+        found: Limits = self._ask(put_of_key(id, limits))
+        return found
+
 
 class AsyncLimitCalls:
     """Limits, for the client that waits for many things at once."""
@@ -58,4 +69,9 @@ class AsyncLimitCalls:
     async def limit(self: _AsyncAsking, workflow: str, limits: Limits) -> Limits:
         """Set all limits of a workflow; those that are not given are lifted."""
         found: Limits = await self._ask(put(workflow, limits))
+        return found
+
+    async def limit_key(self: _AsyncAsking, id: str, limits: Limits) -> Limits:
+        """Set all limits of a key; those that are not given are lifted."""
+        found: Limits = await self._ask(put_of_key(id, limits))
         return found

@@ -24,6 +24,7 @@ class Master:
         self.desk = engine.desk
         self.reader = reader
         self.clock = engine.backend.clock
+        self.started_at = self.clock.now()
         self.slots = slots
         self.pulse = Pulse(reader)
         self.watches = Watches(engine, reader, self.pulse)

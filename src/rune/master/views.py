@@ -194,7 +194,7 @@ class LetterPage(View, frozen=True, kw_only=True):
 
 
 class CredentialView(View, frozen=True, kw_only=True):
-    """What may be told of a credential: everything but its values."""
+    """What may be told of a credential: everything but its values. `key` is the name of what seals it."""
 
     id: str
     name: str
@@ -202,6 +202,7 @@ class CredentialView(View, frozen=True, kw_only=True):
     version: int
     fields: list[str]
     hosts: list[str]
+    key: str
     created_at: str
     changed_at: str
 
@@ -355,6 +356,7 @@ def credential_view(each: Listing) -> CredentialView:
         version=each.version,
         fields=list(each.fields),
         hosts=list(each.hosts),
+        key=each.key,
         created_at=moment(each.created_at),
         changed_at=moment(each.changed_at),
     )

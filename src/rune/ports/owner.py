@@ -29,6 +29,7 @@ VERBS = (
     "create_key",
     "revoke_key",
     "limit_workflow",
+    "limit_key",
     "triggers",
     "find_trigger",
     "enable_trigger",

@@ -53,7 +53,7 @@ class AccessDesk(LimitDesk):
             created_by=actor(),
             expires_at=expires_at,
         )
-        await self._limit_key(id, limits)
+        await self._limit_new_key(id, limits)
         return await self._access.keys.put(key)
 
     async def revoke_key(self, id: str) -> Key:

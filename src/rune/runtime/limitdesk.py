@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rune.errors import RuneError
+from rune.ports.keys import unknown_key
 from rune.ports.library import LATEST, unknown
 from rune.ports.limits import BadLimits, Limits, check_limits, of_key, of_workflow
 from rune.runtime.backend import Backend
@@ -33,11 +34,17 @@ class LimitDesk:
         await self._limit(of_workflow(workflow), limits)
         return limits
 
-    async def _limit_key(self, id: str, limits: Limits) -> None:
+    async def limit_key(self, id: str, limits: Limits) -> Limits:
+        """Set all limits of a key, from its next start on; those that are not given are lifted."""
+        _check_key_limits(limits)
+        if self._access.keys is None or await self._access.keys.find(id) is None:
+            raise unknown_key(id)
+        await self._limit(of_key(id), limits)
+        return limits
+
+    async def _limit_new_key(self, id: str, limits: Limits) -> None:
         """Set the limits of a key that is about to be made: there is no moment at which it has none."""
-        check_limits(limits)
-        if limits.waiting is not None:
-            raise BadLimits("a queue is not a key's: `waiting` is set with a workflow")
+        _check_key_limits(limits)
         if limits:
             await self._limit(of_key(id), limits)
 
@@ -46,3 +53,9 @@ class LimitDesk:
             raise NoLimits("this backend keeps no limits")
         await self._access.limits.put(subject, limits, self._access.clock.now())
         self._limiter.forget()
+
+
+def _check_key_limits(limits: Limits) -> None:
+    check_limits(limits)
+    if limits.waiting is not None:
+        raise BadLimits("a queue is not a key's: `waiting` is set with a workflow")

@@ -51,6 +51,7 @@ ACTS: dict[str, Act] = {
     "withdraw_credential": Act("credential.withdraw", "reference", ("whom",)),
     "create_key": Act("key.create", "id", ("name", "role", "scopes", "expires_at", "limits")),
     "limit_workflow": Act("workflow.limit", "workflow", ("limits",)),
+    "limit_key": Act("key.limit", "id", ("limits",)),
     "revoke_key": Act("key.revoke", "id"),
     "enable_trigger": Act("trigger.enable", "reference", ("enabled",)),
     "rotate_trigger": Act("trigger.rotate", "reference", ("secret",)),

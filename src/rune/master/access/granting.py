@@ -65,7 +65,9 @@ async def change_grants(call: Call) -> Response:
     """It holds for every use from then on, also by executions that run already."""
     body: GrantBody = call.body
     name, desk = call.path["credential"], call.master.desk
-    granted = await desk.grant_credential(name, tuple(body.grant))
+    granted: frozenset[str] = frozenset()
+    if body.grant or not body.withdraw:  # what is not asked for is not written down either
+        granted = await desk.grant_credential(name, tuple(body.grant))
     if body.withdraw:
         granted = await desk.withdraw_credential(name, tuple(body.withdraw))
     return Reply(GrantList(granted=sorted(granted)))

@@ -128,6 +128,20 @@ async def list_keys(call: Call) -> Response:
     return Reply(KeyList(keys=[key_view(each, limits.get(of_key(each.id), NONE)) for each in found]))
 
 
+@keys(
+    "PUT",
+    "/keys/{id}/limits",
+    "Limit the starts of a key",
+    need="admin",
+    body=KeyLimitsBody,
+    answer=LimitsView,
+    example={"rate": "100/m", "running": 50},
+)
+async def put_key_limits(call: Call) -> Response:
+    """From its next start on; other processes of a cluster follow within a second. An empty object lifts all."""
+    return Reply(limits_view(await call.master.desk.limit_key(call.path["id"], wanted_limits(call.body))))
+
+
 @keys("DELETE", "/keys/{id}", "Revoke a key of the API", need="admin", status=204)
 async def revoke_key(call: Call) -> Response:
     """It opens nothing from then on, and streams that were opened with it are told nothing more."""

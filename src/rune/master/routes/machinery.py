@@ -7,10 +7,12 @@ import platform
 
 from starlette.responses import Response
 
+import rune
 from rune.core.explain import Waiting, explain
 from rune.master.operation import Call, Resource
 from rune.master.reply import Reply
-from rune.master.views import View
+from rune.master.service import Master
+from rune.master.views import View, moment
 from rune.ports.fleet import Member
 from rune.runtime.history import iso
 
@@ -26,7 +28,13 @@ class WorkerView(View, frozen=True, kw_only=True):
 
     id: str
     host: str
+    pid: int
     roles: list[str]
+    version: str
+    started_at: str
+    seen_at: str
+    queues: list[str]
+    types: list[str]
     busy: int
     slots: int
     ready: bool
@@ -68,26 +76,39 @@ class TimerList(View, frozen=True, kw_only=True):
 @machinery("GET", "/workers", "List the processes", need="view", answer=WorkerList)
 async def list_workers(call: Call) -> Response:
     """Every process that was seen of late; on the embedded backend this one, which runs nodes itself."""
-    master = call.master
-    fleet = master.engine.backend.fleet
-    if fleet is not None:
-        return Reply(WorkerList(workers=[_worker(each) for each in await fleet.members()]))
-    here = WorkerView(
-        id=str(os.getpid()),
+    fleet = call.master.engine.backend.fleet
+    members = [_here(call.master)] if fleet is None else await fleet.members()
+    return Reply(WorkerList(workers=[_worker(each) for each in members]))
+
+
+def _here(master: Master) -> Member:
+    return Member(
+        name=str(os.getpid()),
         host=platform.node(),
-        roles=["api", "scheduler", "worker"],
-        busy=master.engine.busy,
+        pid=os.getpid(),
+        roles=("api", "scheduler", "worker"),
+        version=rune.__version__,
+        started_at=master.started_at,
+        seen_at=master.clock.now(),
+        queues=("default",),
+        types=tuple(sorted(master.engine.registry.catalogue)),
         slots=master.slots,
-        ready=master.probe.ready,
+        busy=master.engine.busy,
+        draining=not master.probe.ready,
     )
-    return Reply(WorkerList(workers=[here]))
 
 
 def _worker(member: Member) -> WorkerView:
     return WorkerView(
         id=member.name,
         host=member.host,
+        pid=member.pid,
         roles=list(member.roles),
+        version=member.version,
+        started_at=moment(member.started_at),
+        seen_at=moment(member.seen_at),
+        queues=list(member.queues),
+        types=list(member.types),
         busy=member.busy,
         slots=member.slots if "worker" in member.roles else 0,
         ready=not member.draining,

@@ -6,12 +6,12 @@ from typing import Any
 
 from starlette.responses import Response
 
-from rune.core.nodetype import NodeType
 from rune.core.problem import did_you_mean
 from rune.master.operation import Call, Resource
 from rune.master.reply import Reply
 from rune.master.views import View
-from rune.nodes.registry import Registry, UnknownNodeType
+from rune.nodes.described import describe, described
+from rune.nodes.registry import UnknownNodeType
 
 nodetypes = Resource("node types")
 
@@ -28,6 +28,9 @@ class NodeTypeView(View, frozen=True, kw_only=True):
     outlets: list[str]
     trigger: bool
     effectful: bool
+    fans_out: bool
+    gathers_items: bool
+    waits: bool
     runnable: bool
     parameters: dict[str, Any]
 
@@ -41,9 +44,7 @@ class Catalogue(View, frozen=True, kw_only=True):
 @nodetypes("GET", "/nodes", "List node types", need="view", answer=Catalogue)
 async def list_types(call: Call) -> Response:
     """Each once, however many names it has."""
-    registry = call.master.engine.registry
-    each = {found.name: found for found in registry.catalogue.values()}
-    return Reply(Catalogue(nodes=[_view(registry, found) for found in each.values()]))
+    return Reply(Catalogue(nodes=[NodeTypeView(**each) for each in described(call.master.engine.registry)]))
 
 
 @nodetypes("GET", "/nodes/{type}", "One node type", need="view", answer=NodeTypeView)
@@ -53,35 +54,4 @@ async def get_type(call: Call) -> Response:
     if name not in registry.catalogue:
         hint = did_you_mean(name, registry.catalogue)
         raise UnknownNodeType(f"no node type is called `{name}`; {hint}")
-    return Reply(_view(registry, registry.catalogue[name]))
-
-
-def _view(registry: Registry, each: NodeType) -> NodeTypeView:
-    return NodeTypeView(
-        type=each.name,
-        aliases=list(each.aliases),
-        summary=each.summary,
-        doc=each.doc,
-        output=each.output,
-        errors=dict(each.errors),
-        outlets=_outlets(each),
-        trigger=each.trigger,
-        effectful=_effectful(each),
-        runnable=each.name in registry,
-        parameters=dict(each.schema),
-    )
-
-
-def _outlets(each: NodeType) -> list[str]:
-    """The outlets of a node that says nothing about them."""
-    try:
-        return list(each.outlets({}))
-    except (KeyError, TypeError, ValueError):
-        return []
-
-
-def _effectful(each: NodeType) -> bool:
-    try:
-        return bool(each.effectful({}))
-    except (KeyError, TypeError, ValueError):
-        return False
+    return Reply(NodeTypeView(**describe(registry, registry.catalogue[name])))
