@@ -126,7 +126,7 @@ def test_who_stops_looking_on_stops_nothing_else(there: Place) -> None:
     id = found[0]["execution_id"]
     until(lambda: "signal" in there.rune.said("explain", id) or None, f"{id} waits")
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=120)
     assert process.returncode == 130
     assert f"{id} goes on at {there.url}" in said
     assert there.rune.json("show", id)["status"] == "running"
@@ -202,6 +202,8 @@ def test_problems_of_a_payload_come_back_one_by_one(there: Place) -> None:
 def test_what_a_server_cannot_be_asked_is_refused_and_leaves_no_traces(
     there: Place, command: tuple[str, ...]
 ) -> None:
+    if not there.rune.json("list")["executions"]:
+        there.started("present")
     refused = there.rune(*command)
     assert refused.exit_code == 2, refused.output
     assert "RUNE_URL" in refused.stderr
