@@ -14,6 +14,9 @@ WORKERS ?= 4
 SCALE  ?= 1
 KILLS  ?= 1000
 
+# The tests start hundreds of processes, and each would compile everything anew if nobody kept what was compiled.
+export PYTHONDONTWRITEBYTECODE :=
+
 # Under the tracer of the coverage everything takes two to three times as long, so only what it is for is run there:
 # the tests of the core. Those that evaluate a great deal to no end for it run with all the others.
 COVERING := tests/core tests/sim/test_signals.py
@@ -71,9 +74,10 @@ lock: ## Write requirements.lock anew from pyproject.toml
 run: setup ## Start Rune in one process on this machine; prints its URL
 	@exec $(BIN)/rune up
 
-test: setup lint type contracts unit ## All gates: lint, types, contracts, tests with coverage, 10,000 seeds, mutants
-	@$(MAKE) --no-print-directory sim SEEDS=10000
-	$(MAKE) --no-print-directory mutants
+test: setup ## All gates: lint, types, contracts, mutants, tests with coverage, 10,000 seeds
+	@$(MAKE) --no-print-directory -j2 --output-sync=target lint type contracts mutants
+	$(MAKE) --no-print-directory unit
+	$(MAKE) --no-print-directory sim SEEDS=10000
 
 test-long: test ## All gates, then every matrix whole, 100,000 seeds, 1,000 kills and crash images, reds, the cluster campaign
 	@RUNE_WHOLE=1 RUNE_IMAGES=1000 $(BIN)/python -m pytest -q -n $(WORKERS) tests/runtime tests/conformance
@@ -100,7 +104,8 @@ contracts: setup ## Who may import whom
 	@$(BIN)/lint-imports --cache-dir .cache/imports
 
 unit: setup stores ## pytest; the tests of rune.core must pass through all of its branches
-	@$(BIN)/python -m pytest -q -n $(WORKERS) $(COVERING) $(UNTRACED:%=--ignore=%) \
+	@$(BIN)/python -m compileall -q src tests
+	$(BIN)/python -m pytest -q -n $(WORKERS) $(COVERING) $(UNTRACED:%=--ignore=%) \
 	  --cov=rune.core --cov-branch --cov-fail-under=100 --cov-report=term-missing:skip-covered
 	$(BIN)/python -m pytest -q -n $(WORKERS) $(OTHERS) $(UNTRACED)
 

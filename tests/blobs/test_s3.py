@@ -127,7 +127,7 @@ class TestAway:
             blob = S3Blob(Bucket("blobs", endpoint=url), KEYS, patience=0.3)
             began = time.monotonic()
             await refusal(blob, r"no answer within 0\.3 s|cannot be reached")
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 60
 
     @scenario
     async def test_a_line_that_nobody_takes_up(self, folder: Path) -> None:

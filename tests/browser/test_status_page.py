@@ -14,7 +14,7 @@ from rune.client import Client
 from tests.master.running import ITEMS
 from tests.master.test_up import Up
 
-DEADLINE_MS = 30_000
+DEADLINE_MS = 120_000
 
 STEPS: dict[str, Any] = {
     "id": "steps",

@@ -73,7 +73,7 @@ class Desk:
 
 def run(work: Coroutine[Any, Any, None]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await work
 
     asyncio.run(bounded())

@@ -9,21 +9,21 @@ import pytest
 from tests.cluster.standing import Standing, standing
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def in_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
     """Pure nodes run where their predecessors did."""
     with standing(tmp_path_factory.mktemp("in-place"), in_place=True) as made:
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def travelling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
     """Every node travels."""
     with standing(tmp_path_factory.mktemp("travelling"), in_place=False) as made:
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def _scheduled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
     with standing(tmp_path_factory.mktemp("crew"), in_place=True, workers=0) as made:
         yield made

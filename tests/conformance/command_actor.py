@@ -19,7 +19,7 @@ from tests.cli.process import Rune
 from tests.conformance.actor import Look, Refusal, Start, until
 from tests.runtime.forks import Forks
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 HOST = {
     "id": "host",
     "nodes": [

@@ -146,7 +146,7 @@ class TestRaces:
                 await journal.record("x", [result(runs * width + node)])
 
         async def go() -> None:
-            async with processes(tmp_path, 3) as (one, two, looker), asyncio.timeout(15):
+            async with processes(tmp_path, 3) as (one, two, looker), asyncio.timeout(60):
                 await one.accept(accepted())
                 seen, _, _ = await asyncio.gather(follow(looker), write_runs(one), write_singles(two))
                 assert seen == total

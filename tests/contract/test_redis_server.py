@@ -98,7 +98,7 @@ async def cluster(folder: Path, url: str, plan: Plan) -> AsyncIterator[Cluster]:
 
 def run(body: object) -> None:
     async def within() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await body  # type: ignore[misc]
 
     asyncio.run(within())
@@ -298,7 +298,7 @@ class TestProcesses:
                 state, other = world.process(), world.process()
                 (a,) = (await state.admit(await world.accept(), world.plan)).emitted
                 await other.due(1)
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     stores = RedisStores(server.url)
                     await stores.client.call("FLUSHALL")
                     await stores.client.close()

@@ -228,7 +228,7 @@ def test_h_d16_a_list_outlives_the_loss_of_its_barrier() -> None:
             return (await run.document())["output"]
 
     async def bounded() -> Any:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             return await go()
 
     assert asyncio.run(bounded()) == 3

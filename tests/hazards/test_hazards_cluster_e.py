@@ -72,7 +72,7 @@ def test_h_e5_a_join_outlives_the_loss_of_what_it_has_sent() -> None:
             await until(opened)
         await wipe()
         async with engines(settings, registry=counting(calls), queues=("default", LATER)) as cluster:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 return (await (await cluster.engine.expect(run.id))).status
 
     assert asyncio.run(go()) == "completed"

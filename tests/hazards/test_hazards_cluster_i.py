@@ -117,7 +117,7 @@ def test_h_i11_what_has_a_row_is_not_done_again_after_a_loss() -> None:
             await _results(run, 2)
             await wipe()
         async with engines(settings, registry=counting(calls), queues=("default", LATER)) as cluster:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 return (await (await cluster.engine.expect(run.id))).status
 
     assert asyncio.run(go()) == "completed"
@@ -134,7 +134,7 @@ def test_h_i12_the_work_of_a_dead_worker_is_taken_over() -> None:
         async with engines(settings, registry=counting(calls), roles=frozenset()) as cluster:
             run = await cluster.start(workflow("start>a", a=kind("t.call")))
             stores = RedisStores(settings.state, prefix=settings.prefix)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 delivery = await stores.queue("ghost").receive()
             claim = await cluster.engine.backend.state.claim(run.id, delivery.token, "ghost", leased=True)
             assert claim.verdict == "run"
@@ -183,7 +183,7 @@ def test_h_i15_an_older_state_does_not_take_back_what_is_known() -> None:
             await until(other_half)
         redis.put_back(copy)
         async with engines(settings, registry=counting(calls), queues=("default", LATER)) as cluster:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 await (await cluster.engine.expect(run.id))
             run._harness = cluster
             return (await run.document())["output"]
@@ -238,7 +238,7 @@ def test_h_i17_a_message_may_be_there_before_the_state() -> None:
             written = await backend.journal.accept(replace(accepted, at=backend.clock.now()))
             await backend.queue.send(written.id, [Token(plan.index["a"], ())])
             ending = await cluster.engine.expect(written.id)
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(60):
                 await ending
             return (await Run(cluster, written, plan, ending).document())["output"]
 

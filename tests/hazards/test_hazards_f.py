@@ -134,7 +134,7 @@ def test_h_f11_many_due_timers_do_not_starve_fresh_work(
             await engine.settle()
             clock.advance(HOUR)
             fresh = await engine.start(workflow("start>a", a=sets(x=1)))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await fresh.ending
             before = sum(isinstance(row.fact, Result) for row in await many.facts())
             return before, (await many.end(60)).status

@@ -16,7 +16,7 @@ from tests.rabbitmq.helping import scenario
 from tests.services.proxy import Proxy
 from tests.services.rabbitmq import broker
 
-SOON = 10.0  # s: long enough for whatever is on its way
+SOON = 45.0  # s: long enough for whatever is on its way
 
 
 @pytest.fixture(scope="module")

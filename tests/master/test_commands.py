@@ -126,7 +126,7 @@ def test_who_stops_looking_on_stops_nothing_else(there: Place) -> None:
     id = found[0]["execution_id"]
     until(lambda: "signal" in there.rune.said("explain", id) or None, f"{id} waits")
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=120)
     assert process.returncode == 130
     assert f"{id} goes on at {there.url}" in said
     assert there.rune.json("show", id)["status"] == "running"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,16 +15,11 @@ import rune
 from tests.cli.process import until
 from tests.cluster.standing import stores
 from tests.services.fleet import Fleet, Process, fleet
+from tests.services.postgres import free_port
 from tests.services.redis_server import RedisServer
 
 TWO_BEATS = 10.0
-SOON = 20.0
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+SOON = 100.0
 
 
 def _ask(port: int, path: str) -> tuple[int, dict[str, str]] | None:
@@ -62,7 +56,7 @@ def crew(tmp_path_factory: pytest.TempPathFactory, redis: RedisServer) -> Iterat
 
 @pytest.mark.parametrize("role", ["worker", "scheduler"])
 def test_a_process_without_an_api_says_how_it_is(crew: Fleet, role: str) -> None:
-    port = _free_port()
+    port = free_port()
     process = crew.start(role, "--health-port", str(port))  # type: ignore[arg-type]
     process.wait_ready()
     _is(port, 200)
@@ -79,7 +73,7 @@ def test_a_process_without_an_api_says_how_it_is(crew: Fleet, role: str) -> None
 def test_a_worker_whose_store_is_away_is_unready_after_two_heartbeats_and_ready_again_with_it(
     crew: Fleet, redis: RedisServer
 ) -> None:
-    port = _free_port()
+    port = free_port()
     worker = crew.start("worker", RUNE_HEALTH_PORT=str(port))
     worker.wait_ready()
     _is(port, 200)
@@ -102,7 +96,7 @@ def test_a_worker_that_drains_is_alive_and_unready(crew: Fleet, tmp_path: Path) 
 
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    port = _free_port()
+    port = free_port()
     worker: Process = crew.start("worker", "--health-port", str(port))
     worker.wait_ready()
     with Client(crew.api().url) as client:

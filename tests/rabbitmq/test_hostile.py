@@ -130,7 +130,7 @@ async def test_what_is_not_the_protocol_ends_the_connection(name: str) -> None:
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_bytes_end_in_a_message_or_an_outage(parts: list[bytes]) -> None:
     async def run() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             connection, _, _, found = await _meet(b"".join(parts))
             assert all(isinstance(each, BrokerAway) for each in found)
             assert connection.error is not None

@@ -10,21 +10,21 @@ from tests.cluster.standing import Standing
 from tests.rabbitmq_cluster.standing import standing
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def in_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
     """Pure nodes run where their predecessors did."""
     with standing(tmp_path_factory.mktemp("in-place"), in_place=True) as made:
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def travelling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
     """Every node travels."""
     with standing(tmp_path_factory.mktemp("travelling"), in_place=False) as made:
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def quorum(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
     """Every node travels, through replicated queues."""
     folder = tmp_path_factory.mktemp("quorum")
@@ -32,7 +32,7 @@ def quorum(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def inline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
     """Every node travels, and its message brings everything along."""
     folder = tmp_path_factory.mktemp("inline")

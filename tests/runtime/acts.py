@@ -22,7 +22,7 @@ from tests.conformance.stubs import Surroundings
 from tests.conformance.walk import Walk
 from tests.runtime.forks import Forks, command, serve
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 class Acts(Forks):

@@ -31,7 +31,7 @@ from tests.conformance.command import command
 from tests.runtime.act_shapes import ASK, CALL, document
 
 ROUNDS = int(os.environ.get("RUNE_ROUNDS", "60"))
-DEADLINE = 30.0
+DEADLINE = 120.0
 SEED = int(os.environ.get("RUNE_SEED", "11"))
 TERMINAL = ("completed", "failed", "halted", "cancelled")
 

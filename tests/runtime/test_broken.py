@@ -20,7 +20,7 @@ def test_a_service_that_breaks_off_is_told(tmp_path: Path, monkeypatch: pytest.M
 
     async def run() -> BaseException:
         async with running_engine(Settings(home=str(tmp_path))) as engine:
-            return await asyncio.wait_for(engine.broken, 20)
+            return await asyncio.wait_for(engine.broken, 60)
 
     assert isinstance(asyncio.run(run()), MemoryError)
 

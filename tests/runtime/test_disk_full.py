@@ -60,7 +60,7 @@ def _start(disk: pathlib.Path, key: str, once: pathlib.Path) -> subprocess.Popen
 
 
 def _code(run: subprocess.Popen[str]) -> int:
-    run.communicate(timeout=30)
+    run.communicate(timeout=120)
     return run.returncode
 
 
@@ -81,7 +81,7 @@ def test_a_full_disk_at_the_start_is_told_and_harms_nothing(
     fill_disk(disk / "filler")
 
     refused = _start(disk, "b", never)
-    out, err = refused.communicate(timeout=30)
+    out, err = refused.communicate(timeout=120)
 
     assert refused.returncode == 3, out + err
     assert json.loads(out)["problems"][0]["code"] == "STORE_AWAY"

@@ -73,12 +73,12 @@ def test_a_signal_lets_the_running_node_finish(
         assert first.stderr is not None
         assert "Stopped" in first.stderr.readline()
         pipe.write("finished")
-    out, err = first.communicate(timeout=30)
+    out, err = first.communicate(timeout=120)
     assert first.returncode == code, out + err
     assert rune.calls() == {"e1@/#1": 1}, "nothing new begins after a signal"
 
     second = rune.start()
-    out, err = second.communicate(timeout=30)
+    out, err = second.communicate(timeout=120)
     assert second.returncode == 0, err
     assert json.loads(out)["output"] == ["finished", "e2"]
     assert rune.calls() == {"e1@/#1": 1, "e2@/#1": 1}

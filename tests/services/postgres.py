@@ -11,6 +11,7 @@ import functools
 import hashlib
 import os
 import pwd
+import secrets
 import shutil
 import signal
 import socket
@@ -48,11 +49,13 @@ def programs() -> Path:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nobody listens on, below those that connections are given for themselves: it is still free when its
+    server comes to bind it."""
+    while True:
+        port = 10_000 + secrets.randbelow(22_000)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _as_server(*command: str) -> list[str]:

@@ -12,7 +12,7 @@ import time
 from functools import cache
 from pathlib import Path
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 class RedisServer:

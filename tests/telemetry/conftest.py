@@ -46,7 +46,7 @@ class Watched:
             yield engine
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     """Three workers and a scheduler."""
     folder: Path = tmp_path_factory.mktemp("watched")

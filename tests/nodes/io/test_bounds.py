@@ -78,7 +78,7 @@ def test_a_drip_is_not_waited_for(where: str) -> None:
     found = error(asked(DRIPPING[where], timeout=0.4))
 
     assert found.code in ("HTTP_TIMEOUT", "HTTP_PROTOCOL")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
 
 
 def peak(run: Callable[[], Any]) -> float:
