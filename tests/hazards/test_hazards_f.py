@@ -122,7 +122,7 @@ def test_h_f9_more_timers_than_a_batch_all_fire(tmp_path: pathlib.Path) -> None:
 def test_h_f11_many_due_timers_do_not_starve_fresh_work(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # red: f11: the scheduler takes batch after batch without letting the loop run
+    # red: f11: the scheduler takes batch after batch without letting the loop run, and items ride with everybody else
     monkeypatch.setattr(scheduler, "BATCH", 20)
 
     async def go() -> tuple[int, str]:

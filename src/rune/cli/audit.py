@@ -39,20 +39,18 @@ def audit(
 
     Examples: rune audit --all; rune audit x019a --json
     """
-    from rune.cli.local import stay_here  # noqa: PLC0415 - help must be quick
-    from rune.cli.reading import read  # noqa: PLC0415
+    from rune.cli.reading import read  # noqa: PLC0415 - help must be quick
 
     if everything == bool(executions):
         raise typer.BadParameter("name executions, or say --all")
 
     async def work(reader: Reader, settings: Settings) -> int:
-        stay_here(settings, "audit")
         return await _audit(reader, executions or [], as_json=as_json)
 
     def empty() -> int:
         return _Report(as_json=as_json).close()
 
-    raise typer.Exit(read(work, as_json=as_json, without_file=empty if everything else None))
+    raise typer.Exit(read(work, as_json=as_json, without_file=empty if everything else None, here="audit"))
 
 
 async def _audit(reader: Reader, given: list[str], *, as_json: bool) -> int:

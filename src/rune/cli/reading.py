@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 
+from rune.cli.local import stay_here
 from rune.cli.problems import INTERRUPTED, refuse_error
 from rune.cli.reach import exists, reader
 from rune.core.explain import Waiting
@@ -26,13 +27,17 @@ class Unknown(RuneError):
     code = "UNKNOWN_EXECUTION"
 
 
-def read(work: Work, *, as_json: bool, without_file: Callable[[], int] | None = None) -> int:
+def read(
+    work: Work, *, as_json: bool, without_file: Callable[[], int] | None = None, here: str | None = None
+) -> int:
     """Do something with the file, read-only; answers the exit code.
 
-    `without_file` is what to do where nothing was ever run.
+    `without_file` is what to do where nothing was ever run, `here` a command that no server can be asked for.
     """
     try:
         settings = load_settings()
+        if here is not None:
+            stay_here(settings, here)
         if not exists(settings):
             return _no_file(settings, without_file, as_json=as_json)
         try:

@@ -134,5 +134,6 @@ TABLE: dict[str, Red] = {
             "                busy = await self._turn()\n",
             "                while busy := await self._turn():\n                    pass\n",
         ),
+        ("ports/queue.py", "return min(own + items, LOWEST)", "return own"),
     ),
 }
