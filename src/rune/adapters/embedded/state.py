@@ -201,13 +201,11 @@ class EmbeddedState:
         for timer, due in applied.armed:
             self._arm(running, timer, due)
         result = Applied(tuple(applied.emitted), applied.finish, self._now(running))
-        state = running.state
-        root = state.scopes.get(())
+        state, root = running.state, running.state.scopes.get(())
         if root is None or state.finish is not None or (root.active and state.paused_at is None):
             return result
-        # A join about to be given up has no token that counts as active yet.
         if any(token.fate is Fate.EXPIRE for token in applied.emitted):
-            return result
+            return result  # a join about to be given up has no token that counts as active yet
         if root.active == 0:
             self._rest(running)
         elif not running.leases and not running.claimed:
