@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import aio_pika
@@ -20,6 +21,7 @@ from rune.adapters.rabbitmq.herald import (
 )
 from rune.adapters.rabbitmq.topology import Topology
 from rune.core.token import Token
+from rune.settings import BadSettings, load_settings
 from rune.wire.rabbit import NodeStatusMessage, encode_message, moment
 from tests.rabbitmq.helping import scenario
 from tests.rabbitmq.queues import place
@@ -143,6 +145,29 @@ def test_a_status_waits_for_others_only_for_a_moment() -> None:
 
     asyncio.run(speak())
     assert publisher.taken == [b"[9]"]
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("true", "each"),
+        ("False", "none"),
+        ("0", "none"),
+        ("each", "each"),
+        ("batched", "batched"),
+        ("none", "none"),
+    ],
+)
+def test_how_statuses_are_told_is_a_setting(said: str, meant: str, tmp_path: Path) -> None:
+    assert load_settings({"RUNE_STATUSES": said}, tmp_path).statuses == meant
+    assert load_settings({}, tmp_path).statuses == "each"
+    (tmp_path / "rune.toml").write_text("statuses = false\n")
+    assert load_settings({}, tmp_path).statuses == "none"
+
+
+def test_no_other_way_of_telling_is_taken(tmp_path: Path) -> None:
+    with pytest.raises(BadSettings, match="statuses"):
+        load_settings({"RUNE_STATUSES": "some"}, tmp_path)
 
 
 def _status(number: int) -> bytes:
