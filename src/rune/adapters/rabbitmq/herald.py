@@ -102,7 +102,7 @@ class BatchedHerald(RabbitHerald):
                 self._again = asyncio.get_running_loop().call_later(PAUSE, self._catch_up)
                 return
             for _ in some:
-                self._kept.popleft()
+                del self._kept[0]
         self._bytes = 0
 
     def _some(self) -> list[bytes]:
