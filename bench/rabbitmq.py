@@ -1,6 +1,6 @@
 """What a cluster does with RabbitMQ between its processes, beside the bare client in the same run.
 
-    python bench/rabbitmq.py [--quick] [--quorum] [--silent] [--only NAME ...]
+    python bench/rabbitmq.py [--quick] [--quorum] [--statuses each|batched|none] [--only NAME ...]
 
     hops        the bare client: deliver, confirmed publish, ack; the limit of what travels
     travelling  chains of 10 nodes with an effect: every one is a message
@@ -33,7 +33,7 @@ import msgspec
 
 from bench.rabbitmq_backlog import drained
 from bench.rabbitmq_hops import TOKENS, hops
-from bench.rabbitmq_stores import Brokered, running
+from bench.rabbitmq_stores import Brokered, Statuses, running
 from rune.bench import documents
 from rune.bench.load import completed
 from rune.bench.report import percentile
@@ -177,7 +177,7 @@ def shown(figure: Figure) -> str:
     return "\n    ".join(each for each in (line, f"cpu µs: {cpu}" if cpu else "", notes) if each)
 
 
-async def measure(names: Sequence[str], scale: float, *, quorum: bool, statuses: bool) -> int:
+async def measure(names: Sequence[str], scale: float, *, quorum: bool, statuses: Statuses) -> int:
     figures = []
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rune-rabbit-bench-")))
@@ -198,11 +198,11 @@ def main() -> int:
     )
     parser.add_argument("--quick", action="store_true", help="a tenth of everything")
     parser.add_argument("--quorum", action="store_true", help="with replicated queues")
-    parser.add_argument("--silent", action="store_true", help="no statuses")
+    parser.add_argument("--statuses", choices=("each", "batched", "none"), default="each")
     parser.add_argument("--only", nargs="+", choices=sorted(MEASURES), default=list(MEASURES))
     given = parser.parse_args()
     scale = 0.1 if given.quick else 1.0
-    return quick_loop(measure(given.only, scale, quorum=given.quorum, statuses=not given.silent))
+    return quick_loop(measure(given.only, scale, quorum=given.quorum, statuses=given.statuses))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -15,11 +16,13 @@ from rune.settings import Settings
 from tests.services.fleet import Fleet, fleet
 from tests.services.rabbitmq import Broker
 
+Statuses = Literal["each", "batched", "none"]
+
 
 class Brokered(Stores):
     """A vhost for each measure. `bare`: what the bare client did in this run."""
 
-    def __init__(self, folder: Path, broker: Broker, *, quorum: bool, statuses: bool) -> None:
+    def __init__(self, folder: Path, broker: Broker, *, quorum: bool, statuses: Statuses) -> None:
         super().__init__(folder)
         self.broker = broker
         self.quorum = quorum
@@ -46,7 +49,7 @@ async def running(stores: Brokered, *, workers: int = 1) -> AsyncIterator[Bench]
     more = {
         "PYTHONPATH": path,
         "RUNE_QUEUE_KIND": settings.queue_kind,
-        "RUNE_STATUSES": str(settings.statuses).lower(),
+        "RUNE_STATUSES": settings.statuses,
     }
     with fleet(Path(settings.home), settings, workers=workers, environment=more) as made:
         async with cluster.running_engine(settings, roles=NOBODY) as engine:

@@ -25,6 +25,9 @@ POSTGRES = ("postgresql://", "postgres://")
 REDIS = ("redis://", "rediss://", "unix://")
 AMQP = ("amqp://", "amqps://")
 
+STATUSES = {"true": "each", "1": "each", "false": "none", "0": "none"}
+"""Other ways to say how steps are told."""
+
 
 class BadSettings(RuneError):
     """A setting that does not fit."""
@@ -44,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     prefix: str = "rune"  # of a cluster: what the names of everything in Redis begin with
     queue_kind: Literal["classic", "quorum"] = "classic"  # of a cluster with RabbitMQ
     queue_prefix: str = "workflow"  # of a cluster with RabbitMQ: what the names of queues begin with
-    statuses: bool = True  # of a cluster with RabbitMQ: whether every step of a node is told
+    statuses: Literal["each", "batched", "none"] = "each"  # of a cluster with RabbitMQ: how steps are told
     legacy_consume: bool = False  # of a cluster with RabbitMQ: whether `workflow.started` is read here
     wire_inline: bool = False  # of a cluster with RabbitMQ: messages bring definition and outputs along
     wire_bytes: int = 16 * 1024 * 1024  # the most that such a message may have
@@ -132,6 +135,8 @@ def load_settings(environment: Mapping[str, str] | None = None, folder: Path | N
         text = given.get(f"RUNE_{field.name.upper()}")
         if text is not None:
             values[field.name] = _several(text) if field.name in LISTS else text
+    told = values.get("statuses", "each")
+    values["statuses"] = STATUSES.get(str(told).lower(), told)
     if "traces" not in values:
         values["traces"] = given.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
     try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -35,6 +37,23 @@ def test_content_is_written_as_pamqp_writes_it(text: bytes, channel: int, number
         expected += frame.marshal(body.ContentBody(text[start : start + room]), channel)
 
     assert content(channel, stamp.properties(number), text, room) == expected
+
+
+def test_a_message_with_its_time_is_written_as_pamqp_writes_it() -> None:
+    stamp = Stamp(message_id="m", type="t", app_id="rune", timed=True)
+    before = int(time.time())
+    written = [stamp.properties(number) for number in (1, 2)]
+    after = int(time.time())
+
+    for number, each in enumerate(written, 1):
+        possible = [
+            commands.Basic.Properties(
+                content_type="application/json", delivery_mode=2, correlation_id=str(number), message_id="m",
+                timestamp=datetime.fromtimestamp(second, UTC), message_type="t", app_id="rune",
+            )
+            for second in range(before, after + 1)
+        ]  # fmt: skip
+        assert each in [known.marshal() for known in possible]
 
 
 @given(st.integers(1, 65535), st.integers(1, 2**62), st.booleans())

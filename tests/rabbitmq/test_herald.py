@@ -1,12 +1,31 @@
-"""Statuses while the broker takes none: the newest are kept, the oldest dropped, and their order stays."""
+"""Statuses on their way: the newest are kept while the broker takes none, several may share a message, and their order
+stays."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+from pathlib import Path
 from typing import Any
 
-from rune.adapters.rabbitmq.herald import PAUSE, RabbitHerald
+import aio_pika
+import pytest
+
+from rune.adapters.rabbitmq.herald import (
+    LINGER,
+    PAUSE,
+    TOGETHER,
+    TOGETHER_BYTES,
+    BatchedHerald,
+    RabbitHerald,
+)
 from rune.adapters.rabbitmq.topology import Topology
+from rune.core.token import Token
+from rune.settings import BadSettings, load_settings
+from rune.wire.rabbit import NodeStatusMessage, encode_message, moment
+from tests.rabbitmq.helping import scenario
+from tests.rabbitmq.queues import place
+from tests.rabbitmq_cluster.plain import valid
 
 
 class _Link:
@@ -28,7 +47,7 @@ class _Publisher:
     def post(self, exchange: str, routing_key: str, body: bytes, stamp: Any) -> bool:
         if self.up:
             self.taken.append(body)
-            if body == b"9":
+            if b"9" in body:
                 self.last.set()
         return self.up
 
@@ -38,17 +57,17 @@ class _Nobody:
         pass
 
 
-def _said(most: int) -> list[bytes]:
+def _said(most: int, spoken: type[RabbitHerald] = RabbitHerald) -> list[bytes]:
     """What arrives of statuses 0 to 9, of which the last is said when the broker is back."""
     publisher = _Publisher()
 
     async def speak() -> None:
-        herald = RabbitHerald(publisher, Topology(), _Nobody(), most)  # type: ignore[arg-type]
+        herald = spoken(publisher, Topology(), _Nobody(), most)  # type: ignore[arg-type]
         for number in range(9):
             herald.say(b"%d" % number)
         publisher.up = True
         herald.say(b"9")
-        async with asyncio.timeout(50 * PAUSE):
+        async with asyncio.timeout(600 * PAUSE):
             await publisher.last.wait()
         await herald.close()
 
@@ -65,3 +84,140 @@ def test_what_was_kept_is_told_in_order_and_before_what_is_newer() -> None:
 def test_the_oldest_are_dropped() -> None:
     newest = [b"7", b"8", b"9"]
     assert _said(most=3) == newest
+
+
+def test_in_batches_too_what_was_kept_is_told_in_order() -> None:
+    assert _said(100, BatchedHerald) == [b"[0,1,2,3,4,5,6,7,8,9]"]
+
+
+def test_in_batches_too_the_oldest_are_dropped() -> None:
+    assert _said(3, BatchedHerald) == [b"[7,8,9]"]
+
+
+def _batches(bodies: list[bytes], *, up: bool = True) -> list[int]:
+    """How many statuses each message has, once all that must not wait have gone and before anybody has waited."""
+    publisher = _Publisher()
+
+    async def speak() -> list[int]:
+        herald = BatchedHerald(publisher, Topology(), _Nobody())  # type: ignore[arg-type]
+        publisher.up = up
+        for body in bodies:
+            herald.say(body)
+        sizes = [len(json.loads(each)) for each in publisher.taken]
+        publisher.up = True
+        await herald.close()
+        assert [each for body in publisher.taken for each in json.loads(body)] == [
+            json.loads(body) for body in bodies
+        ]
+        assert max(map(len, publisher.taken)) <= TOGETHER_BYTES + 2
+        return sizes
+
+    return asyncio.run(speak())
+
+
+def test_a_full_message_waits_for_nobody() -> None:
+    few = [b"%d" % number for number in range(TOGETHER - 1)]
+    assert _batches(few) == []
+    assert _batches([*few, b"1", b"2"]) == [TOGETHER]
+
+
+def test_a_long_message_waits_for_nobody() -> None:
+    long = b'"%b"' % (b"x" * (TOGETHER_BYTES // 3))
+    assert _batches([long, long]) == []
+    assert _batches([long, long, long, long]) == [2, 1]
+
+
+def test_what_a_broker_that_was_away_gets_is_cut_into_messages_too() -> None:
+    assert _batches([b"%d" % number for number in range(5 * TOGETHER)], up=False) == []
+
+
+def test_a_status_waits_for_others_only_for_a_moment() -> None:
+    publisher = _Publisher()
+    publisher.up = True
+
+    async def speak() -> None:
+        herald = BatchedHerald(publisher, Topology(), _Nobody())  # type: ignore[arg-type]
+        herald.say(b"9")
+        assert publisher.taken == []
+        async with asyncio.timeout(20_000 * LINGER):
+            await publisher.last.wait()
+        await herald.close()
+
+    asyncio.run(speak())
+    assert publisher.taken == [b"[9]"]
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("true", "each"),
+        ("False", "none"),
+        ("0", "none"),
+        ("each", "each"),
+        ("batched", "batched"),
+        ("none", "none"),
+    ],
+)
+def test_how_statuses_are_told_is_a_setting(said: str, meant: str, tmp_path: Path) -> None:
+    assert load_settings({"RUNE_STATUSES": said}, tmp_path).statuses == meant
+    assert load_settings({}, tmp_path).statuses == "each"
+    (tmp_path / "rune.toml").write_text("statuses = false\n")
+    assert load_settings({}, tmp_path).statuses == "none"
+
+
+def test_no_other_way_of_telling_is_taken(tmp_path: Path) -> None:
+    with pytest.raises(BadSettings, match="statuses"):
+        load_settings({"RUNE_STATUSES": "some"}, tmp_path)
+
+
+def _status(number: int) -> bytes:
+    return encode_message(
+        NodeStatusMessage(
+            workflow_id="w",
+            execution_id="e",
+            node_id=f"n{number}",
+            status="success",
+            executed_at=moment(number),
+            duration_ms=number,
+        )
+    )
+
+
+@pytest.mark.parametrize("spoken", [RabbitHerald, BatchedHerald])
+@scenario
+async def test_on_a_broker_statuses_come_before_the_tokens_that_are_sent_after_them(
+    spoken: type[RabbitHerald],
+) -> None:
+    async with place() as here:
+        queue = here.queue()
+        await queue.send("x", [Token(0)])
+        herald = spoken(queue.publisher, queue.topology, _Nobody())  # type: ignore[arg-type]
+        connection = await aio_pika.connect(here.url)
+        async with connection:
+            channel = await connection.channel()
+            both = await channel.declare_queue(exclusive=True)
+            await both.bind(queue.topology.status, queue.topology.status)
+            await both.bind(queue.topology.execution, queue.topology.work[1])
+            for number in range(250):
+                herald.say(_status(number))
+                if number % 50 == 49:
+                    await queue.send("x", [Token(number)])
+            seen: list[int] = []
+            tokens: list[int] = []
+            async with both.iterator() as messages:
+                async for message in messages:
+                    told = json.loads(message.body)
+                    if message.type == "NodeExecutionMessage":
+                        tokens.append(told["token"]["node"])
+                        assert seen[-1] == tokens[-1]
+                    elif message.type == "NodeStatusBatch":
+                        valid("node-status-batch", told)
+                        seen += [int(each["node_id"][1:]) for each in told]
+                    else:
+                        valid("node-status-message", told)
+                        seen.append(int(told["node_id"][1:]))
+                    if len(tokens) == 5:
+                        break
+        await herald.close()
+        assert seen == list(range(250))
+        assert tokens == [49, 99, 149, 199, 249]

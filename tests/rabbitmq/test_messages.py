@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from referencing import Registry, Resource
 
 from rune.core.token import Arrived, Fate, Ref, Token
 from rune.wire.rabbit import (
@@ -73,9 +74,12 @@ COMPLETION: dict[str, Any] = {
 
 @functools.cache
 def checker(name: str) -> jsonschema.Draft202012Validator:
-    schema = json.loads((SCHEMAS / f"{name}.json").read_text())
+    schemas = {each.name: json.loads(each.read_text()) for each in SCHEMAS.glob("*.json")}
+    schema = schemas[f"{name}.json"]
     jsonschema.Draft202012Validator.check_schema(schema)
-    return jsonschema.Draft202012Validator(schema)
+    others: Registry[Any] = Registry()
+    others = others.with_resources((each, Resource.from_contents(found)) for each, found in schemas.items())
+    return jsonschema.Draft202012Validator(schema, registry=others)
 
 
 def fits(name: str, body: bytes) -> bool:
@@ -205,6 +209,12 @@ def test_statuses_as_others_write_them(example: dict[str, Any]) -> None:
     written = json.loads(encode_message(found))
     assert fits("node-status-message", json.dumps(written).encode())
     assert {name: written[name] for name in example} == example
+
+
+def test_a_batch_holds_statuses_and_nothing_else() -> None:
+    assert fits("node-status-batch", json.dumps([SUCCESS, FAILURE]).encode())
+    for wrong in ([], [SUCCESS] * 101, [EXECUTION], [{**SUCCESS, "status": "done"}], SUCCESS):
+        assert not fits("node-status-batch", json.dumps(wrong).encode())
 
 
 def test_a_status_of_ours_fits() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -13,6 +14,7 @@ from rune.ports.journal import StoreAway
 from rune.wire.rabbit import NodeExecutionMessage
 from tests.rabbitmq.helping import scenario, until
 from tests.rabbitmq.queues import place
+from tests.services.rabbitmq import broker
 
 EXAMPLE = b"""{"workflow_id": "wf_email_notification", "execution_id": "exec_20251009_123456",
     "current_node": "http_fetch_user", "workflow_definition": {"nodes": [], "edges": []},
@@ -264,3 +266,16 @@ async def test_sending_to_a_broker_that_is_away_is_an_outage() -> None:
         queue = here.queue(url="amqp://127.0.0.1:1/", deadline=0.3)
         with pytest.raises(StoreAway):
             await queue.send("x", [Token(0)])
+
+
+@scenario
+async def test_the_broker_tells_how_long_the_oldest_has_waited() -> None:
+    async with place() as here:
+        queue = here.queue()
+        before = int(time.time())
+        await queue.send("x", [Token(0)])
+        after = int(time.time())
+        listing = ("list_queues", "-p", here.vhost, "name", "head_message_timestamp")
+        told = await asyncio.to_thread(broker().control, *listing)
+        found = dict(line.split("\t") for line in told.splitlines() if "\t" in line)
+        assert before <= int(found["workflow.execution"]) <= after

@@ -6,11 +6,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import aio_pika
 from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "docs" / "schemas"
 PATIENCE = 60.0
@@ -18,9 +20,21 @@ PATIENCE = 60.0
 
 def valid(kind: str, message: Any) -> None:
     """Refuse what does not fit its schema."""
-    schema = json.loads((SCHEMAS / f"{kind}.json").read_text())
     checker = Draft202012Validator.FORMAT_CHECKER
-    Draft202012Validator(schema, format_checker=checker).validate(message)
+    Draft202012Validator(_schemas()[kind], registry=_registry(), format_checker=checker).validate(message)
+
+
+@cache
+def _schemas() -> dict[str, Any]:
+    return {each.stem: json.loads(each.read_text()) for each in SCHEMAS.glob("*.json")}
+
+
+@cache
+def _registry() -> Registry[Any]:
+    """Schemas name each other by their files."""
+    found = ((f"{name}.json", Resource.from_contents(each)) for name, each in _schemas().items())
+    made: Registry[Any] = Registry()
+    return made.with_resources(found)
 
 
 class Client:
@@ -64,8 +78,10 @@ class Client:
 
     async def _status(self, message: Any) -> None:
         told = json.loads(message.body)
-        valid("node-status-message", told)
-        self._statuses.setdefault(told["execution_id"], []).append(told)
+        batched = message.type == "NodeStatusBatch"
+        valid("node-status-batch" if batched else "node-status-message", told)
+        for each in told if batched else [told]:
+            self._statuses.setdefault(each["execution_id"], []).append(each)
         self._came.set()
 
     async def _completion(self, message: Any) -> None:

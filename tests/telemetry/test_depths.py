@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+
+import pytest
 
 from rune.adapters.embedded.ages import STEP, Ages
+from rune.adapters.rabbitmq import depths
+from rune.adapters.rabbitmq.client import Connection, connect
+from rune.adapters.rabbitmq.errors import BrokerAway
 from rune.adapters.rabbitmq.queue import RabbitQueue
 from rune.core.token import Token
 from rune.ports.telemetry import Depth
@@ -27,6 +33,34 @@ def test_a_broker_tells_how_much_waits_in_every_lane() -> None:
         empty, full = asyncio.run(work(held.url(place)))
     assert empty == [Depth(queue="default", waiting=0), Depth(queue="gpu", waiting=0)]
     assert full == [Depth(queue="default", waiting=3), Depth(queue="gpu", waiting=0)]
+
+
+def test_looks_share_a_connection_until_it_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Connection] = []
+
+    async def counted(*given: Any, **named: Any) -> Connection:
+        made.append(await connect(*given, **named))
+        return made[-1]
+
+    monkeypatch.setattr(depths, "connect", counted)
+
+    async def work(url: str) -> list[int]:
+        queue = RabbitQueue(url)
+        await queue.check()
+        seen = []
+        for _ in range(3):
+            for both in await asyncio.gather(queue.depths(), queue.depths()):
+                assert both == [Depth(queue="default", waiting=0)]
+            seen.append(len(made))
+            if len(seen) == 2:
+                made[-1].abort(BrokerAway("cut"))
+        await queue.close()
+        return seen
+
+    held = broker()
+    with held.vhost() as place:
+        assert asyncio.run(work(held.url(place))) == [1, 1, 2]
+    assert all(each.error is not None for each in made), "nothing stays open behind the queue"
 
 
 class _Clock:

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import redis
 
+from rune.adapters.rabbitmq.definitions import definitions, user_name
 from rune.adapters.rabbitmq.queue import RabbitQueue
+from rune.adapters.rabbitmq.topology import Topology
 from rune.cli.checkup import clock, rooms
 from rune.ports.inspection import Survey
 from tests.cli.here import Here
@@ -97,6 +99,26 @@ def test_a_user_of_rabbitmq_is_told_what_cannot_be_written_or_read(tmp_path: Pat
         found = checks(tmp_path, code=1, RUNE_QUEUE=url)
         assert "read workflow.execution" in found["rabbitmq rights"]["found"]
         assert "word" not in str(found)
+
+
+def test_a_user_of_rabbitmq_is_asked_for_what_its_role_does(tmp_path: Path) -> None:
+    held = broker()
+    words = {"worker": "w1", "master": "m1"}
+    with held.vhost() as place:
+        held.api("POST", "definitions", definitions(Topology(), place, words))
+        urls = {role: held.url(place, user_name(role), word) for role, word in words.items()}
+        found = {role: checks(tmp_path, RUNE_QUEUE=url)["rabbitmq rights"] for role, url in urls.items()}
+        assert {each["verdict"] for each in found.values()} == {"ok"}
+        assert "a worker needs" in found["worker"]["found"]
+        assert "the API and the command line need" in found["master"]["found"]
+        listens = "workflow\\.(node\\.status|completion|execution\\.dead)"
+        held.user("plain", "word", place, "^$", "workflow\\..*", listens)
+        found["plain"] = checks(tmp_path, RUNE_QUEUE=held.url(place, "plain", "word"))["rabbitmq rights"]
+        assert "the API and the command line need" in found["plain"]["found"]
+        held.user(user_name("worker"), "w1", place, "^$", "workflow\\..*", listens)
+        worse = checks(tmp_path, code=1, RUNE_QUEUE=urls["worker"])["rabbitmq rights"]
+        assert worse["verdict"] == "bad"
+        assert worse["found"].startswith("as worker, cannot read workflow.execution")
 
 
 @pytest.mark.parametrize(("skew", "verdict"), [(0.2, "ok"), (-2.0, "warn"), (9.0, "bad")])

@@ -66,14 +66,16 @@ def broker(seen: Survey) -> Iterator[Finding]:
     yield Finding("rabbitmq", "warn" if old else "ok", found, "3.10 or newer is tested" if old else "")
     if seen.queue_lacks:
         advice = "give this user the rights that `rune topology` lists"
-        yield Finding("rabbitmq rights", "bad", f"cannot {_some(seen.queue_lacks)}", advice)
+        found = f"as {seen.queue_role}, cannot {_some(seen.queue_lacks)}"
+        yield Finding("rabbitmq rights", "bad", found, advice)
     elif seen.queue_missing:
         advice = "the first `rune serve` sets them up, or `rune topology` does"
         yield Finding(
             "rabbitmq rights", "ok", f"{seen.queue_missing} queues or exchanges are not there yet", advice
         )
     else:
-        yield Finding("rabbitmq rights", "ok", "reads and writes what the settings name")
+        whose = "the API and the command line need" if seen.queue_role == "master" else "a worker needs"
+        yield Finding("rabbitmq rights", "ok", f"reads and writes what {whose}")
 
 
 def rooms(seen: Survey) -> Iterator[Finding]:

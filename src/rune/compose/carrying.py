@@ -7,19 +7,26 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from rune.adapters.rabbitmq.dead import DeadLetters
-from rune.adapters.rabbitmq.herald import RabbitHerald
+from rune.adapters.rabbitmq.herald import BatchedHerald, RabbitHerald
 from rune.adapters.rabbitmq.legacy import Legacy
 from rune.adapters.rabbitmq.queue import RabbitQueue
 from rune.adapters.rabbitmq.rescue import rescue
+from rune.adapters.redis.open import RedisStores
 from rune.adapters.redis.state import RedisState
+from rune.adapters.redis.texts import path_out
+from rune.core.lineage import Path
 from rune.ports.fleet import Member
 from rune.ports.state import State
+from rune.runtime.closing import Closing, closing
 from rune.runtime.engine import Engine
+from rune.runtime.gathering import Gathering, gathering
 from rune.runtime.herald import Herald, heralded
 from rune.runtime.inlining import Inlining
 from rune.runtime.strangers import Strangers
 from rune.runtime.unserved import Unserved, unserved
 from rune.settings import Settings
+
+HELD = 4  # which of the keys of an execution names when to look after its tokens
 
 
 class Carrier:
@@ -36,19 +43,29 @@ class Carrier:
             kind=settings.queue_kind,
         )
         self._legacy = Legacy(settings.queue, self.queue.topology, member.name)
-        self._voice = RabbitHerald(self.queue.publisher, self.queue.topology, self._legacy)
+        spoken = BatchedHerald if settings.statuses == "batched" else RabbitHerald
+        self._voice = spoken(self.queue.publisher, self.queue.topology, self._legacy)
         self._herald: Herald | None = None
         self._unserved: Unserved | None = None
+        self._gathering: Gathering | None = None
 
-    def around(self, state: RedisState) -> State:
-        """The state, with somebody around it who knows which queues are read, and a herald if statuses are wanted."""
+    def around(self, state: RedisState, stores: RedisStores) -> State:
+        """The state, with those around it who spare it work, and a herald if statuses are wanted. The herald stands
+        inside of who gathers: it has spoken of all when one of them sends."""
         self.queue.routes(state.queue_of)
         self.queue.names(state.names_of)
         self._unserved = Unserved(state, state.queue_of)
-        if not self._settings.statuses:
-            return unserved(self._unserved)
-        self._herald = Herald(unserved(self._unserved), self._voice)
-        return heralded(self._herald)
+
+        async def release(execution: str, node: int, path: Path) -> None:
+            held = stores.keys.of(execution)[HELD]
+            await stores.client.call("ZREM", held, f"{execution}|{node}|{path_out(path)}")
+
+        told = closing(Closing(unserved(self._unserved), release))
+        if self._settings.statuses != "none":
+            self._herald = Herald(told, self._voice)
+            told = heralded(self._herald)
+        self._gathering = Gathering(told)
+        return gathering(self._gathering)
 
     def serve(self, engine: Engine) -> None:
         """Tell of its executions, and bring it what others write."""
@@ -57,6 +74,8 @@ class Carrier:
             self._unserved.follows(engine.backend.fleet)
         if self._herald is not None:
             self._herald.follows(engine.books)
+        if self._gathering is not None:
+            self._gathering.follows(engine.books)
         strangers = Strangers(engine.backend, engine.plans, engine.launcher)
         self.queue.strangers(strangers.take)
         self._legacy.takes(strangers.take)

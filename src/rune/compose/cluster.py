@@ -114,7 +114,7 @@ def _engine(
     told: State
     if carrier is not None:
         state = stores.state(opened.journal, plans.plan, roll=roll)
-        queue, told = carrier.queue, carrier.around(state)
+        queue, told = carrier.queue, carrier.around(state, stores)
     else:
         queue = stores.queue(member.name, settings.queues)
         told = state = stores.state(opened.journal, plans.plan, queue=queue, roll=roll)

@@ -55,6 +55,7 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     queue: str = ""  # where the broker is; empty: there is none
     queue_trouble: str = ""
     rabbitmq: str = ""  # its version
+    queue_role: str = ""  # whose work this user was asked for
     queue_lacks: tuple[str, ...] = ()
     queue_missing: int = 0  # queues and exchanges that nobody has made yet
     rooms: tuple[tuple[str, int], ...] = ()  # folders of this machine, and the bytes that are free there

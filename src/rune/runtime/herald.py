@@ -55,6 +55,8 @@ class Herald:
         self._state = state
         self._voice = voice
         self._books: Books | None = None
+        self.certain_end = state.certain_end  # asked for every token: nothing stands in between
+        self.renew = state.renew
         self._looked: OrderedDict[str, float] = OrderedDict()
         self._looks: set[asyncio.Task[None]] = set()
 

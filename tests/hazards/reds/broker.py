@@ -24,13 +24,13 @@ TABLE: dict[str, Red] = {
         _RABBIT + "c1_a_token_is_sent_when_the_broker_says_so",
         (
             "adapters/rabbitmq/publisher.py",
-            "                await channel.publish_all(messages)\n                return\n",
-            "                for each in messages:\n                    channel.post(*each)\n                return\n",
+            "                await self._in_turn(messages)\n                return\n",
+            "                for each in messages:\n                    self.post(*each)\n                return\n",
         ),
     ),
     "c2": red(
         _RABBIT + "c2_what_cannot_be_routed_is_not_taken_for_sent",
-        ("adapters/rabbitmq/channel.py", "routing_key, mandatory=True)", "routing_key, mandatory=False)"),
+        ("adapters/rabbitmq/channel.py", "mandatory=known is self._ways)", "mandatory=False)"),
     ),
     "c9": red(
         _RABBIT + "c9_what_runs_for_long_is_not_handed_out_again",

@@ -189,9 +189,12 @@ class Channel:
         """Publish; the answer comes when the broker has taken it, or says why not. Goes out with all of this turn."""
         return self.publish_all(((exchange, routing_key, body, stamp),))
 
-    def publish_all(self, messages: Iterable[Outgoing]) -> asyncio.Future[None]:
-        """The same for several, with one answer when all are taken."""
-        future: asyncio.Future[None] = self._loop.create_future()
+    def publish_all(
+        self, messages: Iterable[Outgoing], future: asyncio.Future[None] | None = None
+    ) -> asyncio.Future[None]:
+        """The same for several, with one answer when all are taken, in the future that is given if one is."""
+        if future is None:
+            future = self._loop.create_future()
         if self.error is not None:
             future.set_exception(self.error)
             return future

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -59,9 +60,10 @@ class Message(msgspec.Struct, gc=False):
 
 
 class Stamp:
-    """The properties of messages of one kind, encoded once. What changes is a number that a return brings back."""
+    """The properties of messages of one kind, encoded once. What changes is a number that a return brings back, and of
+    `timed` ones the second in which they are sent."""
 
-    __slots__ = ("after", "before")
+    __slots__ = ("_ends", "_second", "after", "before")
 
     def __init__(
         self,
@@ -73,8 +75,9 @@ class Stamp:
         message_id: str | None = None,
         type: str | None = None,
         app_id: str | None = None,
+        timed: bool = False,
     ) -> None:
-        flags = 0x8000 | 0x1000 | 0x0400
+        flags = 0x8000 | 0x1000 | 0x0400 | (0x0040 if timed else 0)
         before = [encode.short_string(content_type)]
         if headers:
             flags |= 0x2000
@@ -83,17 +86,24 @@ class Stamp:
         if priority is not None:
             flags |= 0x0800
             before.append(bytes([priority]))
-        after = []
-        for bit, text in ((0x0080, message_id), (0x0020, type), (0x0008, app_id)):
-            if text is not None:
-                flags |= bit
-                after.append(encode.short_string(text))
+        ends: list[bytes] = []
+        for bits in (((0x0080, message_id),), ((0x0020, type), (0x0008, app_id))):
+            given = [(bit, text) for bit, text in bits if text is not None]
+            flags |= sum(bit for bit, _ in given)
+            ends.append(b"".join(encode.short_string(text) for _, text in given))
         self.before = struct.pack(">H", flags) + b"".join(before)
-        self.after = b"".join(after)
+        self.after = b"".join(ends)
+        self._ends = ends
+        self._second = 0 if timed else -1
 
     def properties(self, number: int) -> bytes:
         """The properties of one message, with its number as the correlation id."""
         text = b"%d" % number
+        if self._second >= 0:
+            now = int(time.time())
+            if now != self._second:
+                self._second = now
+                self.after = struct.pack(">Q", now).join(self._ends)
         return self.before + bytes((len(text),)) + text + self.after
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
+from rune.adapters.rabbitmq.address import parse_address
 from rune.adapters.rabbitmq.channel import Channel
 from rune.adapters.rabbitmq.client import connect
 from rune.adapters.rabbitmq.connection import Connection
+from rune.adapters.rabbitmq.definitions import Rights, roles, user_name
 from rune.adapters.rabbitmq.errors import ChannelClosed, NotTaken
 from rune.adapters.rabbitmq.topology import Topology
 
@@ -19,25 +22,50 @@ Act = Callable[[Channel], Awaitable[Any]]
 
 
 async def inspect(url: str, topology: Topology) -> dict[str, Any]:
-    """Findings, by the names that a survey has for them. Nothing is made, and nothing is taken from a queue."""
+    """Findings, by the names that a survey has for them. Nothing is made, and nothing is taken from a queue.
+
+    A user that is called as a role is asked for what that role does. Anybody else may be a worker or, where that is not
+    so, the master."""
+    user = parse_address(url).user
+    needs = _needs(topology)
+    named = [role for role in needs if user == user_name(role)]
     connection = await connect(url, name="doctor")
     try:
-        lacks, missing = [], 0
-        for name in topology.work:
-            answer = await _tried(connection, lambda channel, name=name: _readable(channel, name))  # type: ignore[misc]
-            lacks += [f"read {name}"] if answer == REFUSED else []
-            missing += answer == MISSING
-        for name in (topology.execution, topology.status, topology.completion):
-            answer = await _tried(connection, lambda channel, name=name: _written(channel, name))  # type: ignore[misc]
-            lacks += [f"write {name}"] if answer == REFUSED else []
-            missing += answer == MISSING
+        found = {role: await _looked(connection, needs[role]) for role in named or needs}
+        role = next((role for role, (lacks, _) in found.items() if not lacks), next(iter(found)))
+        lacks, missing = found[role]
         return {
             "rabbitmq": ".".join(map(str, connection.version)),
-            "queue_lacks": tuple(lacks),
+            "queue_role": role,
+            "queue_lacks": lacks,
             "queue_missing": missing,
         }
     finally:
         await connection.close()
+
+
+def _needs(topology: Topology) -> dict[str, Rights]:
+    """Of what a role does, as much as can be tried: what is published to a fanout would arrive somewhere."""
+    direct = (topology.execution, topology.status, topology.completion)
+    return {
+        role: Rights(
+            tuple(each for each in direct if each in rights.publish),
+            tuple(each for each in rights.read if each != topology.started),
+        )
+        for role, rights in roles(topology).items()
+    }
+
+
+async def _looked(connection: Connection, rights: Rights) -> tuple[tuple[str, ...], int]:
+    """What is refused, and how much is not there."""
+    lacks: list[str] = []
+    missing = 0
+    for word, names, act in (("read", rights.read, _readable), ("write", rights.publish, _written)):
+        for name in names:
+            answer = await _tried(connection, partial(act, name))
+            lacks += [f"{word} {name}"] if answer == REFUSED else []
+            missing += answer == MISSING
+    return tuple(lacks), missing
 
 
 async def _tried(connection: Connection, act: Act) -> int:
@@ -51,7 +79,7 @@ async def _tried(connection: Connection, act: Act) -> int:
     return 0
 
 
-async def _readable(channel: Channel, queue: str) -> None:
+async def _readable(queue: str, channel: Channel) -> None:
     told = await channel.declare_queue(queue, passive=True)
     if told.message_count:
         return  # to look would be to take
@@ -60,7 +88,7 @@ async def _readable(channel: Channel, queue: str) -> None:
         channel.nack(found.tag, requeue=True)
 
 
-async def _written(channel: Channel, exchange: str) -> None:
+async def _written(exchange: str, channel: Channel) -> None:
     await channel.confirm()
     try:
         await channel.publish(exchange, NOWHERE, b"{}")

@@ -30,8 +30,9 @@ class Publisher:
         self._adopt = adopt
         self._declaring = asyncio.Lock()
         self._channel: Channel | None = None
+        self._turn: list[tuple[Sequence[Outgoing], asyncio.Future[None]]] = []
         self.before: Callable[[], None] = lambda: None
-        """Called when messages are about to go out: what must be at the broker before them goes now."""
+        """Called once a turn when messages are about to go out: what must be at the broker before them goes now."""
         self.link = Link(url, name, self._prepare, deadline=deadline)
 
     async def _prepare(self, connection: Connection) -> None:
@@ -43,16 +44,45 @@ class Publisher:
 
     async def publish(self, messages: Sequence[Outgoing]) -> None:
         """Done when the broker has all of them."""
-        channel = self._channel
-        if channel is not None and channel.error is None and channel.is_clear and self.link.is_up:
-            self.before()
+        if self._open() is not None:
             try:
-                await channel.publish_all(messages)
+                await self._in_turn(messages)
                 return
             except (ChannelClosed, NotTaken, BrokerAway) as error:
                 if error.code == "PUBLISH_DEADLINE":
                     raise
         await self._patiently(messages)
+
+    def _open(self) -> Channel | None:
+        """The channel, if it takes messages right now."""
+        channel = self._channel
+        if channel is None or channel.error is not None or not channel.is_clear or not self.link.is_up:
+            return None
+        return channel
+
+    def _in_turn(self, messages: Sequence[Outgoing]) -> asyncio.Future[None]:
+        """With everything else of this turn of the loop."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        if not self._turn:
+            loop.call_soon(self._go)
+        self._turn.append((messages, future))
+        return future
+
+    def _go(self) -> None:
+        turn, self._turn = self._turn, []
+        self.before()
+        channel = self._open()
+        for messages, future in turn:
+            if future.done():  # whoever sent them has gone
+                continue
+            if channel is None:
+                future.set_exception(BrokerAway("the broker takes no messages"))
+                continue
+            try:
+                channel.publish_all(messages, future)
+            except Exception as error:  # of these messages; the others are not to blame
+                future.set_exception(error)
 
     async def _patiently(self, messages: Sequence[Outgoing]) -> None:
         """The same while the broker is away, or full, or a queue has vanished: until the deadline."""
@@ -100,8 +130,8 @@ class Publisher:
 
     def post(self, exchange: str, routing_key: str, body: bytes, stamp: Stamp = JSON) -> bool:
         """Publish what may be lost, if that is possible right now."""
-        channel = self._channel
-        if channel is None or channel.error is not None or not channel.is_clear or not self.link.is_up:
+        channel = self._open()
+        if channel is None:
             return False
         channel.post(exchange, routing_key, body, stamp)
         return True

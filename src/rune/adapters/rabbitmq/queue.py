@@ -10,7 +10,7 @@ from typing import Protocol
 
 from rune.adapters.rabbitmq.channel import Outgoing
 from rune.adapters.rabbitmq.client import connect
-from rune.adapters.rabbitmq.depths import read_depths
+from rune.adapters.rabbitmq.depths import Depths
 from rune.adapters.rabbitmq.errors import AmqpError
 from rune.adapters.rabbitmq.frames import Stamp
 from rune.adapters.rabbitmq.intake import WATCH, Held, Intake
@@ -60,7 +60,8 @@ class Inlining(Protocol):
         """End an execution whose next message would be too long."""
 
 
-HINT = Stamp(type="NodeExecutionMessage", app_id="rune")
+HINT = Stamp(type="NodeExecutionMessage", app_id="rune", timed=True)
+"""With the time, so that the broker can tell for how long the oldest has waited."""
 
 
 class RabbitQueue:
@@ -88,6 +89,7 @@ class RabbitQueue:
             url, self.topology, consumer, prefetch, self._return, deadline=deadline, watch=watch
         )
         self._unsent = Unsent(self.publisher)
+        self._depths = Depths(url, self.topology)
         self._early = early
         self._route: Route | None = None
         self._naming: Naming | None = None
@@ -173,7 +175,7 @@ class RabbitQueue:
             await self._publish(messages)
 
     async def depths(self) -> list[Depth]:
-        return await read_depths(self._url, self.topology)
+        return await self._depths.read()
 
     async def receive(self) -> Delivery:
         while True:
@@ -224,6 +226,7 @@ class RabbitQueue:
             for each in late:
                 each.cancel()
         await self._unsent.close()
+        await self._depths.close()
         await self.intake.close()
         await self.publisher.close()
 

@@ -1,0 +1,69 @@
+"""The last decisions of an execution are not applied where the journal has its end with them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from rune.core.effect import Decision, Finish
+from rune.core.fact import End, Result
+from rune.core.lineage import Path
+from rune.ports.state import Applied
+from rune.runtime.closing import Closing
+
+LAST = [Decision(3, (), 7, Result(3, (), 7, "ok"))]
+OTHERS = [Decision(2, (), 6, Result(2, (), 6, "ok"))]
+DONE = Finish("completed")
+
+
+class _State:
+    """Knows of the end that some decisions bring."""
+
+    def __init__(self) -> None:
+        self.acts: list[Any] = []
+
+    async def claim(self) -> None: ...
+
+    async def renew(self) -> None: ...
+
+    def certain_end(self, execution: str, decisions: Any) -> tuple[Finish, int] | None:
+        return (DONE, 8) if decisions is LAST else None
+
+    async def apply(self, execution: str, decisions: Any) -> Applied:
+        self.acts.append(decisions)
+        return Applied(now=9)
+
+    async def end(self, execution: str, fact: End) -> None:
+        self.acts.append("end")
+
+
+def _after(asked: Any, applied: Any) -> tuple[Applied, list[Any]]:
+    """What applying answers and what the state and whoever looks after tokens hear, until the execution has ended."""
+    state = _State()
+
+    async def release(execution: str, node: int, path: Path) -> None:
+        state.acts.append((execution, node, path))
+
+    async def go() -> Applied:
+        around = Closing(state, release)  # type: ignore[arg-type]
+        around.certain_end("x", asked)
+        answer = await around.apply("x", applied)
+        await around.end("x", End(8, "completed"))
+        await around.end("x", End(8, "completed"))
+        return answer
+
+    return asyncio.run(go()), state.acts
+
+
+def test_what_is_certain_to_be_the_last_is_not_applied_and_nobody_looks_after_its_token() -> None:
+    assert _after(LAST, LAST) == (Applied((), DONE, 8), ["end", ("x", 3, ()), "end"])
+
+
+def test_anything_else_is_applied() -> None:
+    assert _after(OTHERS, OTHERS) == (Applied(now=9), [OTHERS, "end", "end"])
+
+
+def test_what_somebody_else_has_written_instead_is_applied() -> None:
+    answer, acts = _after(LAST, OTHERS)
+    assert answer == Applied(now=9)
+    assert acts[0] is OTHERS
