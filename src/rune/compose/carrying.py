@@ -13,8 +13,6 @@ from rune.adapters.rabbitmq.queue import RabbitQueue
 from rune.adapters.rabbitmq.rescue import rescue
 from rune.adapters.redis.open import RedisStores
 from rune.adapters.redis.state import RedisState
-from rune.adapters.redis.texts import path_out
-from rune.core.lineage import Path
 from rune.ports.fleet import Member
 from rune.ports.state import State
 from rune.runtime.closing import Closing, closing
@@ -25,8 +23,6 @@ from rune.runtime.inlining import Inlining
 from rune.runtime.strangers import Strangers
 from rune.runtime.unserved import Unserved, unserved
 from rune.settings import Settings
-
-HELD = 4  # which of the keys of an execution names when to look after its tokens
 
 
 class Carrier:
@@ -55,12 +51,7 @@ class Carrier:
         self.queue.routes(state.queue_of)
         self.queue.names(state.names_of)
         self._unserved = Unserved(state, state.queue_of)
-
-        async def release(execution: str, node: int, path: Path) -> None:
-            held = stores.keys.of(execution)[HELD]
-            await stores.client.call("ZREM", held, f"{execution}|{node}|{path_out(path)}")
-
-        told = closing(Closing(unserved(self._unserved), release))
+        told = closing(Closing(unserved(self._unserved), stores.release))
         if self._settings.statuses != "none":
             self._herald = Herald(told, self._voice)
             told = heralded(self._herald)

@@ -18,6 +18,8 @@ from rune.adapters.redis.queue import IDLE, RedisQueue
 from rune.adapters.redis.recovery import Roll
 from rune.adapters.redis.state import RedisState
 from rune.adapters.redis.streams import DEFAULT, Streams
+from rune.adapters.redis.texts import path_out
+from rune.core.lineage import Path
 from rune.ports.clock import Clock
 from rune.ports.journal import Journal
 
@@ -57,6 +59,11 @@ class RedisStores:
         if queue is not None:
             queue.routes(state.queue_of)
         return state
+
+    async def release(self, execution: str, node: int, path: Path) -> None:
+        """Nobody has to look after this token any longer: its execution has ended without it being applied."""
+        held = self.keys.held(self.keys.partition(execution))
+        await self.client.call("ZREM", held, f"{execution}|{node}|{path_out(path)}")
 
     @asynccontextmanager
     async def running(self, clock: Clock) -> AsyncIterator[None]:
