@@ -79,7 +79,7 @@ def test_whoever_comes_meanwhile_is_served_in_one_act() -> None:
     acts = [act(item) for item in range(4)]
     answers, heard = _gathered(acts)
     assert heard == [acts[0], [*acts[1], *acts[2], *acts[3]]]
-    assert [each.finish for each in answers] == [None, DONE, None, None], "one of them ends the execution"
+    assert [each.finish for each in answers] == [None, None, None, DONE], "one of them ends the execution"
 
 
 def test_one_of_them_sends_what_nobody_has_decided() -> None:
@@ -87,7 +87,7 @@ def test_one_of_them_sends_what_nobody_has_decided() -> None:
     left = (Token(4, ()), Token(1, (), fate=Fate.DISPATCH), again)
     failed = act(3, Attempt(2, (1, 3), 5, 1, Error("E", "no")))[:1]
     answers, _ = _gathered([act(0), act(1), act(2), failed], Token(3, (1, 1)), Token(3, (1, 2)), *left)
-    assert [each.emitted for each in answers] == [(), left, (), ()]
+    assert [each.emitted for each in answers] == [(), (), (), left]
 
 
 def test_an_act_is_not_longer_than_a_script_may_take() -> None:

@@ -85,10 +85,10 @@ class Gathering:
                     future.set_exception(error)
             return
         heirs = [future for _, future in waiting if not future.done()]
-        for future in heirs[1:]:
+        for future in heirs[:-1]:
             future.set_result(Applied(now=applied.now))
-        if heirs:
-            heirs[0].set_result(applied)
+        if heirs:  # the last: what came before it is acknowledged meanwhile, in one frame
+            heirs[-1].set_result(applied)
 
     async def _together(self, execution: str, acts: Sequence[Sequence[Decision]]) -> Applied:
         """One act of several. What one of them emitted and has decided in place is nothing to be sent by another."""
