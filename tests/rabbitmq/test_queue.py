@@ -80,12 +80,13 @@ async def test_what_is_in_hands_at_the_end_goes_back() -> None:
     async with place() as here:
         queue = here.queue()
         await queue.send("x", [Token(node) for node in range(3)])
-        await queue.ack(await queue.receive())
+        served = await queue.receive()  # not always the one sent first: what nobody takes for long goes to the end
+        await queue.ack(served)
         await queue.receive()
         await queue.close()
         other = here.queue("other")
         got = [await other.receive() for _ in range(2)]
-        assert sorted(each.token.node for each in got) == [1, 2]
+        assert {each.token.node for each in got} == {0, 1, 2} - {served.token.node}
 
 
 @scenario
