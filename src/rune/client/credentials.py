@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
+from rune.client.asking import Asking, AsyncAsking
 from rune.client.calls import API, Call
 from rune.client.models import Model
 
@@ -73,52 +74,44 @@ def _path(name: str) -> str:
     return f"{API}/credentials/{quote(name, safe='')}"
 
 
-class _Asking(Protocol):
-    def _ask(self, call: Call[Any]) -> Any: ...
-
-
-class _AsyncAsking(Protocol):
-    def _ask(self, call: Call[Any]) -> Awaitable[Any]: ...
-
-
 class CredentialCalls:
     """Credentials, for the client that waits for one thing at a time."""
 
-    def credentials(self: _Asking) -> list[Credential]:
+    def credentials(self: Asking) -> list[Credential]:
         """All of them by name, without values."""
         found: CredentialList = self._ask(listed())
         return found.credentials
 
-    def credential(self: _Asking, name: str) -> Credential:
+    def credential(self: Asking, name: str) -> Credential:
         """One of them, by its name or id."""
         found: Credential = self._ask(shown(name))
         return found
 
     def add_credential(
-        self: _Asking, name: str, type: str, values: dict[str, Any], *, hosts: Sequence[str] = ()
+        self: Asking, name: str, type: str, values: dict[str, Any], *, hosts: Sequence[str] = ()
     ) -> Credential:
         """Store one; `hosts` are the only ones that it is sent to."""
         found: Credential = self._ask(added(name, type, values, hosts))
         return found
 
     def rotate_credential(
-        self: _Asking, name: str, values: dict[str, Any], *, hosts: Sequence[str] | None = None
+        self: Asking, name: str, values: dict[str, Any], *, hosts: Sequence[str] | None = None
     ) -> Credential:
         """Give it new values; what is not given stays."""
         found: Credential = self._ask(rotated(name, values, hosts))
         return found
 
-    def remove_credential(self: _Asking, name: str) -> None:
+    def remove_credential(self: Asking, name: str) -> None:
         """Forget it."""
         self._ask(removed(name))
 
-    def granted(self: _Asking, name: str) -> list[str]:
+    def granted(self: Asking, name: str) -> list[str]:
         """Who may use it."""
         found: Granted = self._ask(grants(name))
         return found.granted
 
     def grant(
-        self: _Asking, name: str, whom: Sequence[str] = (), *, withdraw: Sequence[str] = ()
+        self: Asking, name: str, whom: Sequence[str] = (), *, withdraw: Sequence[str] = ()
     ) -> list[str]:
         """Say who may use it from now on, and who no more; who may, afterwards."""
         found: Granted = self._ask(regranted(name, whom, withdraw))
@@ -128,41 +121,41 @@ class CredentialCalls:
 class AsyncCredentialCalls:
     """Credentials, for the client that waits for many things at once."""
 
-    async def credentials(self: _AsyncAsking) -> list[Credential]:
+    async def credentials(self: AsyncAsking) -> list[Credential]:
         """All of them by name, without values."""
         found: CredentialList = await self._ask(listed())
         return found.credentials
 
-    async def credential(self: _AsyncAsking, name: str) -> Credential:
+    async def credential(self: AsyncAsking, name: str) -> Credential:
         """One of them, by its name or id."""
         found: Credential = await self._ask(shown(name))
         return found
 
     async def add_credential(
-        self: _AsyncAsking, name: str, type: str, values: dict[str, Any], *, hosts: Sequence[str] = ()
+        self: AsyncAsking, name: str, type: str, values: dict[str, Any], *, hosts: Sequence[str] = ()
     ) -> Credential:
         """Store one; `hosts` are the only ones that it is sent to."""
         found: Credential = await self._ask(added(name, type, values, hosts))
         return found
 
     async def rotate_credential(
-        self: _AsyncAsking, name: str, values: dict[str, Any], *, hosts: Sequence[str] | None = None
+        self: AsyncAsking, name: str, values: dict[str, Any], *, hosts: Sequence[str] | None = None
     ) -> Credential:
         """Give it new values; what is not given stays."""
         found: Credential = await self._ask(rotated(name, values, hosts))
         return found
 
-    async def remove_credential(self: _AsyncAsking, name: str) -> None:
+    async def remove_credential(self: AsyncAsking, name: str) -> None:
         """Forget it."""
         await self._ask(removed(name))
 
-    async def granted(self: _AsyncAsking, name: str) -> list[str]:
+    async def granted(self: AsyncAsking, name: str) -> list[str]:
         """Who may use it."""
         found: Granted = await self._ask(grants(name))
         return found.granted
 
     async def grant(
-        self: _AsyncAsking, name: str, whom: Sequence[str] = (), *, withdraw: Sequence[str] = ()
+        self: AsyncAsking, name: str, whom: Sequence[str] = (), *, withdraw: Sequence[str] = ()
     ) -> list[str]:
         """Say who may use it from now on, and who no more; who may, afterwards."""
         found: Granted = await self._ask(regranted(name, whom, withdraw))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import Any, Protocol
 from urllib.parse import quote
 
 import msgspec
 
+from rune.client.asking import Asking, AsyncAsking
 from rune.client.calls import API, Call
 from rune.client.models import Limits
 
@@ -31,28 +30,20 @@ def _path(workflow: str) -> str:
     return f"{API}/workflows/{quote(workflow, safe='')}/limits"
 
 
-class _Asking(Protocol):
-    def _ask(self, call: Call[Any]) -> Any: ...
-
-
-class _AsyncAsking(Protocol):
-    def _ask(self, call: Call[Any]) -> Awaitable[Any]: ...
-
-
 class LimitCalls:
     """Limits, for the client that waits for one thing at a time."""
 
-    def limits(self: _Asking, workflow: str) -> Limits:
+    def limits(self: Asking, workflow: str) -> Limits:
         """What the starts of a workflow are held to."""
         found: Limits = self._ask(shown(workflow))
         return found
 
-    def limit(self: _Asking, workflow: str, limits: Limits) -> Limits:
+    def limit(self: Asking, workflow: str, limits: Limits) -> Limits:
         """Set all limits of a workflow; those that are not given are lifted."""
         found: Limits = self._ask(put(workflow, limits))
         return found
 
-    def limit_key(self: _Asking, id: str, limits: Limits) -> Limits:
+    def limit_key(self: Asking, id: str, limits: Limits) -> Limits:
         """Set all limits of a key; those that are not given are lifted."""
         found: Limits = self._ask(put_of_key(id, limits))
         return found
@@ -61,17 +52,17 @@ class LimitCalls:
 class AsyncLimitCalls:
     """Limits, for the client that waits for many things at once."""
 
-    async def limits(self: _AsyncAsking, workflow: str) -> Limits:
+    async def limits(self: AsyncAsking, workflow: str) -> Limits:
         """What the starts of a workflow are held to."""
         found: Limits = await self._ask(shown(workflow))
         return found
 
-    async def limit(self: _AsyncAsking, workflow: str, limits: Limits) -> Limits:
+    async def limit(self: AsyncAsking, workflow: str, limits: Limits) -> Limits:
         """Set all limits of a workflow; those that are not given are lifted."""
         found: Limits = await self._ask(put(workflow, limits))
         return found
 
-    async def limit_key(self: _AsyncAsking, id: str, limits: Limits) -> Limits:
+    async def limit_key(self: AsyncAsking, id: str, limits: Limits) -> Limits:
         """Set all limits of a key; those that are not given are lifted."""
         found: Limits = await self._ask(put_of_key(id, limits))
         return found

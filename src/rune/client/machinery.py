@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import Any, Protocol
+from typing import Any
 
+from rune.client.asking import Asking, AsyncAsking
 from rune.client.calls import API, Call
 from rune.client.models import Model
 
@@ -46,23 +46,15 @@ def node_types() -> Call[NodeTypeList]:
     return Call(method="GET", path=f"{API}/nodes", answer=NodeTypeList, repeatable=True)
 
 
-class _Asking(Protocol):
-    def _ask(self, call: Call[Any]) -> Any: ...
-
-
-class _AsyncAsking(Protocol):
-    def _ask(self, call: Call[Any]) -> Awaitable[Any]: ...
-
-
 class MachineryCalls:
     """The machinery, for the client that waits for one thing at a time."""
 
-    def workers(self: _Asking) -> list[Worker]:
+    def workers(self: Asking) -> list[Worker]:
         """The processes that were seen of late."""
         found: WorkerList = self._ask(workers())
         return found.workers
 
-    def node_types(self: _Asking) -> list[dict[str, Any]]:
+    def node_types(self: Asking) -> list[dict[str, Any]]:
         """The node types that the server knows, with the schemas of their parameters."""
         found: NodeTypeList = self._ask(node_types())
         return found.nodes
@@ -71,12 +63,12 @@ class MachineryCalls:
 class AsyncMachineryCalls:
     """The machinery, for the client that waits for many things at once."""
 
-    async def workers(self: _AsyncAsking) -> list[Worker]:
+    async def workers(self: AsyncAsking) -> list[Worker]:
         """The processes that were seen of late."""
         found: WorkerList = await self._ask(workers())
         return found.workers
 
-    async def node_types(self: _AsyncAsking) -> list[dict[str, Any]]:
+    async def node_types(self: AsyncAsking) -> list[dict[str, Any]]:
         """The node types that the server knows, with the schemas of their parameters."""
         found: NodeTypeList = await self._ask(node_types())
         return found.nodes

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 from urllib.parse import quote
 
 import msgspec
 
+from rune.client.asking import Asking, AsyncAsking
 from rune.client.calls import API, Call
 from rune.client.models import Model
 
@@ -78,28 +78,20 @@ def acted(
     )
 
 
-class _Asking(Protocol):
-    def _ask(self, call: Call[Any]) -> Any: ...
-
-
-class _AsyncAsking(Protocol):
-    def _ask(self, call: Call[Any]) -> Awaitable[Any]: ...
-
-
 class TriggerCalls:
     """Triggers, for the client that waits for one thing at a time."""
 
-    def triggers(self: _Asking, workflow: str | None = None) -> list[Trigger]:
+    def triggers(self: Asking, workflow: str | None = None) -> list[Trigger]:
         """All of them, or those of a workflow."""
         found: TriggerList = self._ask(listed(workflow))
         return found.triggers
 
-    def enable_trigger(self: _Asking, id: str, *, enabled: bool = True) -> Trigger:
+    def enable_trigger(self: Asking, id: str, *, enabled: bool = True) -> Trigger:
         """Switch one on or off."""
         found: Trigger = self._ask(acted(id, "enable" if enabled else "disable", None))
         return found
 
-    def rotate_trigger(self: _Asking, id: str, *, secret: bool = False) -> Trigger:
+    def rotate_trigger(self: Asking, id: str, *, secret: bool = False) -> Trigger:
         """Give a hook a new path, or a new secret, which is told this once."""
         found: Trigger = self._ask(acted(id, "rotate", {"secret": secret}))
         return found
@@ -108,17 +100,17 @@ class TriggerCalls:
 class AsyncTriggerCalls:
     """Triggers, for the client that waits for many things at once."""
 
-    async def triggers(self: _AsyncAsking, workflow: str | None = None) -> list[Trigger]:
+    async def triggers(self: AsyncAsking, workflow: str | None = None) -> list[Trigger]:
         """All of them, or those of a workflow."""
         found: TriggerList = await self._ask(listed(workflow))
         return found.triggers
 
-    async def enable_trigger(self: _AsyncAsking, id: str, *, enabled: bool = True) -> Trigger:
+    async def enable_trigger(self: AsyncAsking, id: str, *, enabled: bool = True) -> Trigger:
         """Switch one on or off."""
         found: Trigger = await self._ask(acted(id, "enable" if enabled else "disable", None))
         return found
 
-    async def rotate_trigger(self: _AsyncAsking, id: str, *, secret: bool = False) -> Trigger:
+    async def rotate_trigger(self: AsyncAsking, id: str, *, secret: bool = False) -> Trigger:
         """Give a hook a new path, or a new secret, which is told this once."""
         found: Trigger = await self._ask(acted(id, "rotate", {"secret": secret}))
         return found
