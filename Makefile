@@ -80,7 +80,7 @@ test: setup ## All gates: lint, types, contracts, mutants, tests with coverage, 
 	$(MAKE) --no-print-directory sim SEEDS=10000
 
 test-long: test ## All gates, then every matrix whole, 100,000 seeds, 1,000 kills and crash images, reds, the cluster campaign
-	@RUNE_WHOLE=1 RUNE_IMAGES=1000 $(BIN)/python -m pytest -q -n $(WORKERS) tests/runtime tests/conformance
+	@RUNE_WHOLE=1 RUNE_IMAGES=1000 $(BIN)/python -m pytest -q -n $(WORKERS) $(OTHERS)
 	$(MAKE) --no-print-directory sim SEEDS=100000
 	$(MAKE) --no-print-directory chaos-embedded KILLS=1000
 	$(MAKE) --no-print-directory reds
