@@ -80,7 +80,9 @@ async def test_what_is_in_hands_at_the_end_goes_back() -> None:
     async with place() as here:
         queue = here.queue()
         await queue.send("x", [Token(node) for node in range(3)])
-        served = await queue.receive()  # not always the one sent first: what nobody takes for long goes to the end
+        served = (
+            await queue.receive()
+        )  # not always the one sent first: what nobody takes for long goes to the end
         await queue.ack(served)
         await queue.receive()
         await queue.close()
