@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import pytest
 
+from rune.adapters.redis import depths
 from tests.cluster.standing import stores
 from tests.master.running import DEADLINE, HELLO, WAITS, Served, served
 
@@ -46,3 +49,28 @@ def test_a_client_of_one_server_sees_in_order_and_without_gaps_what_the_other_st
             await go()
 
     asyncio.run(bounded())
+
+
+def test_a_queue_that_nobody_serves_is_seen_to_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(depths, "LOOK", 0.0)
+    settings = msgspec.structs.replace(stores(tmp_path), nodes=())
+    sent = {"id": "call", "type": "noop", "queue": "gpu", "parameters": {"effectful": True}}
+    waits = {
+        "id": "far",
+        "nodes": [{"id": "in", "type": "input"}, sent],
+        "edges": [{"src": "in", "dst": "call"}],
+    }
+
+    async def go() -> dict[str, Any]:
+        async with served(tmp_path, on=settings) as server:
+            await server.deploy(waits)
+            for _ in range(3):
+                await server.client.start("far")
+            async with asyncio.timeout(DEADLINE):
+                while True:
+                    found = {each["name"]: each for each in (await server.get("/queues"))["queues"]}
+                    if found.get("gpu", {}).get("depth") == 3 and found["gpu"]["oldest_ms"] > 0:
+                        return found
+
+    found = asyncio.run(go())
+    assert (found["default"]["depth"], found["default"]["oldest_ms"], found["gpu"]["held"]) == (0, 0, 0)

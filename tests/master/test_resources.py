@@ -60,7 +60,8 @@ def test_the_machinery_shows_itself(tmp_path: Path) -> None:
 
     async def work(server: Served) -> None:
         assert len((await server.get("/workers"))["workers"]) == 1
-        assert (await server.get("/queues"))["queues"][0]["depth"] == 0
+        queue = {"name": "default", "depth": 0, "held": None, "oldest_ms": 0}
+        assert (await server.get("/queues"))["queues"] == [queue]
         await server.deploy(waits)
         id = (await server.client.start("later")).execution_id
         stream = await server.stream(f"/executions/{id}/events")

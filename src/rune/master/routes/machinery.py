@@ -14,6 +14,7 @@ from rune.master.reply import Reply
 from rune.master.service import Master
 from rune.master.views import View, moment
 from rune.ports.fleet import Member
+from rune.ports.telemetry import Deep, Depth
 from rune.runtime.history import iso
 
 machinery = Resource("machinery")
@@ -47,10 +48,12 @@ class WorkerList(View, frozen=True, kw_only=True):
 
 
 class QueueView(View, frozen=True, kw_only=True):
-    """A queue: how many tokens wait in it, and for how long the oldest has; null where that is not known."""
+    """A queue: how many tokens wait in it, how many are in somebody's hands, and for how long the oldest has waited;
+    null where that is not known."""
 
     name: str
-    depth: int | None
+    depth: int
+    held: int | None
     oldest_ms: int | None
 
 
@@ -117,10 +120,15 @@ def _worker(member: Member) -> WorkerView:
 
 @machinery("GET", "/queues", "List queues", need="view", answer=QueueList)
 async def list_queues(call: Call) -> Response:
-    """Tokens that nobody has taken yet."""
-    length = getattr(call.master.engine.backend.queue, "__len__", None)
-    depth = length() if length is not None else None
-    return Reply(QueueList(queues=[QueueView(name="default", depth=depth, oldest_ms=None)]))
+    """Tokens that nobody has taken yet, and those that somebody has."""
+    queue = call.master.engine.backend.queue
+    found = await queue.depths() if isinstance(queue, Deep) else []
+    return Reply(QueueList(queues=[_queue(each) for each in found]))
+
+
+def _queue(found: Depth) -> QueueView:
+    oldest = None if found.age is None else round(found.age * 1000)
+    return QueueView(name=found.queue, depth=found.waiting, held=found.held, oldest_ms=oldest)
 
 
 @machinery("GET", "/timers", "When the next timer is due", need="view", answer=TimerClock)
