@@ -20,9 +20,12 @@ def certain_end(state: State, decisions: Sequence[Decision]) -> Finish | None:
     stays open. None means: apply them and see."""
     if not _is_all_there_is(state, decisions) or state.failures:
         return None
-    if type(decisions[-1].fact) is not Result:
-        return None
-    return COMPLETED if _stays_inside(decisions) else None
+    return end_of_one(decisions)
+
+
+def end_of_one(decisions: Sequence[Decision]) -> Finish | None:
+    """The same where the token that they begin with is known to be all there is, and nothing has failed."""
+    return COMPLETED if type(decisions[-1].fact) is Result and _stays_inside(decisions) else None
 
 
 def certain_sleep(state: State, decisions: Sequence[Decision]) -> int | None:

@@ -98,10 +98,11 @@ class Completing:
         plan = book.plan
         roots = [node.index for node in plan.nodes if node.depth == 0 and node.index not in plan.triggers]
         if end.status == "completed":
-            missing = [node for node in roots if book.known(node, ROOT) is None]
-            stored = await self._journal.results(book.accepted.id, [(node, ROOT) for node in missing])
-            results = dict(zip(missing, stored, strict=True))
-            found = {node: book.known(node, ROOT) or results.get(node) for node in roots}
+            found = {node: book.known(node, ROOT) for node in roots}
+            missing = [node for node, result in found.items() if result is None]
+            if missing:
+                stored = await self._journal.results(book.accepted.id, [(node, ROOT) for node in missing])
+                found |= zip(missing, stored, strict=True)
         else:
             facts = [each.fact for each in await self._journal.facts(book.accepted.id) if not each.late]
             found = {each.node: each for each in facts if isinstance(each, Result) and not each.path}

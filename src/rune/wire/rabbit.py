@@ -246,8 +246,9 @@ def decode_completion(body: bytes) -> CompletionMessage:
         raise BadMessage(f"not a completion message: {error}") from None
 
 
+@lru_cache(maxsize=256)
 def moment(ms: int) -> str:
-    """Milliseconds since the epoch as ISO 8601, in UTC."""
+    """Milliseconds since the epoch as ISO 8601, in UTC. Many of those who ask do so within the same one."""
     second, rest = divmod(ms, 1000)
     return f"{_second(second)}.{rest:03d}Z"
 

@@ -7,9 +7,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from rune.core.effect import Decision, Finish
-from rune.core.ending import certain_end
-from rune.core.lineage import ROOT
-from rune.core.state import Live, Scope, State
+from rune.core.ending import end_of_one
 from rune.core.token import Token
 from rune.ports.clock import Clock
 
@@ -17,13 +15,12 @@ MOST = 10_000
 
 
 class _Alone:
-    """A token, when it was claimed by either clock, and what was foreseen last."""
+    """A node that was claimed, when by either clock, and what was foreseen last."""
 
-    __slots__ = ("answer", "decisions", "state", "then", "when")
+    __slots__ = ("answer", "decisions", "node", "then", "when")
 
-    def __init__(self, token: Token, now: int) -> None:
-        root = Scope(ROOT, 0, count=1, active=1, live={token.node: Live(token)})
-        self.state = State(scopes={ROOT: root})
+    def __init__(self, node: int, now: int) -> None:
+        self.node = node
         self.then = now
         self.when = time.monotonic()
         self.decisions: Sequence[Decision] | None = None
@@ -39,7 +36,7 @@ class Foresight:
 
     def note(self, execution: str, token: Token, now: int) -> None:
         """This token was claimed here, and it is all there is."""
-        self._alone[execution] = _Alone(token, now)
+        self._alone[execution] = _Alone(token.node, now)
         if len(self._alone) > MOST:
             self._alone.popitem(last=False)
 
@@ -53,7 +50,7 @@ class Foresight:
             return None
         if alone.decisions is not decisions:
             alone.decisions = decisions
-            finish = certain_end(alone.state, decisions)
+            finish = end_of_one(decisions) if decisions[0].node == alone.node else None
             passed = 0 if self._clock is not None else round((time.monotonic() - alone.when) * 1000)
             alone.answer = None if finish is None else (finish, alone.then + passed)
         return alone.answer

@@ -192,7 +192,7 @@ class RedisState:
 
     def _claimed(self, execution: str, token: Token, now: int, found: Any, run: tuple[str, int]) -> Claim:
         verdict, sent, number, again, due, read_back, alone, first = found
-        mine = token_in(sent)
+        mine = token_in(sent) if sent else token
         if verdict not in ("run", "cancelled"):
             return Claim(verdict, mine if verdict.startswith("held") else token, now)
         if alone:

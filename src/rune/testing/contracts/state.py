@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from rune.core.fact import End
 from rune.core.outcome import Suspend
-from rune.core.token import Token
+from rune.core.token import START, Token
 from rune.ports.state import Applied
 from rune.testing.clock import VirtualClock
 from rune.testing.contracts.crowding import CrowdContract
@@ -46,6 +48,13 @@ class StateContract(SignalContract, PauseContract, CrowdContract):
             await world.accept()
             claim = await world.state.claim("x", Token(world.node("c")), "me", leased=False)
             assert claim.verdict not in ("run", "cancelled")
+
+    @scenario
+    async def test_a_hint_that_is_wrong_about_its_token_is_set_right(self, folder: Path) -> None:
+        async with self.world(folder, chain()) as world:
+            (b,) = (await self._at_b(world)).emitted
+            wrong = replace(b, payload=START, at=b.at + 1)
+            assert (await world.state.claim("x", wrong, "me", leased=True)).token == b
 
     @scenario
     async def test_of_many_claimants_one_gets_the_lease(self, folder: Path) -> None:

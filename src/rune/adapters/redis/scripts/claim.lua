@@ -1,9 +1,9 @@
 -- Ask to run a token, or several of the execution at once.
 -- KEYS     as in store.lua
 -- ARGV[4..]  each: node, path, fate, attempt, resumed, owner, leased, and the token itself as it is sent (msgpack)
--- RETURNS  reply whose last part is verdict, token, number of the fence, whether it was claimed before, due time of the
---          wait that is over, whether the execution was read back, whether the token is all there is, when the first
---          party of its join arrived; of several a list of these; or FOLD
+-- RETURNS  reply whose last part is verdict, token (false: as it was sent), number of the fence, whether it was
+--          claimed before, due time of the wait that is over, whether the execution was read back, whether the token
+--          is all there is, when the first party of its join arrived; of several a list of these; or FOLD
 -- A crash behind this: a lease that runs out, and the sweeper sends the token again.
 
 -- The translation of rune.core.control.touch.
@@ -15,7 +15,7 @@ local function touched(node, path, live, want)
   end
   if not live then return act.is_done(path, node) and 'done' or 'unknown' end
   if live.w or (live.t or 1) ~= want[4] or (live.m or false) ~= want[5] then return 'done' end
-  if meta.p and not live.k then store.write('l' .. path .. '|' .. node).k = true end
+  if meta.p and not live.k then store.write('l' .. path .. '|' .. text(node)).k = true end
   if live.k then return 'parked' end
   local runs = not live.f or live.f == 'overdue'
   return runs and act.is_pointless(node, path) and 'cancelled' or 'run'
@@ -23,7 +23,7 @@ end
 
 -- Answers the verdict, and the number of the lease where there is one.
 local function claimed(node, path, mine, verdict, want)
-  local name = 'c' .. path .. '|' .. node
+  local name = 'c' .. path .. '|' .. text(node)
   local claim = store.get(name)
   if not claim and meta.m and mine[6] == 'run' and meta.c >= meta.m then
     act.hold_back(path, node, mine)
@@ -42,9 +42,16 @@ local function claimed(node, path, mine, verdict, want)
   return verdict, number, claim and true or false
 end
 
+local function differs(token, other)
+  for i = 1, #token do
+    if token[i] ~= other[i] then return token end
+  end
+  return false
+end
+
 local function asked(want)
   local node, path, mine = want[1], want[2], want[8]
-  local live = store.get('s' .. path) and store.get('l' .. path .. '|' .. node)
+  local live = store.get('s' .. path) and store.get('l' .. path .. '|' .. text(node))
   if live then
     store.send(path, node, live)
     mine, emitted = emitted[1], {}
@@ -52,19 +59,20 @@ local function asked(want)
   local verdict, number, again, due = touched(node, path, live, want), false, false, false
   if verdict == 'run' or verdict == 'cancelled' then
     verdict, number, again = claimed(node, path, mine, verdict, want)
-    due = live and live.m and verdict ~= 'held' and verdict ~= 'held back' and store.get('w' .. path .. '|' .. node)
-    if due then store.drop('w' .. path .. '|' .. node) end
+    due = live and live.m and verdict ~= 'held' and verdict ~= 'held back' and store.get('w' .. path .. '|' .. text(node))
+    if due then store.drop('w' .. path .. '|' .. text(node)) end
   end
   local alone = path == '' and live and store.get('s').c == 1 and not meta.u and not meta.f and true or false
-  local joined = live and #mine[5] > 0 and store.get('b' .. path .. '|' .. node)
-  return { verdict, mine, number, again, due or false, meta.rb or false, alone, joined and joined.f or false }
+  local joined = live and #mine[5] > 0 and store.get('b' .. path .. '|' .. text(node))
+  local other = differs(mine, want[8])
+  return { verdict, other, number, again, due or false, meta.rb or false, alone, joined and joined.f or false }
 end
 
 verbs.claim = function()
   local wants, fields, count = {}, { '!' }, 1
   for i = 4, #ARGV do
     local want = cmsgpack.unpack(ARGV[i])
-    local name = want[2] .. '|' .. want[1]
+    local name = want[2] .. '|' .. text(want[1])
     fields[count + 1], fields[count + 2], fields[count + 3] = 's' .. want[2], 'l' .. name, 'c' .. name
     count = count + 3
     wants[i - 3] = want

@@ -6,7 +6,7 @@ function act.started(path)
   while path ~= '' do
     local around, split, item = act.parent(path)
     if store.get('s' .. around) then
-      local name = around .. '|' .. split
+      local name = around .. '|' .. text(split)
       local fan = store.get('f' .. name)
       return fan and (item < fan.x or store.get('A' .. name .. '|' .. item) ~= false)
     end
@@ -20,7 +20,7 @@ function act.decide(decision)
   local node, path, kind, info = decision[1], decision[2], decision[4], decision[5]
   at = decision[3]
   if not store.get('s' .. path) then return act.started(path) end
-  local live = store.get('l' .. path .. '|' .. node)
+  local live = store.get('l' .. path .. '|' .. text(node))
   if act.is_done(path, node) and (not live or kind ~= 'skip') then return true end
   local given, named = live and live.j, kind == 'result' and info[6] or kind == 'attempt' and info[3]
   local twin = kind == 'attempt' and live and (live.t or 1) > info[1]
@@ -67,13 +67,13 @@ end
 -- Only a join can be given up before it has a token.
 function act.gives_up(path, node, info)
   if info[1] ~= 'failed' or info[2] < 0 then return false end
-  return info[3] == 'scope' or store.get('b' .. path .. '|' .. node)
-    or (info[4] >= 0 and store.get('f' .. path .. '|' .. info[4]))
+  return info[3] == 'scope' or store.get('b' .. path .. '|' .. text(node))
+    or (info[4] >= 0 and store.get('f' .. path .. '|' .. text(info[4])))
 end
 
 function act.remove(path, node, live)
   local scope = store.write('s' .. path)
-  store.drop('l' .. path .. '|' .. node)
+  store.drop('l' .. path .. '|' .. text(node))
   scope.c = scope.c - 1
   if live.w then act.stop_waiting(path, node, live) else scope.a = scope.a - 1 end
 end
@@ -86,7 +86,7 @@ end
 
 -- The list is made, and the marks of the items have served. If it was given up, nothing more starts.
 function act.release(path, split, given_up)
-  local name = path .. '|' .. split
+  local name = path .. '|' .. text(split)
   local fan, fixed = store.write('f' .. name), store.get('F' .. name)
   if not fan.z then
     for chunk = 0, math.floor((fixed.n * fixed.m - 1) / MARKS) do store.drop('k' .. name .. '|' .. chunk) end
@@ -130,7 +130,7 @@ function act.choose(path, node, live, info)
   local same = (live.r or '') == info[1] and live.p == info[2] and (live.e or false) == info[3]
   if same and not cancels then return false end
   live.r, live.p, live.e = info[1] ~= '' and info[1] or nil, info[2], info[3] or nil
-  changed['l' .. path .. '|' .. node] = true
+  changed['l' .. path .. '|' .. text(node)] = true
   if cancels then act.cancel_region(path, node, cancels) end
   return true
 end

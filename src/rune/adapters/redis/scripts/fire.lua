@@ -22,7 +22,7 @@ verbs.fire = function()
     node = tonumber(node)
     timers[timer] = false
     act.ring(kind, node, path, chore and number or tonumber(number), timer)
-    if kind == 'w' and #emitted > 0 then store.put('w' .. path .. '|' .. node, tonumber(found[i + 1])) end
+    if kind == 'w' and #emitted > 0 then store.put('w' .. path .. '|' .. text(node), tonumber(found[i + 1])) end
     for _, each in ipairs(emitted) do act.let_go(each[2], each[1]) end
     if #emitted + (finish and 1 or 0) > 0 and kind ~= 'w' and kind ~= 'r' and not chore then timers[timer] = now + LEASE end
     local items = finish == '!items' and { meta.u, store.get('e') } or false

@@ -1,11 +1,11 @@
 -- Claims: who has a token in hands, under which lease, and who waits because as many run as may.
 function act.member(path, node)
-  return ARGV[3] .. '|' .. node .. '|' .. path
+  return ARGV[3] .. '|' .. text(node) .. '|' .. path
 end
 
 -- A token is in nobody's hands any longer.
 function act.let_go(path, node)
-  local name = 'c' .. path .. '|' .. node
+  local name = 'c' .. path .. '|' .. text(node)
   held[act.member(path, node)] = false
   local claim = store.get(name)
   if not claim then return end

@@ -7,7 +7,7 @@ verbs.sweep = function()
   local opened = store.open()
   for _, each in ipairs(cmsgpack.unpack(ARGV[4])) do
     local node, path = each[1], each[2]
-    local member, name = ARGV[3] .. '|' .. node .. '|' .. path, path .. '|' .. node
+    local member, name = ARGV[3] .. '|' .. text(node) .. '|' .. path, path .. '|' .. text(node)
     held[member] = false
     local live = opened and not meta.f and store.get('l' .. name)
     local claim = opened and store.get('c' .. name)

@@ -10,25 +10,25 @@ end
 function act.races(path)
   if path == '' then return store.get('#').r end
   local around, split = act.parent(path)
-  return store.get('F' .. around .. '|' .. split).r
+  return store.get('F' .. around .. '|' .. text(split)).r
 end
 
 -- Timeout of a join and from when it runs; nil if the join is not waiting.
 function act.join_waits(path, node)
-  if act.is_done(path, node) or store.get('l' .. path .. '|' .. node) then return nil end
+  if act.is_done(path, node) or store.get('l' .. path .. '|' .. text(node)) then return nil end
   local scope = store.get('s' .. path)
   for _, each in ipairs(act.races(path)) do
     if each[1] == node then return each[2], scope.o end
   end
   for _, split in ipairs(scope.f or {}) do
-    local fixed = store.get('F' .. path .. '|' .. split)
+    local fixed = store.get('F' .. path .. '|' .. text(split))
     if fixed.g == node then
-      local fan = store.get('f' .. path .. '|' .. split)
+      local fan = store.get('f' .. path .. '|' .. text(split))
       if not fan.r or fan.r == 0 then return nil end
       return fixed.t, fixed.o == 'latest' and fan.l or fan.f
     end
   end
-  local barrier = store.get('b' .. path .. '|' .. node)
+  local barrier = store.get('b' .. path .. '|' .. text(node))
   if barrier then return barrier.x, barrier.f end
 end
 
@@ -64,7 +64,7 @@ function act.expire(path, node, timer)
     timers[timer] = due
     return
   end
-  local barrier, listed = store.get('b' .. path .. '|' .. node), {}
+  local barrier, listed = store.get('b' .. path .. '|' .. text(node)), {}
   if barrier then
     local arrivals = act.arrivals(path, node, barrier)
     table.sort(arrivals, function(a, b) return a[1] < b[1] end)
@@ -74,7 +74,7 @@ function act.expire(path, node, timer)
 end
 
 function act.resume(kind, path, node, number, timer)
-  local live = store.get('l' .. path .. '|' .. node)
+  local live = store.get('l' .. path .. '|' .. text(node))
   if not live or not live.w then return end
   local due = act.wakes_at(live)
   local mine = live.m and kind == 'w' or not live.m and kind == 'r' and (live.t or 1) == number
@@ -116,7 +116,7 @@ end
 function act.arm_scope(path, scope)
   for _, each in ipairs(act.races(path)) do act.arm_join(path, each[1]) end
   for _, split in ipairs(scope.f or {}) do
-    local gathers = store.get('F' .. path .. '|' .. split).g
+    local gathers = store.get('F' .. path .. '|' .. text(split)).g
     if gathers >= 0 then act.arm_join(path, gathers) end
   end
 end

@@ -33,7 +33,7 @@ end
 -- Whether a race that others won makes a token pointless.
 function act.is_pointless(node, path)
   for _, each in ipairs(meta.r or {}) do
-    if each[3]:find(',' .. node .. ',', 1, true) and act.within(path, each[2]) then return true end
+    if each[3]:find(',' .. text(node) .. ',', 1, true) and act.within(path, each[2]) then return true end
   end
   return false
 end
@@ -41,7 +41,7 @@ end
 function act.emit(path, node, live)
   local scope = store.write('s' .. path)
   if meta.p then live.k = true end
-  store.put('l' .. path .. '|' .. node, live)
+  store.put('l' .. path .. '|' .. text(node), live)
   scope.c = scope.c + 1
   scope.a = scope.a + 1
   if not meta.p then store.send(path, node, live) end
@@ -89,7 +89,7 @@ end
 
 -- e: 2, node, place, edge, source, parties, opens, timeout, from, alive, payload, error
 function act.arrive(path, e, payload, error)
-  local node, name = e[2], path .. '|' .. e[2]
+  local node, name = e[2], path .. '|' .. text(e[2])
   if act.is_done(path, node) then return end
   local barrier = store.get('b' .. name)
   local arrival = 'a' .. name .. '|' .. e[3]
@@ -118,7 +118,7 @@ end
 -- The arrivals of a join in the order of its edges.
 function act.arrivals(path, node, barrier)
   local fields, found = {}, {}
-  for place = 0, barrier.p - 1 do fields[place + 1] = 'a' .. path .. '|' .. node .. '|' .. place end
+  for place = 0, barrier.p - 1 do fields[place + 1] = 'a' .. path .. '|' .. text(node) .. '|' .. place end
   store.fetch(fields)
   for _, field in ipairs(fields) do
     if cache[field] then found[#found + 1] = cache[field] end
@@ -139,7 +139,7 @@ function act.opened(path, node, barrier, fate)
     end
     if (each[3] or fate == 'skip') and each[5] then error = error or each[5] end
   end
-  if several or not payload then payload = 'e' .. node .. '@' .. path end
+  if several or not payload then payload = 'e' .. text(node) .. '@' .. path end
   return {
     p = payload, e = error, r = #listed > 0 and table.concat(listed, ' ') or nil,
     f = fate ~= 'run' and fate or nil, z = barrier.t,
@@ -147,7 +147,7 @@ function act.opened(path, node, barrier, fate)
 end
 
 function act.drop_barrier(path, node)
-  local name = path .. '|' .. node
+  local name = path .. '|' .. text(node)
   local barrier = store.get('b' .. name)
   if not barrier then return end
   store.drop('b' .. name)
@@ -156,7 +156,7 @@ end
 
 function act.gather(path, position, mark)
   local around, split, item = act.parent(path)
-  local name = around .. '|' .. split
+  local name = around .. '|' .. text(split)
   local fixed = store.get('F' .. name)
   if act.is_done(around, fixed.g) then return end
   local place = item * fixed.m + position
@@ -205,7 +205,7 @@ end
 -- e: 5, node, count, payload, error, window, aggregator, edges, timeout, from, template, races
 function act.spread(path, e)
   local split, count = e[2], e[3]
-  local name, scope = path .. '|' .. split, store.write('s' .. path)
+  local name, scope = path .. '|' .. text(split), store.write('s' .. path)
   scope.f = scope.f or {}
   scope.f[#scope.f + 1] = split
   local fixed = {
@@ -222,7 +222,7 @@ end
 
 -- Start as many items as the window takes, a chunk at a time.
 function act.fill(path, split)
-  local name = path .. '|' .. split
+  local name = path .. '|' .. text(split)
   local fan, fixed = store.get('f' .. name), store.get('F' .. name)
   act.pass_started(name, fan)
   if not fan.c and fan.x < fan.n and act.is_pointless(split, path) then act.abandon(path, name, fan, fixed) end
@@ -305,7 +305,7 @@ end
 function act.settle(path, refill)
   while path ~= '' do
     local around, split = act.parent(path)
-    local name = around .. '|' .. split
+    local name = around .. '|' .. text(split)
     local fan = store.write('f' .. name)
     act.settle_item(path, store.get('s' .. path), store.get('s' .. around), fan, around)
     if not refill then return end
@@ -339,7 +339,7 @@ end
 function act.close(path, scope)
   store.drop('s' .. path)
   for _, split in ipairs(scope.f or {}) do
-    store.drop('f' .. path .. '|' .. split)
-    store.drop('F' .. path .. '|' .. split)
+    store.drop('f' .. path .. '|' .. text(split))
+    store.drop('F' .. path .. '|' .. text(split))
   end
 end

@@ -33,9 +33,9 @@ end
 
 function act.set_own_timer(path, node, live, due)
   if live.m then
-    timers['w|' .. node .. '|' .. path .. '|0'] = due
+    timers['w|' .. text(node) .. '|' .. path .. '|0'] = due
   else
-    timers['r|' .. node .. '|' .. path .. '|' .. (live.t or 1)] = due
+    timers['r|' .. text(node) .. '|' .. path .. '|' .. (live.t or 1)] = due
   end
 end
 
@@ -45,7 +45,7 @@ function act.sleep(path, node, live, due)
     scope.a = scope.a - 1
   end
   live.w, live.k, live.d = true, nil, due or nil
-  changed['l' .. path .. '|' .. node] = true
+  changed['l' .. path .. '|' .. text(node)] = true
   if due then act.set_own_timer(path, node, live, due) end
 end
 
@@ -123,7 +123,7 @@ function act.wake(path, node, live)
   act.stop_listening(path, node, live)
   live.w, live.d, live.x = nil, nil, nil
   live.k = meta.p and true or nil
-  changed['l' .. path .. '|' .. node] = true
+  changed['l' .. path .. '|' .. text(node)] = true
   local scope = store.write('s' .. path)
   scope.a = scope.a + 1
   if not live.k then store.send(path, node, live) end
@@ -153,7 +153,7 @@ function act.cancel_some(number, cursor)
       if kind == 's' then
         for _, split in ipairs(cache[field].f or {}) do act.fill(inner, split) end
         act.settle_up(inner, region[2])
-      elseif cache[field].w and region[3]:find(',' .. node .. ',', 1, true) then
+      elseif cache[field].w and region[3]:find(',' .. text(node) .. ',', 1, true) then
         act.wake(inner, tonumber(node), cache[field])
         act.settle_up(inner, region[2])
       end
