@@ -21,6 +21,7 @@ from rune.errors import InvalidDocument, RuneError
 from rune.ports.journal import FORMAT, Accepted
 from rune.runtime.backend import Backend
 from rune.runtime.book import kept_bytes
+from rune.runtime.books import UnknownExecution
 from rune.runtime.legacy import LegacyLauncher
 from rune.runtime.planbook import Planbook
 from rune.runtime.seeding import Seeding
@@ -74,6 +75,8 @@ class Strangers:
             raise UnknownNode(f"`{message.current_node[:80]}` is no node of {plan.definition.id}")
         outputs = msgspec.json.decode(message.context, type=Outputs)
         known = await self._journal.accepted(message.execution_id)
+        if known is None and isinstance(message.definition_ref, str):
+            raise UnknownExecution(f"no execution has the id {message.execution_id}, and no definition came with it")
         if self._is_beginning(plan, node, outputs):
             await self._start(message, plan, outputs, known)
         else:
