@@ -180,6 +180,21 @@ async def test_the_queue_of_another_engine_stays_as_it_is() -> None:
         assert found["arguments"] == theirs["arguments"]
 
 
+@scenario
+async def test_a_start_is_handed_over_although_the_queue_of_the_other_engine_has_gone() -> None:
+    with broker().vhost() as vhost:
+        sender = Legacy(broker().url(vhost), Topology(), "master")
+        await sender.hand_over(b"{}")
+        broker().api("DELETE", f"queues/{vhost}/workflow.started")
+        await sender.hand_over(b'{"a": 1}')
+        await sender.close()
+        connection = await connect(broker().url(vhost))
+        found = await (await connection.channel()).get("workflow.started")
+        assert found is not None
+        assert found.body == b'{"a": 1}'
+        await connection.close()
+
+
 def test_an_old_broker_gets_what_it_knows() -> None:
     old = {each.name: each.arguments for each in Topology(kind="quorum").table((3, 9))}
     new = {each.name: each.arguments for each in Topology(kind="quorum").table((4, 1))}

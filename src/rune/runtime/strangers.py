@@ -76,7 +76,9 @@ class Strangers:
         outputs = msgspec.json.decode(message.context, type=Outputs)
         known = await self._journal.accepted(message.execution_id)
         if known is None and isinstance(message.definition_ref, str):
-            raise UnknownExecution(f"no execution has the id {message.execution_id}, and no definition came with it")
+            raise UnknownExecution(
+                f"no execution has the id {message.execution_id}, and no definition came with it"
+            )
         if self._is_beginning(plan, node, outputs):
             await self._start(message, plan, outputs, known)
         else:
