@@ -8,6 +8,7 @@ from typing import Any
 
 from rune.adapters.rabbitmq.client import Message, connect
 from rune.adapters.rabbitmq.queue import RabbitQueue
+from rune.adapters.rabbitmq.topology import DELIVERIES
 from tests.services.rabbitmq import Broker, broker
 
 
@@ -53,6 +54,18 @@ class Place:
             channel.ack(found.tag)
         await connection.close()
         return found
+
+
+async def worn_out(url: str, queue: str) -> None:
+    """What happens to a message whose workers keep dying."""
+    connection = await connect(url)
+    channel = await connection.channel()
+    for _ in range(DELIVERIES + 1):
+        message = await channel.get(queue)
+        assert message is not None
+        channel.nack(message.tag, requeue=True)
+    assert await channel.get(queue) is None
+    await connection.close()
 
 
 @asynccontextmanager

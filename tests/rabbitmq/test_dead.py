@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from rune.adapters.rabbitmq.client import connect
 from rune.adapters.rabbitmq.dead import RESCUES, DeadLetters
-from rune.adapters.rabbitmq.topology import DELIVERIES
 from rune.core.token import Token
 from tests.rabbitmq.helping import scenario
-from tests.rabbitmq.queues import Place, place
-
-
-async def worn_out(here: Place, queue: str) -> None:
-    """What happens to a message whose workers keep dying."""
-    connection = await connect(here.url)
-    channel = await connection.channel()
-    for _ in range(DELIVERIES + 1):
-        message = await channel.get(queue)
-        assert message is not None
-        channel.nack(message.tag, requeue=True)
-    assert await channel.get(queue) is None
-    await connection.close()
+from tests.rabbitmq.queues import place, worn_out
 
 
 @scenario
@@ -51,7 +37,7 @@ async def test_what_was_only_delivered_too_often_comes_back_by_itself() -> None:
         await queue.send("x", [Token(4)])
         letters = DeadLetters(here.url, queue.topology)
         for turn in range(RESCUES):
-            await worn_out(here, "workflow.execution")
+            await worn_out(here.url, "workflow.execution")
             (letter,) = await letters.list()
             assert (letter.code, letter.execution, letter.rescues) == ("DELIVERY_LIMIT", "x", turn)
             assert await letters.rescue() == 1
@@ -68,9 +54,9 @@ async def test_what_comes_back_too_often_stays() -> None:
         await queue.send("x", [Token(4)])
         letters = DeadLetters(here.url, queue.topology)
         for _ in range(RESCUES):
-            await worn_out(here, "workflow.execution")
+            await worn_out(here.url, "workflow.execution")
             await letters.rescue()
-        await worn_out(here, "workflow.execution")
+        await worn_out(here.url, "workflow.execution")
         assert await letters.rescue() == 0
         assert len(await letters.list()) == 1
 

@@ -96,7 +96,7 @@ TOKENS = st.builds(
 )  # fmt: skip
 
 
-@given(TOKENS, st.integers(0, 9))
+@given(TOKENS, st.integers(0, 10))
 @settings(deadline=None)
 def test_every_token_arrives_as_it_was_sent_in_a_message_that_fits(token: Token, priority: int) -> None:
     body = encode_hint("exec_1", token, NAMES, priority)
@@ -126,8 +126,8 @@ def test_a_message_names_things_as_people_do() -> None:
         "definition_ref": "sha256:abc",
         "accumulated_context": {},
         "lineage_stack": [
-            {"split_node_id": "users", "item_index": 5, "branch_id": "/users:5"},
-            {"split_node_id": "orders", "item_index": 2, "branch_id": "/users:5/orders:2"},
+            {"split_node_id": "users", "item_index": 5, "branch_id": "exec_1_users_5"},
+            {"split_node_id": "orders", "item_index": 2, "branch_id": "exec_1_users_5_orders_2"},
         ],
         "from_node": "fetch",
         "attempt": 2,
@@ -180,6 +180,11 @@ def test_what_others_write_by_hand_is_understood() -> None:
         {"lineage_stack": [{"split_node_id": "s"}]},
         {"execution_id": "x" * 256},
         {"token": {"path": []}},
+        {"execution_id": "a b"},
+        {"workflow_id": "a/b"},
+        {"priority": 11},
+        {"priority": -1},
+        {"attempt": 0},
     ],
     ids=str,
 )
@@ -221,13 +226,17 @@ def test_a_status_of_ours_fits() -> None:
     status = NodeStatusMessage(
         workflow_id="wf_1", execution_id="e", node_id="price", status="failed",
         error=ErrorObject("no", "NODE_FAILED"), executed_at=moment(1_760_013_301_234), duration_ms=5,
-        lineage=frames((1, 5), IDS), attempt=3, metadata={"retry_at": 1, "attempt": 4},
+        lineage=frames("e", (1, 5), IDS, lambda split, outer: 7), attempt=3, metadata={"retry_at": 1, "attempt": 4},
     )  # fmt: skip
 
     body = encode_message(status)
 
     assert fits("node-status-message", body)
-    assert json.loads(body)["executed_at"] == "2025-10-09T12:35:01.234Z"
+    found = json.loads(body)
+    assert found["executed_at"] == "2025-10-09T12:35:01.234Z"
+    assert found["lineage_stack"] == [
+        {"split_node_id": "users", "item_index": 5, "branch_id": "e_users_5", "total_items": 7}
+    ]
     assert decode_status(body) == status
 
 

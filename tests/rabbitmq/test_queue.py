@@ -54,6 +54,33 @@ async def test_after_a_while_a_busy_worker_takes_work_again() -> None:
 
 
 @scenario
+async def test_a_busy_worker_forgets_no_lane_and_no_queue() -> None:
+    """Never more than a third of its slots is free, so it fetches message by message."""
+
+    async def route(execution: str, token: Token) -> str:
+        return "other" if execution == "other" else "default"
+
+    async with place() as here:
+        queue = here.queue(prefetch=6, queues=("default", "other"))
+        queue.routes(route)
+        await queue.send("first", [Token(node) for node in range(6)])
+        held = [await queue.receive() for _ in range(6)]
+        await queue.send("urgent", [Token(node) for node in range(120)], 9)
+        await until(lambda: queue.intake.pulling)
+        await queue.send("usual", [Token(0)])
+        await queue.send("other", [Token(0)])
+        await queue.send("idle", [Token(0)], 1)
+        seen: list[str] = []
+        for _ in range(100):
+            await queue.ack(held.pop(0))
+            held.append(await queue.receive())
+            seen.append(held[-1].execution)
+        assert queue.intake.pulling
+        assert {"urgent", "usual", "other", "idle"} == set(seen)
+        assert seen.count("urgent") > 90
+
+
+@scenario
 async def test_what_is_held_for_long_is_acknowledged_early() -> None:
     async with place() as here:
         queue = here.queue(early=0.2)

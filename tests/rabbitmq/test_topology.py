@@ -10,13 +10,16 @@ import msgspec
 import pytest
 
 from rune.adapters.rabbitmq.client import AmqpError, ChannelClosed, connect
+from rune.adapters.rabbitmq.dead import DeadLetters
 from rune.adapters.rabbitmq.definitions import all_exchanges, all_queues, as_text, definitions, user_name
 from rune.adapters.rabbitmq.legacy import Legacy
 from rune.adapters.rabbitmq.queue import RabbitQueue
+from rune.adapters.rabbitmq.rescue import rescue
 from rune.adapters.rabbitmq.topology import Topology, declare
 from rune.core.token import Token
 from rune.wire.rabbit import NodeExecutionMessage, encode_message
 from tests.rabbitmq.helping import scenario, until
+from tests.rabbitmq.queues import worn_out
 from tests.services.rabbitmq import broker
 
 PASSWORDS = {"worker": "w w", "master": "m/m"}
@@ -85,7 +88,7 @@ async def test_each_role_may_do_its_own_and_nothing_else() -> None:
     allowed = {
         "worker": {
             *(("publish", each.name) for each in all_exchanges(topology)),
-            *(("read", each) for each in (*topology.work, "workflow.started")),
+            *(("read", each) for each in (*topology.work, topology.dead, "workflow.started")),
         },
         "master": {
             *(
@@ -121,6 +124,19 @@ async def test_a_worker_with_the_rights_of_a_worker_works() -> None:
         letter = await (await connection.channel()).get("workflow.execution.dead")
         assert letter is not None
         await connection.close()
+
+
+@scenario
+async def test_a_scheduler_with_the_rights_of_a_worker_hands_innocent_messages_back() -> None:
+    topology = Topology(kind="quorum")
+    async with imported(topology) as vhost:
+        queue = RabbitQueue(url(vhost, "worker"), consumer="w", kind="quorum")
+        await queue.send("x", [Token(7)])
+        await worn_out(broker().url(vhost), topology.execution)
+        rescuing = asyncio.create_task(rescue(DeadLetters(url(vhost, "worker"), topology), pause=0.05))
+        assert (await queue.receive()).token.node == 7
+        rescuing.cancel()
+        await queue.close()
 
 
 @scenario
@@ -164,6 +180,21 @@ async def test_the_queue_of_another_engine_stays_as_it_is() -> None:
         assert found["arguments"] == theirs["arguments"]
 
 
+@scenario
+async def test_a_start_is_handed_over_although_the_queue_of_the_other_engine_has_gone() -> None:
+    with broker().vhost() as vhost:
+        sender = Legacy(broker().url(vhost), Topology(), "master")
+        await sender.hand_over(b"{}")
+        broker().api("DELETE", f"queues/{vhost}/workflow.started")
+        await sender.hand_over(b'{"a": 1}')
+        await sender.close()
+        connection = await connect(broker().url(vhost))
+        found = await (await connection.channel()).get("workflow.started")
+        assert found is not None
+        assert found.body == b'{"a": 1}'
+        await connection.close()
+
+
 def test_an_old_broker_gets_what_it_knows() -> None:
     old = {each.name: each.arguments for each in Topology(kind="quorum").table((3, 9))}
     new = {each.name: each.arguments for each in Topology(kind="quorum").table((4, 1))}
@@ -174,6 +205,17 @@ def test_an_old_broker_gets_what_it_knows() -> None:
     assert (
         old["workflow.execution"]["x-delivery-limit"] == new["workflow.execution"]["x-delivery-limit"] == 20
     )
+
+
+def test_who_looks_at_what_is_kept_wears_nothing_out() -> None:
+    """Brokers from 4.0 on count deliveries of every quorum queue, and drop what had 20 unless told otherwise."""
+    for version in ((3, 9), (3, 10, 8), (4, 1)):
+        found = {each.name: each.arguments for each in Topology(kind="quorum").table(version)}
+        for name in ("workflow.execution.dead", "workflow.completion"):
+            if found[name]["x-queue-type"] == "quorum":
+                assert found[name]["x-delivery-limit"] > 1_000_000_000
+    for queue in Topology().table((4, 1)):
+        assert "x-delivery-limit" not in queue.arguments
 
 
 def test_the_topology_can_be_read() -> None:

@@ -122,6 +122,16 @@ class Client:
                     return letter.headers["rune-code"], letter.body
         raise AssertionError("the queue was closed")
 
+    async def letters(self, execution: str) -> list[str]:
+        """The codes of all its dead letters, which stay where they are."""
+        queue = await self._channel.get_queue("workflow.execution.dead", ensure=False)
+        found = []
+        while (letter := await queue.get(fail=False)) is not None:
+            found.append(letter)
+        for letter in found:
+            await letter.nack()
+        return [each.headers["rune-code"] for each in found if execution.encode() in each.body]
+
 
 @asynccontextmanager
 async def client(url: str) -> AsyncIterator[Client]:

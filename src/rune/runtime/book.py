@@ -95,6 +95,11 @@ class Book:
         found: Result | None = self._cache.get((self.accepted.id, node, path))
         return found
 
+    def count(self, split: int, path: Path) -> int:
+        """How many items a fan-out has; 0 where that is not known here."""
+        found = self.known(split, path)
+        return 0 if found is None else found.items or 0
+
     def decoded(self, node: int, path: Path) -> Any:
         return self._cache.get((self.accepted.id, node, path, "value"))
 

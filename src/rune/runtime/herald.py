@@ -163,7 +163,7 @@ class Herald:
             error=error,
             executed_at=moment(at),
             duration_ms=lasted,
-            lineage=frames(path, ids) if path else (),
+            lineage=frames(book.accepted.id, path, ids, book.count) if path else (),
             attempt=attempt,
             details=details,
             metadata=metadata,

@@ -8,7 +8,6 @@ a hint that is not needed. Whatever cannot be understood is refused with a code,
 from __future__ import annotations
 
 import logging
-import re
 
 import msgspec
 
@@ -22,20 +21,19 @@ from rune.errors import InvalidDocument, RuneError
 from rune.ports.journal import FORMAT, Accepted
 from rune.runtime.backend import Backend
 from rune.runtime.book import kept_bytes
+from rune.runtime.books import UnknownExecution
 from rune.runtime.legacy import LegacyLauncher
 from rune.runtime.planbook import Planbook
 from rune.runtime.seeding import Seeding
 from rune.telemetry.context import read_header
 from rune.wire.codec import Kept, encode_value
-from rune.wire.rabbit import BadMessage, NodeExecutionMessage
+from rune.wire.rabbit import NodeExecutionMessage
 
 log = logging.getLogger("rune.strangers")
 
-ID = re.compile(r"[A-Za-z0-9_-]{1,255}")
 OF_THE_START = ("$trigger", "$input")
 NO_OUTPUTS = frozenset({*OF_THE_START, "$json", "$execution", "$error"})
 """Names in a context that are no node's."""
-MOST_PRIORITY = 10
 
 
 class UnknownScope(RuneError):
@@ -71,15 +69,16 @@ class Strangers:
 
     async def take(self, message: NodeExecutionMessage, body: bytes) -> None:
         """Do what it says; when this returns, the start is durable."""
-        for name in (message.workflow_id, message.execution_id):
-            if not ID.fullmatch(name):
-                raise BadMessage(f"`{name[:80]}`: an id is made of letters, digits, - and _")
         plan = await self._plan(message)
         node = plan.index.get(message.current_node)
         if node is None:
             raise UnknownNode(f"`{message.current_node[:80]}` is no node of {plan.definition.id}")
         outputs = msgspec.json.decode(message.context, type=Outputs)
         known = await self._journal.accepted(message.execution_id)
+        if known is None and isinstance(message.definition_ref, str):
+            raise UnknownExecution(
+                f"no execution has the id {message.execution_id}, and no definition came with it"
+            )
         if self._is_beginning(plan, node, outputs):
             await self._start(message, plan, outputs, known)
         else:
@@ -127,12 +126,12 @@ class Strangers:
     ) -> None:
         if known is None:
             self._unknown(message, plan)
-            payload, priority = self._payload(plan, outputs), _priority(message)
+            payload = self._payload(plan, outputs)
             await self._launcher.start_here(
                 plan,
                 payload,
                 execution=message.execution_id,
-                priority=priority,
+                priority=message.priority,
                 principal=QUEUE,
                 trace=_trace(message),
             )
@@ -163,7 +162,7 @@ class Strangers:
         facts = seeding.facts(made, values, at)
         if not seeding.begins(made, facts, at):
             raise UnknownScope(f"`{message.current_node}` cannot be where an execution begins")
-        priority = _priority(message)
+        priority = message.priority
         wanted = Accepted(
             id=message.execution_id,
             trace=_trace(message),
@@ -198,9 +197,3 @@ def _trace(message: NodeExecutionMessage) -> str:
     """The trace that the message belongs to; one that cannot be read is as if it were not there."""
     found = read_header(message.traceparent) if message.traceparent else None
     return "" if found is None else found.header()
-
-
-def _priority(message: NodeExecutionMessage) -> int | None:
-    if message.priority is not None and not 0 <= message.priority <= MOST_PRIORITY:
-        raise BadMessage(f"a priority is between 0 and {MOST_PRIORITY}")
-    return message.priority

@@ -6,18 +6,21 @@ token itself; one that somebody else wrote brings the definition and the outputs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
 
-from rune.core.lineage import ROOT, Path, path_text
+from rune.core.lineage import ROOT, Path
 from rune.core.token import START, Arrived, Fate, Ref, Token
 from rune.errors import RuneError
 
 LONGEST_ID = 255
+ID = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST_ID}}}")
+MOST_PRIORITY = 10
 MOST_IN_FULL = 16 * 1024 * 1024
 """Bytes of a message that brings everything along: what brokers take unless they are told otherwise."""
 NO_OUTPUTS = msgspec.Raw(b"{}")
@@ -157,20 +160,21 @@ _STATUS = msgspec.json.Decoder(NodeStatusMessage)
 _COMPLETION = msgspec.json.Decoder(CompletionMessage)
 
 
-def frames(path: Path, ids: Sequence[str]) -> tuple[Frame, ...]:
-    """The lineage of a path, outermost first."""
-    return tuple(
-        Frame(_id(path[at], ids), path[at + 1], _branch(path[: at + 2], ids)) for at in range(0, len(path), 2)
-    )
+def frames(
+    execution: str, path: Path, ids: Sequence[str], total: Callable[[int, Path], int] = lambda split, outer: 0
+) -> tuple[Frame, ...]:
+    """The lineage of a path, outermost first. `total`: how many items a split has in a scope, 0 where nobody knows."""
+    found: list[Frame] = []
+    branch = execution
+    for at in range(0, len(path), 2):
+        split = _id(path[at], ids)
+        branch = f"{branch}_{split}_{path[at + 1]}"
+        found.append(Frame(split, path[at + 1], branch, total(path[at], path[:at])))
+    return tuple(found)
 
 
 def _id(node: int, ids: Sequence[str]) -> str:
     return ids[node] if 0 <= node < len(ids) else str(node)
-
-
-def _branch(path: Path, ids: Sequence[str]) -> str:
-    known = all(each < len(ids) for each in path[::2])
-    return path_text(path, ids) if known else ""
 
 
 def encode_hint(execution: str, token: Token, names: Names = NAMELESS, priority: int = 5) -> bytes:
@@ -184,7 +188,7 @@ def encode_hint(execution: str, token: Token, names: Names = NAMELESS, priority:
         definition_ref=msgspec.UNSET if full else names.hash,
         definition=msgspec.Raw(names.definition) if names.definition is not None else msgspec.UNSET,
         context=NO_OUTPUTS if names.context is None else msgspec.Raw(names.context),
-        lineage=frames(token.path, names.ids) if token.path else (),
+        lineage=frames(execution, token.path, names.ids) if token.path else (),
         from_node=_id(payload.node, names.ids) if payload.kind == "result" else None,
         attempt=token.attempt,
         priority=priority if priority != 5 else None,
@@ -214,15 +218,25 @@ def decode_execution(body: bytes) -> NodeExecutionMessage:
             msgspec.json.decode(found.definition, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, RecursionError) as error:
         raise BadMessage(f"not an execution message: {error}") from None
-    for name in (found.workflow_id, found.execution_id, found.current_node):
-        if not 0 < len(name) <= LONGEST_ID:
-            raise BadMessage("an id has between 1 and 255 characters")
+    _check_fields(found)
     if isinstance(found.definition, msgspec.UnsetType) == isinstance(found.definition_ref, msgspec.UnsetType):
         raise BadMessage("a message has either `workflow_definition` or `definition_ref`")
     wrong = [name for name in outputs if not name.startswith("$")]
     if wrong:
         raise BadMessage(f"outputs are named `$` and the id of a node, not `{wrong[0][:80]}`")
     return found
+
+
+def _check_fields(found: NodeExecutionMessage) -> None:
+    for name in (found.workflow_id, found.execution_id):
+        if not ID.fullmatch(name):
+            raise BadMessage(f"`{name[:80]}`: an id is made of 1 to {LONGEST_ID} letters, digits, - and _")
+    if not 0 < len(found.current_node) <= LONGEST_ID:
+        raise BadMessage(f"the id of a node has between 1 and {LONGEST_ID} characters")
+    if found.priority is not None and not 0 <= found.priority <= MOST_PRIORITY:
+        raise BadMessage(f"a priority is between 0 and {MOST_PRIORITY}")
+    if found.attempt < 1:
+        raise BadMessage("attempts are counted from 1")
 
 
 def encode_message(message: NodeStatusMessage | CompletionMessage | NodeExecutionMessage) -> bytes:

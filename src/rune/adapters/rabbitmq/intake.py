@@ -62,6 +62,7 @@ class Intake:
         self._lanes: tuple[deque[Held], ...] = tuple(deque() for _ in LANES)
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._turn = 0
+        self._pulled = 0
         self._arrived = 0
         self._channel: Channel | None = None
         self._pulling = False
@@ -225,10 +226,13 @@ class Intake:
             await self._consume(channel)
 
     async def _pull_one(self, channel: Channel) -> bool:
-        """Whether there was one."""
-        for lane, name in enumerate(LANES):
-            for queue in self._topology.queues:
-                full = self._topology.lane(queue, name)
+        """Whether there was one. Lanes and queues take turns at being looked at first, so that none is forgotten."""
+        self._pulled += 1
+        queues = self._topology.queues
+        first = self._pulled % len(queues)
+        for lane in lanes_at(self._pulled):
+            for queue in (*queues[first:], *queues[:first]):
+                full = self._topology.lane(queue, LANES[lane])
                 message = await channel.get(full)
                 if message is not None:
                     self._take(lane, full, channel, message)

@@ -11,6 +11,7 @@ import logging
 from rune.adapters.rabbitmq.channel import Channel
 from rune.adapters.rabbitmq.client import DEADLINE
 from rune.adapters.rabbitmq.connection import Connection
+from rune.adapters.rabbitmq.errors import Unroutable
 from rune.adapters.rabbitmq.frames import Message, Stamp
 from rune.adapters.rabbitmq.link import Link
 from rune.adapters.rabbitmq.queue import HINT, LONGEST_REASON, Strangers
@@ -48,10 +49,14 @@ class Legacy:
 
     async def hand_over(self, body: bytes) -> None:
         """Done when the broker has it."""
-        await self._link.up(DEADLINE)
+        connection = await self._link.up(DEADLINE)
         assert self._channel is not None
         name = self._topology.started
-        await self._channel.publish(name, name, body, HINT)
+        try:
+            await self._channel.publish(name, name, body, HINT)
+        except Unroutable:  # who does not read the queue is not told that it has gone
+            await find_or_make(connection, self._topology.elsewhere)
+            await self._channel.publish(name, name, body, HINT)
 
     async def close(self) -> None:
         """What is being handled is cancelled, and comes again."""

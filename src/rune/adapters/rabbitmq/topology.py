@@ -20,6 +20,8 @@ from rune.ports.queue import LANES
 DEFAULT = "default"
 DELAYS = (5, 25, 125)  # s
 DELIVERIES = 20  # of one message on a quorum queue, before it is a dead letter
+ENDLESS = 2_000_000_000
+"""Deliveries of what is kept to be looked at. A quorum queue that names no limit has one of 20 from 4.0 on."""
 COMPLETION_DAYS = 7
 STATUS_HOURS = 1
 STATUS_MOST = 100_000
@@ -128,7 +130,6 @@ class Topology:
         work = {**kept, "x-dead-letter-exchange": self.dead_exchange}
         if self.kind == "quorum":
             work["x-delivery-limit"] = DELIVERIES
-        dead = {name: value for name, value in kept.items() if name == "x-queue-type"}
         plain = {"x-queue-type": "classic"}
         return (
             *(WorkQueue(name, self.execution, work) for name in self.work),
@@ -140,14 +141,11 @@ class Topology:
                 )
                 for delay in DELAYS
             ),
-            WorkQueue(self.dead, self.dead_exchange, dead),
+            WorkQueue(self.dead, self.dead_exchange, _looked_at(kept["x-queue-type"])),
             WorkQueue(
                 self.completion,
                 self.completion,
-                {
-                    "x-queue-type": timed["x-queue-type"],
-                    "x-message-ttl": COMPLETION_DAYS * 86_400_000,
-                },
+                {**_looked_at(timed["x-queue-type"]), "x-message-ttl": COMPLETION_DAYS * 86_400_000},
             ),
             WorkQueue(
                 self.status,
@@ -172,6 +170,12 @@ class Topology:
             "x-dead-letter-strategy": "at-least-once",
             "x-overflow": "reject-publish",
         }
+
+
+def _looked_at(kind: Kind) -> dict[str, Any]:
+    """Arguments of a queue whose messages may be taken and put back as often as somebody likes."""
+    limit = {"x-delivery-limit": ENDLESS} if kind == "quorum" else {}
+    return {"x-queue-type": kind, **limit}
 
 
 async def declare(connection: Connection, topology: Topology) -> None:
