@@ -73,6 +73,7 @@ TABLE: dict[str, Red] = {
     ),
     "c15": red(
         _C + "c15_a_message_of_nothing_known_ends_with_its_last_try",
+        ("runtime/attempt.py", "raise Unservable(unknown.message, code=unknown.code) from None", "raise"),
         ("runtime/failures.py", "if count >= len(DELAYS):", "if False:"),
         ("runtime/failures.py", "return DELAYS[count]", "return DELAYS[-1]"),
     ),

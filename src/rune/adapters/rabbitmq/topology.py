@@ -172,7 +172,7 @@ class Topology:
         }
 
 
-def _looked_at(kind: Kind) -> dict[str, Any]:
+def _looked_at(kind: str) -> dict[str, Any]:
     """Arguments of a queue whose messages may be taken and put back as often as somebody likes."""
     limit = {"x-delivery-limit": ENDLESS} if kind == "quorum" else {}
     return {"x-queue-type": kind, **limit}
