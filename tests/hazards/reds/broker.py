@@ -55,7 +55,6 @@ TABLE: dict[str, Red] = {
             "await self._queue.dead_letter(delivery, code, message)",
             "await self._queue.ack(delivery)",
         ),
-        hangs=True,
     ),
     "c3-rejected": red(
         _CARRIED + "c3_what_somebody_rejects_is_kept",
@@ -94,7 +93,6 @@ TABLE: dict[str, Red] = {
     "c15-broker": red(
         _CARRIED + "c15_a_message_of_an_execution_that_is_gone_goes_too",
         ("runtime/attempt.py", "raise Unservable(unknown.message, code=unknown.code) from None", "raise"),
-        hangs=True,
     ),
     "d14": red(
         _REDIS + "d14_a_script_that_breaks_off_has_changed_nothing",

@@ -15,7 +15,6 @@ TABLE: dict[str, Red] = {
             'await self._endings.finish(delivery.execution, Finish("failed", failure), self._clock.now())',
             "await self._queue.ack(delivery)",
         ),
-        hangs=True,
     ),
     "c4": red(
         _C + "c4_a_message_that_fails_comes_back_later_and_not_for_ever",
