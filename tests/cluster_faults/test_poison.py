@@ -6,7 +6,7 @@ import asyncio
 
 from rune.core.token import Token
 from rune.ports.state import Claim
-from rune.runtime.attempt import MOST_CLAIMS
+from rune.runtime.attempt import MOST_CLAIMS, Unservable
 from tests.hazards.building import counting, kind, workflow
 from tests.hazards.clustered import LATER, engines, fresh
 
@@ -29,12 +29,14 @@ def test_a_token_that_kills_every_worker_ends_its_execution() -> None:
             while not run.ending.done() and died < DEATHS:
                 async with engines(settings, registry=counting(calls), roles=frozenset()) as doomed:
                     attempt = doomed.engine._worker._attempt
-                    claim = Claim("run", token, book.accepted.at, (1, died), again=died > 0)
-                    if await attempt._may_run(book, claim):
-                        died += 1
-                        doomed.engine.backend.journal._recorder._claims.clear()  # type: ignore[attr-defined]
-                    else:
+                    fence = (1, died)
+                    claim = Claim("run", token, book.accepted.at, fence, again=died > 0)
+                    try:
+                        await attempt._hold(book, claim, fence)
+                    except Unservable:
                         break
+                    died += 1
+                    doomed.engine.backend.journal._recorder._claims.clear()  # type: ignore[attr-defined]
             end = await run.end(PATIENCE)
             return died, end.status, end.error.code if end.error is not None else ""
 

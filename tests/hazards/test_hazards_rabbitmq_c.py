@@ -19,6 +19,7 @@ from rune.nodes.registry import standard_registry
 from rune.ports.queue import Delivery
 from rune.runtime import failures
 from rune.runtime.attempt import Attempt
+from rune.runtime.runner import Runner
 from rune.settings import Settings
 from rune.testing.harness import Harness
 from tests.hazards.building import counting, entry, kind, sets, waits, workflow
@@ -55,13 +56,13 @@ async def copied(settings: Settings, exchange: str, key: str) -> AsyncIterator[l
         yield found
 
 
-async def buried(here: Place) -> Message | None:
-    """The dead letter that must come; None if none does."""
+async def buried(here: Place, of: str = "") -> Message | None:
+    """The dead letter that must come, of an execution if one is named; None if none does."""
     loop = asyncio.get_running_loop()
     until = loop.time() + SOON
     while loop.time() < until:
         found = await here.take("workflow.execution.dead")
-        if found is not None:
+        if found is not None and of.encode() in found.body:
             return found
     return None
 
@@ -260,35 +261,89 @@ def test_h_c14_statuses_come_in_the_order_in_which_things_happened(carried: Sett
     assert asyncio.run(go()) == wanted
 
 
+def test_h_c3_what_the_engine_gives_up_is_kept_with_its_reason(
+    carried: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # red: c3-given-up: what was given up is acknowledged and gone
+    monkeypatch.setattr(failures, "DELAYS", (0.0,))
+
+    async def broken(*given: Any) -> Any:
+        raise LookupError("the engine itself")
+
+    monkeypatch.setattr(Runner, "run", broken)
+
+    async def go() -> tuple[Any, Message | None, int]:
+        async with engines(carried, **TRAVELS) as cluster:
+            run = await cluster.start(workflow("start>a", a=sets(x=1)))
+            end = await run.end()
+            letter = await buried(Place(carried.queue, ""), run.id)
+            queue: Any = cluster.engine.backend.queue
+            return end, letter, len(queue._held)
+
+    end, letter, held = asyncio.run(go())
+    assert (end.status, end.error.code) == ("failed", "DEAD_LETTERED")
+    assert letter is not None
+    assert letter.headers["rune-code"] == "DEAD_LETTERED"
+    assert "LookupError" in letter.headers["rune-reason"]
+    assert held == 0, "nobody waits for what was given up"
+
+
 def test_h_c15_a_message_of_an_execution_that_is_gone_goes_too(
     carried: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # red: c15-broker: a message is tried for ever
-    monkeypatch.setattr(failures, "DELAYS", (0.0, 0.0))
+    # red: c15-broker: it is an error of the engine, and tried again
     tries: list[str] = []
     handle = Attempt.handle
 
     async def counted(self: Attempt, delivery: Delivery) -> bool:
         tries.append(delivery.execution)
-        if tries.count("gone") > 10:
-            await asyncio.Event().wait()
         return await handle(self, delivery)
 
     monkeypatch.setattr(Attempt, "handle", counted)
     document = workflow("start>a a>w w>b", a=sets(x=1), w=waits(1), b=sets(x=2))
 
-    async def go() -> str:
+    async def go() -> tuple[Message | None, str]:
         async with engines(carried, **TRAVELS) as cluster:
-            queue: Any = cluster.engine.backend.queue
-            naming, route = queue._naming, queue._route
-            queue._naming = queue._route = None  # whoever sent it knew the execution
-            await queue.send("gone", [Token(1)])
-            queue._naming, queue._route = naming, route
-            await until(
-                lambda: _holds(tries.count("gone") > 10 or (tries.count("gone") > 2 and not queue._held)),
-                SOON,
-            )
-            assert tries.count("gone") == 3
-            return str((await cluster.run(document, fake_time=True))["status"])
+            await forged(cluster, "gone", Token(1))
+            letter = await buried(Place(carried.queue, ""), "gone")
+            return letter, str((await cluster.run(document, fake_time=True))["status"])
 
-    assert asyncio.run(go()) == "completed"
+    letter, status = asyncio.run(go())
+    assert letter is not None
+    assert letter.headers["rune-code"] == "UNKNOWN_EXECUTION"
+    assert (tries.count("gone"), status) == (1, "completed")
+
+
+def test_a_message_for_a_node_that_is_not_there_ends_no_execution(carried: Settings) -> None:
+    gate = asyncio.Event()
+
+    @node("t.held")
+    async def holds() -> str:
+        await gate.wait()
+        return "done"
+
+    found = kind_of(holds)
+    assert found is not None
+    registry = standard_registry().extended([found])
+
+    async def go() -> tuple[Message | None, str]:
+        async with engines(carried, registry=registry, **TRAVELS) as cluster:
+            run = await cluster.start(workflow("start>a", a=kind("t.held")))
+            await forged(cluster, run.id, Token(99))
+            letter = await buried(Place(carried.queue, ""), run.id)
+            gate.set()
+            return letter, (await run.end()).status
+
+    letter, status = asyncio.run(go())
+    assert letter is not None
+    assert letter.headers["rune-code"] == "UNKNOWN_NODE"
+    assert status == "completed"
+
+
+async def forged(cluster: Harness, execution: str, token: Token) -> None:
+    """A message that nobody should have sent."""
+    queue: Any = cluster.engine.backend.queue
+    naming, route = queue._naming, queue._route
+    queue._naming = queue._route = None
+    await queue.send(execution, [token])
+    queue._naming, queue._route = naming, route

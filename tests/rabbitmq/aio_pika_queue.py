@@ -112,6 +112,9 @@ class AioPikaQueue:
 
         asyncio.get_running_loop().call_later(delay, begin)
 
+    async def dead_letter(self, delivery: Delivery, code: str, message: str) -> None:
+        await self.ack(delivery)
+
     async def close(self) -> None:
         if self._connection is not None:  # its close has been seen to wait for ever
             await asyncio.wait([asyncio.ensure_future(self._connection.close())], timeout=5)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from rune.adapters.rabbitmq.dead import DeadLetters
+from rune.adapters.rabbitmq.errors import AmqpError
 from rune.adapters.rabbitmq.herald import BatchedHerald, RabbitHerald
 from rune.adapters.rabbitmq.legacy import Legacy
 from rune.adapters.rabbitmq.queue import RabbitQueue
 from rune.adapters.rabbitmq.rescue import rescue
+from rune.adapters.rabbitmq.topology import TopologyMismatch
 from rune.adapters.redis.open import RedisStores
 from rune.adapters.redis.state import RedisState
 from rune.ports.fleet import Member
@@ -23,6 +26,8 @@ from rune.runtime.inlining import Inlining
 from rune.runtime.strangers import Strangers
 from rune.runtime.unserved import Unserved, unserved
 from rune.settings import Settings
+
+log = logging.getLogger("rune.rabbitmq")
 
 
 class Carrier:
@@ -37,6 +42,7 @@ class Carrier:
             consumer=member.name,
             prefetch=settings.slots,
             kind=settings.queue_kind,
+            adopt=True,
         )
         self._legacy = Legacy(settings.queue, self.queue.topology, member.name)
         spoken = BatchedHerald if settings.statuses == "batched" else RabbitHerald
@@ -74,9 +80,20 @@ class Carrier:
             clock = engine.backend.clock
             self.queue.inlines(Inlining(engine.books, engine.endings, clock, self._settings.wire_bytes))
 
+    async def _fit(self) -> None:
+        try:
+            await self.queue.check()
+        except TopologyMismatch:
+            raise
+        except AmqpError as error:
+            log.warning("the broker is not ready yet: %s", error.message)
+
     @asynccontextmanager
     async def running(self, roles: frozenset[str]) -> AsyncIterator[None]:
-        """While the engine runs, and a little longer: what it says at its end is still told."""
+        """While the engine runs, and a little longer: what it says at its end is still told. Who cannot ever take part is
+        not let in: a broker that is away may come back, one that was set up otherwise stays so."""
+        if roles:
+            await self._fit()
         works: list[asyncio.Task[None]] = []
         if "worker" in roles and self._settings.legacy_consume:
             self._legacy.start()

@@ -50,5 +50,8 @@ class Queue(Protocol):
     async def give_back(self, delivery: Delivery, delay: float = 0.0) -> None:
         """Somebody else, or later."""
 
+    async def dead_letter(self, delivery: Delivery, code: str, message: str) -> None:
+        """Nobody will ever serve it: put aside with the reason where there is a place for such, else let go."""
+
     async def close(self) -> None:
         """Take nothing more; what was taken and handed to nobody is for others."""

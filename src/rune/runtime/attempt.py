@@ -28,10 +28,11 @@ from rune.nodes.registry import Registry
 from rune.nodes.world import NOWHERE, World
 from rune.ports.journal import Ended, StoreAway, TokenEnded
 from rune.ports.queue import Delivery
-from rune.ports.state import Applied, Claim
+from rune.ports.state import Applied, Claim, Fence
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
 from rune.runtime.book import Book, Page
+from rune.runtime.books import UnknownExecution
 from rune.runtime.parts import Parts
 from rune.runtime.permitted import permits_of
 from rune.runtime.reporter import Told
@@ -47,6 +48,10 @@ UNKNOWN_OUTCOME = Error(
     "UNKNOWN_OUTCOME", "an earlier run of this node broke off, and it must not run twice", engine=True
 )
 AWAY_PAUSE = 0.5  # s
+
+
+class Unservable(RuneError):
+    """A hint that nobody can serve: nothing is known of what it is about, or its execution has been ended for it."""
 
 
 class Attempt:
@@ -83,7 +88,7 @@ class Attempt:
         execution, token = delivery.execution, delivery.token
         place: list[Any] = [self._owner, execution, (), token]
         HERE.set(place)
-        book = await self._books.book(execution)
+        book = await self._book(execution, token)
         node = book.plan.nodes[token.node]
         leased = token.fate is Fate.RUN and not node.pure
         place[2] = book.plan.ids
@@ -91,9 +96,10 @@ class Attempt:
         self._meter.deliveries[claim.verdict] += 1
         if claim.verdict in ("run", "cancelled"):
             try:
-                if claim.fence is None or await self._may_run(book, claim):
-                    failpoint.hit("claimed")  # crash here: the lease runs out and the token is sent again
-                    await self._run_and_commit(book, node, claim)
+                if claim.fence is not None:
+                    await self._hold(book, claim, claim.fence)
+                failpoint.hit("claimed")  # crash here: the lease runs out and the token is sent again
+                await self._run_and_commit(book, node, claim)
             except Ended as ended:
                 await self._state.end(execution, ended.end)
             except TokenEnded:
@@ -106,21 +112,28 @@ class Attempt:
         )  # crash here: it is delivered again, and the claim answers that it is done
         return claim.verdict != "held"
 
-    async def _may_run(self, book: Book, claim: Claim) -> bool:
+    async def _book(self, execution: str, token: Token) -> Book:
+        try:
+            book = await self._books.book(execution)
+        except UnknownExecution as unknown:
+            raise Unservable(unknown.message, code=unknown.code) from None
+        if not 0 <= token.node < len(book.plan.nodes):
+            raise Unservable(f"{execution} has no node {token.node}", code="UNKNOWN_NODE")
+        return book
+
+    async def _hold(self, book: Book, claim: Claim, fence: Fence) -> None:
         """Note the claim and keep its lease. A token that killed its worker again and again ends its execution."""
-        if claim.fence is None:
-            return True
         execution, token = book.accepted.id, claim.token
-        self._leases.hold(execution, token, claim.fence)
+        self._leases.hold(execution, token, fence)
         count = await self._journal.claimed(
-            execution, token.node, token.path, claim.fence, claim.now, durable=claim.again or claim.recovered
+            execution, token.node, token.path, fence, claim.now, durable=claim.again or claim.recovered
         )
         if count <= MOST_CLAIMS + token.attempt:
-            return True
+            return
         name = token_name(token.node, token.path, book.plan.ids)
         failure = Error("WORKER_CRASH", f"{name} ended its worker {count - 1} times", {"node": name}, True)
         await self._endings.finish(execution, Finish("failed", failure), claim.now)
-        return False
+        raise Unservable(failure.message, code=failure.code)
 
     async def _run_and_commit(self, book: Book, node: NodePlan, claim: Claim) -> None:
         token = claim.token

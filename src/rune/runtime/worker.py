@@ -12,7 +12,7 @@ from rune.core.outcome import Error
 from rune.errors import RuneError
 from rune.ports.journal import NewerFormat, StoreAway
 from rune.ports.queue import Delivery
-from rune.runtime.attempt import Attempt
+from rune.runtime.attempt import Attempt, Unservable
 from rune.runtime.backend import Backend
 from rune.runtime.endings import Endings
 from rune.runtime.failures import Failures
@@ -97,6 +97,8 @@ class Worker:
         except NewerFormat as newer:
             log.info("%s is left to others: %s", delivery.execution, newer.message)
             await self._give_back(delivery, STRANGE_PAUSE)
+        except Unservable as error:
+            await self._put_aside(delivery, error.code, error.message)
         except Exception as error:
             await self._failed(delivery, error)
 
@@ -152,6 +154,13 @@ class Worker:
             # Nothing is known of it, so nothing can be ended; if something is, the sweeper sends it again.
             log.exception("%s could not be ended", delivery.execution)
             await self._queue.ack(delivery)
+        else:
+            await self._put_aside(delivery, failure.code, failure.message)
+
+    async def _put_aside(self, delivery: Delivery, code: str, message: str) -> None:
+        """Nobody will serve it any more. Where the queue is away it comes again, and is found wanting again."""
+        with suppress(StoreAway):
+            await self._queue.dead_letter(delivery, code, message)
 
     async def drain(self, grace: float) -> None:
         """Take nothing more; let what runs finish within the grace period."""

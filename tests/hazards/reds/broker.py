@@ -48,6 +48,14 @@ TABLE: dict[str, Red] = {
         _CARRIED + "c3_what_nobody_can_read_is_kept_with_its_reason",
         (_QUEUE, "self._work(self._bury(held, bad.code, bad.message))", "held.channel.ack(held.message.tag)"),
     ),
+    "c3-given-up": red(
+        _CARRIED + "c3_what_the_engine_gives_up_is_kept_with_its_reason",
+        (
+            "runtime/worker.py",
+            "await self._queue.dead_letter(delivery, code, message)",
+            "await self._queue.ack(delivery)",
+        ),
+    ),
     "c3-rejected": red(
         _CARRIED + "c3_what_somebody_rejects_is_kept",
         (
@@ -82,7 +90,10 @@ TABLE: dict[str, Red] = {
         (_HERALD, "if not self._post(self._kept[0]):", "if not self._post(self._kept[-1]):"),
         (_HERALD, "            self._kept.popleft()\n", "            self._kept.pop()\n"),
     ),
-    "c15-broker": _same("c15_a_message_of_an_execution_that_is_gone_goes_too", "c15"),
+    "c15-broker": red(
+        _CARRIED + "c15_a_message_of_an_execution_that_is_gone_goes_too",
+        ("runtime/attempt.py", "raise Unservable(unknown.message, code=unknown.code) from None", "raise"),
+    ),
     "d14": red(
         _REDIS + "d14_a_script_that_breaks_off_has_changed_nothing",
         (

@@ -15,7 +15,6 @@ TABLE: dict[str, Red] = {
             'await self._endings.finish(delivery.execution, Finish("failed", failure), self._clock.now())',
             "await self._queue.ack(delivery)",
         ),
-        hangs=True,
     ),
     "c4": red(
         _C + "c4_a_message_that_fails_comes_back_later_and_not_for_ever",
@@ -73,6 +72,7 @@ TABLE: dict[str, Red] = {
     ),
     "c15": red(
         _C + "c15_a_message_of_nothing_known_ends_with_its_last_try",
+        ("runtime/attempt.py", "raise Unservable(unknown.message, code=unknown.code) from None", "raise"),
         ("runtime/failures.py", "if count >= len(DELAYS):", "if False:"),
         ("runtime/failures.py", "return DELAYS[count]", "return DELAYS[-1]"),
     ),

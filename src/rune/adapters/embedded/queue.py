@@ -82,6 +82,9 @@ class EmbeddedQueue:
         else:
             self._return(delivery)
 
+    async def dead_letter(self, delivery: Delivery, code: str, message: str) -> None:
+        """What it was about is in the journal."""
+
     async def close(self) -> None:
         """It goes with the process."""
 

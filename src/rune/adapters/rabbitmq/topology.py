@@ -172,7 +172,7 @@ class Topology:
         }
 
 
-def _looked_at(kind: Kind) -> dict[str, Any]:
+def _looked_at(kind: str) -> dict[str, Any]:
     """Arguments of a queue whose messages may be taken and put back as often as somebody likes."""
     limit = {"x-delivery-limit": ENDLESS} if kind == "quorum" else {}
     return {"x-queue-type": kind, **limit}
@@ -247,10 +247,12 @@ def explanation(wanted: Exchange | WorkQueue, topology: Topology, told: str) -> 
     kind = "exchange" if isinstance(wanted, Exchange) else "queue"
     lines = [
         f"the {kind} `{wanted.name}` exists and was declared otherwise ({told}).",
-        "What a queue was declared with cannot be changed. Either keep the setting that it was made with,",
+        "What a queue was declared with cannot be changed. Either keep what it was made with (RUNE_QUEUE_KIND),",
         "or stop the workers and delete it, then start again: hints that were in it are sent again from the state;",
     ]
     if kind == "queue":
         lines.append(f"    rabbitmqctl delete_queue --vhost <vhost> {wanted.name}")
-    lines.append(f"or use another prefix than `{topology.prefix}` beside it until the old queues are empty.")
+    lines.append(
+        f"or use another prefix than `{topology.prefix}` (RUNE_QUEUE_PREFIX) until the old queues are empty."
+    )
     return "\n".join(lines)

@@ -103,6 +103,10 @@ class RedisQueue:
             self._bring_at = min(self._bring_at, time.monotonic() + delay)
         self._release(delivery.tag)  # not before: where the server was away it can be tried again
 
+    async def dead_letter(self, delivery: Delivery, code: str, message: str) -> None:
+        """What it was about is in the journal."""
+        await self.ack(delivery)
+
     async def depths(self) -> list[Depth]:
         return [] if self._depths is None else await self._depths.read()
 

@@ -62,6 +62,13 @@ class QueueContract:
             assert await self._is_empty(queue)
 
     @scenario
+    async def test_what_is_put_aside_comes_no_more(self, folder: Path) -> None:
+        async with self.make_queue(folder) as queue:
+            await queue.send("x", [Token(7)])
+            await queue.dead_letter(await queue.receive(), "CODE", "nobody can serve it")
+            assert await self._is_empty(queue)
+
+    @scenario
     async def test_what_is_given_back_for_later_lets_others_pass(self, folder: Path) -> None:
         async with self.make_queue(folder) as queue:
             await queue.send("x", [Token(1)])
