@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from rune.cli.keyoption import not_empty
+
 
 def run(
     file: Annotated[
@@ -19,7 +21,8 @@ def run(
     ] = "{}",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, nothing else.")] = False,
     key: Annotated[
-        str | None, typer.Option("--key", help="Start at most once under this key, now and later.")
+        str | None,
+        typer.Option("--key", callback=not_empty, help="Start at most once under this key, now and later."),
     ] = None,
     labels: Annotated[
         list[str] | None,

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rune.cli.keyoption import not_empty
+
 if TYPE_CHECKING:
     from rune.settings import Settings
 
@@ -21,7 +23,8 @@ def start(
         str, typer.Option("--input", "-i", help="The start payload: JSON, or @FILE.", show_default=False)
     ] = "{}",
     key: Annotated[
-        str | None, typer.Option("--key", help="Start at most once under this key, now and later.")
+        str | None,
+        typer.Option("--key", callback=not_empty, help="Start at most once under this key, now and later."),
     ] = None,
     labels: Annotated[
         list[str] | None,

@@ -1,0 +1,12 @@
+"""`--key`: under which something is done once. An empty one, as an unset variable gives, would do it each time."""
+
+from __future__ import annotations
+
+import typer
+
+
+def not_empty(key: str | None) -> str | None:
+    """Refuse a key without a character."""
+    if key is not None and not key.strip():
+        raise typer.BadParameter("a key has at least one character")
+    return key
