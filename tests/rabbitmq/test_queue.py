@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from rune.adapters.rabbitmq.queue import EARLY
 from rune.adapters.rabbitmq.topology import BadQueueName, Topology, TopologyMismatch
 from rune.core.token import Token
 from rune.errors import RuneError
@@ -89,6 +90,7 @@ async def test_what_is_held_for_long_is_acknowledged_early() -> None:
         await until(lambda: queue._held[held.tag].early)
         await queue.close()
         assert await here.waiting("workflow.execution") == 0
+    assert EARLY == 60.0, "far below the half hour after which a broker takes the channel away"
 
 
 @scenario
@@ -248,6 +250,18 @@ async def test_a_dead_letter_by_request_keeps_the_reason() -> None:
         assert letter.headers["rune-code"] == "WORKER_CRASH"
         assert letter.headers["rune-reason"] == "it killed five workers"
         assert letter.routing_key == "workflow.execution.low"
+
+
+@scenario
+async def test_a_long_reason_fits_into_the_smallest_frame() -> None:
+    async with place() as here:
+        queue = here.queue(url=f"{here.url}?frame_max=4096")
+        await queue.send("x", [Token(3)])
+        await queue.dead_letter(await queue.receive(), "CODE", "ok \ud800 " + "\U0001f600" * 2000)
+        letter = await here.take("workflow.execution.dead")
+        assert letter is not None
+        assert letter.headers["rune-reason"].startswith("ok ? \U0001f600")
+        assert queue.publisher.link.made == 1
 
 
 @scenario
