@@ -90,8 +90,8 @@ class Carrier:
 
     @asynccontextmanager
     async def running(self, roles: frozenset[str]) -> AsyncIterator[None]:
-        """While the engine runs, and a little longer: what it says at its end is still told. Who cannot ever take part is
-        not let in: a broker that is away may come back, one that was set up otherwise stays so."""
+        """While the engine runs, and a little longer: what it says at its end is still told. Who cannot ever take part
+        is not let in: a broker that is away may come back, one that was set up otherwise stays so."""
         if roles:
             await self._fit()
         works: list[asyncio.Task[None]] = []
