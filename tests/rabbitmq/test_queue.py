@@ -193,14 +193,37 @@ async def test_what_one_cannot_send_disturbs_nobody_else() -> None:
         ("workflow.execution.dead", None),
         ("workflow.execution.retry.5s", None),
         ("elsewhere.gpu", None),
+        ("workflow.execution.high.queue", "high"),
+        ("workflow.execution.high.queue.high", "high"),
+        ("workflow.execution.retry.queue.low", "retry"),
+        ("workflow.execution.gpu.queue", None),
     ],
 )
 def test_a_queue_is_known_by_its_lanes(key: str, queue: str | None) -> None:
     assert Topology().queue_of(key) == queue
 
 
-@pytest.mark.parametrize("name", ["high", "dead", "retry", "a.b", "", "ü", "x" * 65])
-def test_a_name_that_would_clash_is_refused(name: str) -> None:
+@scenario
+async def test_a_queue_may_be_called_as_the_topology_calls_something_else() -> None:
+    names = ("high", "low", "dead", "dlx", "retry")
+
+    async def route(execution: str, token: Token) -> str:
+        return execution
+
+    async with place() as here:
+        usual, others = here.queue("usual"), here.queue("others", queues=names, adopt=True)
+        others.routes(route)
+        for name in names:
+            await others.send(name, [Token(0)])
+        await others.send("default", [Token(1)], 9)
+        for queue, count in ((others, len(names)), (usual, 1)):
+            got = [await queue.receive() for _ in range(count)]
+            assert {each.execution for each in got} == (set(names) if queue is others else {"default"})
+        assert await here.waiting("workflow.execution.dead") == 0
+
+
+@pytest.mark.parametrize("name", ["a.b", "", "ü", "x" * 129])
+def test_a_name_that_nothing_is_called_is_refused(name: str) -> None:
     with pytest.raises(BadQueueName):
         Topology(queues=(name,))
 
