@@ -86,7 +86,9 @@ def test_whoever_names_the_trigger_or_what_is_behind_it_starts_everything(amqp: 
     async def speak(plain: Client) -> None:
         execution = new_id()
         await plain.overhear()
-        await plain.publish(message(execution, node, MIDDLE, START, priority=9), queue="workflow.execution.low")
+        await plain.publish(
+            message(execution, node, MIDDLE, START, priority=9), queue="workflow.execution.low"
+        )
         done = await plain.completion(execution)
         assert (done["status"], done["final_context"]["$all"]) == ("completed", [{"n": 3}, {"n": 0}])
         sent = [each for each in plain.overheard(execution) if "token" in each]
