@@ -48,6 +48,7 @@ def test_options() -> None:
         "amqp://h/?frame_max=100",
         "amqp://h/?hartbeat=1",
         "amqps://h/?verify=maybe",
+        "amqp://h/?connection_timeout=0",
         "amqp://[::1",
     ],
 )

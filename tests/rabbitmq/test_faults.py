@@ -211,3 +211,33 @@ class TestSecure:
                 await connect(f"amqps://guest:guest@localhost:{port}/")
         assert caught.value.code == "TLS"
         assert heard in ([], [b""])
+
+    def test_names_and_papers_are_as_the_url_says(self, authority: trustme.CA, tmp_path: Path) -> None:
+        """A broker under another name than its host's, which asks for a certificate."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("broker.internal").configure_cert(context)
+        authority.configure_trust(context)
+        context.verify_mode = ssl.CERT_REQUIRED
+        authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+        mine = authority.issue_cert("worker@example.com")
+        mine.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+        mine.cert_chain_pems[0].write_to_path(str(tmp_path / "mine.pem"))
+        named = "&server_name_indication=broker.internal"
+        shown = f"&certfile={tmp_path / 'mine.pem'}&keyfile={tmp_path / 'key.pem'}"
+
+        @scenario
+        async def run() -> None:
+            async with fake_broker(self._pass_on, context) as place:
+                url = f"amqps://guest:guest@{place}/?cacertfile={tmp_path / 'ca.pem'}"
+                connection = await connect(url + named + shown)
+                assert connection.version >= (3, 10)
+                await connection.close()
+                connection = await connect(url + "&verify=verify_none" + shown)
+                await connection.close()
+                with pytest.raises(ConnectionRefused) as caught:
+                    await connect(url + shown)
+                assert caught.value.code == "TLS"
+                with pytest.raises((ConnectionRefused, BrokerAway)):
+                    await connect(url + named)
+
+        run()

@@ -250,3 +250,40 @@ async def test_a_stop_of_the_flow_is_kept_until_it_ends() -> None:
         assert answers == [False, True]
         connection.abort(BrokerAway("done"))
         await connection.ended
+
+
+@pytest.mark.parametrize("size", [0, 1, 4087, 4088, 4089, 2 * 4088, 2 * 4088 + 1])
+@scenario
+async def test_no_frame_is_longer_than_was_agreed(size: int) -> None:
+    """Brokers differ in how many bytes too many they let pass, so the frames themselves are measured."""
+    lengths: list[int] = []
+    seen = asyncio.Event()
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await greet(reader, writer, frame_max=4096)
+        await read_frame(reader)
+        writer.write(method(commands.Channel.OpenOk(), 1))
+        await read_frame(reader)
+        writer.write(method(commands.Confirm.SelectOk(), 1))
+        await read_frame(reader)
+        await read_frame(reader)
+        while sum(lengths) < size:
+            _, _, length = struct.unpack(">BHI", await reader.readexactly(7))
+            await reader.readexactly(length + 1)
+            lengths.append(length)
+        seen.set()
+        while await reader.read(65536):
+            pass
+
+    async with fake_broker(script) as place:
+        connection = await connect(f"amqp://{place}/")
+        channel = await connection.channel()
+        await channel.confirm()
+        publishing = channel.publish("", "q", b"x" * size)
+        await seen.wait()
+        connection.abort(BrokerAway("done", code="CLOSED"))
+        await asyncio.gather(publishing, return_exceptions=True)
+        await connection.ended
+    assert sum(lengths) == size
+    assert all(each + 8 <= 4096 for each in lengths)
+    assert len(lengths) == -(-size // 4088), "nor in more of them than needed"

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from rune.adapters.rabbitmq.queue import EARLY
 from rune.adapters.rabbitmq.topology import BadQueueName, Topology, TopologyMismatch
 from rune.core.token import Token
 from rune.errors import RuneError
@@ -89,6 +90,7 @@ async def test_what_is_held_for_long_is_acknowledged_early() -> None:
         await until(lambda: queue._held[held.tag].early)
         await queue.close()
         assert await here.waiting("workflow.execution") == 0
+    assert EARLY == 60.0, "far below the half hour after which a broker takes the channel away"
 
 
 @scenario
@@ -191,14 +193,37 @@ async def test_what_one_cannot_send_disturbs_nobody_else() -> None:
         ("workflow.execution.dead", None),
         ("workflow.execution.retry.5s", None),
         ("elsewhere.gpu", None),
+        ("workflow.execution.high.queue", "high"),
+        ("workflow.execution.high.queue.high", "high"),
+        ("workflow.execution.retry.queue.low", "retry"),
+        ("workflow.execution.gpu.queue", None),
     ],
 )
 def test_a_queue_is_known_by_its_lanes(key: str, queue: str | None) -> None:
     assert Topology().queue_of(key) == queue
 
 
-@pytest.mark.parametrize("name", ["high", "dead", "retry", "a.b", "", "ü", "x" * 65])
-def test_a_name_that_would_clash_is_refused(name: str) -> None:
+@scenario
+async def test_a_queue_may_be_called_as_the_topology_calls_something_else() -> None:
+    names = ("high", "low", "dead", "dlx", "retry")
+
+    async def route(execution: str, token: Token) -> str:
+        return execution
+
+    async with place() as here:
+        usual, others = here.queue("usual"), here.queue("others", queues=names, adopt=True)
+        others.routes(route)
+        for name in names:
+            await others.send(name, [Token(0)])
+        await others.send("default", [Token(1)], 9)
+        for queue, count in ((others, len(names)), (usual, 1)):
+            got = [await queue.receive() for _ in range(count)]
+            assert {each.execution for each in got} == (set(names) if queue is others else {"default"})
+        assert await here.waiting("workflow.execution.dead") == 0
+
+
+@pytest.mark.parametrize("name", ["a.b", "", "ü", "x" * 129])
+def test_a_name_that_nothing_is_called_is_refused(name: str) -> None:
     with pytest.raises(BadQueueName):
         Topology(queues=(name,))
 
@@ -248,6 +273,18 @@ async def test_a_dead_letter_by_request_keeps_the_reason() -> None:
         assert letter.headers["rune-code"] == "WORKER_CRASH"
         assert letter.headers["rune-reason"] == "it killed five workers"
         assert letter.routing_key == "workflow.execution.low"
+
+
+@scenario
+async def test_a_long_reason_fits_into_the_smallest_frame() -> None:
+    async with place() as here:
+        queue = here.queue(url=f"{here.url}?frame_max=4096")
+        await queue.send("x", [Token(3)])
+        await queue.dead_letter(await queue.receive(), "CODE", "ok \ud800 " + "\U0001f600" * 2000)
+        letter = await here.take("workflow.execution.dead")
+        assert letter is not None
+        assert letter.headers["rune-reason"].startswith("ok ? \U0001f600")
+        assert queue.publisher.link.made == 1
 
 
 @scenario

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from rune.adapters.rabbitmq.errors import BrokerAway
-from rune.adapters.rabbitmq.rescue import rescue
+from rune.adapters.rabbitmq.rescue import SAME, rescue
 
 
 class _Letters:
@@ -16,6 +16,9 @@ class _Letters:
     def __init__(self) -> None:
         self.looks = 0
         self.enough = asyncio.Event()
+
+    async def count(self) -> int:
+        return 7 + self.looks
 
     async def rescue(self) -> int:
         self.looks += 1
@@ -40,3 +43,33 @@ def test_the_rescue_goes_on_and_says_so_once(caplog: pytest.LogCaptureFixture) -
         "dead letters are not looked at: it sleeps",
         "3 messages that were only delivered too often were handed back",
     ]
+
+
+class _Unchanged:
+    """Letters that nobody can help, then one more."""
+
+    def __init__(self) -> None:
+        self.counted = self.taken = 0
+        self.enough = asyncio.Event()
+
+    async def count(self) -> int:
+        self.counted += 1
+        return 5 if self.counted < SAME else 6
+
+    async def rescue(self) -> int:
+        self.taken += 1
+        if self.counted >= 2 * SAME:
+            self.enough.set()
+        return 0
+
+
+def test_letters_are_left_alone_as_long_as_none_comes_or_goes() -> None:
+    async def go() -> int:
+        letters = _Unchanged()
+        rescuing = asyncio.create_task(rescue(letters, 0.0))  # type: ignore[arg-type]
+        await letters.enough.wait()
+        rescuing.cancel()
+        await asyncio.gather(rescuing, return_exceptions=True)
+        return letters.taken
+
+    assert asyncio.run(go()) == 3, "at first, when one more had come, and once in a while"

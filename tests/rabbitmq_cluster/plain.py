@@ -51,7 +51,7 @@ class Client:
         """As the appendix has it, through the exchange of the work."""
         if checked:
             valid("node-execution-message", message)
-        exchange = await self._channel.get_exchange(queue.removesuffix(".high"), ensure=False)
+        exchange = await self._channel.get_exchange("workflow.execution", ensure=False)
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
         await exchange.publish(aio_pika.Message(body, delivery_mode=2), routing_key=queue)
 

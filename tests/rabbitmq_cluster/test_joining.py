@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from msgspec.structs import replace
 
+from rune.adapters.rabbitmq.client import ChannelClosed
+from rune.adapters.rabbitmq.rescue import rescue
 from rune.adapters.rabbitmq.topology import TopologyMismatch
+from rune.compose import carrying
 from rune.settings import Settings
 from tests.cluster.standing import Standing
 from tests.hazards.building import counting, kind, workflow
 from tests.hazards.clustered import engines, fresh
 from tests.rabbitmq.helping import until
+from tests.rabbitmq.queues import Place, worn_out
 from tests.services.rabbitmq import broker
 
 
@@ -69,4 +74,32 @@ def test_what_nobody_serves_yet_waits_for_who_does(carried: Settings) -> None:
                 return (await run.end()).status
 
     assert asyncio.run(go()) == "completed"
+    assert len(calls) == 1
+
+
+async def _waits(here: Place) -> bool:
+    try:
+        return await here.waiting("workflow.execution.rare") == 1
+    except ChannelClosed:  # nobody has declared it yet
+        return False
+
+
+def test_what_was_only_delivered_too_often_is_run_after_all(
+    carried: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carrying, "rescue", partial(rescue, pause=0.05))
+    calls: list[str] = []
+    document = workflow("start>a", a={**kind("t.call"), "queue": "rare"})
+
+    async def go(settings: Settings) -> str:
+        async with engines(settings, registry=counting(calls)) as cluster:
+            run = await cluster.start(document)
+            await until(lambda: _waits(Place(settings.queue, "")))
+            await worn_out(settings.queue, "workflow.execution.rare")
+            async with engines(settings, registry=counting(calls), queues=("rare",)):
+                return (await run.end()).status
+
+    with broker().vhost() as vhost:
+        settings = replace(carried, prefix="worn", queue=broker().url(vhost), queue_kind="quorum")
+        assert asyncio.run(go(settings)) == "completed"
     assert len(calls) == 1

@@ -79,3 +79,20 @@ def test_statuses_say_of_which_item_they_are(amqp: str) -> None:
         assert {each.get("total_items", 2) for each in ended} == {2}
 
     talk(amqp, speak)
+
+
+@pytest.mark.parametrize("node", ["trigger", "a"])
+def test_whoever_names_the_trigger_or_what_is_behind_it_starts_everything(amqp: str, node: str) -> None:
+    async def speak(plain: Client) -> None:
+        execution = new_id()
+        await plain.overhear()
+        await plain.publish(
+            message(execution, node, MIDDLE, START, priority=9), queue="workflow.execution.low"
+        )
+        done = await plain.completion(execution)
+        assert (done["status"], done["final_context"]["$all"]) == ("completed", [{"n": 3}, {"n": 0}])
+        sent = [each for each in plain.overheard(execution) if "token" in each]
+        assert {each["current_node"] for each in sent} == {"a", "b", "c", "side", "all", "first"}
+        assert {each["priority"] for each in sent} == {9}
+
+    talk(amqp, speak)

@@ -101,6 +101,19 @@ def test_a_user_of_rabbitmq_is_told_what_cannot_be_written_or_read(tmp_path: Pat
         assert "word" not in str(found)
 
 
+def test_queues_that_were_made_otherwise_are_found_out(tmp_path: Path) -> None:
+    held = broker()
+    with held.vhost() as place:
+        assert "rabbitmq queues" not in checks(tmp_path, RUNE_QUEUE=held.url(place))
+        assert held.api("GET", f"queues/{place}") == [], "nothing is made by looking"
+        asyncio.run(RabbitQueue(held.url(place)).check())
+        assert "rabbitmq queues" not in checks(tmp_path, RUNE_QUEUE=held.url(place))
+        found = checks(tmp_path, code=1, RUNE_QUEUE=held.url(place), RUNE_QUEUE_KIND="quorum")
+        assert found["rabbitmq queues"]["verdict"] == "bad"
+        assert "workflow.execution" in found["rabbitmq queues"]["found"]
+        assert "RUNE_QUEUE_KIND" in found["rabbitmq queues"]["advice"]
+
+
 def test_a_user_of_rabbitmq_is_asked_for_what_its_role_does(tmp_path: Path) -> None:
     held = broker()
     words = {"worker": "w1", "master": "m1"}

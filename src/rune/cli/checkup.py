@@ -64,6 +64,10 @@ def broker(seen: Survey) -> Iterator[Finding]:
     found = f"{seen.rabbitmq} at {seen.queue}"
     old = tuple(int(part) for part in seen.rabbitmq.split(".")[:2] if part.isdigit()) < OLD_RABBITMQ
     yield Finding("rabbitmq", "warn" if old else "ok", found, "3.10 or newer is tested" if old else "")
+    if seen.queue_differs:
+        advice = "keep the RUNE_QUEUE_KIND it was made with, delete it, or use another RUNE_QUEUE_PREFIX"
+        found = f"`{seen.queue_differs}` was declared otherwise; nobody with these settings can start"
+        yield Finding("rabbitmq queues", "bad", found, advice)
     if seen.queue_lacks:
         advice = "give this user the rights that `rune topology` lists"
         found = f"as {seen.queue_role}, cannot {_some(seen.queue_lacks)}"

@@ -58,6 +58,7 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     queue_role: str = ""  # whose work this user was asked for
     queue_lacks: tuple[str, ...] = ()
     queue_missing: int = 0  # queues and exchanges that nobody has made yet
+    queue_differs: str = ""  # one that was made otherwise than these settings would
     rooms: tuple[tuple[str, int], ...] = ()  # folders of this machine, and the bytes that are free there
     workers: tuple[Member, ...] = ()
     schedulers: tuple[Member, ...] = ()

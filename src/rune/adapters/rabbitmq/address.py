@@ -106,6 +106,8 @@ def _options(given: Mapping[str, str]) -> dict[str, int | str]:
             raise BadAddress(f"`{name}` is no option of a broker's URL")
     if 0 < int(found.get("frame_max", 0)) < LEAST_FRAME:
         raise BadAddress(f"frame_max={found['frame_max']}: at least {LEAST_FRAME:,} are needed")
+    if found.get("connection_timeout", 1) == 0:
+        raise BadAddress("connection_timeout=0: nobody answers within no time; leave it out for 10 s")
     if found.get("verify", "verify_none") not in ("verify_peer", "verify_none"):
         raise BadAddress(f"verify={found['verify']}: verify_peer or verify_none")
     return found

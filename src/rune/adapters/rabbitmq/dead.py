@@ -74,6 +74,11 @@ class DeadLetters:
                 found.append(letter_of(message))
         return found
 
+    async def count(self) -> int:
+        """How many there are in nobody's hands."""
+        async with self._open() as channel:
+            return (await channel.declare_queue(self._topology.dead, passive=True)).message_count or 0
+
     async def requeue(self, chosen: Callable[[Letter], bool] = lambda letter: True) -> int:
         """Send those chosen again, to where they came from. How many there were."""
         return await self._each(chosen, self._send)

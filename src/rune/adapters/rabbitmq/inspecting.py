@@ -12,9 +12,9 @@ from rune.adapters.rabbitmq.client import connect
 from rune.adapters.rabbitmq.connection import Connection
 from rune.adapters.rabbitmq.definitions import Rights, roles, user_name
 from rune.adapters.rabbitmq.errors import ChannelClosed, NotTaken
-from rune.adapters.rabbitmq.topology import Topology
+from rune.adapters.rabbitmq.topology import Topology, WorkQueue
 
-REFUSED, MISSING = 403, 404
+REFUSED, MISSING, DIFFERENT = 403, 404, 406
 NOWHERE = "doctor"
 """A routing key that no queue is bound to: what goes there goes nowhere."""
 
@@ -39,6 +39,7 @@ async def inspect(url: str, topology: Topology) -> dict[str, Any]:
             "queue_role": role,
             "queue_lacks": lacks,
             "queue_missing": missing,
+            "queue_differs": await _different(connection, topology),
         }
     finally:
         await connection.close()
@@ -54,6 +55,25 @@ def _needs(topology: Topology) -> dict[str, Rights]:
         )
         for role, rights in roles(topology).items()
     }
+
+
+async def _different(connection: Connection, topology: Topology) -> str:
+    """The first queue that was made otherwise than these settings would. Declaring what is there changes nothing; who
+    may not declare is not told."""
+    for queue in topology.table(connection.version):
+        if not await _tried(connection, partial(_known, queue.name)):
+            answer = await _tried(connection, partial(_declared, queue))
+            if answer in (REFUSED, DIFFERENT):
+                return queue.name if answer == DIFFERENT else ""
+    return ""
+
+
+async def _known(queue: str, channel: Channel) -> None:
+    await channel.declare_queue(queue, passive=True)
+
+
+async def _declared(queue: WorkQueue, channel: Channel) -> None:
+    await channel.declare_queue(queue.name, queue.arguments)
 
 
 async def _looked(connection: Connection, rights: Rights) -> tuple[tuple[str, ...], int]:

@@ -14,7 +14,7 @@ from rune.adapters.rabbitmq.connection import Connection
 from rune.adapters.rabbitmq.errors import Unroutable
 from rune.adapters.rabbitmq.frames import Message, Stamp
 from rune.adapters.rabbitmq.link import Link
-from rune.adapters.rabbitmq.queue import HINT, LONGEST_REASON, Strangers
+from rune.adapters.rabbitmq.queue import HINT, Strangers, shortened
 from rune.adapters.rabbitmq.topology import Topology, declare, find_or_make
 from rune.errors import RuneError
 from rune.ports.journal import StoreAway
@@ -102,7 +102,7 @@ class Legacy:
     async def _bury(self, channel: Channel, message: Message, code: str, reason: str) -> None:
         said = {
             "rune-code": code,
-            "rune-reason": reason[:LONGEST_REASON],
+            "rune-reason": shortened(reason),
             "rune-queue": self._topology.execution,
         }
         stamp = Stamp(headers=said, type="NodeExecutionMessage", app_id="rune")

@@ -39,7 +39,7 @@ EARLY = 60.0  # s of holding a delivery, after which it is acknowledged although
 SHORT = 2.5  # s: a shorter delay is waited for here, a longer one in a queue of the broker
 DEADLINE = 10.0
 PARTING = 2.0  # s that what is on its way back gets at the end; the broker hands out again what is not
-LONGEST_REASON = 1000
+LONGEST_REASON = 1000  # bytes: it is in the header, which has to fit into one frame
 
 Route = Callable[[str, Token], Awaitable[str]]
 """The name of the queue that a token of an execution belongs in."""
@@ -49,6 +49,11 @@ Strangers = Callable[[NodeExecutionMessage, bytes], Awaitable[None]]
 """What to do about a message that somebody else wrote, also given as it came. An error makes it a dead letter."""
 
 TOGETHER = 4 * 1024 * 1024  # bytes of full messages that are written before the first of them is sent
+
+
+def shortened(reason: str) -> str:
+    """As much of a reason as a header takes."""
+    return reason.encode(errors="replace")[:LONGEST_REASON].decode(errors="ignore")
 
 
 class Inlining(Protocol):
@@ -255,7 +260,7 @@ class RabbitQueue:
 
     async def _bury(self, held: Held, code: str, message: str) -> None:
         log.error("a message on %s is a dead letter: %s: %s", held.queue, code, message)
-        reason = {"rune-code": code, "rune-reason": message[:LONGEST_REASON], "rune-queue": held.queue}
+        reason = {"rune-code": code, "rune-reason": shortened(message), "rune-queue": held.queue}
         stamp = Stamp(headers=reason, type="NodeExecutionMessage", app_id="rune")
         exchange = self.topology.dead_exchange
         await self._publish_and_ack(held, (exchange, held.queue, held.message.body, stamp))

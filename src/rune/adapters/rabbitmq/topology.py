@@ -15,6 +15,7 @@ import msgspec
 from rune.adapters.rabbitmq.channel import Channel
 from rune.adapters.rabbitmq.connection import Connection
 from rune.adapters.rabbitmq.errors import AmqpError, ChannelClosed
+from rune.core.fields import MOST_ID
 from rune.ports.queue import LANES
 
 DEFAULT = "default"
@@ -29,8 +30,10 @@ QUORUM_TTL = (
     3,
     10,
 )  # the first version whose quorum queues know a time to live, and dead-letter without loss
-NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{MOST_ID}}}")
 TAKEN = {"high", "low", "dead", "dlx", "retry"}
+ASIDE = ".queue"
+"""What is put behind the name of a queue that would otherwise be called as something else of the topology."""
 
 Kind = Literal["classic", "quorum"]
 
@@ -72,10 +75,8 @@ class Topology:
         self.queues = tuple(dict.fromkeys(queues))
         self.kind = kind
         for name in self.queues:
-            if not NAME.fullmatch(name) or name in TAKEN:
-                raise BadQueueName(
-                    f"`{name}`: letters, digits, - and _, and none of {', '.join(sorted(TAKEN))}"
-                )
+            if not NAME.fullmatch(name):
+                raise BadQueueName(f"`{name}`: letters, digits, - and _, at most {MOST_ID}")
         self.execution = f"{prefix}.execution"
         self.dead = f"{self.execution}.dead"
         self.dead_exchange = f"{self.execution}.dlx"
@@ -86,6 +87,8 @@ class Topology:
     def lane(self, queue: str, lane: str) -> str:
         """The name of a queue's lane, which is its routing key as well."""
         name = self.execution if queue == DEFAULT else f"{self.execution}.{queue}"
+        if queue in TAKEN:
+            name += ASIDE
         return name if lane == "normal" else f"{name}.{lane}"
 
     def queue_of(self, key: str) -> str | None:
@@ -93,9 +96,14 @@ class Topology:
         if key in (self.execution, *(f"{self.execution}.{lane}" for lane in LANES)):
             return DEFAULT
         name = key.removeprefix(f"{self.execution}.")
+        if name == key:
+            return None
         for lane in LANES:
             name = name.removesuffix(f".{lane}")
-        return name if name != key and NAME.fullmatch(name) and name not in TAKEN else None
+        bare = name.removesuffix(ASIDE)
+        if bare in TAKEN:
+            return bare if bare != name else None
+        return name if NAME.fullmatch(name) else None
 
     def extended(self, queues: Iterable[str]) -> Topology:
         """The same with more queues."""
