@@ -52,6 +52,24 @@ def test_what_nothing_could_run_with_is_refused_by_name(
         load_settings(given, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        ("RUNE_JOURNAL", "postgresql://[bad"),
+        ("RUNE_STATE", "redis://host:port"),
+        ("RUNE_QUEUE", "amqp://host:99999"),
+    ],
+)
+def test_an_address_that_cannot_be_read_is_refused_by_name(
+    name: str, url: str, tmp_path: pathlib.Path
+) -> None:
+    fine = {"RUNE_JOURNAL": "postgresql://a:1,b:2/rune", "RUNE_STATE": "redis://a", "RUNE_QUEUE": "amqp://a"}
+    assert load_settings(fine, tmp_path).clustered
+
+    with pytest.raises(BadSettings, match=name):
+        load_settings({**fine, name: url}, tmp_path)
+
+
 def test_a_journal_without_a_file_is_refused(tmp_path: pathlib.Path) -> None:
     with pytest.raises(BadSettings, match="names no file"):
         _ = load_settings({"RUNE_JOURNAL": "sqlite:///"}, tmp_path).database

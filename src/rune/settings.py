@@ -213,6 +213,15 @@ def _leads_somewhere(url: str) -> bool:
         return False
 
 
+def _readable(url: str) -> bool:
+    """Whether an address has parts at all. PostgreSQL's may have several hosts, which have ports of their own."""
+    try:
+        parts = urlsplit(url)
+        return url.startswith(POSTGRES) or parts.port is None or parts.port > 0
+    except ValueError:
+        return False
+
+
 def _fit_together(settings: Settings) -> None:
     """A backend is embedded as a whole, or it is a cluster as a whole."""
     if not settings.clustered:
@@ -223,6 +232,9 @@ def _fit_together(settings: Settings) -> None:
                     " a cluster needs RUNE_JOURNAL=postgresql://…"
                 )
         return
+    for name in ("journal", "state", "queue"):
+        if not _readable(getattr(settings, name)):
+            raise BadSettings(f"RUNE_{name.upper()}: this is no address: its host or port cannot be read")
     if not settings.state.startswith(REDIS):
         raise BadSettings("RUNE_STATE: with RUNE_JOURNAL=postgresql://… this must be `redis://…`")
     if not settings.queue.startswith((*REDIS, *AMQP)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 
@@ -10,3 +12,9 @@ def not_empty(key: str | None) -> str | None:
     if key is not None and not key.strip():
         raise typer.BadParameter("a key has at least one character")
     return key
+
+
+StartKey = Annotated[
+    str | None,
+    typer.Option("--key", callback=not_empty, help="Start at most once under this key, now and later."),
+]
