@@ -264,7 +264,7 @@ def test_h_c14_statuses_come_in_the_order_in_which_things_happened(carried: Sett
 def test_h_c3_what_the_engine_gives_up_is_kept_with_its_reason(
     carried: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # red: c3-given-up: what was given up is acknowledged and gone
+    # red: c3-givenup: what was given up is acknowledged and gone
     monkeypatch.setattr(failures, "DELAYS", (0.0,))
 
     async def broken(*given: Any) -> Any:

@@ -27,8 +27,8 @@ class Rights(msgspec.Struct, frozen=True):
 
 def roles(topology: Topology) -> dict[str, Rights]:
     """Workers pass work on and report; the master, as which schedulers come too, starts and ends executions, reports
-    that, listens, and looks after dead letters. Both may start what another engine runs; a worker may take that engine's
-    place."""
+    that, listens, and looks after dead letters. Both may start what another engine runs; a worker may take that
+    engine's place."""
     retries = tuple(map(topology.retry, DELAYS))
     return {
         "worker": Rights(
