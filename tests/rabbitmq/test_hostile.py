@@ -287,3 +287,21 @@ async def test_no_frame_is_longer_than_was_agreed(size: int) -> None:
     assert sum(lengths) == size
     assert all(each + 8 <= 4096 for each in lengths)
     assert len(lengths) == -(-size // 4088), "nor in more of them than needed"
+
+
+@scenario
+async def test_whoever_closes_the_connection_is_answered() -> None:
+    answers: list[str] = []
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await greet(reader, writer)
+        writer.write(method(commands.Connection.Close(320, "maintenance", 0, 0)))
+        answers.append((await read_frame(reader)).name)
+        answers.append(str(await reader.read(1)))
+
+    async with fake_broker(script) as place:
+        connection = await connect(f"amqp://{place}/")
+        error = await connection.ended
+        await until(lambda: len(answers) == 2)
+    assert (error.code, "maintenance" in error.message) == ("CONNECTION_FORCED", True)
+    assert answers == ["Connection.CloseOk", "b''"], "and nothing is said after that"

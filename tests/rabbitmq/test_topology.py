@@ -19,7 +19,7 @@ from rune.adapters.rabbitmq.topology import Topology, declare
 from rune.core.token import Token
 from rune.wire.rabbit import NodeExecutionMessage, encode_message
 from tests.rabbitmq.helping import scenario, until
-from tests.rabbitmq.queues import worn_out
+from tests.rabbitmq.queues import Place, worn_out
 from tests.services.rabbitmq import broker
 
 PASSWORDS = {"worker": "w w", "master": "m/m"}
@@ -193,6 +193,37 @@ async def test_a_start_is_handed_over_although_the_queue_of_the_other_engine_has
         assert found is not None
         assert found.body == b'{"a": 1}'
         await connection.close()
+
+
+@scenario
+async def test_a_start_that_cannot_be_put_aside_is_not_forgotten() -> None:
+    """The queue of dead letters has gone meanwhile; a new connection brings it back, and the start with it."""
+    topology = Topology()
+    with broker().vhost() as vhost:
+        reader = Legacy(broker().url(vhost), topology, "worker")
+
+        async def take(message: NodeExecutionMessage, body: bytes) -> None:
+            raise LookupError("never")
+
+        reader.takes(take)
+        reader.start()
+        await reader.hand_over(b"{}")
+        here = Place(broker().url(vhost), vhost)
+        await until(lambda: _has_one(here))
+        broker().api("DELETE", f"queues/{vhost}/{topology.dead}")
+        await reader.hand_over(b"[]")
+        await until(lambda: _has_one(here))
+        letter = await here.take(topology.dead)
+        assert letter is not None
+        assert letter.body == b"[]"
+        await reader.close()
+
+
+async def _has_one(here: Place) -> bool:
+    try:
+        return await here.waiting("workflow.execution.dead") == 1
+    except ChannelClosed:
+        return False
 
 
 def test_an_old_broker_gets_what_it_knows() -> None:

@@ -11,7 +11,7 @@ import logging
 from rune.adapters.rabbitmq.channel import Channel
 from rune.adapters.rabbitmq.client import DEADLINE
 from rune.adapters.rabbitmq.connection import Connection
-from rune.adapters.rabbitmq.errors import Unroutable
+from rune.adapters.rabbitmq.errors import AmqpError, Unroutable
 from rune.adapters.rabbitmq.frames import Message, Stamp
 from rune.adapters.rabbitmq.link import Link
 from rune.adapters.rabbitmq.queue import HINT, Strangers, shortened
@@ -96,7 +96,11 @@ class Legacy:
         except Exception as error:
             code = error.code if isinstance(error, RuneError) else "DEAD_LETTERED"
             log.error("a start is a dead letter: %s: %s", code, error)
-            await self._bury(channel, message, code, str(error))
+            try:
+                await self._bury(channel, message, code, str(error))
+            except AmqpError as lost:  # a new connection sets up what is missing, and brings it again
+                self._link.drop(lost.message)
+                return
         channel.ack(message.tag)
 
     async def _bury(self, channel: Channel, message: Message, code: str, reason: str) -> None:
