@@ -314,7 +314,8 @@ def test_h_c15_a_message_of_an_execution_that_is_gone_goes_too(
     assert (tries.count("gone"), status) == (1, "completed")
 
 
-def test_a_message_for_a_node_that_is_not_there_ends_no_execution(carried: Settings) -> None:
+def test_h_c3_a_message_for_a_node_that_is_not_there_ends_no_execution(carried: Settings) -> None:
+    # red: c3-node: it is an error of the engine, and the execution is ended for it
     gate = asyncio.Event()
 
     @node("t.held")

@@ -56,6 +56,10 @@ TABLE: dict[str, Red] = {
             "await self._queue.ack(delivery)",
         ),
     ),
+    "c3-node": red(
+        _CARRIED + "c3_a_message_for_a_node_that_is_not_there_ends_no_execution",
+        ("runtime/attempt.py", "if not 0 <= token.node < len(book.plan.nodes):", "if False:"),
+    ),
     "c3-rejected": red(
         _CARRIED + "c3_what_somebody_rejects_is_kept",
         (
