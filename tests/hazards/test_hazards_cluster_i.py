@@ -85,7 +85,9 @@ def test_h_i10_recovery_uses_up_no_retries() -> None:
 
     async def go() -> list[Any]:
         gates = [asyncio.Event(), asyncio.Event()]
-        async with engines(settings, count=2, registry=gated(calls, lambda: gates[len(calls) - 1])) as cluster:
+        async with engines(
+            settings, count=2, registry=gated(calls, lambda: gates[len(calls) - 1])
+        ) as cluster:
             run = await cluster.start(workflow("start>a", a=work))
 
             async def times(count: int) -> bool:
