@@ -270,6 +270,7 @@ def test_retry_and_rerun_start_anew_and_keep_what_succeeded(rune: Rune) -> None:
     assert rerun["retry_of"] == "partly-1"
     same = rune.json("rerun", "partly-1", "--from", "half", "--item", "parts:1", "--key", "k", "--wait")
     assert (same["execution_id"], items(same)) == (rerun["execution_id"], [6.0, None, 2.0])
+    assert "\nretry or rerun of partly-1\n" in rune("show", rerun["execution_id"]).stdout
     assert code_of(rune, "rerun", "partly-1", "--from", "nobody", code=2) == "UNKNOWN_NODE"
     rune("run", file(rune, "partly"), "--id", "wholly-1", "--input", '{"list": [1, 3]}')
     assert code_of(rune, "retry", "wholly-1", code=1) == "NOTHING_TO_RUN"

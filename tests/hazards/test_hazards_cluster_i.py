@@ -81,12 +81,13 @@ def test_h_i10_recovery_uses_up_no_retries() -> None:
     # red: cluster-i10: whoever takes a token after a loss counts it as another attempt
     settings = fresh()
     calls: list[str] = []
-    gates: list[asyncio.Event] = []
     work = {**kind("t.gate"), "retry": {"max_attempts": 2, "initial_delay": 60}}
 
     async def go() -> list[Any]:
-        gates.append(asyncio.Event())
-        async with engines(settings, count=2, registry=gated(calls, lambda: gates[0])) as cluster:
+        gates = [asyncio.Event(), asyncio.Event()]
+        async with engines(
+            settings, count=2, registry=gated(calls, lambda: gates[len(calls) - 1])
+        ) as cluster:
             run = await cluster.start(workflow("start>a", a=work))
 
             async def times(count: int) -> bool:
@@ -95,8 +96,9 @@ def test_h_i10_recovery_uses_up_no_retries() -> None:
             await until(lambda: times(1))
             await wipe()
             await until(lambda: times(2))  # nobody knows that it runs: the window of every effect
-            gates[0].set()
+            gates[1].set()  # the result is that of who came after the loss
             await run.end()
+            gates[0].set()
             return [row.fact for row in await run.facts()]
 
     facts = asyncio.run(go())

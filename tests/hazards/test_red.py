@@ -6,7 +6,8 @@ import ast
 import re
 from pathlib import Path
 
-from tests.hazards.red import TABLE
+from tests.hazards.red import EVERYWHERE, TABLE, TOP
+from tests.hazards.reds.patch import Patch
 
 HERE = Path(__file__).parent
 LINE = re.compile(r"# red: ([a-i]\d+(?:-[a-z]+)?): \S")
@@ -37,3 +38,13 @@ def test_a_key_is_the_hazard_of_its_test() -> None:
     for key, each in TABLE.items():
         code = key.partition("-")[0]
         assert f"::test_h_{code}_" in each.test, f"{key}: {each.test}"
+
+
+def test_every_change_fits_the_sources_as_they_are() -> None:
+    def fits(patch: Patch) -> bool:
+        text = (TOP / "src" / "rune" / patch.file).read_text(encoding="utf-8")
+        return text.count(patch.old) == 1 and patch.old != patch.new
+
+    unfit = [key for key, each in EVERYWHERE.items() for patch in each.patches if not fits(patch)]
+
+    assert unfit == [], "`make reds` cannot make these changes any more"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -300,6 +301,10 @@ def test_limits_on_the_command_line(tmp_path: Path) -> None:
     assert rune.json("workflows", "limit", "hello")["running"] == 20
     assert rune("workflows", "limit", "hello", "--rate", "often").exit_code == 2
     assert rune("workflows", "limit", "nothing", "--rate", "1/s").exit_code == 2
+    rune.said("workflows", "limit", "hello", "--rate", "1/h")
+    started = [rune("start", "hello", "--key", key) for key in ("a", "b")]
+    assert [each.exit_code for each in started] == [0, 2]
+    assert re.search(r"the limit `rate` of the workflow `hello`: .* in \d+ s$", started[1].stderr.strip())
     assert rune.said("workflows", "limit", "hello", "--none") == "hello: no limits\n"
     made = rune.json("keys", "create", "ada", "--role", "runner", "--rate", "100/m", "--running", "50")
     assert (made["limits"]["rate"], made["limits"]["running"]) == ("100/m", 50)

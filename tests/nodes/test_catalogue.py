@@ -197,6 +197,7 @@ def test_every_type_has_parameters_that_fit() -> None:
         ("sort", {"expression": "x", "rules": [{"field": "a"}]}, [("rules", codes.BAD_PARAMETER)]),
         ("llm_service", {"model": "m"}, [("prompt", codes.MISSING_PARAMETER)]),
         ("wait", {"resume": "date_time"}, [("date_time", codes.MISSING_PARAMETER)]),
+        ("wait", {"resume": "date_time", "date_time": "soon"}, [("date_time", codes.BAD_PARAMETER)]),
         ("wait", {"unit": "fortnights"}, [("unit", codes.BAD_PARAMETER)]),
         ("datetime", {"operation": "add"}, [("amount", codes.MISSING_PARAMETER)]),
         ("datetime", {"operation": "parse"}, [("date", codes.MISSING_PARAMETER)]),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 40
 MOST_OPEN = 20
 MOST_FAILURES = 5
+KIN = {"parent_id": "child of", "retry_of": "retry or rerun of"}
 STATUSES = ("success", "failed", "skipped", "cancelled")
 
 
@@ -31,6 +32,9 @@ def print_document(document: dict[str, Any], *, most: int | None = None) -> None
     took = document["total_duration_ms"]
     ended = "" if took is None else f" in {duration(took)}"
     print(f"\n{paint(status, COLOURS.get(status, ''))} {name} ({clean(document['workflow_id'])}){ended}")
+    for field, kin in KIN.items():
+        if document.get(field):
+            print(paint(f"{kin} {document[field]}", "grey"))
     if document["error"]:
         error = document["error"]
         print(f"{paint(error['code'], 'red')}: {clean(error['message'])}")

@@ -51,7 +51,7 @@ def _in_folder(folder: Path) -> Path | Problem:
         if found:
             names = ", ".join(f"`{path.name}`" for path in found)
             return Problem("", codes.CONFLICT, f"the folder holds {names}", "name the file that is meant")
-    expected = f"`{folder.resolve().name}.yaml` or `workflow.yaml` (or .json)"
+    expected = f"`{folder.resolve().name}.yaml` or `workflow.yaml` (or .yml, .json)"
     return Problem("", codes.UNREADABLE, f"the folder {folder} holds no workflow", f"looked for {expected}")
 
 

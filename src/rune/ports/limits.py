@@ -122,9 +122,8 @@ def too_many(limit: str, subject: str, pause: int = 0, full: str = "") -> TooMan
     kind, _, name = subject.partition(":")
     whose = f"the {'key' if kind == 'key' else 'workflow'} `{name}`"
     if limit == RATE:
-        return TooMany(
-            f"the limit `rate` of {whose}: too many starts in this time", RATE, max(1, -(-pause // 1000))
-        )
+        after = max(1, -(-pause // 1000))
+        return TooMany(f"the limit `rate` of {whose}: the next start has room in {after} s", RATE, after)
     return TooMany(f"the limit `running` of {whose}: too many executions that have not ended", RUNNING)
 
 

@@ -169,8 +169,8 @@ TABLE: dict[str, Red] = {
         _E + "e6_on_a_cluster_a_merge_inside_a_split_keeps_its_items_apart",
         (
             f"{_SCRIPTS}/transition.lua",
-            "local node, name = e[2], path .. '|' .. e[2]",
-            "local node, name = e[2], '|' .. e[2]",
+            "local node, name = e[2], path .. '|' .. text(e[2])",
+            "local node, name = e[2], '|' .. text(e[2])",
         ),
     ),
     "cluster-e7": _same(_E + "e7_on_a_cluster_a_wait_before_a_merge_is_known_by_name", merge.TABLE["e7"]),
@@ -282,9 +282,9 @@ TABLE: dict[str, Red] = {
         _I + "i10_recovery_uses_up_no_retries",
         (
             _STATE,
-            "        mine = token_in(sent)\n",
-            "        mine = msgspec.structs.replace(token_in(sent), "
-            "attempt=token_in(sent).attempt + bool(read_back))\n",
+            "        mine = token_in(sent) if sent else token\n",
+            "        mine = token_in(sent) if sent else token\n"
+            "        mine = msgspec.structs.replace(mine, attempt=mine.attempt + bool(read_back))\n",
         ),
     ),
     "cluster-i11": red(

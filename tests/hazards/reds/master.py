@@ -41,8 +41,8 @@ ELSEWHERE: dict[str, Red] = {
         _TICKS + "i2_many_schedulers_at_once_start_each_tick_once",
         (
             "runtime/starts.py",
-            'self._start(trigger, input, name, f"tick:{trigger.id}:{tick}")',
-            "self._start(trigger, input, new_execution_id(), None)",
+            'self._start(trigger, input, name, f"tick:{trigger.id}:{tick}", limited=False)',
+            "self._start(trigger, input, new_execution_id(), None, limited=False)",
         ),
     ),
     "i2-dies": red(

@@ -91,8 +91,8 @@ TABLE: dict[str, Red] = {
         _CREDENTIALS + "i6_a_failure_follows_the_policy_of_its_node",
         (
             "nodes/registry.py",
-            "    except (StoreAway, Ended):\n",
-            "    except (StoreAway, Ended, NodeFailure):\n",
+            "    except (StoreAway, Ended, TokenEnded):\n",
+            "    except (StoreAway, Ended, TokenEnded, NodeFailure):\n",
         ),
         NO_SECOND_TRY,
     ),

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from rune.core import codes
 from rune.core.outcome import Outcome, Output, Suspend
 from rune.core.problem import Problem
 from rune.errors import NodeFailure
@@ -34,13 +35,19 @@ class Parameters(Model, kw_only=True, frozen=True):
     ] = None
 
 
+EXAMPLE = "for example `2030-01-31T09:00:00Z`"
+
+
 def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
-    if parameters.get("resume") == "date_time" and parameters.get("date_time") is None:
-        return [
-            missing(
-                "date_time", "`resume: date_time` needs `date_time`", "for example `2030-01-31T09:00:00Z`"
-            )
-        ]
+    if parameters.get("resume") != "date_time":
+        return []
+    text = parameters.get("date_time")
+    if text is None:
+        return [missing("date_time", "`resume: date_time` needs `date_time`", EXAMPLE)]
+    written_out = isinstance(text, str) and "$" not in text and "{{" not in text
+    if written_out and _moment(text) is None:
+        message = f"`{text[:60]}` is no ISO 8601 date"
+        return [Problem("date_time", codes.BAD_PARAMETER, message, EXAMPLE)]
     return []
 
 
@@ -93,10 +100,18 @@ def _interval(parameters: Parameters) -> int:
 
 def _date(parameters: Parameters) -> int:
     text = parameters.date_time or ""
+    found = _moment(text)
+    if found is None:
+        message = f"parameters.date_time: `{text[:60]}` is no ISO 8601 date"
+        raise NodeFailure(message, code="BAD_PARAMETER")
+    return found
+
+
+def _moment(text: str) -> int | None:
+    """A date in epoch ms."""
     try:
         moment = datetime.fromisoformat(text.strip())
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         return (moment - _EPOCH) // timedelta(milliseconds=1)
     except (ValueError, OverflowError):
-        message = f"parameters.date_time: `{text[:60]}` is no ISO 8601 date"
-        raise NodeFailure(message, code="BAD_PARAMETER") from None
+        return None
