@@ -280,10 +280,10 @@ async def test_a_long_reason_fits_into_the_smallest_frame() -> None:
     async with place() as here:
         queue = here.queue(url=f"{here.url}?frame_max=4096")
         await queue.send("x", [Token(3)])
-        await queue.dead_letter(await queue.receive(), "CODE", "ok \ud800 " + "\U0001f600" * 2000)
+        await queue.dead_letter(await queue.receive(), "CODE", "ok " + "\U0001f600" * 2000)
         letter = await here.take("workflow.execution.dead")
         assert letter is not None
-        assert letter.headers["rune-reason"].startswith("ok ? \U0001f600")
+        assert letter.headers["rune-reason"].startswith("ok \U0001f600")
         assert queue.publisher.link.made == 1
 
 
