@@ -13,6 +13,7 @@ JOBS   ?= 2
 WORKERS ?= 4
 SCALE  ?= 1
 KILLS  ?= 1000
+STATUSES ?= each
 
 # The tests start hundreds of processes, and each would compile everything anew if nobody kept what was compiled.
 export PYTHONDONTWRITEBYTECODE :=
@@ -23,10 +24,10 @@ COVERING := tests/core tests/sim/test_signals.py
 UNTRACED := tests/core/expr/test_hostile.py tests/core/expr/test_properties.py
 OTHERS   := $(filter-out tests/core tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/))) $(wildcard tests/test_*.py)
 
-.PHONY: reds chaos-embedded chaos-cluster chaos-rabbitmq services-up services-down help setup stores lock run test test-long check lint type contracts unit sim mutants bench audit format clean
+.PHONY: reds chaos-embedded chaos-cluster chaos-rabbitmq services-up services-down help setup stores lock run test test-long check lint type contracts unit sim mutants bench bench-cluster bench-rabbitmq bench-api audit format clean
 
 help: ## Show this list
-	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 setup: $(READY) ## Make .venv and install everything from requirements.lock
 
@@ -121,6 +122,16 @@ reds: setup stores ## Make the change that turns each hazard's test red, and see
 bench: setup ## Measure the rules, then the embedded engine (SCALE=0.1 for a quick look)
 	@$(BIN)/python bench/core.py
 	$(BIN)/rune bench --scale $(SCALE)
+
+bench-cluster: setup stores ## Measure a cluster over Redis Streams, beside a bare client
+	@$(BIN)/python bench/cluster.py
+
+bench-rabbitmq: setup stores ## Measure a cluster over RabbitMQ, beside a bare client: make bench-rabbitmq STATUSES=batched
+	@$(BIN)/python bench/rabbitmq.py --statuses $(STATUSES)
+
+bench-api: setup ## Measure starts, live events and pages over HTTP, beside an empty handler
+	@$(BIN)/python bench/api.py
+	$(BIN)/python bench/pages.py
 
 audit: setup ## Known vulnerabilities among the locked packages (asks the public database)
 	@$(BIN)/pip-audit --strict --require-hashes --disable-pip -r requirements.lock

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 from typing import Any
 
@@ -273,3 +274,22 @@ def test_a_pattern_cannot_take_for_ever() -> None:
 
     assert value is None
     assert len(problems) == 1
+
+
+def test_too_many_nodes_are_one_problem_whatever_names_them() -> None:
+    raw = {
+        "nodes": [{"id": f"n{at}", "type": "noop"} for at in range(2_001)],
+        "edges": [{"src": "n0", "dst": f"n{at}"} for at in range(1, 2_001)],
+    }
+
+    problems = check_document(load_document(json.dumps(raw), "json"), standard_catalogue()).problems
+
+    assert [(each.path, each.code) for each in problems] == [("nodes", "TOO_MANY")]
+
+
+def test_a_number_out_of_range_is_told_without_an_exponent() -> None:
+    raw = {"nodes": [{"id": "a", "type": "noop", "timeout": 40_000_000}]}
+
+    (problem,) = check_document(load_document(json.dumps(raw), "json"), standard_catalogue()).problems
+
+    assert problem.message == "40,000,000 is out of range: more than 0, at most 31,622,400"

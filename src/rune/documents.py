@@ -28,8 +28,8 @@ def load_document(
                 # One byte more than allowed is enough to know that it is too much.
                 source = file.read(limits.definition_bytes + 1)
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            return Parsed(None, (Problem("", codes.UNREADABLE, f"cannot be read: {reason}"),))
+            message = f"`{error.filename}` cannot be read: {(error.strerror or str(error)).lower()}"
+            return Parsed(None, (Problem("", codes.UNREADABLE, message),))
     suffix = (suffix or "json").lower()
     if suffix in _YAML:
         from rune.yamltext import decode_yaml  # noqa: PLC0415 - a slow import that JSON does not need

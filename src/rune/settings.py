@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -118,7 +120,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise BadSettings(
                 "RUNE_JOURNAL: this is no address that Rune knows; use `sqlite:///path` or `postgresql://…`"
             )
-        return Path(self.journal.removeprefix("sqlite:///"))
+        path = self.journal.removeprefix("sqlite:///")
+        if not path:
+            raise BadSettings("RUNE_JOURNAL: `sqlite:///` names no file; write `sqlite:///path`")
+        return Path(path)
 
 
 def load_settings(environment: Mapping[str, str] | None = None, folder: Path | None = None) -> Settings:
@@ -145,8 +150,9 @@ def load_settings(environment: Mapping[str, str] | None = None, folder: Path | N
         raise BadSettings(f"retention: {error.message}") from None
     try:
         settings = msgspec.convert(values, Settings, strict=False)
-    except msgspec.ValidationError as error:
-        raise BadSettings(f"configuration: {error}") from error
+    except msgspec.ValidationError:
+        raise _unfit(values) from None
+    _within_bounds(settings)
     _fit_together(settings)
     return settings
 
@@ -156,16 +162,68 @@ def _several(text: str) -> list[str]:
     return [each.strip() for each in text.split(",")] if text.strip() else []
 
 
-def _fit_together(settings: Settings) -> None:
-    """A backend is embedded as a whole, or it is a cluster as a whole."""
-    if settings.url and not settings.url.startswith(("http://", "https://")):
-        raise BadSettings("RUNE_URL: the address of a server begins with `http://` or `https://`")
+def _unfit(values: dict[str, Any]) -> BadSettings:
+    """What to say of the first setting that is unknown or of another type, by the name that it is set with."""
+    known = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+    for name, value in values.items():
+        if name not in known:
+            return BadSettings(f"rune.toml: there is no setting `{name}`")
+        try:
+            msgspec.convert(value, known[name], strict=False)
+        except msgspec.ValidationError:
+            found = "this" if name in SECRET else f"`{value}`"
+            expected = _expected(known[name])
+            return BadSettings(f"RUNE_{name.upper()}, or `{name}` in rune.toml: {found} is not {expected}")
+    return BadSettings("configuration: the settings do not fit together")
+
+
+def _expected(kind: Any) -> str:
+    """A type in words."""
+    if get_origin(kind) is Literal:
+        return "one of " + ", ".join(f"`{each}`" for each in get_args(kind) if each)
+    words = {int: "a whole number", float: "a number", bool: "`true` or `false`", str: "text"}
+    return words.get(kind, "a list of texts")
+
+
+def _within_bounds(settings: Settings) -> None:
+    """Numbers with which nothing would ever run, or an address that leads nowhere."""
+    for name in ("slots", "http_per_host", "partitions"):
+        if getattr(settings, name) < 1:
+            raise BadSettings(f"RUNE_{name.upper()}: at least 1")
+    if settings.max_waiting < 0:
+        raise BadSettings("RUNE_MAX_WAITING: a number of hints, or 0 for no limit")
+    if not (math.isfinite(settings.grace) and settings.grace >= 0):
+        raise BadSettings("RUNE_GRACE: a number of seconds, 0 or more")
     if settings.traces not in ("", "off") and not settings.traces.startswith(("http://", "https://")):
         raise BadSettings("RUNE_TRACES: `off`, or an address that begins with `http://` or `https://`")
     if not 0.0 <= settings.trace_share <= 1.0:
         raise BadSettings("RUNE_TRACE_SHARE: a share between 0 and 1")
     if not 0 <= settings.health_port < 65_536:
         raise BadSettings("RUNE_HEALTH_PORT: a port, or 0 for none")
+    if settings.url and not _leads_somewhere(settings.url):
+        raise BadSettings("RUNE_URL: the address of a server is `http://host:port` or `https://host:port`")
+
+
+def _leads_somewhere(url: str) -> bool:
+    """Whether an address has a scheme, a host, and no port that cannot be."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def _readable(url: str) -> bool:
+    """Whether an address has parts at all. PostgreSQL's may have several hosts, which have ports of their own."""
+    try:
+        parts = urlsplit(url)
+        return url.startswith(POSTGRES) or parts.port is None or parts.port > 0
+    except ValueError:
+        return False
+
+
+def _fit_together(settings: Settings) -> None:
+    """A backend is embedded as a whole, or it is a cluster as a whole."""
     if not settings.clustered:
         for name in ("state", "queue", "blob"):
             if getattr(settings, name) != "embedded":
@@ -174,6 +232,9 @@ def _fit_together(settings: Settings) -> None:
                     " a cluster needs RUNE_JOURNAL=postgresql://…"
                 )
         return
+    for name in ("journal", "state", "queue"):
+        if not _readable(getattr(settings, name)):
+            raise BadSettings(f"RUNE_{name.upper()}: this is no address: its host or port cannot be read")
     if not settings.state.startswith(REDIS):
         raise BadSettings("RUNE_STATE: with RUNE_JOURNAL=postgresql://… this must be `redis://…`")
     if not settings.queue.startswith((*REDIS, *AMQP)):
@@ -186,15 +247,19 @@ def _fit_together(settings: Settings) -> None:
         raise BadSettings("RUNE_BLOB: this can be `embedded`, `file:///folder` or `s3://bucket/prefix`")
     if not 1 <= settings.wire_bytes <= 128 * 1024 * 1024:
         raise BadSettings("RUNE_WIRE_BYTES: between 1 and 134217728")
-    if settings.partitions < 1 or not settings.queues or not all(settings.queues):
-        raise BadSettings("RUNE_QUEUES and RUNE_PARTITIONS: at least one of each")
+    if not settings.queues or not all(settings.queues):
+        raise BadSettings("RUNE_QUEUES: at least one queue, separated by commas")
 
 
 def _from_file(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
     try:
-        return _flat(tomllib.loads(path.read_text()))
+        return _flat(tomllib.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise BadSettings(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    except UnicodeDecodeError as error:
+        raise BadSettings(f"{path}: byte {error.start} is not UTF-8") from error
     except tomllib.TOMLDecodeError as error:
         raise BadSettings(f"{path}: {error}") from error
 

@@ -266,3 +266,43 @@ def test_doctor_tells_whom_nodes_may_call(
 ) -> None:
     checks = {each["check"]: each for each in Rune(tmp_path, **given).json("doctor")["checks"]}
     assert (checks["http policy"]["verdict"], checks["http policy"]["found"]) == (verdict, found)
+
+
+def test_a_home_that_is_no_folder_is_out_of_reach_by_its_name(tmp_path: pathlib.Path) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("")
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps(document([node("a", "input")])))
+
+    for command in (("run", str(path)), ("deploy", str(path)), ("up", "--port", "0")):
+        done = Rune(taken)(*command)
+        assert done.returncode == 3, done.stderr
+        assert done.stderr == f"rune: cannot open {taken / 'rune.db'}: {taken} is no folder\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "check"),
+    [
+        ({"RUNE_HTTP_ALLOW": "10.0.0.0/99"}, "http policy"),
+        ({"RUNE_SMTP_URL": "mail.example.com"}, "mail server"),
+        ({"RUNE_SECRET_KEY": "short"}, "secret keys"),
+    ],
+)
+def test_doctor_finds_what_was_set_and_cannot_be_used(
+    given: dict[str, str], check: str, tmp_path: pathlib.Path
+) -> None:
+    done = Rune(tmp_path, **given)("doctor", "--json")
+    checks = {each["check"]: each for each in json.loads(done.stdout)["checks"]}
+
+    assert done.returncode == 1
+    assert next(iter(given)) in checks[check]["found"]
+    assert checks[check]["verdict"] == "bad"
+
+
+def test_doctor_finds_a_home_that_is_no_folder(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "taken").write_text("")
+    done = Rune(tmp_path / "taken")("doctor", "--json")
+
+    assert done.returncode == 1
+    verdicts = {each["check"]: each["verdict"] for each in json.loads(done.stdout)["checks"]}
+    assert verdicts["file system"] == "bad"

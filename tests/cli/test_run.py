@@ -170,3 +170,21 @@ def test_help_and_the_package_load_nothing_heavy() -> None:
     )
 
     assert done.stdout.strip() == "[]"
+
+
+def test_a_file_that_is_not_there_is_named(rune: Rune, tmp_path: pathlib.Path) -> None:
+    done = rune("run", str(tmp_path / "gone.yaml"))
+
+    assert done.returncode == 2
+    assert f"`{tmp_path / 'gone.yaml'}` cannot be read: no such file or directory" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [("run",), ("start",), ("signal", "x"), ("retry",), ("rerun", "--from", "a")]
+)
+def test_an_empty_key_is_refused_and_starts_nothing(rune: Rune, add: str, command: tuple[str, ...]) -> None:
+    done = rune(command[0], add, *command[1:], "--key", "")
+
+    assert done.returncode == 2
+    assert "at least one character" in done.stderr
+    assert rune.json("list")["executions"] == []

@@ -215,7 +215,7 @@ class TestRaces:
         async with processes(folder, 1) as (journal,), slow(folder) as (connection, commit):
             await journal.accept(accepted("x"))
             end = End(3, "completed")
-            await connection.fetch(query("record"), *run_arguments([Run("x", [end], 1)]), *([[]] * 6))
+            await connection.fetch(query("record"), *run_arguments([Run("x", [end], 1)]))
             asking = asyncio.create_task(journal.accept(child("c")))
             await until_it_waits(folder, asking)
             await commit()

@@ -127,3 +127,12 @@ def test_a_cluster_is_copied_by_other_means(tmp_path: Path) -> None:
     here = Here(tmp_path, RUNE_JOURNAL="postgresql://nowhere/rune", RUNE_STATE="redis://nowhere",
                 RUNE_QUEUE="redis://nowhere")  # fmt: skip
     assert "pg_dump" in here.json("backup", "x.db", code=2)["problems"][0]["message"]
+
+
+def test_a_copy_into_a_folder_that_is_not_there_is_refused_by_its_name(tmp_path: Path) -> None:
+    home, target = tmp_path / "home", tmp_path / "gone" / "copy.db"
+    home.mkdir()
+    started(home)
+    done = rune(home)("backup", str(target))
+
+    assert (done.exit_code, done.stderr) == (3, f"rune: {target}: no such file or directory\n")

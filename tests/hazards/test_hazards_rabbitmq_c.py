@@ -264,7 +264,7 @@ def test_h_c14_statuses_come_in_the_order_in_which_things_happened(carried: Sett
 def test_h_c3_what_the_engine_gives_up_is_kept_with_its_reason(
     carried: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # red: c3-quarantine: what was given up is acknowledged and gone
+    # red: c3-givenup: what was given up is acknowledged and gone
     monkeypatch.setattr(failures, "DELAYS", (0.0,))
 
     async def broken(*given: Any) -> Any:
@@ -315,7 +315,7 @@ def test_h_c15_a_message_of_an_execution_that_is_gone_goes_too(
 
 
 def test_h_c3_a_message_for_a_node_that_is_not_there_ends_no_execution(carried: Settings) -> None:
-    # red: c3-unknown: nobody looks whether there is such a node
+    # red: c3-node: it is an error of the engine, and the execution is ended for it
     gate = asyncio.Event()
 
     @node("t.held")

@@ -6,9 +6,14 @@ import pathlib
 import re
 import tomllib
 from collections.abc import Iterator
+from typing import Any
 
+import msgspec
 import pytest
+import typer
 
+from rune.cli.main import app
+from rune.settings import Settings
 from tests.house.tree import ROOT, TESTS, files, name
 
 PAGES = files(ROOT, ".md")
@@ -19,6 +24,11 @@ FENCE = re.compile(r"^(```|~~~).*?^\1\s*$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 MAKE = re.compile(r"(?:`|^|\$ )make ([a-z][a-z-]*)", re.MULTILINE)
 HAZARD = re.compile(r"^\| ([A-I]\d+) \|[^|]*\|.*\|([^|]*)\|$", re.MULTILINE)
+
+
+PATH = re.compile(r"(?<![\w./-])((?:tests|src|deploy|bench|examples|docs)/[\w./*-]*[\w*])")
+INSIDE = re.compile(r"`((?:core|runtime|wire|nodes|master|adapters|ports|cli|compose)/[\w/]+\.py)`")
+SETTING = re.compile(r"`(RUNE_[A-Z_]+)`")
 
 
 def anchors(page: pathlib.Path) -> set[str]:
@@ -63,6 +73,45 @@ def test_every_make_target_explains_itself() -> None:
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
 
     assert set(re.findall(r"^([a-z][a-z-]*):.*## \S", text, re.MULTILINE)) == make_targets()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_files_that_are_named_exist(page: pathlib.Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    places = (ROOT, page.parent)
+    missing = [path for path in PATH.findall(text) if not any(any(place.glob(path)) for place in places)]
+    missing += [path for path in INSIDE.findall(text) if not (ROOT / "src" / "rune" / path).exists()]
+
+    assert missing == []
+
+
+def test_every_setting_is_in_the_table_of_settings() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    table = page.split("### Settings")[1].split("\n##")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `RUNE_")]
+    known = {f"RUNE_{field.name.upper()}" for field in msgspec.structs.fields(Settings)}
+
+    assert set(SETTING.findall(" ".join(rows))) == known
+
+
+def _commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every command with the words that lead to it; a group is one that holds others."""
+    within = getattr(command, "commands", None)
+    if within is None:
+        yield words
+        return
+    for word, each in within.items():
+        yield from _commands(each, (*words, word))
+
+
+def test_every_command_is_described() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    headed = set(re.findall(r"\w+", " ".join(re.findall(r"^## (.*)$", page, re.MULTILINE))))
+    headed |= {"backup", "restore"}  # of which a page of its own tells
+    told = set(re.findall(r"\w+", page))
+    commands = list(_commands(typer.main.get_command(app)))
+
+    assert [words for words in commands if words[0] not in headed or not told.issuperset(words)] == []
 
 
 @pytest.mark.parametrize("adr", ADRS, ids=name)

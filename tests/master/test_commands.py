@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import http.server
 import json
 import pathlib
 import signal
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -195,3 +197,27 @@ def test_a_wrong_key_and_no_server_are_told_apart(there: Place) -> None:
     assert (nobody.exit_code, "127.0.0.1:9" in nobody.stderr) == (3, True)
     senseless = Here(there.home, RUNE_URL="elsewhere")("list")
     assert (senseless.exit_code, "RUNE_URL" in senseless.stderr) == (2, True)
+
+
+def test_a_server_that_is_no_rune_is_told_by_its_address(tmp_path: pathlib.Path) -> None:
+    class Other(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(404)
+
+        def log_message(self, format: str, *arguments: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Other) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        done = Here(tmp_path, RUNE_URL=url)("list")
+        server.shutdown()
+
+    assert done.exit_code == 3
+    assert done.stderr == f"rune: {url} does not answer as a Rune server does: status 404\n"
+
+
+def test_a_path_behind_the_address_is_told(there: Place) -> None:
+    done = Here(there.home, RUNE_URL=f"{there.url}/api/v1", RUNE_API_KEY=KEY)("list")
+
+    assert (done.exit_code, done.stderr) == (2, "rune: there is nothing at /api/v1/api/v1/executions\n")

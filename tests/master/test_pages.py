@@ -133,3 +133,16 @@ def test_a_reader_forgets_what_it_read_longest_ago(tmp_path: Path, monkeypatch: 
         database.close()
 
     run(tmp_path, work)
+
+
+def test_a_cursor_of_nothing_does_not_pass_for_the_end(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(HELLO)
+        started = await server.client.start("hello", {"name": "a"})
+        for more in ("", "&q=a", "&status=completed"):
+            refused = await server.get(f"/executions?cursor=gone{more}", 422)
+            assert refused["code"] == "BAD_CURSOR"
+        last = await server.get(f"/executions?cursor={started.execution_id}")
+        assert last == {"executions": [], "next": None}
+
+    run(tmp_path, work)

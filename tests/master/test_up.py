@@ -187,3 +187,15 @@ def test_elsewhere_it_needs_a_key(tmp_path: Path) -> None:
             assert list(client.workflows()) == []
     finally:
         locked.stop()
+
+
+def test_a_second_one_on_the_same_folder_is_told_who_is_there(tmp_path: Path) -> None:
+    up = Up(tmp_path)
+    try:
+        up.start("--no-examples")
+        second = Up(tmp_path)
+        assert f"in use by another process ({up.process.pid})" in second.start()
+        second.process.communicate(timeout=PATIENCE)
+        assert second.process.returncode == 3
+    finally:
+        up.stop()

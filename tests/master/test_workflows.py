@@ -165,3 +165,22 @@ def test_delete_hides_and_restore_brings_back(tmp_path: Path) -> None:
         assert (await server.ask("DELETE", "/workflows/nobody", 404))["code"] == "UNKNOWN_WORKFLOW"
 
     run(tmp_path, work)
+
+
+def test_a_refusal_says_what_would_have_been_taken(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        media = await server.ask("POST", "/workflows", 415, content=b"id=a", headers=form)
+        assert media["detail"].endswith("send application/json or application/yaml")
+        broken = await server.ask(
+            "POST", "/workflows", 422, content=b"{", headers={"Content-Type": "application/json"}
+        )
+        assert broken["detail"].startswith("document: not JSON")
+        status = await server.get("/executions?status=done", 422)
+        assert status["detail"].endswith("one of running, paused, completed, failed, halted, cancelled")
+        role = await server.post("/keys", {"name": "x", "role": "god"}, 422)
+        assert role["detail"].endswith("one of viewer, runner, editor, admin")
+        assert (await server.get("/nowhere", 404))["detail"] == "there is nothing at /api/v1/nowhere"
+        assert (await server.ask("DELETE", "/workflows", 405))["detail"].startswith("DELETE is not taken")
+
+    run(tmp_path, work)

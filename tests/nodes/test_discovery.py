@@ -25,6 +25,7 @@ TAKEN = GOOD.replace("acme.add", "edit")
 @pytest.fixture
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {"acme_good": GOOD, "acme_taken": TAKEN, "acme_empty": "", "acme_broken": "1 / 0"}
+    texts["acme_ends"] = "raise SystemExit(3)"
     for name, text in texts.items():
         (tmp_path / f"{name}.py").write_text(text)
         monkeypatch.delitem(__import__("sys").modules, name, raising=False)
@@ -42,7 +43,7 @@ def test_a_module_gives_each_of_its_node_types_once() -> None:
 
 
 @pytest.mark.usefixtures("modules")
-@pytest.mark.parametrize("name", ["acme_empty", "acme_broken", "acme_absent"])
+@pytest.mark.parametrize("name", ["acme_empty", "acme_broken", "acme_absent", "acme_ends"])
 def test_a_module_that_cannot_be_used_is_named(name: str) -> None:
     with pytest.raises(BadNodeModule, match=name):
         load_module(name)

@@ -6,6 +6,9 @@ import pytest
 
 from rune.adapters.rabbitmq.address import parse_address
 from rune.adapters.rabbitmq.errors import BadAddress
+from rune.compose.carrying import Carrier
+from rune.ports.fleet import Member
+from rune.settings import Settings
 
 
 @pytest.mark.parametrize(
@@ -66,3 +69,10 @@ def test_a_password_is_never_shown() -> None:
 def test_certificates_that_cannot_be_read_are_named() -> None:
     with pytest.raises(BadAddress, match="certificates"):
         parse_address("amqps://h/?cacertfile=nowhere.pem").context()
+
+
+def test_a_process_refuses_an_address_with_an_unknown_option_instead_of_waiting_for_it() -> None:
+    member = Member(name="w", host="h", pid=1, roles=("worker",), version="1", started_at=0)
+
+    with pytest.raises(BadAddress, match="`speed` is no option"):
+        Carrier(Settings(queue="amqp://host/?speed=9"), member)

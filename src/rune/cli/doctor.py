@@ -73,12 +73,20 @@ def _findings(modules: tuple[str, ...]) -> Iterator[Finding]:
     yield Finding("home", "ok", settings.home)
     yield from _cluster(settings) if settings.clustered else _embedded(settings)
     yield _calls(settings)
+    yield from _mails(settings)
     yield from _telling(settings)
     yield from _modules((*settings.nodes, *modules))
 
 
 def _calls(settings: Settings) -> Finding:
     """Whom nodes may call from here."""
+    from rune.errors import RuneError  # noqa: PLC0415
+    from rune.nodes.world import World  # noqa: PLC0415
+
+    try:
+        World(http_policy=settings.http_policy, http_allow=settings.http_allow)
+    except RuneError as error:
+        return Finding("http policy", "bad", error.message, "nothing runs until it is mended")
     allowed = f"; in any case {', '.join(settings.http_allow)}" if settings.http_allow else ""
     match settings.http_policy:
         case "public_only":
@@ -88,6 +96,33 @@ def _calls(settings: Settings) -> Finding:
         case _:
             advice = "anybody who writes a workflow can reach your private network: use public_only"
             return Finding("http policy", "warn", "open: every address, private ones too", advice)
+
+
+def _mails(settings: Settings) -> Iterator[Finding]:
+    """Where mails of nodes without a credential go, if that was set."""
+    from rune.errors import RuneError  # noqa: PLC0415
+
+    if not settings.smtp_url:
+        return
+    from rune.nodes.io.mailserver import server  # noqa: PLC0415 - only whoever sends mails needs it
+
+    try:
+        found = server(settings.smtp_url)
+        yield Finding("mail server", "ok", f"{found.host}:{found.port}, {found.security}")
+    except RuneError as error:
+        yield Finding("mail server", "bad", error.message, "`smtp` nodes without a credential fail")
+
+
+def _seals(settings: Settings) -> Finding:
+    """Whether credentials can be opened here."""
+    from rune.compose.parts import keys_found  # noqa: PLC0415
+
+    found = keys_found(settings)
+    if found.get("keys_trouble"):
+        return Finding("secret keys", "bad", found["keys_trouble"], "nodes that use credentials fail")
+    if not found.get("keys"):
+        return Finding("secret keys", "ok", "none", "the first `rune credentials add` makes one")
+    return Finding("secret keys", "ok", f"{found['keys']} from {found['keys_from']}")
 
 
 def _telling(settings: Settings) -> Iterator[Finding]:
@@ -136,6 +171,7 @@ def _embedded(settings: Settings) -> Iterator[Finding]:
     yield _file(seen)
     yield _lock(seen)
     yield _durability(settings, seen)
+    yield _seals(settings)
 
 
 def _python() -> Finding:

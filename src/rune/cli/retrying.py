@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rune.cli.keyoption import not_empty
+
 if TYPE_CHECKING:
     from rune.settings import Settings
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="An execution; the beginning of its id is enough.")]
-Key = Annotated[str | None, typer.Option("--key", help="Do it at most once under this key.")]
+Key = Annotated[
+    str | None, typer.Option("--key", callback=not_empty, help="Do it at most once under this key.")
+]
 Wait = Annotated[
     bool,
     typer.Option("--wait", help="See the new execution to its end, as `rune run` does, and exit like it."),

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from rune.cli.keyoption import StartKey
+
 
 def run(
     file: Annotated[
@@ -18,9 +20,7 @@ def run(
         str, typer.Option("--input", "-i", help="The start payload: JSON, or @FILE.", show_default=False)
     ] = "{}",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, nothing else.")] = False,
-    key: Annotated[
-        str | None, typer.Option("--key", help="Start at most once under this key, now and later.")
-    ] = None,
+    key: StartKey = None,
     labels: Annotated[
         list[str] | None,
         typer.Option("--label", metavar="NAME=VALUE", help="A label to find it by; may be given again."),

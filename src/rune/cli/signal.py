@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rune.cli.keyoption import not_empty
+
 if TYPE_CHECKING:
     from rune.settings import Settings
 
@@ -25,7 +27,8 @@ def signal(
         ),
     ] = None,
     key: Annotated[
-        str | None, typer.Option("--key", help="Heard at most once under this key, now and later.")
+        str | None,
+        typer.Option("--key", callback=not_empty, help="Heard at most once under this key, now and later."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:

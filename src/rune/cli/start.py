@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rune.cli.keyoption import StartKey
+
 if TYPE_CHECKING:
     from rune.settings import Settings
 
@@ -20,9 +22,7 @@ def start(
     input: Annotated[
         str, typer.Option("--input", "-i", help="The start payload: JSON, or @FILE.", show_default=False)
     ] = "{}",
-    key: Annotated[
-        str | None, typer.Option("--key", help="Start at most once under this key, now and later.")
-    ] = None,
+    key: StartKey = None,
     labels: Annotated[
         list[str] | None,
         typer.Option("--label", metavar="NAME=VALUE", help="A label to find it by; may be given again."),

@@ -31,11 +31,14 @@ def up(
     """
     from rune.cli.problems import INTERRUPTED, refuse_error  # noqa: PLC0415 - help must be quick
     from rune.errors import RuneError  # noqa: PLC0415
+    from rune.ports.owner import InUse  # noqa: PLC0415
 
     try:
         raise typer.Exit(_up(host, port, examples=examples, as_json=as_json))
     except RuneError as error:
-        raise typer.Exit(refuse_error(error, as_json=as_json)) from None
+        taken = isinstance(error, InUse)
+        hint = "stop that one, or set RUNE_HOME to a folder of its own" if taken else ""
+        raise typer.Exit(refuse_error(error, as_json=as_json, hint=hint)) from None
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
 

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from rune.adapters.rabbitmq.address import parse_address
 from rune.adapters.rabbitmq.dead import DeadLetters
 from rune.adapters.rabbitmq.errors import AmqpError
 from rune.adapters.rabbitmq.herald import BatchedHerald, RabbitHerald
@@ -34,6 +35,7 @@ class Carrier:
     """Everything of one process that talks to the broker."""
 
     def __init__(self, settings: Settings, member: Member) -> None:
+        parse_address(settings.queue)  # one that cannot be read is no outage: nobody is to wait for its end
         self._settings = settings
         self.queue = RabbitQueue(
             settings.queue,
@@ -90,7 +92,7 @@ class Carrier:
 
     @asynccontextmanager
     async def running(self, roles: frozenset[str]) -> AsyncIterator[None]:
-        """While the engine runs, and a little longer: what it says at its end is still told. Who cannot ever take part
+        """While the engine runs, and a little longer: what it says at its end is still told. Who can never take part
         is not let in: a broker that is away may come back, one that was set up otherwise stays so."""
         if roles:
             await self._fit()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from rune.adapters.keyring import new_key
 from rune.adapters.keysource import KeySource
 from rune.compose.tracing import tracer
+from rune.errors import RuneError
 from rune.nodes.registry import Registry
 from rune.nodes.world import World
 from rune.ports.fleet import Member
@@ -65,6 +68,16 @@ class Access(msgspec.Struct, frozen=True):
 def keys(settings: Settings) -> KeySource:
     """Where the keys of the credentials are."""
     return KeySource(settings.secret_key, settings.key_file)
+
+
+def keys_found(settings: Settings) -> dict[str, Any]:
+    """How many keys there are and where, or why they cannot be used."""
+    source = keys(settings)
+    try:
+        return {"keys": len(source.ring().names), "keys_from": source.where}
+    except RuneError as error:
+        missing = error.code == "SECRET_KEY_MISSING" and not source.file.exists()
+        return {"keys_from": source.where, "keys_trouble": "" if missing else error.message}
 
 
 def add_key(settings: Settings) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from rune.adapters.redis.inspecting import inspect as inspect_redis
 from rune.adapters.redis.open import RedisStores
 from rune.adapters.redis.rights import lacking
 from rune.compose.broker import topology
-from rune.compose.parts import keys
+from rune.compose.parts import keys_found
 from rune.errors import RuneError
 from rune.ports.inspection import Survey
 from rune.settings import Settings
@@ -35,7 +35,7 @@ async def survey(settings: Settings) -> Survey:
     if settings.brokered:
         found["queue"] = _shown(settings.queue)
         found |= await _asked("queue_trouble", lambda: inspect_rabbitmq(settings.queue, topology(settings)))
-    return Survey(**found, **_keys(settings), rooms=_rooms(settings))
+    return Survey(**found, **keys_found(settings), rooms=_rooms(settings))
 
 
 async def _asked(trouble: str, ask: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
@@ -123,15 +123,6 @@ async def _median(ask: Callable[[], Awaitable[Any]]) -> float:
         await ask()
         took.append(time.perf_counter() - began)
     return round(sorted(took)[QUESTIONS // 2] * 1000, 3)
-
-
-def _keys(settings: Settings) -> dict[str, Any]:
-    source = keys(settings)
-    try:
-        return {"keys": len(source.ring().names), "keys_from": source.where}
-    except RuneError as error:
-        missing = error.code == "SECRET_KEY_MISSING" and not source.file.exists()
-        return {"keys_from": source.where, "keys_trouble": "" if missing else error.message}
 
 
 def _shown(url: str) -> str:

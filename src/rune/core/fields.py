@@ -112,7 +112,7 @@ def one_of(*allowed: str) -> Reader:
 def number(least: float, most: float, *, whole: bool = False, above: bool = False) -> Reader:
     """A number within bounds; `above`: the lower bound itself is refused."""
     name = "a whole number" if whole else "a number"
-    bound = f"more than {least:g}" if above else f"at least {least:g}"
+    bound = f"more than {least:,.15g}" if above else f"at least {least:,.15g}"
 
     def read(value: Any, path: str, problems: list[Problem]) -> float | None:
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -122,7 +122,7 @@ def number(least: float, most: float, *, whole: bool = False, above: bool = Fals
             problems.append(Problem(path, codes.WRONG_VALUE, f"a whole number expected, found {value}"))
             return None
         if not (least < value if above else least <= value) or value > most:
-            message = f"{value:g} is out of range: {bound}, at most {most:g}"
+            message = f"{value:,.15g} is out of range: {bound}, at most {most:,.15g}"
             problems.append(Problem(path, codes.WRONG_VALUE, message))
             return None
         return int(value) if whole else float(value)

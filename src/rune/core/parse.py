@@ -155,6 +155,8 @@ class _Parser:
             self._report("nodes", codes.NO_NODES, "a workflow needs at least one node")
         for at, each in enumerate(self._list(top, "edges", self._limits.edges)):
             self._edge(each, f"edges[{at}]")
+        if not made_of and top.get("nodes"):  # without them every edge would seem to lead nowhere
+            return Parsed(None, tuple(self._problems))
         nodes: list[Node] = []
         places: list[str] = []
         for at, each in enumerate(made_of):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 from starlette.requests import Request
@@ -14,6 +15,8 @@ from rune.master.problems import ApiError
 
 JSON_TYPES = frozenset({"", "application/json"})
 YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"})
+
+_CHOICE = re.compile(r"Invalid enum value .* - at `\$\.(\w+)(?:\[[\d.]*\])?`$")
 
 
 async def read_body(request: Request, limit: int) -> bytes:
@@ -40,11 +43,25 @@ def media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def check_json(request: Request) -> None:
+def check_json(request: Request, also: str = "") -> None:
     """Refuse a body that is said to be something else. Pages of other sites cannot say `application/json` unasked."""
     said = media_type(request)
     if said not in JSON_TYPES and not said.endswith("+json"):
-        raise ApiError(f"`{said[:80]}` is not taken here; send application/json", code="BAD_MEDIA")
+        raise ApiError(f"`{said[:80]}` is not taken here; send application/json{also}", code="BAD_MEDIA")
+
+
+def misfit(error: Exception, wanted: Any) -> str:
+    """Why something is not what it should be; of a choice, with what there is to choose from."""
+    text = str(error)
+    place = _CHOICE.match(text)
+    if place is None or not isinstance(wanted, type) or not issubclass(wanted, msgspec.Struct):
+        return text
+    kinds = {field.encode_name: field.type for field in msgspec.structs.fields(wanted)}
+    kind = kinds.get(place.group(1))
+    known = [
+        each for part in (kind, *get_args(kind)) if get_origin(part) is Literal for each in get_args(part)
+    ]
+    return f"{text}: one of {', '.join(map(str, known))}" if known else text
 
 
 def decode(decoder: msgspec.json.Decoder[Any], data: bytes, limit: int) -> Any:
@@ -55,4 +72,4 @@ def decode(decoder: msgspec.json.Decoder[Any], data: bytes, limit: int) -> Any:
     try:
         return decoder.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise ApiError(f"body: {error}", code="BAD_BODY") from None
+        raise ApiError(f"body: {misfit(error, decoder.type)}", code="BAD_BODY") from None

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from rune.core.limits import LIMITS
 from rune.core.rights import Principal, Right
-from rune.master.body import check_json, decode, read_body
+from rune.master.body import check_json, decode, misfit, read_body
 from rune.master.gate import authorize, lacking
 from rune.master.problems import ApiError
 from rune.master.quick import QuickRoute
@@ -170,6 +170,6 @@ def _query_reader(wanted: type[msgspec.Struct]) -> Callable[[Request], Any]:
         try:
             return msgspec.convert(values, wanted, strict=False)
         except msgspec.ValidationError as error:
-            raise ApiError(f"query: {error}", code="BAD_QUERY") from None
+            raise ApiError(f"query: {misfit(error, wanted)}", code="BAD_QUERY") from None
 
     return read

@@ -159,7 +159,12 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = _BY_STATUS.get(error.status_code, "BAD_REQUEST")
     headers: dict[str, str] = dict(error.headers or {})
-    return problem_response(_document(error.status_code, code, str(error.detail)), headers)
+    detail = str(error.detail)
+    if code == "NOT_FOUND":
+        detail = f"there is nothing at {request.url.path[:200]}"
+    elif code == "NOT_ALLOWED":
+        detail = f"{request.method} is not taken at {request.url.path[:200]}"
+    return problem_response(_document(error.status_code, code, detail), headers)
 
 
 async def on_defect(request: Request, error: Exception) -> Response:

@@ -26,7 +26,7 @@ def load_module(name: str) -> tuple[RunnableType, ...]:
     """Import a module and give the node types in it."""
     try:
         module = importlib.import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script that ends itself would end us without a word
         raise BadNodeModule(f"module `{name}` cannot be imported: {type(error).__name__}: {error}") from error
     return _kinds_in(module, f"module `{name}`")
 
@@ -50,7 +50,7 @@ def _load(point: EntryPoint) -> tuple[RunnableType, ...]:
     place = f"entry point `{point.name} = {point.value}`"
     try:
         target: Any = point.load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BadNodeModule(f"{place} cannot be loaded: {type(error).__name__}: {error}") from error
     return _kinds_in(target, place)
 

@@ -48,17 +48,17 @@ TABLE: dict[str, Red] = {
         _CARRIED + "c3_what_nobody_can_read_is_kept_with_its_reason",
         (_QUEUE, "self._work(self._bury(held, bad.code, bad.message))", "held.channel.ack(held.message.tag)"),
     ),
-    "c3-unknown": red(
-        _CARRIED + "c3_a_message_for_a_node_that_is_not_there_ends_no_execution",
-        ("runtime/attempt.py", "if not 0 <= token.node < len(book.plan.nodes):", "if False:"),
-    ),
-    "c3-quarantine": red(
+    "c3-givenup": red(
         _CARRIED + "c3_what_the_engine_gives_up_is_kept_with_its_reason",
         (
             "runtime/worker.py",
             "await self._queue.dead_letter(delivery, code, message)",
             "await self._queue.ack(delivery)",
         ),
+    ),
+    "c3-node": red(
+        _CARRIED + "c3_a_message_for_a_node_that_is_not_there_ends_no_execution",
+        ("runtime/attempt.py", "if not 0 <= token.node < len(book.plan.nodes):", "if False:"),
     ),
     "c3-rejected": red(
         _CARRIED + "c3_what_somebody_rejects_is_kept",

@@ -48,7 +48,7 @@ def put_back(copy: Path, database: Path, *, replace: bool) -> tuple[Copied, Path
     with Lock(database), _away(database), _beside(database) as part:
         there = database.exists() and database.stat().st_size > 0
         if there and not replace:
-            raise BadCopy(f"{database} is already there; it is set aside only when told to")
+            raise BadCopy(f"{database} is already there; it is set aside only with --replace")
         with closing(_opened(copy)) as source:
             found = _copy(source, part)
         aside = _set_aside(database) if there else None
@@ -116,7 +116,8 @@ def _away(target: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, sqlite3.Error) as error:
-        raise StoreAway(f"{target}: {error}") from error
+        said = (error.strerror or str(error)).lower() if isinstance(error, OSError) else error
+        raise StoreAway(f"{target}: {said}") from error
 
 
 def _set_aside(database: Path) -> Path:

@@ -29,7 +29,7 @@ def inspect(database: Path) -> Inspection:
         exists=exists,
         file_system=kind,
         network=kind in NETWORK,
-        writable=os.access(folder, os.W_OK),
+        writable=folder.is_dir() and os.access(folder, os.W_OK),
         free_bytes=room.f_bavail * room.f_frsize,
         file_bytes=_size(database),
         sqlite=sqlite3.sqlite_version,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -31,6 +33,17 @@ def file_system(path: Path, mounts: str = "/proc/self/mounts") -> str:
     return kind
 
 
+@contextmanager
+def _reachable(database: Path) -> Iterator[None]:
+    """A folder that cannot be made or written to is an outage, told by its name."""
+    try:
+        yield
+    except (FileExistsError, NotADirectoryError) as error:
+        raise StoreAway(f"cannot open {database}: {error.filename} is no folder") from error
+    except OSError as error:
+        raise StoreAway(f"cannot open {database}: {(error.strerror or str(error)).lower()}") from error
+
+
 class Lock:
     """Exclusive while the block runs."""
 
@@ -40,18 +53,22 @@ class Lock:
         self._handle = -1
 
     def __enter__(self) -> Lock:
-        self._database.parent.mkdir(parents=True, exist_ok=True)
+        with _reachable(self._database):
+            self._database.parent.mkdir(parents=True, exist_ok=True)
         kind = file_system(self._database.parent)
         if kind in NETWORK:
             raise StoreAway(
                 f"{self._database} is on a network file system ({kind}), where its locks cannot be trusted"
             )
-        self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        with _reachable(self._database):
+            self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            owner = os.read(self._handle, 20).decode(errors="replace").strip()
             os.close(self._handle)
-            raise InUse(f"{self._database} is in use by another process") from None
+            told = f" ({owner})" if owner.isdecimal() else ""
+            raise InUse(f"{self._database} is in use by another process{told}") from None
         os.ftruncate(self._handle, 0)
         os.write(self._handle, f"{os.getpid()}\n".encode())
         return self

@@ -142,9 +142,8 @@ class Recorder:
 
     async def _write(self, group: Sequence[Run]) -> list[Any]:
         claims, self._claims = self._claims, []
-        claimed = [list(each) for each in zip(*claims, strict=True)] if claims else [*_NOTHING, []]
         try:
-            rows = await self._database.fetch(self._statement, *_arguments(group), *claimed)
+            rows = await self._database.fetch(self._statement, *_arguments(group, claims))
         except StoreAway:
             self._claims = [*claims, *self._claims][:MOST_CLAIMS]
             raise
@@ -158,7 +157,7 @@ class Recorder:
             await self._write([])
 
 
-def _arguments(group: Sequence[Run]) -> list[Any]:
+def _arguments(group: Sequence[Run], claims: Sequence[Claim] = ()) -> list[Any]:
     runs: list[int] = []
     rows: list[Columns] = []
     settled: list[tuple[int, str, int | None, bytes | None, str | None]] = []
@@ -175,7 +174,15 @@ def _arguments(group: Sequence[Run]) -> list[Any]:
         *([list(each) for each in zip(*settled, strict=True)] if settled else _NOTHING),
         integers(runs),
         *arrays(rows),
+        *_claimed(claims),
     ]
+
+
+def _claimed(claims: Sequence[Claim]) -> list[Any]:
+    if not claims:
+        return [[], "{}", [], "{}", "{}", "{}"]
+    executions, nodes, paths, *numbers = zip(*claims, strict=True)
+    return [list(executions), integers(nodes), list(paths), *map(integers, numbers)]
 
 
 def _letter(end: End | None) -> str | None:

@@ -26,9 +26,9 @@ class Rights(msgspec.Struct, frozen=True):
 
 
 def roles(topology: Topology) -> dict[str, Rights]:
-    """Workers pass work on, report, and hand back dead letters that were only delivered too often; the master starts
-    and ends executions, reports that, listens, and looks after dead letters. Both may start what another engine runs; a
-    worker may take that engine's place."""
+    """Workers pass work on and report; the master, as which schedulers come too, starts and ends executions, reports
+    that, listens, and looks after dead letters. Both may start what another engine runs; a worker may take that
+    engine's place."""
     retries = tuple(map(topology.retry, DELAYS))
     return {
         "worker": Rights(
@@ -40,7 +40,7 @@ def roles(topology: Topology) -> dict[str, Rights]:
                 topology.completion,
                 topology.started,
             ),
-            (*topology.work, topology.dead, topology.started),
+            (*topology.work, topology.started),
         ),
         "master": Rights(
             (topology.execution, topology.started, topology.status, topology.completion),

@@ -42,6 +42,10 @@ def _as_here(url: str) -> Iterator[None]:
             raise RuneError(
                 f"{url} asks for a key, and RUNE_API_KEY does not hold it", code="UNAUTHORIZED"
             ) from None
+        if refused.code == "HTTP_STATUS":
+            raise RuneError(
+                f"{url} does not answer as a Rune server does: status {refused.status}", code="UNREACHABLE"
+            ) from None
         raise
     except msgspec.DecodeError as error:
         raise RuneError(f"{url} does not answer as a Rune server does: {error}", code="UNREACHABLE") from None

@@ -96,7 +96,7 @@ async def _verdict(call: Call) -> Verdict:
         if len(call.data) > YAML_BYTES:
             raise ApiError(f"at most {YAML_BYTES:,} bytes of YAML; send it as JSON", code="TOO_LARGE")
     else:
-        check_json(call.request)
+        check_json(call.request, also=" or application/yaml")
     catalogue = call.master.engine.plans.catalogue
 
     def read() -> Verdict:
