@@ -48,9 +48,9 @@ async def test_a_wire_that_falls_silent_meets_the_deadline_of_a_publish() -> Non
             with pytest.raises(BrokerAway) as caught:
                 await channel.publish("", "q", b"x")
             assert caught.value.code == "PUBLISH_DEADLINE"
+            assert (await connection.ended).code == "PUBLISH_DEADLINE", "a connection that is stuck is left"
             with pytest.raises(BrokerAway):
                 await channel.purge("q")
-            await connection.ended
 
 
 @scenario

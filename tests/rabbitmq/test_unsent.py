@@ -15,7 +15,7 @@ from rune.ports.journal import StoreAway
 from tests.rabbitmq.helping import scenario
 from tests.rabbitmq.queues import place
 from tests.services.proxy import Proxy
-from tests.services.rabbitmq import broker
+from tests.services.rabbitmq import broker, free_ports
 
 AWAY = BrokerAway("away")
 
@@ -35,6 +35,18 @@ async def test_what_was_lost_on_a_silent_wire_follows() -> None:
             await queue.send("x", [Token(1)])
         other = here.queue("other")
         assert [(await other.receive()).token.node for _ in range(2)] == [0, 1]
+
+
+@scenario
+async def test_what_never_reached_the_broker_follows() -> None:
+    async with place() as here:
+        (port,) = free_ports(1)
+        queue = here.queue(url=here.url.replace(str(broker().port), str(port)), deadline=0.5)
+        with pytest.raises(StoreAway):
+            await queue.send("x", [Token(7)])
+        async with Proxy(broker().port).running(port):
+            assert (await here.queue("other").receive()).token.node == 7
+            await queue.close()
 
 
 @pytest.mark.parametrize(("most", "size", "kept"), [(3, 0, 3), (100, 40, 2)])

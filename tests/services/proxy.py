@@ -59,9 +59,9 @@ class Proxy:
         downstream.close()
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Proxy]:
-        """While the block runs."""
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+    async def running(self, port: int = 0) -> AsyncIterator[Proxy]:
+        """While the block runs, at a port that is free or at this one."""
+        server = await asyncio.start_server(self._serve, "127.0.0.1", port)
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield self
