@@ -48,6 +48,19 @@ def test_an_effectful_node_may_begin_a_run() -> None:
     assert go(Life(plan("start -> a -> b", a="act")), "a") == (["a", "b"], [])
 
 
+def test_a_node_of_another_queue_travels() -> None:
+    gpu = node(queue="gpu")
+
+    assert go(Life(plan("start -> a -> b -> c", b=gpu)), "a") == (["a"], ["b@/"])
+    assert go(Life(plan("start -> a -> b -> c", a=gpu, b=gpu)), "a") == (["a", "b"], ["c@/"])
+
+
+def test_a_join_of_another_queue_travels() -> None:
+    gpu = merge(queue="gpu")
+
+    assert go(Life(plan("start -> a -> b -> m, a -> c -> m", m=gpu)), "a") == (["a", "b", "c"], ["m@/"])
+
+
 def test_a_node_that_is_not_deterministic_travels() -> None:
     stamp = node("edit", {"mode": "keep_only", "assignments": [{"name": "k", "value": "{{ now() }}"}]})
 

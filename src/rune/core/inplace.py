@@ -1,7 +1,7 @@
 """A run in place: a token and the pure ones behind it, decided in memory and committed together.
 
-Nobody sees any of it before the commit. It stops at a node with effects, a suspension, a fan-out, a join
-whose parties are not all resolved inside the run, and at its bounds; what is left is sent.
+Nobody sees any of it before the commit. It stops at a node with effects, one of another queue, a suspension, a
+fan-out, a join whose parties are not all resolved inside the run, and at its bounds; what is left is sent.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from rune.core.barrier import Arrival, Barrier, opened_token, verdict
 from rune.core.effect import Arrive, Decision, Emit, Finish
 from rune.core.fact import Attempt, Result, Suspension, TokenFact
 from rune.core.lineage import Path
-from rune.core.plan import Plan
+from rune.core.plan import NodePlan, Plan
 from rune.core.token import Fate, Token
 
 MAX_RESULTS = 256
@@ -25,6 +25,7 @@ class Run:
         self.decisions: list[Decision] = []
         self._plan = plan
         self._ready: deque[Token] = deque([first])
+        self._queue = plan.nodes[first.node].node.queue
         self._in_place = in_place
         self._bound = bound
         self._barriers: dict[int, Barrier] = {}
@@ -41,7 +42,7 @@ class Run:
         if not self._in_place or type(decision.fact) is not Result:
             return
         for effect in decision.effects:
-            if type(effect) is Emit and self._plan.nodes[effect.node].pure:
+            if type(effect) is Emit and self._is_ours(self._plan.nodes[effect.node]):
                 self._ready.append(Token(effect.node, decision.path, effect.payload, effect.error))
             elif type(effect) is Arrive:
                 self._arrive(effect, decision)
@@ -49,12 +50,18 @@ class Run:
                 self._ready.clear()
                 self._in_place = False
 
+    def _is_ours(self, node: NodePlan) -> bool:
+        """Whoever serves this queue may not serve the other."""
+        return node.pure and node.node.queue == self._queue
+
     def _arrive(self, effect: Arrive, decision: Decision) -> None:
         node = self._plan.nodes[self._plan.dst[effect.edge]]
         barrier = self._barriers.setdefault(node.index, Barrier())
         barrier.arrivals[effect.edge] = Arrival(effect.alive, effect.payload, effect.error, decision.at)
         # Only where every party is known here is the answer the one that the state will give.
-        if len(barrier.arrivals) < len(node.in_edges) or node.opens != "all" or not node.pure or node.region:
+        if len(barrier.arrivals) < len(node.in_edges) or node.opens != "all" or node.region:
+            return
+        if not self._is_ours(node):
             return
         if verdict(node.opens, len(node.in_edges), len(barrier.live()), len(barrier.arrivals)) is Fate.RUN:
             self._ready.append(opened_token(self._plan, node, barrier, decision.path, Fate.RUN))
