@@ -240,6 +240,16 @@ async def test_closing_fails_what_was_under_way_and_sends_the_acks() -> None:
 
 
 @scenario
+async def test_a_closing_that_is_cancelled_leaves_no_connection_behind() -> None:
+    connection = await connect(broker().url())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):  # before the broker can have answered
+            await connection.close()
+    assert connection.error is not None
+    await asyncio.wait_for(connection.ended, 60)
+
+
+@scenario
 async def test_an_idle_connection_is_kept_by_heartbeats() -> None:
     async with connected("?heartbeat=1") as connection:
         await asyncio.wait((connection.ended,), timeout=4.5)

@@ -136,6 +136,7 @@ async def test_a_scheduler_with_the_rights_of_the_master_hands_innocent_messages
         rescuing = asyncio.create_task(rescue(DeadLetters(url(vhost, "master"), topology), pause=0.05))
         assert (await queue.receive()).token.node == 7
         rescuing.cancel()
+        await asyncio.wait([rescuing])
         await queue.close()
 
 

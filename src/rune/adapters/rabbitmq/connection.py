@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import struct
 from typing import Any, cast
@@ -103,20 +104,23 @@ class Connection(asyncio.Protocol):
         await self._opened
 
     async def close(self) -> None:
-        """Say good-bye; whoever does not answer in time is left."""
-        if self.error is None and self._closing is None and self._transport is not None:
-            for each in list(self._channels.values()):
-                each.flush()
-                each.on_close = None
-            self._closing = self._loop.create_future()
-            self.write(command(commands.Connection.Close(200, "done", 0, 0), 0))
-            try:
-                async with asyncio.timeout(self.deadline):
-                    await self._closing
-            except TimeoutError:
-                pass
-        self.abort(BrokerAway("the connection is closed", code="CLOSED"))
+        """Say good-bye; whoever does not answer in time is left, and so is one whose closing is cancelled."""
+        try:
+            if self.error is None and self._closing is None and self._transport is not None:
+                await self._part()
+        finally:
+            self.abort(BrokerAway("the connection is closed", code="CLOSED"))
         await asyncio.wait((self.ended,), timeout=self.deadline)
+
+    async def _part(self) -> None:
+        for each in list(self._channels.values()):
+            each.flush()
+            each.on_close = None
+        self._closing = self._loop.create_future()
+        self.write(command(commands.Connection.Close(200, "done", 0, 0), 0))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.deadline):
+                await self._closing
 
     def abort(self, error: AmqpError) -> None:
         """End it at once."""
