@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -50,20 +49,14 @@ class _State:
         return Applied(self._emitted, DONE, 9) if len(self.acts) > 1 else Applied(now=8)
 
 
-class _Books:
-    async def book(self, execution: str) -> Any:
-        return SimpleNamespace(plan=None)
-
-
 def _gathered(
     acts: Sequence[list[Decision]], *emitted: Token, executions: Sequence[str] = (), breaks: bool = False
 ) -> tuple[list[Any], list[Sequence[Decision]]]:
     """The answers to acts that come all at once, and what the state has heard."""
 
     async def go() -> tuple[list[Any], list[Sequence[Decision]]]:
-        state, books = _State(*emitted, breaks=breaks), _Books()
+        state = _State(*emitted, breaks=breaks)
         around = Gathering(state)  # type: ignore[arg-type]
-        around.follows(books)  # type: ignore[arg-type]
         names = executions or ["x"] * len(acts)
         asked = [
             asyncio.create_task(around.apply(name, each)) for name, each in zip(names, acts, strict=True)
@@ -117,9 +110,8 @@ def test_who_goes_meanwhile_takes_nothing_along(gone: int) -> None:
     left = Token(4, ())
 
     async def go() -> list[Any]:
-        state, books = _State(left), _Books()
+        state = _State(left)
         around = Gathering(state)  # type: ignore[arg-type]
-        around.follows(books)  # type: ignore[arg-type]
         asked = [asyncio.create_task(around.apply("x", act(item))) for item in range(3)]
         await state.begun.wait()  # and all others have asked too
         asked[gone].cancel()

@@ -51,7 +51,6 @@ class Carrier:
         self._voice = spoken(self.queue.publisher, self.queue.topology, self._legacy)
         self._herald: Herald | None = None
         self._unserved: Unserved | None = None
-        self._gathering: Gathering | None = None
 
     def around(self, state: RedisState, stores: RedisStores) -> State:
         """The state, with those around it who spare it work, and a herald if statuses are wanted. The herald stands
@@ -63,8 +62,7 @@ class Carrier:
         if self._settings.statuses != "none":
             self._herald = Herald(told, self._voice)
             told = heralded(self._herald)
-        self._gathering = Gathering(told)
-        return gathering(self._gathering)
+        return gathering(Gathering(told))
 
     def serve(self, engine: Engine) -> None:
         """Tell of its executions, and bring it what others write."""
@@ -73,8 +71,6 @@ class Carrier:
             self._unserved.follows(engine.backend.fleet)
         if self._herald is not None:
             self._herald.follows(engine.books)
-        if self._gathering is not None:
-            self._gathering.follows(engine.books)
         strangers = Strangers(engine.backend, engine.plans, engine.launcher)
         self.queue.strangers(strangers.take)
         self._legacy.takes(strangers.take)

@@ -7,6 +7,7 @@ fan-out, a join whose parties are not all resolved inside the run, and at its bo
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Sequence
 
 from rune.core.barrier import Arrival, Barrier, opened_token, verdict
 from rune.core.effect import Arrive, Decision, Emit, Finish
@@ -66,10 +67,15 @@ class Run:
         if verdict(node.opens, len(node.in_edges), len(barrier.live()), len(barrier.arrivals)) is Fate.RUN:
             self._ready.append(opened_token(self._plan, node, barrier, decision.path, Fate.RUN))
 
-    def left(self, emitted: list[Token]) -> list[Token]:
+    def left(self, emitted: Iterable[Token]) -> list[Token]:
         """Of what the commit emitted, the tokens that the run has not already decided."""
-        decided = {(each.node, each.path): each.fact for each in self.decisions}
-        return [token for token in emitted if not _is_decided(token, decided)]
+        return undecided(self.decisions, emitted)
+
+
+def undecided(decisions: Sequence[Decision], emitted: Iterable[Token]) -> list[Token]:
+    """Of what decisions emitted when they were applied, the tokens that are not among those they decide."""
+    decided = {(each.node, each.path): each.fact for each in decisions}
+    return [token for token in emitted if not _is_decided(token, decided)]
 
 
 def _is_decided(token: Token, decided: dict[tuple[int, Path], TokenFact | None]) -> bool:

@@ -305,7 +305,7 @@ class Attempt:
         execution = book.accepted.id
         applied: Applied = await self._state.apply(execution, decisions)
         failpoint.hit("applied")  # crash here: what was emitted is in the state; the sweeper sends it
-        left = run.left(list(applied.emitted)) if applied.emitted else []
+        left = run.left(applied.emitted) if applied.emitted else []
         if left:
             await self._queue.send(execution, left, book.accepted.priority)
         failpoint.hit("sent")

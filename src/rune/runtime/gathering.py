@@ -12,40 +12,31 @@ from typing import Any, cast
 
 from rune.core.effect import Decision
 from rune.core.fact import Choice
-from rune.core.inplace import Run
-from rune.core.token import Token
+from rune.core.inplace import undecided
 from rune.ports.state import Applied, State
-from rune.runtime.books import Books
 
 MOST = 32  # acts in one: a script must not keep others waiting for milliseconds
 
-NOBODY = Token(-1)
 Waiting = list[tuple[Sequence[Decision], "asyncio.Future[Applied]"]]
 
 
 class Gathering:
-    """Around a state that does not send what it emits. Whoever is alone is served at once. Before `follows` everybody
-    is."""
+    """Around a state that does not send what it emits. Whoever is alone is served at once."""
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._books: Books | None = None
         self._waiting: dict[str, Waiting] = {}
         self._serving: set[asyncio.Task[None]] = set()
         self.claim = state.claim  # asked for every token: nothing stands in between
         self.certain_end = state.certain_end
         self.renew = state.renew
 
-    def follows(self, books: Books) -> None:
-        """Where it finds the plans of executions."""
-        self._books = books
-
     def __getattr__(self, verb: str) -> Any:
         return getattr(self._state, verb)
 
     async def apply(self, execution: str, decisions: Sequence[Decision]) -> Applied:
         # A choice comes before its token runs: what it emits is told to nobody but who made it.
-        if self._books is None or type(decisions[0].fact) is Choice:
+        if type(decisions[0].fact) is Choice:
             return await self._state.apply(execution, decisions)
         waiting = self._waiting.get(execution)
         if waiting is not None:
@@ -94,12 +85,9 @@ class Gathering:
         """One act of several. What one of them emitted and has decided in place is nothing to be sent by another."""
         if len(acts) == 1:
             return await self._state.apply(execution, acts[0])
-        assert self._books is not None
-        run = Run((await self._books.book(execution)).plan, NOBODY)
-        for act in acts:
-            run.decisions.extend(act)
-        applied = await self._state.apply(execution, run.decisions)
-        return Applied(tuple(run.left(list(applied.emitted))), applied.finish, applied.now)
+        decisions = [each for act in acts for each in act]
+        applied = await self._state.apply(execution, decisions)
+        return Applied(tuple(undecided(decisions, applied.emitted)), applied.finish, applied.now)
 
 
 def gathering(around: Gathering) -> State:
