@@ -38,7 +38,7 @@ from rune.core.plan import Plan
 from rune.runtime.engine import Engine
 from rune.settings import Settings
 
-AT_ONCE = 200
+AT_ONCE = 400  # executions under way
 
 
 class Figure(msgspec.Struct, kw_only=True):

@@ -40,7 +40,7 @@ from rune.bench.report import percentile
 from rune.cli.serving import quick_loop
 from tests.services.rabbitmq import new_broker
 
-AT_ONCE = 400  # fewer than messages go around in the bare client
+AT_ONCE = 400  # executions under way
 
 
 class Figure(msgspec.Struct, kw_only=True):
