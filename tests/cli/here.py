@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 import pathlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import typer.testing
@@ -16,6 +19,18 @@ from rune.cli.main import app
 typer.testing._get_command = functools.cache(typer.testing._get_command)  # type: ignore[attr-defined]
 
 
+@contextmanager
+def _same_log() -> Iterator[None]:
+    """A command that serves sets up the log of its process; ours stays as it was."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+
+
 class Here:
     """The command line over one home folder."""
 
@@ -25,7 +40,8 @@ class Here:
 
     def __call__(self, *arguments: str, stdin: str | None = None) -> Result:
         """Run a command to its end; what it raises is raised here."""
-        return self._runner.invoke(app, list(arguments), input=stdin, catch_exceptions=False)
+        with _same_log():
+            return self._runner.invoke(app, list(arguments), input=stdin, catch_exceptions=False)
 
     def said(self, *arguments: str, code: int = 0) -> str:
         """What a command prints."""
