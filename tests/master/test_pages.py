@@ -142,6 +142,7 @@ def test_a_cursor_of_nothing_does_not_pass_for_the_end(tmp_path: Path) -> None:
         for more in ("", "&q=a", "&status=completed"):
             refused = await server.get(f"/executions?cursor=gone{more}", 422)
             assert refused["code"] == "BAD_CURSOR"
+        assert (await server.get("/dead-letters?cursor=gone", 422))["code"] == "BAD_CURSOR"
         last = await server.get(f"/executions?cursor={started.execution_id}")
         assert last == {"executions": [], "next": None}
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from rune.core.explain import explain as why
 from rune.core.rights import Principal
 from rune.master.operation import Call, Resource
-from rune.master.paging import Page
+from rune.master.paging import Page, check_cursor
 from rune.master.problems import ApiError
 from rune.master.reply import Reply
 from rune.master.routes.starts import Id
@@ -66,7 +66,7 @@ async def list_executions(call: Call) -> Response:
         found = await call.master.reader.executions(
             status=query.status, workflow=query.workflow, after=query.cursor, limit=query.limit + 1
         )
-        await _check_cursor(call.master, query.cursor, found)
+        await check_cursor(call.master.reader, query.cursor, found)
         more = len(found) > query.limit
         page = found[: query.limit]
         return _page(page, page[-1].id if more else None)
@@ -81,7 +81,7 @@ async def _searched(master: Master, query: ExecutionQuery, principal: Principal)
         found = await master.reader.executions(
             status=query.status, workflow=query.workflow, after=after, limit=AT_ONCE
         )
-        await _check_cursor(master, query.cursor, found)
+        await check_cursor(master.reader, query.cursor, found)
         for each in found:
             after = each.id
             if principal.sees(each.workflow) and _fits(each, wanted, query.q):
@@ -92,15 +92,6 @@ async def _searched(master: Master, query: ExecutionQuery, principal: Principal)
         if len(found) < AT_ONCE:
             return _page(page, None)
     return _page(page, after)
-
-
-async def _check_cursor(master: Master, cursor: str | None, found: list[Summary]) -> None:
-    """Behind an execution that is not there nothing is found, which must not pass for the end of the list."""
-    if cursor is not None and not found and await master.reader.execution(cursor) is None:
-        raise ApiError(
-            f"`{cursor[:60]}` is no cursor of this list, or its execution was removed: begin anew",
-            code="BAD_CURSOR",
-        )
 
 
 def _fits(each: Summary, labels: dict[str, str], text: str | None) -> bool:

@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from rune.master.access.scoping import unknown_letter
 from rune.master.operation import Call, Resource
-from rune.master.paging import Page
+from rune.master.paging import Page, check_cursor
 from rune.master.reply import Reply, no_content
 from rune.master.routes.starts import accepted_reply
 from rune.master.views import LetterPage, Started, letter_view
@@ -21,6 +21,7 @@ async def list_letters(call: Call) -> Response:
     """Those that nobody has settled. A key with a scope may get short pages; `next` still leads on."""
     query: Page = call.query
     found = await call.master.reader.dead_letters(query.limit + 1, query.cursor)
+    await check_cursor(call.master.reader, query.cursor, found)
     page = found[: query.limit]
     sees = call.principal.sees
     following = page[-1].id if len(found) > query.limit else None
