@@ -64,8 +64,7 @@ async def _serve(settings: Settings, host: str, port: int, key: str, *, examples
     fresh = not exists(settings)
     with Stop() as stop:
         async with running_engine(settings) as engine, reader(settings) as opened:
-            keys = engine.backend.keys
-            locked = bool(key) or (keys is not None and await keys.exist())
+            locked = bool(key) or await engine.backend.keys.exist()
             check_address(host, locked=locked)
             stored = await _store_examples(engine) if fresh and examples else 0
             await serve(

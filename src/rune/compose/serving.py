@@ -51,7 +51,7 @@ async def serve(
     """Serve until `stop` is done. `ready` is told the address once requests are answered; `made` is shown the master
     before."""
     keys = known_keys(engine.backend)
-    locked = bool(key) or (keys is not None and await keys.exist())
+    locked = bool(key) or await keys.exist()
     check_address(host, locked=locked)
     master = Master(engine, reader, slots=settings.slots)
     if made is not None:

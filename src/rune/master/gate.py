@@ -109,7 +109,7 @@ class KeyGate:
     """Keys: the one that is configured, and those that were made. With neither, and only on this machine's loopback,
     there is no login."""
 
-    def __init__(self, bootstrap: str, keys: KnownKeys | None = None, *, loopback: bool = False) -> None:
+    def __init__(self, bootstrap: str, keys: KnownKeys, *, loopback: bool = False) -> None:
         self._bootstrap = bootstrap.encode()
         self._keys = keys
         self._here = LoopbackGate() if loopback else None
@@ -124,18 +124,16 @@ class KeyGate:
             if self._bootstrap and hmac.compare_digest(text.encode(), self._bootstrap):
                 return Principal(BOOTSTRAP, "admin")
             made = read_key(text)
-            found = None
-            if made is not None and self._keys is not None:
-                found = await self._keys.opened_by(made)
+            found = None if made is None else await self._keys.opened_by(made)
             if found is not None:
                 return found.principal
         raise ApiError("send a key that holds: `Authorization: Bearer …`", code="UNAUTHORIZED")
 
     async def _asks(self) -> bool:
-        return bool(self._bootstrap) or (self._keys is not None and await self._keys.exist())
+        return bool(self._bootstrap) or await self._keys.exist()
 
     async def holds(self, principal: Principal) -> bool:
-        return self._keys is None or await self._keys.holds(principal.name.removeprefix("key:"))
+        return await self._keys.holds(principal.name.removeprefix("key:"))
 
 
 def check_origin(connection: HTTPConnection) -> None:

@@ -73,11 +73,9 @@ async def _fields(master: Master, trigger: Trigger) -> AnyFields:
         found = None
     if found is None:
         raise refused(trigger, f"there is no credential `{trigger.credential}`")
-    grants = master.engine.backend.grants
-    if grants is not None:
-        granted = await grants.of(found.id)
-        if not permits(granted, f"trigger:{trigger.id}", trigger.workflow, stored=True):
-            raise refused(trigger, f"the credential `{found.name}` is not granted to it")
+    granted = await master.engine.backend.grants.of(found.id)
+    if not permits(granted, f"trigger:{trigger.id}", trigger.workflow, stored=True):
+        raise refused(trigger, f"the credential `{found.name}` is not granted to it")
     return found.fields
 
 

@@ -25,7 +25,7 @@ from rune.core.step import step, step_unrun
 from rune.core.token import Fate, Token, token_name
 from rune.errors import RuneError
 from rune.nodes.registry import Registry
-from rune.nodes.world import NOWHERE, World
+from rune.nodes.world import World
 from rune.ports.journal import Ended, StoreAway, TokenEnded
 from rune.ports.queue import Delivery
 from rune.ports.state import Applied, Claim, Fence
@@ -34,7 +34,7 @@ from rune.runtime.backend import Backend
 from rune.runtime.book import Book, Page
 from rune.runtime.books import UnknownExecution
 from rune.runtime.parts import Parts
-from rune.runtime.permitted import permits_of
+from rune.runtime.permitted import Permits
 from rune.runtime.reporter import Told
 from rune.runtime.runner import Runner
 from rune.runtime.witness import now_ns
@@ -63,9 +63,9 @@ class Attempt:
         backend: Backend,
         parts: Parts,
         registry: Registry,
+        world: World,
         *,
         in_place: bool = True,
-        world: World = NOWHERE,
         told: Told | None = None,
     ) -> None:
         self._owner = owner
@@ -78,8 +78,8 @@ class Attempt:
         self._children = parts.children
         self._witness = parts.witness
         self._meter = parts.witness.meter
-        permits = permits_of(backend)
-        self._runner = Runner(registry, parts.leases, parts.children, world, told, permits, parts.witness)
+        permits = Permits(backend.grants, backend.library)
+        self._runner = Runner(registry, parts.leases, parts.children, permits, parts.witness, world, told)
         self._in_place = in_place
 
     async def handle(self, delivery: Delivery) -> bool:

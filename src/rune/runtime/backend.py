@@ -56,12 +56,12 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     retention: Retention
     secret: Secret
     clock: Clock
-    triggers: Triggers | None = None  # where executions may be started by hooks and schedules
-    admission: Admission | None = None
+    triggers: Triggers
+    admission: Admission
+    keys: Keys  # of the API
+    grants: Grants
+    log: Log
+    limits: StartLimits
     outbox: Outbox | None = None  # where journal and state are not one store
     fleet: Fleet | None = None  # where several processes take part
     news: News | None = None
-    keys: Keys | None = None  # of the API
-    grants: Grants | None = None  # without: every execution may use every credential
-    log: Log | None = None
-    limits: StartLimits | None = None

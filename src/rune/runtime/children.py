@@ -49,7 +49,7 @@ class Children:
         launcher: Launcher,
         signals: Signals,
         endings: Endings,
-        witness: Witness | None = None,
+        witness: Witness,
     ) -> None:
         self._journal = journal
         self._blob = blob
@@ -59,7 +59,7 @@ class Children:
         self._launcher = launcher
         self._signals = signals
         self._endings = endings
-        self._witness = witness or Witness()
+        self._witness = witness
 
     async def launch(
         self,

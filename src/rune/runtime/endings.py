@@ -33,14 +33,14 @@ class Endings:
         books: Books,
         completions: Completions,
         notices: Notices,
-        witness: Witness | None = None,
+        witness: Witness,
     ) -> None:
         self._journal = journal
         self._state = state
         self._books = books
         self._completions = completions
         self._notices = notices
-        self._witness = witness or Witness()
+        self._witness = witness
         self._after: After | None = None
         self._completing: Completing | None = None
 

@@ -60,41 +60,33 @@ class Engine:
         plans: Planbook,
         registry: Registry,
         *,
+        world: World,
+        witness: Witness,
         in_place: bool = True,
         slots: int = SLOTS,
-        world: World | None = None,
         told: Told | None = None,
         rules: Sequence[Rule] = (),
         member: Member | None = None,
-        witness: Witness | None = None,
         max_waiting: int = MAX_WAITING,
     ) -> None:
         self.backend = backend
         self.plans = plans
         self.registry = registry
         self.name = member.name if member is not None else f"{os.getpid()}"
-        self._world = world or World()
+        self._world = world
         self.broken: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        self.witness = witness or Witness()
-        self.witness.worker = self.name
+        self.witness = witness
+        witness.worker = self.name
         self.slots = slots
         self.roles: frozenset[str] = frozenset()
-        self._parts = parts = Parts(backend, plans, self.witness, max_waiting)
+        self._parts = parts = Parts(backend, plans, witness, max_waiting)
         self.completions = parts.completions
         self.launcher = parts.launcher
         self.desk = Desk(backend, plans, parts.launcher, parts.signals, parts.endings, parts.limiter)
-        attempt = Attempt(
-            self.name, backend, parts, registry, in_place=in_place, world=self._world, told=told
-        )
+        attempt = Attempt(self.name, backend, parts, registry, world, in_place=in_place, told=told)
         self._worker = Worker(attempt, parts.endings, backend, slots)
         self._scheduler = Scheduler(
-            backend.state,
-            backend.queue,
-            parts.endings,
-            parts.leases,
-            parts.children,
-            backend.clock,
-            self.witness,
+            backend.state, backend.queue, parts.endings, parts.leases, parts.children, backend.clock, witness
         )
         self.starts = Starts(backend.journal, plans, parts.launcher, parts.limiter)
         # A clock of its own: a wake that is meant for the scheduler would be lost on it.
@@ -128,9 +120,8 @@ class Engine:
             found.append(self._worker.run())
         if "scheduler" in roles:
             found += [self._scheduler.run(), self._janitor.run()]
-            if self.backend.triggers is not None:
-                ticker = self.ticker(self.backend.triggers)
-                found += [ticker.run(), ticker.tidy()]
+            ticker = self.ticker(self.backend.triggers)
+            found += [ticker.run(), ticker.tidy()]
             if self.backend.outbox is not None:
                 relay = Relay(
                     self.backend.outbox,

@@ -15,7 +15,7 @@ from rune.ports.journal import FORMAT, Accepted, Parent
 from rune.ports.limits import Held
 from rune.ports.state import Applied
 from rune.runtime import failpoint
-from rune.runtime.backend import Admission, Backend
+from rune.runtime.backend import Backend
 from rune.runtime.books import Books
 from rune.runtime.endings import Endings
 from rune.runtime.notices import Notices
@@ -41,7 +41,7 @@ class Launcher:
         books: Books,
         endings: Endings,
         notices: Notices,
-        witness: Witness | None = None,
+        witness: Witness,
     ) -> None:
         self._journal = backend.journal
         self._state = backend.state
@@ -52,7 +52,7 @@ class Launcher:
         self._books = books
         self._endings = endings
         self._notices = notices
-        self._witness = witness or Witness()
+        self._witness = witness
         self._saved: set[str] = set()
 
     async def start(
@@ -92,13 +92,7 @@ class Launcher:
             trace=self._witness.starting() if trace is None else trace,
             format=FORMAT,
         )
-        if self._admission is None:
-            accepted = await self._journal.accept(wanted, held=held)
-            if accepted.id == wanted.id:
-                self._witness.accepted()
-                await self.open(accepted)
-            return accepted
-        return await self._admitted(self._admission, wanted, plan, held)
+        return await self._admitted(wanted, plan, held)
 
     async def _save(self, plan: Plan) -> None:
         if plan.hash not in self._saved:
@@ -122,12 +116,10 @@ class Launcher:
         """Open an execution that has its row."""
         await self._send(accepted, await self._state.begin(accepted.id))
 
-    async def _admitted(
-        self, admission: Admission, wanted: Accepted, plan: Plan, held: Held | None
-    ) -> Accepted:
+    async def _admitted(self, wanted: Accepted, plan: Plan, held: Held | None) -> Accepted:
         """Accept, and open at once what would otherwise have to be read back."""
-        room = await admission.room()
-        with admission.arriving(wanted.id):
+        room = await self._admission.room()
+        with self._admission.arriving(wanted.id):
             accepted = await self._journal.accept(wanted, held=held)
             failpoint.hit(
                 "accepted"
@@ -137,7 +129,7 @@ class Launcher:
             if accepted is not wanted or not room:  # one of the same id may be under way
                 return accepted
             self._books.open(accepted, plan)
-            applied = await admission.admit(accepted, plan)
+            applied = await self._admission.admit(accepted, plan)
         await self._send(accepted, applied)
         return accepted
 

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from rune.errors import RuneError
 from rune.ports.keys import unknown_key
 from rune.ports.library import LATEST, unknown
 from rune.ports.limits import BadLimits, Limits, check_limits, of_key, of_workflow
 from rune.runtime.backend import Backend
 from rune.runtime.limiter import Limiter
 from rune.runtime.logbook import Logbook, written_down
-
-
-class NoLimits(RuneError):
-    """A backend that keeps no limits."""
-
-    code = "NO_LIMITS"
 
 
 @written_down
@@ -37,7 +30,7 @@ class LimitDesk:
     async def limit_key(self, id: str, limits: Limits) -> Limits:
         """Set all limits of a key, from its next start on; those that are not given are lifted."""
         _check_key_limits(limits)
-        if self._access.keys is None or await self._access.keys.find(id) is None:
+        if await self._access.keys.find(id) is None:
             raise unknown_key(id)
         await self._limit(of_key(id), limits)
         return limits
@@ -49,8 +42,6 @@ class LimitDesk:
             await self._limit(of_key(id), limits)
 
     async def _limit(self, subject: str, limits: Limits) -> None:
-        if self._access.limits is None:
-            raise NoLimits("this backend keeps no limits")
         await self._access.limits.put(subject, limits, self._access.clock.now())
         self._limiter.forget()
 

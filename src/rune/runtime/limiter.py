@@ -53,7 +53,7 @@ class Limiter:
         self._known_until = 0.0
 
     async def _all(self) -> dict[str, Limits]:
-        if self._limits is None or time.monotonic() < self._known_until:
+        if time.monotonic() < self._known_until:
             return self._known
         async with self._asking:  # one for all who come meanwhile
             if time.monotonic() >= self._known_until:

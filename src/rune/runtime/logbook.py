@@ -60,9 +60,9 @@ ACTS: dict[str, Act] = {
 
 
 class Logbook:
-    """Writes what is asked for; without a log it writes nothing."""
+    """Writes what is asked for."""
 
-    def __init__(self, log: Log | None, clock: Clock) -> None:
+    def __init__(self, log: Log, clock: Clock) -> None:
         self._log = log
         self._clock = clock
 
@@ -78,8 +78,6 @@ class Logbook:
             raise
 
     async def _write(self, action: str, target: str, details: dict[str, str], outcome: str) -> None:
-        if self._log is None:
-            return
         entry = Entry(
             id=new_entry_id(),
             at=self._clock.now(),

@@ -26,10 +26,10 @@ class Parts:
         self,
         backend: Backend,
         plans: Planbook,
-        witness: Witness | None = None,
+        witness: Witness,
         max_waiting: int = MAX_WAITING,
     ) -> None:
-        self.witness = witness = witness or Witness()
+        self.witness = witness
         journal, state, queue = backend.journal, backend.state, backend.queue
         self.completing: Completing | None = None
         self.completions = Completions()

@@ -8,7 +8,6 @@ from rune.ports.grants import Grants
 from rune.ports.journal import Accepted
 from rune.ports.library import Library
 from rune.ports.secret import Credential, Denied
-from rune.runtime.backend import Backend
 
 
 class Permits:
@@ -51,8 +50,3 @@ class PermittedSecret:
         if found is not None:
             await self._permits.check(found, self._execution)
         return found
-
-
-def permits_of(backend: Backend) -> Permits | None:
-    """Who decides; None where nothing was said about anybody."""
-    return None if backend.grants is None else Permits(backend.grants, backend.library)

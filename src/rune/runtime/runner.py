@@ -16,7 +16,7 @@ from rune.ids import idempotency_key
 from rune.nodes.base import Call, RunnableType, failure_of
 from rune.nodes.redaction import NAMES_ONLY
 from rune.nodes.registry import Registry, execute, execute_async, typed
-from rune.nodes.world import NOWHERE, World
+from rune.nodes.world import World
 from rune.ports.state import Claim
 from rune.runtime.book import Book, NotLoaded, Page
 from rune.runtime.children import Children
@@ -57,10 +57,10 @@ class Runner:
         registry: Registry,
         leases: Leases,
         children: Children,
-        world: World = NOWHERE,
+        permits: Permits,
+        witness: Witness,
+        world: World,
         told: Told | None = None,
-        permits: Permits | None = None,
-        witness: Witness | None = None,
     ) -> None:
         self._registry = registry
         self._told = told
@@ -68,7 +68,7 @@ class Runner:
         self._leases = leases
         self._world = world
         self._permits = permits
-        self._witness = witness or Witness()
+        self._witness = witness
         self._posts: OrderedDict[str, list[Post | None]] = OrderedDict()
 
     def _post(self, plan: Plan, index: int) -> Post:
@@ -171,7 +171,7 @@ class Runner:
             call.blobs = book.blobs
             call.traceparent = self._witness.outgoing(book.accepted, book.plan, token)
             call.credentials = node.node.credentials
-            if call.credentials is not None and self._permits is not None:
+            if call.credentials is not None:
                 call.secret = self._permits.of(self._world.secret, book.accepted)
             if self._told is not None:
                 call.progress = Reporter(self._told, book.accepted.id, token)

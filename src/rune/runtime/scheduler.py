@@ -33,7 +33,7 @@ class Scheduler:
         leases: Leases,
         children: Children,
         clock: Clock,
-        witness: Witness | None = None,
+        witness: Witness,
     ) -> None:
         self._state = state
         self._queue = queue
@@ -41,7 +41,7 @@ class Scheduler:
         self._children = children
         self._leases = leases
         self._clock = clock
-        self._witness = witness or Witness()
+        self._witness = witness
         self._swept = 0
         self._reconciled = -RECONCILE
 

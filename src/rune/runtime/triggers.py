@@ -21,7 +21,7 @@ from rune.nodes.crontimes import following
 from rune.ports.journal import StoreAway
 from rune.ports.library import UnknownWorkflow, Version
 from rune.ports.secret import Bearer, Draft, Missing, NameTaken
-from rune.ports.trigger import PathTaken, Trigger, Triggers, UnknownTrigger, trigger_id
+from rune.ports.trigger import PathTaken, Trigger, UnknownTrigger, trigger_id
 from rune.runtime.backend import Backend
 from rune.runtime.planbook import LacksType, Planbook
 from rune.runtime.vault import new_id
@@ -65,8 +65,6 @@ class TriggerBook:
 
     async def check(self, plan: Plan) -> None:
         """Refuse a definition whose hook would be at the path of another workflow's."""
-        if self._store is None:
-            return
         for _, _, spec in _specs(plan):
             path = spec.path if isinstance(spec, Hook) else None
             other = None if path is None else await self._store.at_path(path)
@@ -75,7 +73,7 @@ class TriggerBook:
 
     async def check_version(self, workflow: str, number: int | None) -> None:
         """The same for a version that is stored; one that nobody knows is refused elsewhere."""
-        if self._store is None or number is None:
+        if number is None:
             return
         with suppress(UnknownWorkflow):
             version = await self._library.find(workflow, str(number))
@@ -83,11 +81,9 @@ class TriggerBook:
 
     async def publish(self, workflow: str) -> None:
         """Let the triggers of a workflow be those of the version that is followed."""
-        if self._store is None:
-            return
         try:
             for _ in range(TRIES):
-                if await self._published(self._store, workflow, await self._followed(workflow)):
+                if await self._published(workflow, await self._followed(workflow)):
                     return
         except LacksType as lacking:  # a scheduler that knows the type comes by
             log.warning("the triggers of %s are left to others: %s", workflow, lacking.message)
@@ -96,8 +92,6 @@ class TriggerBook:
 
     async def reconcile(self) -> None:
         """Publish what somebody deployed and did not come to publish, also a version of Rune without triggers."""
-        if self._store is None:
-            return
         stored: dict[str, list[int]] = {}
         for each in await self._store.list():
             stored.setdefault(each.workflow, []).append(each.version)
@@ -122,24 +116,24 @@ class TriggerBook:
                 return await self._library.find(workflow, alias)
         return None
 
-    async def _published(self, store: Triggers, workflow: str, version: Version | None) -> bool:
+    async def _published(self, workflow: str, version: Version | None) -> bool:
         """False if somebody else changed something meanwhile."""
-        known = {each.id: each for each in await store.list(workflow)}
+        known = {each.id: each for each in await self._store.list(workflow)}
         wanted = [] if version is None else list(_specs(await self._plans.plan(version.hash)))
         done = True
         for node, credential, spec in wanted:
             assert version is not None
             old = known.pop(trigger_id(workflow, node), None)
             new = _renewed(old, version, node, credential, spec, self._clock.now())
-            done = (new == old or await store.put(new) is not None) and done
+            done = (new == old or await self._store.put(new) is not None) and done
         for each in known.values():
-            done = await self._removed(store, each) and done
+            done = await self._removed(each) and done
         if version is not None:
             self._counts[workflow, version.number] = len(wanted)
         return done
 
-    async def _removed(self, store: Triggers, trigger: Trigger) -> bool:
-        if not await store.remove(trigger):
+    async def _removed(self, trigger: Trigger) -> bool:
+        if not await self._store.remove(trigger):
             return False
         if trigger.made_secret and trigger.credential is not None:
             with suppress(Missing):
@@ -148,12 +142,10 @@ class TriggerBook:
 
     async def list(self, workflow: str | None = None) -> Sequence[Trigger]:
         """All of them, or those of a workflow."""
-        return [] if self._store is None else await self._store.list(workflow)
+        return await self._store.list(workflow)
 
     async def find(self, reference: str) -> Trigger:
         """The trigger of an id, of `workflow/node`, or the only one of a workflow."""
-        if self._store is None:
-            raise UnknownTrigger("there are no triggers here")
         found = await self._store.find(reference)
         if found is not None:
             return found
@@ -215,7 +207,6 @@ class TriggerBook:
             new = change(old)
             if new == old:
                 return old
-            assert self._store is not None
             stored = await self._store.put(new)
             if stored is not None:
                 return stored

@@ -68,10 +68,9 @@ async def list_entries(call: Call) -> Response:
     cursor = query.cursor
     if cursor is not None and not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 19):
         raise ApiError(f"`{cursor[:60]}` is no cursor of this list", code="BAD_CURSOR")
-    log = call.master.engine.backend.log
     wanted = Wanted(actor=query.actor, action=query.action, target=query.target)
     before = None if cursor is None else int(cursor)
-    found = [] if log is None else await log.read(wanted, before=before, limit=query.limit + 1)
+    found = await call.master.engine.backend.log.read(wanted, before=before, limit=query.limit + 1)
     page = found[: query.limit]
     following = str(page[-1].number) if len(found) > query.limit else None
     return Reply(EntryPage(entries=[entry_view(each) for each in page], next=following))

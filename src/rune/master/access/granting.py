@@ -8,7 +8,6 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from rune.core.rights import DEFAULT_GRANTS
 from rune.master.operation import Call, Resource
 from rune.master.reply import Reply
 from rune.master.views import View
@@ -48,8 +47,7 @@ async def list_grants(call: Call) -> Response:
     found = await backend.secret.find(name)
     if found is None:
         raise Missing(f"there is no credential `{name}`")
-    granted = DEFAULT_GRANTS if backend.grants is None else await backend.grants.of(found.id)
-    return Reply(GrantList(granted=sorted(granted)))
+    return Reply(GrantList(granted=sorted(await backend.grants.of(found.id))))
 
 
 @granting(

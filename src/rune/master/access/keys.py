@@ -122,8 +122,7 @@ async def create_key(call: Call) -> Response:
 @keys("GET", "/keys", "List the keys of the API", need="admin", answer=KeyList)
 async def list_keys(call: Call) -> Response:
     """Without secrets."""
-    stored = call.master.engine.backend.keys
-    found = [] if stored is None else await stored.list()
+    found = await call.master.engine.backend.keys.list()
     limits = await known_limits(call)
     return Reply(KeyList(keys=[key_view(each, limits.get(of_key(each.id), NONE)) for each in found]))
 

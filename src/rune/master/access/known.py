@@ -75,8 +75,6 @@ class KnownKeys:
             await self._keys.used(key.id, now)
 
 
-def known_keys(backend: Backend) -> KnownKeys | None:
+def known_keys(backend: Backend) -> KnownKeys:
     """The keys of a backend. Where one process owns the store, looking is as quick as remembering."""
-    if backend.keys is None:
-        return None
     return KnownKeys(backend.keys, backend.clock, remembered=REMEMBERED if backend.fleet is not None else 0.0)

@@ -42,8 +42,8 @@ async def take(request: Request) -> Response:
     """Start what the hook at this path is for."""
     master: Master = request.app.state.master
     triggers = master.engine.backend.triggers
-    trigger = None if triggers is None else await _found(triggers, request.path_params["path"])
-    if triggers is None or trigger is None or trigger.hook is None:
+    trigger = await _found(triggers, request.path_params["path"])
+    if trigger is None or trigger.hook is None:
         raise ApiError("there is no hook here", code="NOT_FOUND")
     hook = trigger.hook
     if request.method != hook.method:

@@ -57,8 +57,7 @@ def wanted_limits(body: KeyLimitsBody | None) -> Limits:
 
 async def known_limits(call: Call) -> dict[str, Limits]:
     """All limits there are."""
-    stored = call.master.engine.backend.limits
-    return {} if stored is None else await stored.all()
+    return await call.master.engine.backend.limits.all()
 
 
 @limits("GET", "/workflows/{workflow}/limits", "The limits of a workflow", need="view", answer=LimitsView)
