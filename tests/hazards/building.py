@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from rune.nodes.custom import NodeContext, kind_of, node
@@ -9,6 +10,8 @@ from rune.nodes.registry import Registry, standard_registry
 from rune.testing.harness import run_document
 
 Fields = dict[str, Any]
+Ran = Callable[..., Fields]
+"""A way to run a document to its end: here, or on a cluster."""
 
 
 def workflow(edges: str, settings: Fields | None = None, **nodes: Fields) -> Fields:

@@ -103,6 +103,12 @@ async def _moment() -> None:
             await asyncio.Event().wait()
 
 
+async def status_of(cluster: Harness, execution: str) -> str:
+    """How an execution ended that may have been started elsewhere."""
+    async with asyncio.timeout(60):
+        return (await (await cluster.engine.expect(execution))).status
+
+
 async def queued(settings: Settings, queue: str = LATER) -> int:
     """How many entries wait in a queue."""
     lanes = [
@@ -111,3 +117,12 @@ async def queued(settings: Settings, queue: str = LATER) -> int:
         for lane in ("high", "normal", "low")
     ]
     return sum([int(await ask("XLEN", each)) for each in lanes])
+
+
+async def until_queued(settings: Settings, count: int, queue: str = LATER) -> None:
+    """Until so many entries wait in a queue."""
+
+    async def so_many() -> bool:
+        return await queued(settings, queue) == count
+
+    await until(so_many)
