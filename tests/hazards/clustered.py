@@ -14,7 +14,10 @@ from msgspec.structs import replace
 
 from rune.adapters.redis.client import Client
 from rune.compose import running_engine
+from rune.core.plan import Plan
 from rune.nodes.registry import Registry, standard_registry
+from rune.ports.journal import FORMAT, Accepted
+from rune.runtime.launcher import new_execution_id
 from rune.settings import Settings
 from rune.testing.harness import Harness
 from tests.cluster.standing import stores
@@ -62,6 +65,7 @@ def ran(
     document: Fields,
     payload: Any = None,
     *,
+    on: Settings | None = None,
     registry: Registry | None = None,
     fake_time: bool = True,
     **more: Any,
@@ -72,8 +76,23 @@ def ran(
         async with engines(settings, count=2, registry=registry, **more) as cluster:
             return await cluster.run(document, payload, fake_time=fake_time)
 
-    settings = _shared()
+    settings = on or _shared()
     return asyncio.run(go())
+
+
+async def accepted(cluster: Harness, plan: Plan, input: bytes = b"{}") -> Accepted:
+    """The row of an execution that nobody has opened."""
+    backend = cluster.engine.backend
+    await cluster.engine.launcher._save(plan)
+    row = Accepted(
+        id=new_execution_id(),
+        workflow="hazard",
+        hash=plan.hash,
+        at=backend.clock.now(),
+        input=input,
+        format=FORMAT,
+    )
+    return await backend.journal.accept(row)
 
 
 async def ask(*words: str | int) -> Any:

@@ -4,4 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite("tests.hazards.merging", "tests.hazards.splitting")
+pytest.register_assert_rewrite(
+    *(f"tests.hazards.{each}" for each in ("delivering", "merging", "splitting", "waiting"))
+)
