@@ -53,14 +53,14 @@ def the_lineage_ends_at_the_aggregator(ran: Ran) -> None:
 CALLED = ["c@/s:0", "c@/s:1", "c@/s:2"]
 
 
-def called_and_held(wait: Fields) -> Fields:
-    """Each of three items makes a call; then the second waits."""
+def called_and_held(held: Fields) -> Fields:
+    """Each of three items makes a call; then the second goes through a node that holds it up."""
     return workflow(
         "start>s s>c c>i i>w:true i>g:false w>g g>out",
         s=splits(),
         c=kind("t.call"),
         i=kind("conditional", expression="$item == 1"),
-        w=wait,
+        w=held,
         g=GATHER,
         out=OUT,
     )
@@ -117,8 +117,9 @@ def an_item_that_forks_is_one_item(ran: Ran) -> None:
 
 def two_aggregators_share_nothing(ran: Ran) -> None:
     document = workflow(
-        "start>s s>a a>g start>t t>b b>h",
+        "start>s s>w w>a a>g start>t t>b b>h",
         s=splits(),
+        w=waits(1),  # the second list is made while the first is not
         a=sets(x="{{ $item }}"),
         g=GATHER,
         t=splits("$trigger.others"),

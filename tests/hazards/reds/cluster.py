@@ -60,7 +60,6 @@ TABLE: dict[str, Red] = {
         RUNS_AGAIN,
         DECIDES_AGAIN,
         COMPLETES_AGAIN,
-        hangs=True,
     ),
     "cluster-d5": red(
         _D + "d5_on_a_cluster_failed_and_dead_ending_items_are_counted",
