@@ -9,18 +9,7 @@ from rune.core.token import Token
 from rune.errors import InvalidDocument
 from rune.testing.harness import Harness, Run
 from rune.wire.codec import encode_fact
-from tests.hazards.building import (
-    Fields,
-    Ran,
-    entry,
-    fails,
-    kind,
-    sets,
-    splits,
-    status,
-    waits,
-    workflow,
-)
+from tests.hazards.building import Fields, Ran, entry, fails, kind, sets, splits, status, waits, workflow
 
 GATHER = kind("aggregator")
 OUT = kind("output", value="$g")
