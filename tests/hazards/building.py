@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from rune.nodes.custom import NodeContext, kind_of, node
 from rune.nodes.registry import Registry, standard_registry
-from rune.testing.harness import run_document
+from rune.testing.harness import Harness, run_document
 
 Fields = dict[str, Any]
+Ran = Callable[..., Fields]
+"""A way to run a document to its end: here, or on a cluster."""
+Opened = Callable[..., AbstractAsyncContextManager[Harness]]
+"""A way to open an engine: here, or beside others."""
 
 
 def workflow(edges: str, settings: Fields | None = None, **nodes: Fields) -> Fields:
@@ -27,6 +34,13 @@ def _edge(text: str) -> Fields:
     if label:
         edge["label"] = label
     return {**edge, "is_error": True} if is_error else edge
+
+
+def in_a_row(count: int, each: Fields) -> Fields:
+    """A workflow of so many nodes of one sort, n0 to the last, each behind the one before."""
+    names = [f"n{number}" for number in range(count)]
+    edges = " ".join(f"{a}>{b}" for a, b in zip(["start", *names], names, strict=False))
+    return workflow(edges, **dict.fromkeys(names, each))
 
 
 def kind(type: str, **parameters: Any) -> Fields:
@@ -65,6 +79,20 @@ def counting(calls: list[str]) -> Registry:
     found = kind_of(call)
     assert found is not None
     return standard_registry().extended([found])
+
+
+def gated(calls: list[str], gate: Callable[[], asyncio.Event]) -> Registry:
+    """Those, and `t.gate`, whose effect is an entry in a list and which then waits for an event."""
+
+    @node("t.gate")
+    async def run(ctx: NodeContext) -> dict[str, Any]:
+        calls.append(ctx.idempotency_key.split(":", 1)[1])
+        await gate().wait()
+        return {"did": ctx.node}
+
+    found = kind_of(run)
+    assert found is not None
+    return counting(calls).extended([found])
 
 
 def ran(document: Fields, payload: Any = None, **options: Any) -> Fields:

@@ -14,7 +14,10 @@ from msgspec.structs import replace
 
 from rune.adapters.redis.client import Client
 from rune.compose import running_engine
+from rune.core.plan import Plan
 from rune.nodes.registry import Registry, standard_registry
+from rune.ports.journal import FORMAT, Accepted
+from rune.runtime.launcher import new_execution_id
 from rune.settings import Settings
 from rune.testing.harness import Harness
 from tests.cluster.standing import stores
@@ -62,6 +65,7 @@ def ran(
     document: Fields,
     payload: Any = None,
     *,
+    on: Settings | None = None,
     registry: Registry | None = None,
     fake_time: bool = True,
     **more: Any,
@@ -72,8 +76,23 @@ def ran(
         async with engines(settings, count=2, registry=registry, **more) as cluster:
             return await cluster.run(document, payload, fake_time=fake_time)
 
-    settings = _shared()
+    settings = on or _shared()
     return asyncio.run(go())
+
+
+async def accepted(cluster: Harness, plan: Plan, input: bytes = b"{}") -> Accepted:
+    """The row of an execution that nobody has opened."""
+    backend = cluster.engine.backend
+    await cluster.engine.launcher._save(plan)
+    row = Accepted(
+        id=new_execution_id(),
+        workflow="hazard",
+        hash=plan.hash,
+        at=backend.clock.now(),
+        input=input,
+        format=FORMAT,
+    )
+    return await backend.journal.accept(row)
 
 
 async def ask(*words: str | int) -> Any:
@@ -103,6 +122,12 @@ async def _moment() -> None:
             await asyncio.Event().wait()
 
 
+async def status_of(cluster: Harness, execution: str) -> str:
+    """How an execution ended that may have been started elsewhere."""
+    async with asyncio.timeout(60):
+        return (await (await cluster.engine.expect(execution))).status
+
+
 async def queued(settings: Settings, queue: str = LATER) -> int:
     """How many entries wait in a queue."""
     lanes = [
@@ -111,3 +136,12 @@ async def queued(settings: Settings, queue: str = LATER) -> int:
         for lane in ("high", "normal", "low")
     ]
     return sum([int(await ask("XLEN", each)) for each in lanes])
+
+
+async def until_queued(settings: Settings, count: int, queue: str = LATER) -> None:
+    """Until so many entries wait in a queue."""
+
+    async def so_many() -> bool:
+        return await queued(settings, queue) == count
+
+    await until(so_many)

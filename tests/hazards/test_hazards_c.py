@@ -4,48 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 
 from rune.core.token import Token
-from rune.nodes.custom import kind_of, node
-from rune.nodes.registry import Registry, standard_registry
 from rune.ports.queue import Delivery
 from rune.runtime import failures, worker
 from rune.runtime.attempt import Attempt
 from rune.runtime.failures import Failures
-from rune.runtime.runner import Runner
 from rune.testing.clock import VirtualClock
 from rune.testing.harness import harness
-from tests.hazards.building import counting, entry, kind, ran, sets, waits, workflow
-
-DEEP = "{{ $trigger.a.b.c + 1 }}"
-
-
-def _gated(gate: asyncio.Event, started: list[str]) -> Registry:
-    @node("t.gate")
-    async def passes(name: str) -> str:
-        started.append(name)
-        await gate.wait()
-        return name
-
-    found = kind_of(passes)
-    assert found is not None
-    return standard_registry().extended([found])
+from tests.hazards import delivering
+from tests.hazards.building import counting, gated, in_a_row, kind, ran, sets, waits, workflow
 
 
 def test_h_c3_a_message_that_cannot_be_handled_ends_its_execution(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # red: c3: the worker drops a message after its last try
-    monkeypatch.setattr(failures, "DELAYS", (0.0, 0.0))
-
-    async def broken(*given: Any) -> Any:
-        raise LookupError("the engine itself")
-
-    monkeypatch.setattr(Runner, "run", broken)
+    delivering.nothing_can_be_run(monkeypatch, 0.0, 0.0)
 
     async def go() -> Any:
         async with harness(tmp_path, clock=VirtualClock()) as engine:
@@ -66,50 +46,22 @@ def test_h_c4_a_message_that_fails_comes_back_later_and_not_for_ever() -> None:
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")], ids=str)
 def test_h_c5_what_is_not_json_fails_its_node_once(bad: float) -> None:
     # red: c5: the boundary does not look at floats
-    @node("t.bad")
-    async def gives() -> dict[str, Any]:
-        return {"x": [bad]}
-
-    found = kind_of(gives)
-    assert found is not None
-    told = ran(workflow("start>a", a=kind("t.bad")), registry=standard_registry().extended([found]))
-    failed = entry(told, "a")
-    assert (failed["status"], failed["attempts"]) == ("failed", 1)
-    assert failed["error"]["code"] == "NOT_JSON"
+    delivering.what_is_not_json_fails_its_node_once(ran, bad)
 
 
 @pytest.mark.parametrize(
-    "reads", [sets(x=DEEP), kind("log", message=DEEP)], ids=["it evaluates itself", "it is given values"]
+    "reads",
+    [sets(x=delivering.DEEP), kind("log", message=delivering.DEEP)],
+    ids=["it evaluates itself", "it is given values"],
 )
 def test_h_c6_an_error_in_an_expression_is_its_node_s(reads: dict[str, Any], tmp_path: pathlib.Path) -> None:
     # red: c6: an error of `resolve` is nobody's
-    document = workflow("start>a", a=reads)
-
-    async def go() -> list[str]:
-        async with harness(tmp_path) as engine:
-            return [
-                (await engine.run(document, given))["status"]
-                for given in ({}, {"a": 1}, {"a": {"b": {"c": 1}}})
-            ]
-
-    assert asyncio.run(go()) == ["halted", "halted", "completed"]
+    delivering.an_error_in_an_expression_is_its_node_s(partial(harness, tmp_path), reads)
 
 
 def test_h_c7_a_stop_fails_no_node(tmp_path: pathlib.Path) -> None:
     # red: c7: the services are cancelled without a drain
-    async def go() -> tuple[list[str], str]:
-        gate, started = asyncio.Event(), list[str]()
-        registry = _gated(gate, started)
-        document = workflow("start>a a>b", a=kind("t.gate", name="a"), b=kind("t.gate", name="b"))
-        async with harness(tmp_path, registry=registry) as engine:
-            run = await engine.start(document)
-            await engine.wait_for(lambda: started == ["a"])
-            asyncio.get_running_loop().call_later(0.05, gate.set)
-        async with harness(tmp_path, registry=registry) as engine:
-            end = await engine.until(await engine.engine.expect(run.id))
-            return started, end.status
-
-    assert asyncio.run(go()) == (["a", "b"], "completed")
+    delivering.a_stop_fails_no_node(partial(harness, tmp_path))
 
 
 def test_h_c8_a_message_delivered_again_runs_nothing_again(tmp_path: pathlib.Path) -> None:
@@ -134,10 +86,10 @@ def test_h_c8_a_message_delivered_again_runs_nothing_again(tmp_path: pathlib.Pat
 def test_h_c10_a_slow_node_holds_one_slot_and_nothing_else(tmp_path: pathlib.Path) -> None:
     # red: c10: one slot serves everybody
     async def go() -> list[str]:
-        gate, started = asyncio.Event(), list[str]()
-        async with harness(tmp_path, registry=_gated(gate, started), slots=2) as engine:
-            slow = await engine.start(workflow("start>a", a=kind("t.gate", name="slow")))
-            await engine.wait_for(lambda: started == ["slow"])
+        gate, calls = asyncio.Event(), list[str]()
+        async with harness(tmp_path, registry=gated(calls, lambda: gate), slots=2) as engine:
+            slow = await engine.start(workflow("start>a", a=kind("t.gate")))
+            await engine.wait_for(lambda: calls == ["a@/"])
             quick = [await engine.start(workflow("start>a", a=sets(x=1))) for _ in range(20)]
             try:
                 ends: list[str] = [(await each.end()).status for each in quick]
@@ -162,10 +114,7 @@ def test_h_c12_a_message_carries_neither_definition_nor_context(tmp_path: pathli
                 await send(execution, tokens, priority)
 
             queue.send = weighed
-            names = [f"n{number}" for number in range(30)]
-            edges = " ".join(f"{a}>{b}" for a, b in zip(["start", *names], names, strict=False))
-            document = workflow(edges, **{name: sets(x="{{ $trigger.big }}") for name in names})
-            await engine.run(document, {"big": "x" * 100_000})
+            await engine.run(in_a_row(30, sets(x="{{ $trigger.big }}")), {"big": "x" * 100_000})
         assert len(sizes) >= 30
         return max(sizes)
 

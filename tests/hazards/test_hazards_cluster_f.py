@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
 
-from rune.core.fact import End, Result, Suspension
+from rune.core.fact import Result
 from rune.core.token import Token
-from rune.testing.harness import Run
+from tests.hazards import waiting
 from tests.hazards.building import counting, entry, fails, kind, sets, splits, waits, workflow
-from tests.hazards.clustered import LATER, engines, fresh, queued, ran, until, wipe
-from tests.hazards.test_hazards_credentials import TOKEN, Heard
-from tests.nodes.io.calling import serving
-
-HOUR = 3_600_000
-
-
-async def _suspended(run: Run, count: int = 1) -> None:
-    async def all_wait() -> bool:
-        return sum(isinstance(row.fact, Suspension) for row in await run.facts()) >= count
-
-    await until(all_wait)
+from tests.hazards.clustered import (
+    LATER,
+    engines,
+    fresh,
+    queued,
+    ran,
+    status_of,
+    until,
+    until_queued,
+    wipe,
+)
+from tests.hazards.waiting import suspended
 
 
 def test_h_f1_on_a_cluster_a_timer_survives_the_processes() -> None:
@@ -32,9 +33,9 @@ def test_h_f1_on_a_cluster_a_timer_survives_the_processes() -> None:
     async def go() -> str:
         async with engines(settings) as cluster:
             run = await cluster.start(workflow("start>w w>a", w=waits(2.5, "seconds"), a=sets(x=1)))
-            await _suspended(run)
-        async with engines(settings) as cluster, asyncio.timeout(60):
-            return (await (await cluster.engine.expect(run.id))).status
+            await suspended(run)
+        async with engines(settings) as cluster:
+            return await status_of(cluster, run.id)
 
     assert asyncio.run(go()) == "completed"
 
@@ -47,7 +48,7 @@ def test_h_f3_on_a_cluster_timers_have_names_and_a_wait_resumes_once() -> None:
     async def go() -> dict[str, Any]:
         async with engines(settings, count=2, registry=counting(calls)) as cluster:
             run = await cluster.start(workflow("start>w w>c", w=waits(1.5, "seconds"), c=kind("t.call")))
-            await _suspended(run)
+            await suspended(run)
             for _ in range(3):
                 await cluster.engine.backend.queue.send(
                     run.id, [Token(run.plan.index["w"], (), resumed=True)]
@@ -63,18 +64,7 @@ def test_h_f3_on_a_cluster_timers_have_names_and_a_wait_resumes_once() -> None:
 
 def test_h_f4_on_a_cluster_waits_that_end_a_split_complete_once() -> None:
     # red: cluster-f4: the last token of an item ends the execution
-    settings = fresh()
-
-    async def go() -> tuple[int, int]:
-        async with engines(settings, count=2) as cluster:
-            document = workflow("start>s s>w", s=splits(), w=waits("{{ $item }}"))
-            run = await cluster.start(document, {"items": [1, 2, 3]}, fake_time=True)
-            end = await run.end()
-            return sum(isinstance(row.fact, End) for row in await run.facts()), end.at - run.accepted.at
-
-    ends, took = asyncio.run(go())
-    assert ends == 1
-    assert took >= 3 * HOUR
+    waiting.waits_that_end_a_split_complete_once(partial(engines, fresh(), count=2))
 
 
 def test_h_f5_on_a_cluster_an_ended_execution_has_no_timers() -> None:
@@ -101,7 +91,7 @@ def test_h_f6_on_a_cluster_timers_outlive_a_redis_that_keeps_nothing() -> None:
     async def go() -> tuple[str, int]:
         async with engines(settings) as cluster:
             run = await cluster.start(workflow("start>w w>a", w=waits(3, "seconds"), a=sets(x=1)))
-            await _suspended(run)
+            await suspended(run)
             await wipe()
             end = await run.end()
             return end.status, end.at - run.accepted.at
@@ -120,34 +110,17 @@ def test_h_f6_on_a_cluster_nor_does_a_clock_of_its_own_stand_still() -> None:
         async with engines(settings, registry=counting([])) as cluster:
             document = workflow("start>w w>b start>a", w=waits(2, "days"), a=call, b=sets(x=1))
             run = await cluster.start(document, fake_time=True)
-            await _suspended(run)
+            await suspended(run)
         await wipe()
         async with engines(settings, registry=counting([]), queues=("default", LATER)) as cluster:
-            async with asyncio.timeout(60):
-                return (await (await cluster.engine.expect(run.id))).status
+            return await status_of(cluster, run.id)
 
     assert asyncio.run(go()) == "completed"
 
 
 def test_h_f7_on_a_cluster_who_wakes_up_uses_the_credential_of_today() -> None:
     # red: cluster-f7: the credential is kept from an earlier attempt
-    heard = Heard()
-    settings = fresh()
-
-    async def go() -> str:
-        async with serving(heard) as port, engines(settings, http_allow=("127.0.0.1",)) as cluster:
-            desk = cluster.engine.desk
-            await desk.add_credential("shop", "bearer", {"token": f"{TOKEN}-1"})
-            call = {**kind("http", url=f"http://127.0.0.1:{port}/"), "credentials": "shop"}
-            run = await cluster.start(
-                workflow("start>a a>nap nap>b", a=call, nap=waits(2.5, "seconds"), b=call)
-            )
-            await _suspended(run)
-            await desk.rotate_credential("shop", {"token": f"{TOKEN}-2"})
-            return (await run.end()).status
-
-    assert asyncio.run(go()) == "completed"
-    assert [headers["authorization"][-1] for headers, _ in heard.requests] == ["1", "2"]
+    waiting.who_wakes_up_uses_the_credential_of_today(partial(engines, fresh()), waits(2.5, "seconds"))
 
 
 @pytest.mark.parametrize(("amount", "ms"), [(1.5, 1_500), (0.25, 250), (0, 0)])
@@ -158,8 +131,7 @@ def test_h_f8_on_a_cluster_fractions_of_a_unit_count(amount: float, ms: int) -> 
 
 def test_h_f8_on_a_cluster_an_amount_beyond_all_dates_fails_its_node() -> None:
     # red: cluster-f8-far: however large an amount is, it is no mistake
-    told = ran(workflow("start>w", w=waits("{{ $trigger.n }}", "days")), {"n": 10**15})
-    assert (told["status"], entry(told, "w")["status"]) == ("halted", "failed")
+    waiting.an_amount_beyond_all_dates_fails_its_node(ran)
 
 
 def test_h_f9_on_a_cluster_more_timers_than_a_batch_all_fire() -> None:
@@ -183,16 +155,9 @@ def test_h_f10_on_a_cluster_what_a_wait_wakes_is_sent_in_one_act() -> None:
             run = await cluster.start(
                 workflow("start>w w>a w>b w>c", w=waits(0.3, "seconds"), a=call, b=call, c=call)
             )
-
-            async def sent() -> bool:
-                return await queued(settings) == 3
-
-            await until(sent)
-        async with (
-            engines(settings, registry=counting(calls), queues=(LATER,)) as cluster,
-            asyncio.timeout(60),
-        ):
-            return (await (await cluster.engine.expect(run.id))).status
+            await until_queued(settings, 3)
+        async with engines(settings, registry=counting(calls), queues=(LATER,)) as cluster:
+            return await status_of(cluster, run.id)
 
     assert asyncio.run(go()) == "completed"
     assert sorted(calls) == ["a@/", "b@/", "c@/"]
@@ -209,7 +174,7 @@ def test_h_f11_on_a_cluster_many_due_timers_do_not_starve_fresh_work() -> None:
     async def go() -> tuple[int, str]:
         async with engines(settings, registry=counting([])) as cluster:
             run = await cluster.start(many)
-            await _suspended(run, 300)
+            await suspended(run, 300)
         async with engines(settings, registry=counting([]), roles=scheduling) as cluster:
 
             async def all_due() -> bool:
@@ -222,8 +187,7 @@ def test_h_f11_on_a_cluster_many_due_timers_do_not_starve_fresh_work() -> None:
                 await fresh_one.ending
             facts = await cluster.engine.backend.journal.facts(run.id)
             before = sum(isinstance(row.fact, Result) for row in facts)
-            async with asyncio.timeout(60):
-                return before, (await (await cluster.engine.expect(run.id))).status
+            return before, await status_of(cluster, run.id)
 
     before, ended = asyncio.run(go())
     assert ended == "completed"

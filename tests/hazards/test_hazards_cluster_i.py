@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,40 +16,34 @@ from rune.adapters.redis.open import RedisStores
 from rune.core.fact import Attempt, Begun, Result
 from rune.core.routing import follow
 from rune.core.token import Token
-from rune.nodes.custom import NodeContext, kind_of, node
-from rune.nodes.registry import Registry
-from rune.ports.journal import FORMAT, Accepted
-from rune.runtime.launcher import new_execution_id
 from rune.testing.harness import Run, compiled
 from rune.wire.codec import encode_fact
 from tests.chaos.stand import BreakablePostgres, BreakableRedis
-from tests.hazards.building import counting, entry, kind, sets, splits, waits, workflow
-from tests.hazards.clustered import LATER, ask, engines, fresh, queued, ran, until, wipe
+from tests.hazards.building import counting, entry, gated, kind, sets, splits, waits, workflow
+from tests.hazards.clustered import (
+    LATER,
+    accepted,
+    ask,
+    engines,
+    fresh,
+    queued,
+    ran,
+    status_of,
+    until,
+    wipe,
+)
 from tests.services.databases import ready
 from tests.services.postgres import new_server
 
 LEASE = 9.0  # s
+SOON = 90.0  # s: long enough for whatever is on its way
 
 
-def gated(calls: list[str], gate: Callable[[], asyncio.Event]) -> Registry:
-    """The standard nodes, and `t.gate`, whose effect is an entry in a list and which then waits for an event."""
-
-    @node("t.gate")
-    async def run(ctx: NodeContext) -> dict[str, Any]:
-        calls.append(ctx.idempotency_key.split(":", 1)[1])
-        await gate().wait()
-        return {"did": ctx.node}
-
-    found = kind_of(run)
-    assert found is not None
-    return counting(calls).extended([found])
-
-
-async def _results(run: Run, count: int, seconds: float = 90.0) -> None:
+async def _results(run: Run, count: int) -> None:
     async def there() -> bool:
         return sum(isinstance(row.fact, Result) for row in await run.facts()) >= count
 
-    await until(there, seconds)
+    await until(there)
 
 
 def test_h_i9_a_result_that_comes_again_is_one_arrival() -> None:
@@ -89,13 +82,10 @@ def test_h_i10_recovery_uses_up_no_retries() -> None:
             settings, count=2, registry=gated(calls, lambda: gates[len(calls) - 1])
         ) as cluster:
             run = await cluster.start(workflow("start>a", a=work))
-
-            async def times(count: int) -> bool:
-                return len(calls) == count
-
-            await until(lambda: times(1))
+            await cluster.wait_for(lambda: len(calls) == 1, SOON)
             await wipe()
-            await until(lambda: times(2))  # nobody knows that it runs: the window of every effect
+            # nobody knows that it runs: the window of every effect
+            await cluster.wait_for(lambda: len(calls) == 2, SOON)
             gates[1].set()  # the result is that of who came after the loss
             await run.end()
             gates[0].set()
@@ -119,8 +109,7 @@ def test_h_i11_what_has_a_row_is_not_done_again_after_a_loss() -> None:
             await _results(run, 2)
             await wipe()
         async with engines(settings, registry=counting(calls), queues=("default", LATER)) as cluster:
-            async with asyncio.timeout(60):
-                return (await (await cluster.engine.expect(run.id))).status
+            return await status_of(cluster, run.id)
 
     assert asyncio.run(go()) == "completed"
     assert calls == ["a@/", "b@/", "c@/"]
@@ -146,8 +135,9 @@ def test_h_i12_the_work_of_a_dead_worker_is_taken_over() -> None:
 
     async def go() -> str:
         execution = await die_with_it()
+        # No longer: in the end a message that nobody acknowledges goes to somebody else without any sweeper.
         async with engines(settings, registry=counting(calls)) as cluster, asyncio.timeout(LEASE + 20):
-            return (await (await cluster.engine.expect(execution))).status
+            return await status_of(cluster, execution)
 
     assert asyncio.run(go()) == "completed"
     assert calls == ["a@/"]
@@ -167,26 +157,20 @@ def test_h_i15_an_older_state_does_not_take_back_what_is_known() -> None:
     )  # fmt: skip
     copy = Path(tempfile.mkdtemp()) / "older"
 
+    def called(name: str) -> int:
+        return sum(each.startswith(f"{name}@") for each in calls)
+
     async def go() -> Any:
         async with engines(settings, registry=counting(calls)) as cluster:
             run = await cluster.start(document, {"items": list(range(6))})
-
-            async def half() -> bool:
-                return sum(each.startswith("a@") for each in calls) == 3 and cluster.engine.busy == 0
-
-            await until(half)
+            await cluster.wait_for(lambda: called("a") == 3 and cluster.engine.busy == 0, SOON)
         redis.ask("CONFIG", "SET", "appendfsync", "always")
         shutil.copytree(redis.files, copy)
         async with engines(settings, registry=counting(calls), queues=(LATER,), in_place=False) as cluster:
-
-            async def other_half() -> bool:
-                return sum(each.startswith("b@") for each in calls) == 3 and cluster.engine.busy == 0
-
-            await until(other_half)
+            await cluster.wait_for(lambda: called("b") == 3 and cluster.engine.busy == 0, SOON)
         redis.put_back(copy)
         async with engines(settings, registry=counting(calls), queues=("default", LATER)) as cluster:
-            async with asyncio.timeout(60):
-                await (await cluster.engine.expect(run.id))
+            assert await status_of(cluster, run.id) == "completed"
             run._harness = cluster
             return (await run.document())["output"]
 
@@ -229,16 +213,11 @@ def test_h_i17_a_message_may_be_there_before_the_state() -> None:
     plan = compiled(
         workflow("start>a a>out", a=sets(x="{{ $trigger.n }}"), out=kind("output", value="{{ $a.x }}"))
     )
-    accepted = Accepted(
-        id=new_execution_id(), workflow="hazard", hash=plan.hash, at=0, input=b'{"n": 7}', format=FORMAT
-    )
 
     async def go() -> Any:
         async with engines(settings) as cluster:
-            backend, launcher = cluster.engine.backend, cluster.engine.launcher
-            await launcher._save(plan)
-            written = await backend.journal.accept(replace(accepted, at=backend.clock.now()))
-            await backend.queue.send(written.id, [Token(plan.index["a"], ())])
+            written = await accepted(cluster, plan, b'{"n": 7}')
+            await cluster.engine.backend.queue.send(written.id, [Token(plan.index["a"], ())])
             ending = await cluster.engine.expect(written.id)
             async with asyncio.timeout(60):
                 await ending
@@ -259,18 +238,12 @@ def test_h_i18_a_result_waits_for_a_journal_that_is_away(caplog: pytest.LogCaptu
         gates.append(asyncio.Event())
         async with engines(settings, registry=gated(calls, lambda: gates[0])) as cluster:
             run = await cluster.start(workflow("start>a", a=kind("t.gate")))
-
-            async def runs() -> bool:
-                return len(calls) == 1
-
-            await until(runs)
+            await cluster.wait_for(lambda: len(calls) == 1, SOON)
             database.down()
             gates[0].set()
-
-            async def kept() -> bool:
-                return "keeping a result" in caplog.text or "holding work" in caplog.text
-
-            await until(kept)
+            await cluster.wait_for(
+                lambda: "keeping a result" in caplog.text or "holding work" in caplog.text, SOON
+            )
             database.up()
             return (await run.end(LEASE + 30)).status, len(calls)
 

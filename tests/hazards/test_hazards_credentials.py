@@ -6,10 +6,10 @@ import asyncio
 import base64
 import pathlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from rune import compose
 from rune.errors import InvalidDocument
@@ -17,24 +17,10 @@ from rune.ports.secret import TYPES
 from rune.settings import Settings
 from rune.testing.clock import VirtualClock
 from rune.testing.harness import harness
+from tests.hazards import waiting
 from tests.hazards.building import Fields, entry, kind, ran, waits, workflow
+from tests.hazards.hearing import TOKEN, Heard
 from tests.nodes.io.calling import serving
-
-TOKEN = "kanari-9f3d0c7-e51b"
-
-
-class Heard:
-    """A server that remembers, and repeats what it heard."""
-
-    def __init__(self) -> None:
-        self.requests: list[tuple[dict[str, str], str]] = []
-
-    async def __call__(self, request: web.Request) -> web.Response:
-        headers = {name.lower(): text for name, text in request.headers.items()}
-        self.requests.append((headers, request.raw_path))
-        if request.path == "/token":
-            return web.json_response({"access_token": f"fetched-{TOKEN}", "token_type": "Bearer"})
-        return web.json_response({"headers": headers, "path": request.raw_path})
 
 
 def used(
@@ -138,25 +124,8 @@ def test_h_i6_whether_a_credential_may_be_used_is_asked_when_it_is_used(
 
 def test_h_f7_who_wakes_up_uses_the_credential_of_today(tmp_path: pathlib.Path) -> None:
     # red: f7: the credential is kept from an earlier attempt
-    heard = Heard()
-
-    async def scenario() -> Fields:
-        clock = VirtualClock()
-        async with (
-            serving(heard) as port,
-            harness(tmp_path, clock=clock, http_allow=("127.0.0.1",)) as engine,
-        ):
-            desk = engine.engine.desk
-            await desk.add_credential("shop", "bearer", {"token": f"{TOKEN}-1"})
-            call = {**kind("http", url=f"http://127.0.0.1:{port}/"), "credentials": "shop"}
-            run = await engine.start(workflow("start>a a>nap nap>b", a=call, nap=waits(48), b=call))
-            await engine.settle()
-            await desk.rotate_credential("shop", {"token": f"{TOKEN}-2"})
-            await run.end()
-            return await run.document()
-
-    assert asyncio.run(scenario())["status"] == "completed"
-    assert [headers["authorization"][-1] for headers, _ in heard.requests] == ["1", "2"]
+    opened = partial(harness, tmp_path, clock=VirtualClock())
+    waiting.who_wakes_up_uses_the_credential_of_today(opened, waits(48))
 
 
 def test_h_i6_a_failure_follows_the_policy_of_its_node(tmp_path: pathlib.Path) -> None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
+from functools import partial
 from typing import Any
 
 import pytest
 
-from rune.core.fact import End, Result
+from rune.core.fact import Result
 from rune.runtime import scheduler
 from rune.testing.clock import VirtualClock
 from rune.testing.harness import harness
+from tests.hazards import waiting
 from tests.hazards.building import counting, entry, fails, kind, ran, sets, splits, waits, workflow
-
-HOUR = 3_600_000
+from tests.hazards.waiting import HOUR
 
 
 def test_h_f1_a_timer_survives_the_process(tmp_path: pathlib.Path) -> None:
@@ -55,19 +56,7 @@ def test_h_f3_timers_have_names_and_a_wait_resumes_once(tmp_path: pathlib.Path) 
 
 def test_h_f4_waits_that_end_a_split_complete_once(tmp_path: pathlib.Path) -> None:
     # red: f4: the end of an item ends the execution
-    async def go() -> tuple[int, int]:
-        async with harness(tmp_path) as engine:
-            run = await engine.start(
-                workflow("start>s s>w", s=splits(), w=waits("{{ $item }}")),
-                {"items": [1, 2, 3]},
-                fake_time=True,
-            )
-            end = await run.end()
-            return sum(isinstance(row.fact, End) for row in await run.facts()), end.at - run.accepted.at
-
-    ends, took = asyncio.run(go())
-    assert ends == 1
-    assert took >= 3 * HOUR
+    waiting.waits_that_end_a_split_complete_once(partial(harness, tmp_path))
 
 
 def test_h_f5_timers_of_an_ended_execution_do_nothing(tmp_path: pathlib.Path) -> None:
@@ -97,8 +86,7 @@ def test_h_f8_fractions_of_a_unit_count(amount: float, ms: int) -> None:
 
 def test_h_f8_an_amount_beyond_all_dates_fails_its_node() -> None:
     # red: f8-overflow: an amount beyond all dates resumes at once
-    told = ran(workflow("start>w", w=waits("{{ $trigger.n }}", "days")), {"n": 10**15})
-    assert (told["status"], entry(told, "w")["status"]) == ("halted", "failed")
+    waiting.an_amount_beyond_all_dates_fails_its_node(ran)
 
 
 def test_h_f9_more_timers_than_a_batch_all_fire(tmp_path: pathlib.Path) -> None:

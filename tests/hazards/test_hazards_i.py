@@ -10,12 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from rune.adapters.postgres import accepting
-from rune.ports.journal import FORMAT, Accepted
-from rune.runtime.launcher import new_execution_id
 from rune.testing.harness import compiled, harness
-from tests.hazards.building import counting, fails, kind, sets, workflow
-from tests.hazards.clustered import engines, fresh, until
-from tests.hazards.test_hazards_cluster_i import gated
+from tests.hazards.building import counting, fails, gated, kind, sets, workflow
+from tests.hazards.clustered import accepted, engines, fresh, status_of
 from tests.master.running import DEADLINE, Served, run, served
 
 SIGNALLED = kind("wait", resume="signal", name="go")
@@ -31,23 +28,12 @@ def test_h_i1_what_was_accepted_and_never_opened_runs(monkeypatch: pytest.Monkey
     async def die_after_the_row() -> str:
         """Somebody writes the row, and is never heard of again."""
         async with engines(settings, registry=counting(calls), roles=frozenset()) as cluster:
-            backend = cluster.engine.backend
-            await cluster.engine.launcher._save(plan)
-            row = Accepted(
-                id=new_execution_id(),
-                workflow="hazard",
-                hash=plan.hash,
-                at=backend.clock.now(),
-                input=b"{}",
-                format=FORMAT,
-            )
-            return (await backend.journal.accept(row)).id
+            return (await accepted(cluster, plan)).id
 
     async def go() -> str:
         async with engines(settings, registry=counting(calls)) as cluster:
             execution = await die_after_the_row()
-            async with asyncio.timeout(DEADLINE):
-                return (await (await cluster.engine.expect(execution))).status
+            return await status_of(cluster, execution)
 
     assert asyncio.run(go()) == "completed"
     assert calls == ["a@/"]
@@ -117,11 +103,7 @@ def test_h_i5_a_start_that_comes_again_wipes_nothing(tmp_path: pathlib.Path) -> 
         document = workflow("start>a a>b b>c", a=kind("t.call"), b=kind("t.gate"), c=kind("t.call"))
         async with harness(tmp_path, registry=gated(calls, lambda: gate)) as embedded:
             started = await embedded.start(document)
-
-            async def halfway() -> bool:
-                return len(calls) == 2
-
-            await until(halfway)
+            await embedded.wait_for(lambda: len(calls) == 2, DEADLINE)
             for _ in range(3):
                 await embedded.engine.launcher.open(started.accepted)
             gate.set()

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import aio_pika
@@ -14,23 +15,19 @@ from msgspec.structs import replace
 
 from rune.adapters.rabbitmq.client import Message
 from rune.core.token import Token
-from rune.nodes.custom import kind_of, node
-from rune.nodes.registry import standard_registry
 from rune.ports.queue import Delivery
-from rune.runtime import failures
 from rune.runtime.attempt import Attempt
-from rune.runtime.runner import Runner
 from rune.settings import Settings
 from rune.testing.harness import Harness
-from tests.hazards.building import counting, entry, kind, sets, waits, workflow
-from tests.hazards.clustered import engines, fresh, until
+from tests.hazards import delivering
+from tests.hazards.building import counting, gated, in_a_row, kind, sets, waits, workflow
+from tests.hazards.clustered import engines, fresh, ran
 from tests.rabbitmq.helping import scenario
 from tests.rabbitmq.queues import Place, place
 from tests.services.rabbitmq import broker
 
 WORK = "workflow.execution"
 SOON = 60.0  # s: long enough for whatever is on its way
-TRAVELS: dict[str, Any] = {"in_place": False, "roles": frozenset({"worker", "scheduler"})}
 
 
 @pytest.fixture(scope="module")
@@ -122,67 +119,18 @@ async def test_h_c4_what_is_to_come_later_does_not_come_at_once() -> None:
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")], ids=str)
 def test_h_c5_what_is_not_json_loops_through_no_queue(carried: Settings, bad: float) -> None:
     # red: c5-broker: the boundary does not look at floats
-    calls: list[str] = []
-
-    @node("t.bad")
-    async def gives() -> dict[str, Any]:
-        calls.append("a")
-        return {"x": [bad]}
-
-    found = kind_of(gives)
-    assert found is not None
-    registry = standard_registry().extended([found])
-
-    async def go() -> Any:
-        async with engines(carried, registry=registry, **TRAVELS) as cluster:
-            return await cluster.run(workflow("start>a a>b", a=kind("t.bad"), b=sets(x=1)))
-
-    told = asyncio.run(go())
-    failed = entry(told, "a")
-    assert (failed["status"], calls) == ("failed", ["a"])
-    assert failed["error"]["code"] == "NOT_JSON"
+    delivering.what_is_not_json_fails_its_node_once(partial(ran, on=carried, in_place=False), bad)
 
 
 def test_h_c6_an_error_in_an_expression_harms_nobody_else(carried: Settings) -> None:
     # red: c6-broker: an error of `resolve` is nobody's
-    document = workflow("start>a a>b", a=kind("log", message="{{ $trigger.a.b + 1 }}"), b=sets(x=1))
-
-    async def go() -> list[str]:
-        async with engines(carried, **TRAVELS) as cluster:
-            return [(await cluster.run(document, given))["status"] for given in ({}, {"a": {"b": 1}})]
-
-    assert asyncio.run(go()) == ["halted", "completed"]
+    reads = kind("log", message=delivering.DEEP)
+    delivering.an_error_in_an_expression_is_its_node_s(partial(engines, carried, in_place=False), reads)
 
 
 def test_h_c7_a_worker_that_stops_fails_no_node(carried: Settings) -> None:
     # red: c7-broker: the services are cancelled without a drain
-    gate, started = asyncio.Event(), list[str]()
-
-    @node("t.gate")
-    async def passes(name: str) -> str:
-        started.append(name)
-        await gate.wait()
-        return name
-
-    found = kind_of(passes)
-    assert found is not None
-    registry = standard_registry().extended([found])
-    document = workflow("start>a a>b", a=kind("t.gate", name="a"), b=kind("t.gate", name="b"))
-
-    async def go() -> tuple[list[str], str]:
-        async with engines(carried, registry=registry, **TRAVELS) as cluster:
-            run = await cluster.start(document)
-            await until(lambda: _holds(started == ["a"]), SOON)
-            asyncio.get_running_loop().call_later(0.05, gate.set)
-        async with engines(carried, registry=registry, **TRAVELS) as cluster:
-            end = await cluster.until(await cluster.engine.expect(run.id))
-            return started, end.status
-
-    assert asyncio.run(go()) == (["a", "b"], "completed")
-
-
-async def _holds(fact: bool) -> bool:
-    return fact
+    delivering.a_stop_fails_no_node(partial(engines, carried, in_place=False))
 
 
 def test_h_c8_a_message_that_comes_again_runs_nothing_again(carried: Settings) -> None:
@@ -193,9 +141,9 @@ def test_h_c8_a_message_that_comes_again_runs_nothing_again(carried: Settings) -
     )
 
     async def go() -> str:
-        async with engines(carried, registry=counting(calls), **TRAVELS) as cluster:
+        async with engines(carried, registry=counting(calls), in_place=False) as cluster:
             run = await cluster.start(document)
-            await until(lambda: _holds(calls == ["a@/", "b@/"]), SOON)
+            await cluster.wait_for(lambda: calls == ["a@/", "b@/"], SOON)
             for _ in range(3):
                 await cluster.engine.backend.queue.send(run.id, [Token(1), Token(2)])
             await cluster.run(workflow("start>c", c=kind("t.call")))  # behind them in the same queue
@@ -226,12 +174,10 @@ async def test_h_c10_what_waits_behind_a_slow_call_goes_to_who_is_idle() -> None
 
 def test_h_c12_messages_stay_small_whatever_ran_before(carried: Settings) -> None:
     # red: c12-broker: messages are written in full although nobody asked for it
-    names = [f"n{number}" for number in range(10)]
-    edges = " ".join(f"{a}>{b}" for a, b in zip(["start", *names], names, strict=False))
-    document = workflow(edges, **{name: sets(x="{{ $trigger.big }}") for name in names})
+    document = in_a_row(10, sets(x="{{ $trigger.big }}"))
 
     async def go() -> list[int]:
-        async with engines(carried, **TRAVELS) as cluster:
+        async with engines(carried, in_place=False) as cluster:
             await _declared(cluster)
             async with copied(carried, WORK, WORK) as bodies:
                 await cluster.run(document, {"big": "x" * 20_000})
@@ -244,17 +190,14 @@ def test_h_c12_messages_stay_small_whatever_ran_before(carried: Settings) -> Non
 
 def test_h_c14_statuses_come_in_the_order_in_which_things_happened(carried: Settings) -> None:
     # red: c14-broker: what could not be told at once is told newest first
-    names = [f"n{number}" for number in range(6)]
-    edges = " ".join(f"{a}>{b}" for a, b in zip(["start", *names], names, strict=False))
-    document = workflow(edges, **{name: kind("t.call") for name in names})
-    wanted = [(name, status) for name in names for status in ("running", "success")]
+    wanted = [(f"n{number}", status) for number in range(6) for status in ("running", "success")]
 
     async def go() -> list[tuple[str, str]]:
-        async with engines(carried, count=2, registry=counting([]), **TRAVELS) as cluster:
+        async with engines(carried, count=2, registry=counting([]), in_place=False) as cluster:
             await _declared(cluster)
             async with copied(carried, "workflow.node.status", "workflow.node.status") as bodies:
-                await cluster.run(document)
-                await until(lambda: _holds(len(bodies) >= len(wanted)), SOON)
+                await cluster.run(in_a_row(6, kind("t.call")))
+                await cluster.wait_for(lambda: len(bodies) >= len(wanted), SOON)
                 told = [json.loads(each) for each in bodies]
                 return [(each["node_id"], each["status"]) for each in told]
 
@@ -265,15 +208,10 @@ def test_h_c3_what_the_engine_gives_up_is_kept_with_its_reason(
     carried: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # red: c3-givenup: what was given up is acknowledged and gone
-    monkeypatch.setattr(failures, "DELAYS", (0.0,))
-
-    async def broken(*given: Any) -> Any:
-        raise LookupError("the engine itself")
-
-    monkeypatch.setattr(Runner, "run", broken)
+    delivering.nothing_can_be_run(monkeypatch, 0.0)
 
     async def go() -> tuple[Any, Message | None, int]:
-        async with engines(carried, **TRAVELS) as cluster:
+        async with engines(carried, in_place=False) as cluster:
             run = await cluster.start(workflow("start>a", a=sets(x=1)))
             end = await run.end()
             letter = await buried(Place(carried.queue, ""), run.id)
@@ -303,7 +241,7 @@ def test_h_c15_a_message_of_an_execution_that_is_gone_goes_too(
     document = workflow("start>a a>w w>b", a=sets(x=1), w=waits(1), b=sets(x=2))
 
     async def go() -> tuple[Message | None, str]:
-        async with engines(carried, **TRAVELS) as cluster:
+        async with engines(carried, in_place=False) as cluster:
             await forged(cluster, "gone", Token(1))
             letter = await buried(Place(carried.queue, ""), "gone")
             return letter, str((await cluster.run(document, fake_time=True))["status"])
@@ -318,18 +256,9 @@ def test_h_c3_a_message_for_a_node_that_is_not_there_ends_no_execution(carried: 
     # red: c3-node: it is an error of the engine, and the execution is ended for it
     gate = asyncio.Event()
 
-    @node("t.held")
-    async def holds() -> str:
-        await gate.wait()
-        return "done"
-
-    found = kind_of(holds)
-    assert found is not None
-    registry = standard_registry().extended([found])
-
     async def go() -> tuple[Message | None, str]:
-        async with engines(carried, registry=registry, **TRAVELS) as cluster:
-            run = await cluster.start(workflow("start>a", a=kind("t.held")))
+        async with engines(carried, registry=gated([], lambda: gate), in_place=False) as cluster:
+            run = await cluster.start(workflow("start>a", a=kind("t.gate")))
             await forged(cluster, run.id, Token(99))
             letter = await buried(Place(carried.queue, ""), run.id)
             gate.set()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.hazards.reds import delivery
-from tests.hazards.reds.cluster import RUNS_AGAIN
-from tests.hazards.reds.patch import Red, red
+from tests.hazards.reds.cluster import NOBODY_RECOVERS, RUNS_AGAIN
+from tests.hazards.reds.patch import Red, red, same
 
 _RABBIT = "test_hazards_rabbitmq.py::test_h_"
 _CARRIED = "test_hazards_rabbitmq_c.py::test_h_"
@@ -12,12 +12,6 @@ _REDIS = "test_hazards_redis.py::test_h_"
 _QUEUE = "adapters/rabbitmq/queue.py"
 _HERALD = "adapters/rabbitmq/herald.py"
 _LUA = "adapters/redis/scripts/store.lua"
-
-
-def _same(test: str, key: str) -> Red:
-    """The change that the embedded backend's test must notice too."""
-    return Red(_CARRIED + test, delivery.TABLE[key].patches)
-
 
 TABLE: dict[str, Red] = {
     "c1": red(
@@ -72,9 +66,9 @@ TABLE: dict[str, Red] = {
         _CARRIED + "c4_what_is_to_come_later_does_not_come_at_once",
         (_QUEUE, "        if delay > 0:\n", "        if False:\n"),
     ),
-    "c5-broker": _same("c5_what_is_not_json_loops_through_no_queue", "c5"),
-    "c6-broker": _same("c6_an_error_in_an_expression_harms_nobody_else", "c6"),
-    "c7-broker": _same("c7_a_worker_that_stops_fails_no_node", "c7"),
+    "c5-broker": same(_CARRIED + "c5_what_is_not_json_loops_through_no_queue", delivery.TABLE["c5"]),
+    "c6-broker": same(_CARRIED + "c6_an_error_in_an_expression_harms_nobody_else", delivery.TABLE["c6"]),
+    "c7-broker": same(_CARRIED + "c7_a_worker_that_stops_fails_no_node", delivery.TABLE["c7"]),
     "c8-broker": red(_CARRIED + "c8_a_message_that_comes_again_runs_nothing_again", RUNS_AGAIN),
     "c10-broker": red(
         _CARRIED + "c10_what_waits_behind_a_slow_call_goes_to_who_is_idle",
@@ -95,8 +89,7 @@ TABLE: dict[str, Red] = {
         (_HERALD, "            self._kept.popleft()\n", "            self._kept.pop()\n"),
     ),
     "c15-broker": red(
-        _CARRIED + "c15_a_message_of_an_execution_that_is_gone_goes_too",
-        ("runtime/attempt.py", "raise Unservable(unknown.message, code=unknown.code) from None", "raise"),
+        _CARRIED + "c15_a_message_of_an_execution_that_is_gone_goes_too", delivery.UNKNOWN_IS_TRIED_AGAIN
     ),
     "d14": red(
         _REDIS + "d14_a_script_that_breaks_off_has_changed_nothing",
@@ -118,8 +111,5 @@ TABLE: dict[str, Red] = {
         _REDIS + "f2_what_a_timer_woke_and_nobody_sent_is_sent_again",
         (_LUA, "elseif each[6] ~= 'expire' then", "elseif false then"),
     ),
-    "f6": red(
-        _REDIS + "f6_a_timer_outlives_a_redis_that_keeps_nothing",
-        ("adapters/redis/state.py", "        await self._recovery.work()\n", ""),
-    ),
+    "f6": red(_REDIS + "f6_a_timer_outlives_a_redis_that_keeps_nothing", NOBODY_RECOVERS),
 }

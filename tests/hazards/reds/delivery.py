@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from tests.hazards.reds.patch import NO_SECOND_TRY, Red, red
+from tests.hazards.reds.patch import NO_SECOND_TRY, RUNS_THE_DONE, Red, red
 
 _C = "test_hazards_c.py::test_h_"
 _F = "test_hazards_f.py::test_h_"
+
+UNKNOWN_IS_TRIED_AGAIN = (
+    "runtime/attempt.py",
+    "raise Unservable(unknown.message, code=unknown.code) from None",
+    "raise",
+)
 
 TABLE: dict[str, Red] = {
     "c3": red(
@@ -51,7 +57,7 @@ TABLE: dict[str, Red] = {
     ),
     "c8": red(
         _C + "c8_a_message_delivered_again_runs_nothing_again",
-        ("core/control.py", 'return "done" if token.node in scope.done else "unknown"', 'return "run"'),
+        RUNS_THE_DONE,
     ),
     "c10": red(
         _C + "c10_a_slow_node_holds_one_slot_and_nothing_else",
@@ -72,7 +78,7 @@ TABLE: dict[str, Red] = {
     ),
     "c15": red(
         _C + "c15_a_message_of_nothing_known_ends_with_its_last_try",
-        ("runtime/attempt.py", "raise Unservable(unknown.message, code=unknown.code) from None", "raise"),
+        UNKNOWN_IS_TRIED_AGAIN,
         ("runtime/failures.py", "if count >= len(DELAYS):", "if False:"),
         ("runtime/failures.py", "return DELAYS[count]", "return DELAYS[-1]"),
     ),

@@ -26,12 +26,24 @@ def red(test: str, *patches: tuple[str, str, str], hangs: bool = False) -> Red:
     return Red(test, tuple(Patch(*each) for each in patches), hangs)
 
 
+def same(test: str, other: Red) -> Red:
+    """The change of another line, which this test must notice too."""
+    return Red(test, other.patches)
+
+
 NO_DEDUPE = (
     "core/apply.py",
     "    if decision.node in scope.done and (live is None or fact is not None):\n",
     "    if False:\n",
 )
 """A decision about a node that is done is carried out once more."""
+
+RUNS_THE_DONE = (
+    "core/control.py",
+    'return "done" if token.node in scope.done else "unknown"',
+    'return "run"',
+)
+"""A token that is done may run."""
 
 FOLD_BEARS_IT = (
     "core/fold.py",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.hazards.reds.patch import NO_DEDUPE, Red, red
+from tests.hazards.reds.patch import NO_DEDUPE, RUNS_THE_DONE, Red, red
 from tests.hazards.reds.routing import DEAD_END_COMPLETES
 
 _D = "test_hazards_d.py::test_h_"
@@ -49,7 +49,7 @@ TABLE: dict[str, Red] = {
     ),
     "d4": red(
         _D + "d4_a_redelivered_split_fans_out_once",
-        ("core/control.py", 'return "done" if token.node in scope.done else "unknown"', 'return "run"'),
+        RUNS_THE_DONE,
         NO_DEDUPE,
         ("core/apply.py", "if not _gives_up(node, scope, fact) and", "if not node.fans_out and"),
     ),
