@@ -9,17 +9,16 @@ from typing import Any
 
 import msgspec
 
-from rune.core.compile import compile_definition
-from rune.core.definition import canonical, content_hash
+from rune.core.definition import canonical
 from rune.core.effect import Finish
 from rune.core.fact import Control, End, Fact, Signal
 from rune.core.limits import LIMITS
 from rune.core.lineage import ROOT, Path, parse_path, path_text
 from rune.core.outcome import Error
-from rune.core.parse import parse_document, parse_input
+from rune.core.parse import parse_input
 from rune.core.plan import Plan
 from rune.core.rerun import failed_items, from_node, kept, unfinished
-from rune.documents import check_document, check_input
+from rune.documents import check_input
 from rune.errors import InvalidDocument, RuneError
 from rune.ports.journal import FORMAT, Accepted, DeadLetter, Ended, KeyConflict
 from rune.ports.library import LATEST, Expected, Version, number_of
@@ -100,7 +99,7 @@ class Desk(TriggerDesk, AccessDesk):
         execution: str | None = None,
     ) -> Accepted:
         """Start a definition that is stored nowhere but with its executions."""
-        plan = self._compiled(definition)
+        plan = self._plans.examined(definition)
         return await self._start(plan, input, key, labels, None, fake_time, execution)
 
     async def start(
@@ -158,19 +157,6 @@ class Desk(TriggerDesk, AccessDesk):
         ):
             raise KeyConflict(f"an execution `{execution}` is there already")
         return accepted
-
-    def _compiled(self, document: bytes) -> Plan:
-        """The plan of a document that somebody hands in: nothing about it is taken on trust."""
-        parsed = parse_document(document)
-        if parsed.definition is not None:
-            found = self._plans.known(content_hash(parsed.definition))
-            if found is not None:
-                return found
-            self._plans.check_types(parsed.definition)
-        verdict = check_document(parsed, self._plans.catalogue)
-        if not verdict.valid or verdict.definition is None:
-            raise InvalidDocument(tuple(each for each in verdict.problems if each.severity == "error"))
-        return compile_definition(verdict.definition, self._plans.catalogue, verdict.parameters)  # type: ignore[arg-type]
 
     async def signal(
         self,
@@ -320,7 +306,7 @@ class Desk(TriggerDesk, AccessDesk):
         self, definition: bytes, *, alias: str | None = None, expected: Expected | None = None
     ) -> Version:
         """Store a definition as a version of its workflow, where this is as expected."""
-        plan = self._compiled(definition)
+        plan = self._plans.examined(definition)
         data, now = canonical(plan.definition), self._clock.now()
         await self._triggers.check(plan)
         version = await self._library.deploy(
