@@ -32,7 +32,7 @@ from rune.runtime.book import kept_bytes
 from rune.runtime.books import UnknownExecution
 from rune.runtime.children import SIGNAL
 from rune.runtime.endings import Endings
-from rune.runtime.launcher import Launcher, new_execution_id
+from rune.runtime.launcher import PLAIN, Launcher, Options, new_execution_id
 from rune.runtime.limiter import Limiter
 from rune.runtime.logbook import written_down
 from rune.runtime.planbook import Planbook
@@ -89,49 +89,33 @@ class Desk(TriggerDesk, AccessDesk):
         self._endings = endings
 
     async def run(
-        self,
-        definition: bytes,
-        input: bytes,
-        *,
-        key: str | None = None,
-        labels: dict[str, str] | None = None,
-        fake_time: bool = False,
-        execution: str | None = None,
+        self, definition: bytes, input: bytes, options: Options = PLAIN, *, execution: str | None = None
     ) -> Accepted:
         """Start a definition that is stored nowhere but with its executions."""
         plan = self._plans.examined(definition)
-        return await self._start(plan, input, key, labels, None, fake_time, execution)
+        return await self._start(plan, input, options, None, execution)
 
     async def start(
         self,
         workflow: str,
         which: str | None,
         input: bytes,
+        options: Options = PLAIN,
         *,
-        key: str | None = None,
-        labels: dict[str, str] | None = None,
         priority: int | None = None,
-        fake_time: bool = False,
         execution: str | None = None,
     ) -> Accepted:
         """Start a version of a stored workflow. An alias with weights gives the same version to the same key, or to the
         same execution where there is none."""
-        by = key or execution
+        by = options.key or execution
         if by is None and which is not None and which != LATEST and number_of(which) is None:
             by = execution = new_execution_id()
         version = await self._library.find(workflow, which, by=by)
         plan = await self._plans.plan(version.hash)
-        return await self._start(plan, input, key, labels, priority, fake_time, execution)
+        return await self._start(plan, input, options, priority, execution)
 
     async def _start(
-        self,
-        plan: Plan,
-        input: bytes,
-        key: str | None,
-        labels: dict[str, str] | None,
-        priority: int | None,
-        fake_time: bool,
-        execution: str | None,
+        self, plan: Plan, input: bytes, options: Options, priority: int | None, execution: str | None
     ) -> Accepted:
         _, problems = check_input(plan.definition, input)
         if problems:
@@ -142,10 +126,8 @@ class Desk(TriggerDesk, AccessDesk):
         accepted = known or await self._launcher.start(
             plan,
             input,
-            key=key,
-            labels=labels,
+            options,
             priority=priority,
-            fake_time=fake_time,
             execution=execution,
             principal=actor(),
             held=await self._limiter.held(plan),
@@ -153,7 +135,7 @@ class Desk(TriggerDesk, AccessDesk):
         if accepted.id == execution and (accepted.hash, accepted.input, accepted.key) != (
             plan.hash,
             input,
-            key,
+            options.key,
         ):
             raise KeyConflict(f"an execution `{execution}` is there already")
         return accepted
