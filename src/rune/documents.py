@@ -12,6 +12,7 @@ from rune.core.nodetype import Catalogue
 from rune.core.parse import Parsed, parse_data, parse_document, parse_input, unknown_format
 from rune.core.problem import Problem
 from rune.core.validate import Verdict, examine
+from rune.errors import InvalidDocument
 
 _YAML = frozenset({"yaml", "yml"})
 
@@ -45,6 +46,13 @@ def load_document(
 def check_document(parsed: Parsed, catalogue: Catalogue, *, limits: Limits = LIMITS) -> Verdict:
     """Validate a document, the schema of its start payload included."""
     return examine(parsed, catalogue, limits, check_schema=_check_schema)
+
+
+def definition_in(verdict: Verdict) -> Definition:
+    """The definition of a document that is valid; of any other InvalidDocument, with its errors."""
+    if not verdict.valid or verdict.definition is None:
+        raise InvalidDocument(tuple(each for each in verdict.problems if each.severity == "error"))
+    return verdict.definition
 
 
 def _check_schema(schema: dict[str, Any]) -> list[Problem]:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from rune.core.explain import explain
+from rune.ports.store import Wanted
 from rune.runtime.reader import Reader
 
 LEAST_LOOK, MOST_LOOK = 0.01, 0.2  # s between two looks: what takes long is not looked at all the time
@@ -112,7 +113,7 @@ class Look:
 
     async def executions(self, workflow: str) -> list[str]:
         async with self._reader.still():
-            found = await self._reader.executions(workflow=workflow, limit=1000)
+            found = await self._reader.executions(Wanted(workflow=workflow), limit=1000)
         return [each.id for each in reversed(found)]
 
 

@@ -12,6 +12,7 @@ from rune.compose import reader, running_engine
 from rune.core.definition import canonical
 from rune.errors import InvalidDocument, RuneError
 from rune.runtime.engine import Engine
+from rune.runtime.launcher import Options
 from rune.settings import Settings
 from rune.testing.harness import compiled
 from tests.conformance.actor import Look, Refusal, Start
@@ -49,14 +50,14 @@ class DeskActor(Look):
             return (await self._desk.point(workflow, alias, version)).number
 
     async def start(self, wanted: Start) -> str:
-        options: dict[str, Any] = {"key": wanted.key, "labels": wanted.labels, "fake_time": wanted.fake_time}
+        options = Options(key=wanted.key, labels=wanted.labels, fake_time=wanted.fake_time)
         payload = wanted.input.encode()
         with refusals():
             if wanted.workflow is None:
-                return (await self._desk.run(self._canonical(wanted.source), payload, **options)).id
+                return (await self._desk.run(self._canonical(wanted.source), payload, options)).id
             name, _, which = wanted.workflow.partition("@")
-            options["priority"] = wanted.priority
-            return (await self._desk.start(name, which or None, payload, **options)).id
+            started = await self._desk.start(name, which or None, payload, options, priority=wanted.priority)
+            return started.id
 
     async def signal(
         self, execution: str, name: str, value: str, *, key: str | None, item: str | None

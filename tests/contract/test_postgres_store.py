@@ -60,9 +60,9 @@ class Followed:
         for key, data in rows:
             await self._found.blob.put(key, data)
 
-    async def executions(self, **given: Any) -> list[Summary]:
+    async def executions(self, *given: Any, **page: Any) -> list[Summary]:
         await self._follow()
-        return await self._store.executions(**given)
+        return await self._store.executions(*given, **page)
 
     async def execution(self, execution: str) -> Summary | None:
         await self._follow()

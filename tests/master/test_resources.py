@@ -117,7 +117,7 @@ def test_health_knows_whether_the_stores_answer(tmp_path: Path, monkeypatch: pyt
         assert (await server.http.get("/readyz")).status_code == 200
         assert (await server.client.version()).version == rune.__version__
 
-        async def away(**_: object) -> None:
+        async def away(*_: object, **__: object) -> None:
             raise StoreAway("gone")
 
         monkeypatch.setattr(server.master.reader, "executions", away)
@@ -152,7 +152,7 @@ def test_the_page_runs_nothing_from_elsewhere(tmp_path: Path) -> None:
 
 def test_a_defect_is_a_problem_without_details(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(server: Served) -> None:
-        async def broken(**_: object) -> None:
+        async def broken(*_: object, **__: object) -> None:
             raise ZeroDivisionError("secret inside")
 
         monkeypatch.setattr(server.master.reader, "executions", broken)

@@ -71,6 +71,21 @@ class KeySource:
             raise _unreadable(self.file, error) from None
         return read_keys(text, str(self.file))
 
+    def ring_beside(self, count: int, key: str | None) -> KeyRing:
+        """The keys, to seal one more than so many that are sealed with this key. A first one is made only where nothing
+        is sealed: otherwise one was lost, and that must be seen."""
+        if not count:
+            return self.ring_or_new()
+        try:
+            return self.ring()
+        except KeyProblem as problem:
+            if problem.code != "SECRET_KEY_MISSING":
+                raise
+            sealed = "1 credential is" if count == 1 else f"{count} credentials are"
+            raise KeyProblem(
+                f"{problem.message}; {sealed} sealed with the key {key}: bring it back", code=problem.code
+            ) from None
+
     def ring_or_new(self) -> KeyRing:
         """The keys; if there never were any, a first one is made."""
         if self.is_file and not self.file.exists():

@@ -1,13 +1,15 @@
-"""Rows as the ports speak of them: an execution in a list, a dead letter, and whose blobs a start names."""
+"""Rows as the ports speak of them: an execution in a list, a dead letter, an alias, and whose blobs a start names."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
 from rune.core.fact import End, Fact, Result
 from rune.ports.journal import Accepted, DeadLetter
+from rune.ports.library import Alias
 from rune.ports.store import Summary
 from rune.wire.codec import Large, Paged
 
@@ -17,7 +19,16 @@ LETTERS = frozenset({"DEAD_LETTERED", "WORKER_CRASH"})
 LATE = 10 * 60_000
 """How long after its end something may still be written for an execution, in ms."""
 
+
+class _Named(msgspec.Struct):
+    """As much of a definition as a list shows."""
+
+    name: str = ""
+
+
 _ACCEPTED = msgspec.msgpack.Decoder(Accepted)
+_NAMED = msgspec.json.Decoder(_Named)
+_WEIGHTS = msgspec.json.Decoder(dict[int, float])
 _END = msgspec.msgpack.Decoder(End)
 
 
@@ -48,6 +59,20 @@ def letter_of(execution: str, code: str, at: int, workflow: str, end: bytes) -> 
         message=error.message if error is not None else "",
         at=at,
     )
+
+
+def name_in(definition: bytes) -> str:
+    """What a list calls a workflow."""
+    return _NAMED.decode(definition).name
+
+
+def alias_of(row: Iterable[Any]) -> Alias:
+    name, number, revision, weights = row
+    return Alias(name, number, revision, weights_in(weights))
+
+
+def weights_in(text: str) -> dict[int, float]:
+    return _WEIGHTS.decode(text)
 
 
 def references(execution: Accepted, kept: Sequence[Fact]) -> set[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from rune.adapters.keyring import KeyRing
-from rune.ports.secret import AnyFields, Listing, Unreadable, fields_of
+from rune.ports.secret import AnyFields, Credential, Draft, Listing, Unreadable, fields_of
 
 
 class Content(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -68,7 +68,36 @@ def seal(ring: KeyRing, row: Sealed, fields: AnyFields, hosts: tuple[str, ...]) 
     return msgspec.structs.replace(row, key=key, sealed=sealed, shown=shown)
 
 
-def changed(ring: KeyRing, old: Sealed, values: Mapping[str, Any]) -> tuple[AnyFields, tuple[str, ...]]:
+def first(ring: KeyRing, draft: Draft) -> Sealed:
+    """A credential that is new."""
+    type = str(draft.fields.__struct_config__.tag)
+    row = Sealed(draft.id, draft.name, type, 1, "", b"", b"", draft.at, draft.at)
+    return seal(ring, row, draft.fields, draft.hosts)
+
+
+def rotated(
+    ring: KeyRing, old: Sealed, values: Mapping[str, Any], hosts: tuple[str, ...] | None, at: int
+) -> Sealed:
+    """A credential with new values; None: the hosts that it has."""
+    fields, kept = _changed(ring, old, values)
+    new = msgspec.structs.replace(old, version=old.version + 1, changed_at=at)
+    return seal(ring, new, fields, kept if hosts is None else hosts)
+
+
+def resealed(ring: KeyRing, rows: Iterable[Sealed]) -> list[Sealed]:
+    """Those that an older key seals, sealed with the newest."""
+    return [_resealed(ring, row) for row in rows if row.key != ring.names[0]]
+
+
+def _resealed(ring: KeyRing, row: Sealed) -> Sealed:
+    try:
+        content = opened(ring, row)
+    except Unreadable as error:
+        raise Unreadable(f"`{row.name}`: {error.message}; nothing was changed") from None
+    return seal(ring, row, content.fields, content.hosts)
+
+
+def _changed(ring: KeyRing, old: Sealed, values: Mapping[str, Any]) -> tuple[AnyFields, tuple[str, ...]]:
     """The fields after a change. What cannot be opened any more can still be replaced as a whole."""
     try:
         content = opened(ring, old)
@@ -79,6 +108,18 @@ def changed(ring: KeyRing, old: Sealed, values: Mapping[str, Any]) -> tuple[AnyF
     if old.type == "custom":
         before = before["values"]
     return fields_of(old.type, {**before, **values}), content.hosts
+
+
+def credential_of(ring: KeyRing, row: Sealed) -> Credential:
+    content = opened(ring, row)
+    return Credential(
+        id=row.id,
+        name=row.name,
+        type=row.type,
+        version=row.version,
+        fields=content.fields,
+        hosts=content.hosts,
+    )
 
 
 def listing_of(row: Sealed) -> Listing:

@@ -180,20 +180,9 @@ async def _all(opened: Access) -> list[dict[str, Any]]:
 
 def _document(key: Key, limits: Limits) -> dict[str, Any]:
     from rune.cli import limiting  # noqa: PLC0415
-    from rune.runtime.history import iso  # noqa: PLC0415
+    from rune.runtime.accessdesk import key_document  # noqa: PLC0415
 
-    return {
-        "id": key.id,
-        "name": key.name,
-        "role": key.role,
-        "workflows": list(key.scopes),
-        "created_at": iso(key.created_at),
-        "created_by": key.created_by,
-        "expires_at": iso(key.expires_at),
-        "revoked_at": iso(key.revoked_at),
-        "used_at": iso(key.used_at),
-        "limits": limiting.document(limits),
-    }
+    return {**key_document(key), "limits": limiting.document(limits)}
 
 
 def _remote(key: ApiKey) -> dict[str, Any]:

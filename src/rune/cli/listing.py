@@ -39,10 +39,11 @@ def list_executions(
     Example: rune list --status failed --limit 5
     """
     from rune.cli.reading import read  # noqa: PLC0415 - help must be quick
+    from rune.ports.store import Wanted  # noqa: PLC0415
 
     async def work(reader: Reader, settings: Settings) -> int:
-        wanted = status.value if status else None
-        _print(await reader.executions(status=wanted, workflow=workflow, limit=limit), as_json=as_json)
+        wanted = Wanted(status=status.value if status else None, workflow=workflow)
+        _print(await reader.executions(wanted, limit=limit), as_json=as_json)
         return 0
 
     def empty() -> int:

@@ -25,7 +25,7 @@ from rune.nodes.registry import Registry
 from rune.ports.journal import Accepted
 from rune.runtime.desk import Desk
 from rune.runtime.engine import Engine
-from rune.runtime.launcher import new_execution_id
+from rune.runtime.launcher import Options, new_execution_id
 from rune.settings import Settings, load_settings
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
@@ -100,7 +100,7 @@ class Run:
         self._request = request
         self._plan = plan
         self._payload = payload
-        self._labels = labels
+        self._options = Options(key=request.key, labels=labels, fake_time=request.fake_time)
         self._asked = False
 
     async def here(self, engine: Engine) -> Accepted:
@@ -110,9 +110,7 @@ class Run:
         return await engine.launcher.start(
             self._plan,
             self._payload,
-            fake_time=self._request.fake_time,
-            key=self._request.key,
-            labels=self._labels,
+            self._options,
             execution=self.id,
         )
 
@@ -123,9 +121,7 @@ class Run:
         accepted = await desk.run(
             canonical(self._plan.definition),
             self._payload,
-            key=self._request.key,
-            labels=self._labels,
-            fake_time=self._request.fake_time,
+            self._options,
             execution=self.id,
         )
         return self._mine(accepted, again=True)

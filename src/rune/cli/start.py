@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rune.cli.keyoption import StartKey
 
 if TYPE_CHECKING:
+    from rune.runtime.launcher import Options
     from rune.settings import Settings
 
 
@@ -49,16 +50,24 @@ def start(
 
     async def work(settings: Settings) -> int:
         from rune.cli.given import labels_of, payload_of  # noqa: PLC0415
+        from rune.runtime.launcher import Options  # noqa: PLC0415
 
         payload, tags = payload_of(input), labels_of(tuple(labels or ()))
-        options = {"key": key, "labels": tags, "priority": priority, "fake_time": fake_time}
-        return await _start(settings, given, payload, options, wait=wait, as_json=as_json)
+        options = Options(key=key, labels=tags, fake_time=fake_time)
+        return await _start(settings, given, payload, options, priority, wait=wait, as_json=as_json)
 
     raise typer.Exit(refusing(work, as_json=as_json))
 
 
 async def _start(
-    settings: Settings, given: str, payload: bytes, options: dict[str, Any], *, wait: bool, as_json: bool
+    settings: Settings,
+    given: str,
+    payload: bytes,
+    options: Options,
+    priority: int | None,
+    *,
+    wait: bool,
+    as_json: bool,
 ) -> int:
     from rune.cli.acting import begin  # noqa: PLC0415
     from rune.cli.library import reference  # noqa: PLC0415
@@ -72,7 +81,7 @@ async def _start(
     name = new_execution_id()
     return await begin(
         settings,
-        lambda desk: desk.start(workflow, which, payload, execution=name, **options),
+        lambda desk: desk.start(workflow, which, payload, options, priority=priority, execution=name),
         wait=wait,
         as_json=as_json,
         name=name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import cast
 
@@ -130,45 +130,33 @@ async def connected(settings: Settings) -> AsyncIterator[tuple[Desk, Callable[[]
 @asynccontextmanager
 async def reader(settings: Settings) -> AsyncIterator[Reader]:
     """A look into the file, whoever owns it. Nothing is written and nobody waits."""
-    database = ReadOnly(settings.database)
-    try:
+    with closing(ReadOnly(settings.database)) as database:
         journal = EmbeddedJournal(database)
         plans = Planbook(journal, full_registry(settings.nodes).catalogue)
         library = EmbeddedLibrary(database)
         yield Reader(EmbeddedIndex(database), journal, EmbeddedBlob(database), plans, database, library)
-    finally:
-        database.close()
 
 
 @asynccontextmanager
 async def credentials(settings: Settings) -> AsyncIterator[Vault]:
     """The credentials as anybody may see them, whoever owns the file."""
-    database = ReadOnly(settings.database)
-    try:
+    with closing(ReadOnly(settings.database)) as database:
         yield Vault(EmbeddedSecret(database, keys(settings)), SystemClock())
-    finally:
-        database.close()
 
 
 @asynccontextmanager
 async def access(settings: Settings) -> AsyncIterator[Access]:
     """Keys, grants and the log, whoever owns the file."""
-    database = ReadOnly(settings.database)
-    try:
+    with closing(ReadOnly(settings.database)) as database:
         yield Access(
             EmbeddedKeys(database), EmbeddedGrants(database), EmbeddedLog(database), EmbeddedLimits(database)
         )
-    finally:
-        database.close()
 
 
 async def preview(settings: Settings, rules: Sequence[Rule], now: int) -> Collected:
     """What a collection would remove, whoever owns the file."""
-    database = ReadOnly(settings.database)
-    try:
+    with closing(ReadOnly(settings.database)) as database:
         return embedded_retention.preview(database.reader, database.path, rules, now)
-    finally:
-        database.close()
 
 
 async def vacuum(settings: Settings) -> tuple[int, int]:

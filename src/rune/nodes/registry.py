@@ -18,57 +18,11 @@ from rune.errors import NodeFailure, RuneError
 from rune.nodes.base import Arrivals, Call, Entries, Interruption, Progress, RunnableType, failure_of
 from rune.nodes.blobs import Blobs
 from rune.nodes.boundary import check_json
-from rune.nodes.catalogue import STANDARD, catalogue
-from rune.nodes.control import (
-    aggregator,
-    conditional,
-    fail,
-    input,
-    manual,
-    merge,
-    noop,
-    output,
-    schedule,
-    split,
-    switch,
-    wait,
-    webhook,
-    workflow,
-)
-from rune.nodes.data import datetime, edit, filter, limit, log, sort
+from rune.nodes.catalogue import STANDARD_KINDS, catalogue
 from rune.nodes.fit import told
-from rune.nodes.io import http, llm_service, smtp
 from rune.nodes.usage import Reference
 from rune.nodes.world import World
 from rune.ports.journal import Ended, StoreAway, TokenEnded
-
-STANDARD_KINDS: tuple[RunnableType, ...] = (
-    RunnableType(manual.TYPE, manual.Parameters, manual.run, builds=False),
-    RunnableType(input.TYPE, input.Parameters, input.run, builds=False),
-    RunnableType(webhook.TYPE, webhook.Parameters, webhook.run, builds=False),
-    RunnableType(schedule.TYPE, schedule.Parameters, schedule.run, builds=False),
-    RunnableType(conditional.TYPE, conditional.Parameters, conditional.run, builds=False),
-    RunnableType(switch.TYPE, switch.Parameters, switch.run),
-    RunnableType(split.TYPE, split.Parameters, split.run, builds=False),
-    RunnableType(aggregator.TYPE, aggregator.Parameters, aggregator.run),
-    RunnableType(merge.TYPE, merge.Parameters, merge.run),
-    RunnableType(wait.TYPE, wait.Parameters, wait.run, builds=False),
-    RunnableType(edit.TYPE, edit.Parameters, edit.run),
-    RunnableType(filter.TYPE, filter.Parameters, filter.run),
-    RunnableType(sort.TYPE, sort.Parameters, sort.run),
-    RunnableType(limit.TYPE, limit.Parameters, limit.run),
-    RunnableType(datetime.TYPE, datetime.Parameters, datetime.run, builds=False),
-    RunnableType(log.TYPE, log.Parameters, log.run),
-    RunnableType(workflow.TYPE, workflow.Parameters, workflow.run),
-    RunnableType(noop.TYPE, noop.Parameters, noop.run, builds=False),
-    RunnableType(fail.TYPE, fail.Parameters, fail.run, builds=False),
-    RunnableType(output.TYPE, output.Parameters, output.run),
-    RunnableType(http.TYPE, http.Parameters, http.run, lax=True),
-    RunnableType(smtp.TYPE, smtp.Parameters, smtp.run),
-    RunnableType(llm_service.TYPE, llm_service.Parameters, llm_service.run),
-)
-"""What is put together of payloads and expressions is looked at again: it nests deeper than its parts."""
-
 
 _ENDINGS = (Output, Failure, Suspend, FanOut, Cancelled)
 
@@ -110,7 +64,7 @@ class Registry:
 @cache
 def standard_registry() -> Registry:
     """The node types that come with Rune."""
-    return Registry(STANDARD_KINDS, STANDARD)
+    return Registry(STANDARD_KINDS)
 
 
 class Facts(TypedDict, total=False):

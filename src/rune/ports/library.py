@@ -155,6 +155,14 @@ def check_weights(alias: str, weights: Mapping[int, float]) -> None:
         raise BadWeights("weights are percent: each above 0, together at most 100")
 
 
+def shares_of(alias: str, weights: Mapping[int, float] | None) -> dict[int, float]:
+    """The weights that an alias shall have, by version; what is no alias or spreads nothing is refused."""
+    check_alias(alias)
+    shares = dict(sorted((weights or {}).items()))
+    check_weights(alias, shares)
+    return shares
+
+
 def weighed(workflow: str, alias: str, weights: Mapping[int, float], by: str) -> int | None:
     """The version that weights give to a name; None: the one that the alias points at."""
     place = fraction(workflow, alias, by) * 100

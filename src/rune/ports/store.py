@@ -58,21 +58,30 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     details: dict[str, Any] = {}
 
 
-class Store(Protocol):
-    """Reads only."""
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Which executions are wanted."""
+
+    status: str | None = None
+    workflow: str | None = None
+
+
+ALL = Wanted()
+
+
+class Executions(Protocol):
+    """Executions as a list."""
 
     async def executions(
-        self,
-        *,
-        status: str | None = None,
-        workflow: str | None = None,
-        after: str | None = None,
-        limit: int = 50,
+        self, wanted: Wanted = ALL, *, after: str | None = None, limit: int = 50
     ) -> list[Summary]:
         """Newest first, behind a given id."""
 
     async def execution(self, execution: str) -> Summary | None:
         """One execution."""
+
+
+class Store(Executions, Protocol):
+    """Reads only."""
 
     async def node_runs(self, execution: str, *, after: int = 0, limit: int = 1000) -> list[NodeRun]:
         """A page of node runs in the order they ended."""

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rune.core.rights import ROLES, Role, is_grant, is_scope
 from rune.ports.keys import BadKey, Key, is_key_id
 from rune.ports.limits import NONE, Limits
 from rune.ports.secret import Missing, SecretError
 from rune.runtime.actor import actor
+from rune.runtime.history import iso
 from rune.runtime.limitdesk import LimitDesk
 from rune.runtime.logbook import written_down
 
 MOST_SCOPES = 32
 MOST_GRANTS = 64
 DIGEST = 32
+
+
+def key_document(key: Key) -> dict[str, Any]:
+    """A key for programs, without its limits."""
+    return {
+        "id": key.id,
+        "name": key.name,
+        "role": key.role,
+        "workflows": list(key.scopes),
+        "created_at": iso(key.created_at),
+        "created_by": key.created_by,
+        "expires_at": iso(key.expires_at),
+        "revoked_at": iso(key.revoked_at),
+        "used_at": iso(key.used_at),
+    }
 
 
 @written_down

@@ -23,7 +23,7 @@ from rune.runtime.book import Book, kept_bytes
 from rune.runtime.books import Books
 from rune.runtime.endings import Endings
 from rune.runtime.history import error_document, read_history
-from rune.runtime.launcher import Launcher
+from rune.runtime.launcher import Launcher, Options
 from rune.runtime.planbook import Planbook
 from rune.runtime.signals import Signals
 from rune.runtime.witness import Witness
@@ -90,8 +90,7 @@ class Children:
         await self._launcher.start(
             plan,
             payload,
-            labels=parent.labels,
-            fake_time=parent.fake_time,
+            Options(labels=parent.labels, fake_time=parent.fake_time),
             execution=child,
             parent=Parent(parent.id, token.node, token.path, token.attempt) if waits else None,
             depth=parent.depth + 1,

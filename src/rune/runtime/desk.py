@@ -9,17 +9,16 @@ from typing import Any
 
 import msgspec
 
-from rune.core.compile import compile_definition
-from rune.core.definition import canonical, content_hash
+from rune.core.definition import canonical
 from rune.core.effect import Finish
 from rune.core.fact import Control, End, Fact, Signal
 from rune.core.limits import LIMITS
 from rune.core.lineage import ROOT, Path, parse_path, path_text
 from rune.core.outcome import Error
-from rune.core.parse import parse_document, parse_input
+from rune.core.parse import parse_input
 from rune.core.plan import Plan
 from rune.core.rerun import failed_items, from_node, kept, unfinished
-from rune.documents import check_document, check_input
+from rune.documents import check_input
 from rune.errors import InvalidDocument, RuneError
 from rune.ports.journal import FORMAT, Accepted, DeadLetter, Ended, KeyConflict
 from rune.ports.library import LATEST, Expected, Version, number_of
@@ -33,7 +32,7 @@ from rune.runtime.book import kept_bytes
 from rune.runtime.books import UnknownExecution
 from rune.runtime.children import SIGNAL
 from rune.runtime.endings import Endings
-from rune.runtime.launcher import Launcher, new_execution_id
+from rune.runtime.launcher import PLAIN, Launcher, Options, new_execution_id
 from rune.runtime.limiter import Limiter
 from rune.runtime.logbook import written_down
 from rune.runtime.planbook import Planbook
@@ -90,49 +89,33 @@ class Desk(TriggerDesk, AccessDesk):
         self._endings = endings
 
     async def run(
-        self,
-        definition: bytes,
-        input: bytes,
-        *,
-        key: str | None = None,
-        labels: dict[str, str] | None = None,
-        fake_time: bool = False,
-        execution: str | None = None,
+        self, definition: bytes, input: bytes, options: Options = PLAIN, *, execution: str | None = None
     ) -> Accepted:
         """Start a definition that is stored nowhere but with its executions."""
-        plan = self._compiled(definition)
-        return await self._start(plan, input, key, labels, None, fake_time, execution)
+        plan = self._plans.examined(definition)
+        return await self._start(plan, input, options, None, execution)
 
     async def start(
         self,
         workflow: str,
         which: str | None,
         input: bytes,
+        options: Options = PLAIN,
         *,
-        key: str | None = None,
-        labels: dict[str, str] | None = None,
         priority: int | None = None,
-        fake_time: bool = False,
         execution: str | None = None,
     ) -> Accepted:
         """Start a version of a stored workflow. An alias with weights gives the same version to the same key, or to the
         same execution where there is none."""
-        by = key or execution
+        by = options.key or execution
         if by is None and which is not None and which != LATEST and number_of(which) is None:
             by = execution = new_execution_id()
         version = await self._library.find(workflow, which, by=by)
         plan = await self._plans.plan(version.hash)
-        return await self._start(plan, input, key, labels, priority, fake_time, execution)
+        return await self._start(plan, input, options, priority, execution)
 
     async def _start(
-        self,
-        plan: Plan,
-        input: bytes,
-        key: str | None,
-        labels: dict[str, str] | None,
-        priority: int | None,
-        fake_time: bool,
-        execution: str | None,
+        self, plan: Plan, input: bytes, options: Options, priority: int | None, execution: str | None
     ) -> Accepted:
         _, problems = check_input(plan.definition, input)
         if problems:
@@ -143,10 +126,8 @@ class Desk(TriggerDesk, AccessDesk):
         accepted = known or await self._launcher.start(
             plan,
             input,
-            key=key,
-            labels=labels,
+            options,
             priority=priority,
-            fake_time=fake_time,
             execution=execution,
             principal=actor(),
             held=await self._limiter.held(plan),
@@ -154,23 +135,10 @@ class Desk(TriggerDesk, AccessDesk):
         if accepted.id == execution and (accepted.hash, accepted.input, accepted.key) != (
             plan.hash,
             input,
-            key,
+            options.key,
         ):
             raise KeyConflict(f"an execution `{execution}` is there already")
         return accepted
-
-    def _compiled(self, document: bytes) -> Plan:
-        """The plan of a document that somebody hands in: nothing about it is taken on trust."""
-        parsed = parse_document(document)
-        if parsed.definition is not None:
-            found = self._plans.known(content_hash(parsed.definition))
-            if found is not None:
-                return found
-            self._plans.check_types(parsed.definition)
-        verdict = check_document(parsed, self._plans.catalogue)
-        if not verdict.valid or verdict.definition is None:
-            raise InvalidDocument(tuple(each for each in verdict.problems if each.severity == "error"))
-        return compile_definition(verdict.definition, self._plans.catalogue, verdict.parameters)  # type: ignore[arg-type]
 
     async def signal(
         self,
@@ -320,7 +288,7 @@ class Desk(TriggerDesk, AccessDesk):
         self, definition: bytes, *, alias: str | None = None, expected: Expected | None = None
     ) -> Version:
         """Store a definition as a version of its workflow, where this is as expected."""
-        plan = self._compiled(definition)
+        plan = self._plans.examined(definition)
         data, now = canonical(plan.definition), self._clock.now()
         await self._triggers.check(plan)
         version = await self._library.deploy(

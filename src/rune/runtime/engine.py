@@ -27,7 +27,7 @@ from rune.runtime.desk import Desk
 from rune.runtime.endings import Endings
 from rune.runtime.heartbeat import Heartbeat
 from rune.runtime.janitor import Janitor
-from rune.runtime.launcher import new_execution_id
+from rune.runtime.launcher import Options, new_execution_id
 from rune.runtime.legacy import RunsElsewhere
 from rune.runtime.limiter import MAX_WAITING
 from rune.runtime.parts import Parts
@@ -177,14 +177,16 @@ class Engine:
             await self.witness.close()
 
     async def start(
-        self, plan: Plan, input: bytes, **options: object
+        self, plan: Plan, input: bytes, *, priority: int | None = None, **options: Any
     ) -> tuple[Accepted, asyncio.Future[End]]:
         """Start an execution and expect its end."""
         if self.launcher.leaves(plan):
             raise RunsElsewhere(f"{plan.definition.id} is run by another engine; `rune start` hands it over")
         execution = new_execution_id()
         ending = self.completions.expect(execution)
-        accepted = await self.launcher.start(plan, input, execution=execution, **options)
+        accepted = await self.launcher.start(
+            plan, input, Options(**options), priority=priority, execution=execution
+        )
         if accepted.id == execution:
             return accepted, ending
         return accepted, await self.expect(accepted.id)  # its key was used before

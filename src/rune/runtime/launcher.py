@@ -7,6 +7,8 @@ import secrets
 import time
 from collections.abc import Sequence
 
+import msgspec
+
 from rune.core.definition import canonical
 from rune.core.fact import Fact
 from rune.core.plan import Plan
@@ -29,6 +31,17 @@ _COUNTER = itertools.count(secrets.randbits(16))
 def new_execution_id() -> str:
     """Sorts by time, unique without asking anybody: a moment, this process, a count."""
     return f"x{time.time_ns() // 1_000_000:012x}{_PROCESS}{next(_COUNTER) & 0xFFFFFF:06x}"
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What whoever starts an execution may say of it. `key`: asked for again under it, the same one is answered."""
+
+    key: str | None = None
+    labels: dict[str, str] = {}
+    fake_time: bool = False
+
+
+PLAIN = Options()
 
 
 class Launcher:
@@ -59,11 +72,9 @@ class Launcher:
         self,
         plan: Plan,
         input: bytes,
+        options: Options = PLAIN,
         *,
-        key: str | None = None,
-        labels: dict[str, str] | None = None,
         priority: int | None = None,
-        fake_time: bool = False,
         execution: str | None = None,
         parent: Parent | None = None,
         depth: int = 0,
@@ -81,10 +92,10 @@ class Launcher:
             hash=plan.hash,
             at=self._clock.now() if at is None else at,
             input=input,
-            key=key,
-            labels=labels or {},
+            key=options.key,
+            labels=options.labels,
             priority=plan.definition.settings.priority if priority is None else priority,
-            fake_time=fake_time,
+            fake_time=options.fake_time,
             parent=parent,
             depth=depth,
             needs=needs,

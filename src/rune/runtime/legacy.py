@@ -12,7 +12,7 @@ from rune.core.plan import Plan
 from rune.errors import RuneError
 from rune.ports.herald import Herald
 from rune.ports.journal import FORMAT, Accepted
-from rune.runtime.launcher import Launcher, new_execution_id
+from rune.runtime.launcher import PLAIN, Launcher, Options, new_execution_id
 from rune.wire.rabbit import MOST_IN_FULL, MessageTooLarge, NodeExecutionMessage, encode_message
 
 
@@ -35,16 +35,16 @@ class LegacyLauncher(Launcher):
         """Whether an execution of this plan is run elsewhere."""
         return self._elsewhere is not None and plan.definition.settings.executor == "legacy"
 
-    async def start(self, plan: Plan, input: bytes, **options: Any) -> Accepted:
+    async def start(self, plan: Plan, input: bytes, options: Options = PLAIN, **about: Any) -> Accepted:
         """A child is run here whatever its definition says: its parent waits for it."""
-        if self._elsewhere is None or not self.leaves(plan) or options.get("parent") is not None:
-            return await super().start(plan, input, **options)
-        key = options.get("key")
-        execution = options.get("execution") or new_execution_id()
+        if self._elsewhere is None or not self.leaves(plan) or about.get("parent") is not None:
+            return await super().start(plan, input, options, **about)
+        key = options.key
+        execution = about.get("execution") or new_execution_id()
         if key is not None:  # the same key must be the same execution, and only its id is known there
             said = f"{plan.definition.id}\x1f{key}".encode()
             execution = "k" + hashlib.blake2b(said, digest_size=15).hexdigest()
-        priority = options.get("priority")
+        priority = about.get("priority")
         await self._elsewhere.hand_over(_message(plan, input, execution, priority))
         return Accepted(
             id=execution,
@@ -57,9 +57,9 @@ class LegacyLauncher(Launcher):
             format=FORMAT,
         )
 
-    async def start_here(self, plan: Plan, input: bytes, **options: Any) -> Accepted:
+    async def start_here(self, plan: Plan, input: bytes, **about: Any) -> Accepted:
         """Open an execution here whatever its definition says."""
-        return await super().start(plan, input, **options)
+        return await super().start(plan, input, **about)
 
 
 def _message(plan: Plan, input: bytes, execution: str, priority: int | None) -> bytes:

@@ -7,9 +7,11 @@ from collections import OrderedDict
 import msgspec
 
 from rune.core.compile import compile_definition
-from rune.core.definition import Definition
+from rune.core.definition import Definition, content_hash
 from rune.core.nodetype import Catalogue
+from rune.core.parse import parse_document
 from rune.core.plan import Plan
+from rune.documents import check_document, definition_in
 from rune.errors import RuneError
 from rune.ports.journal import Journal
 
@@ -48,10 +50,6 @@ class Planbook:
         if len(self._plans) > MAX_PLANS:
             self._plans.popitem(last=False)
 
-    def known(self, hash: str) -> Plan | None:
-        """The plan of a definition, if it is here."""
-        return self._plans.get(hash)
-
     async def plan(self, hash: str) -> Plan:
         """The plan of a definition, compiled from the journal if need be."""
         found = self._plans.get(hash)
@@ -61,12 +59,23 @@ class Planbook:
         if canonical is None:
             raise UnknownDefinition(f"no definition has the hash {hash}")
         definition = _DECODER.decode(canonical)
-        self.check_types(definition)
+        self._check_types(definition)
         plan = compile_definition(definition, self.catalogue)
         self.add(plan)
         return plan
 
-    def check_types(self, definition: Definition) -> None:
+    def examined(self, document: bytes) -> Plan:
+        """The plan of a document that somebody hands in: nothing about it is taken on trust."""
+        parsed = parse_document(document)
+        if parsed.definition is not None:
+            found = self._plans.get(content_hash(parsed.definition))
+            if found is not None:
+                return found
+            self._check_types(parsed.definition)
+        verdict = check_document(parsed, self.catalogue)
+        return compile_definition(definition_in(verdict), self.catalogue, verdict.parameters)  # type: ignore[arg-type]
+
+    def _check_types(self, definition: Definition) -> None:
         """Refuse a definition with node types that this process was started without."""
         strange = sorted({each.type for each in definition.nodes} - self.catalogue.keys())
         if strange:

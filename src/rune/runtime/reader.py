@@ -15,7 +15,7 @@ from rune.core.state import State
 from rune.ports.blob import Blob
 from rune.ports.journal import Accepted, Journal, Stored
 from rune.ports.library import Library
-from rune.ports.store import Event, NodeRun, Summary
+from rune.ports.store import Event, Executions, NodeRun
 from rune.runtime.books import UnknownExecution
 from rune.runtime.history import History
 from rune.runtime.planbook import Planbook
@@ -23,21 +23,8 @@ from rune.runtime.planbook import Planbook
 PIECE = 1_000
 
 
-class Index(Protocol):
-    """Executions as a list."""
-
-    async def executions(
-        self,
-        *,
-        status: str | None = None,
-        workflow: str | None = None,
-        after: str | None = None,
-        limit: int = 50,
-    ) -> list[Summary]:
-        """Newest first, behind a given id."""
-
-    async def execution(self, execution: str) -> Summary | None:
-        """One execution."""
+class Index(Executions, Protocol):
+    """Executions as a list, and what else is known of them without their facts."""
 
     async def matching(self, prefix: str, limit: int) -> list[str]:
         """Ids that begin like this, at most so many."""

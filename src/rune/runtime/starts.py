@@ -11,7 +11,7 @@ from rune.documents import check_input
 from rune.errors import InvalidDocument
 from rune.ports.journal import Journal, KeyConflict, KeySpent
 from rune.ports.trigger import Trigger
-from rune.runtime.launcher import Launcher, new_execution_id
+from rune.runtime.launcher import Launcher, Options, new_execution_id
 from rune.runtime.limiter import Limiter
 from rune.runtime.planbook import Planbook
 
@@ -64,8 +64,7 @@ class Starts:
             accepted = await self._launcher.start(
                 plan,
                 input,
-                key=key,
-                labels={"trigger": trigger.id},
+                Options(key=key, labels={"trigger": trigger.id}),
                 execution=execution,
                 principal=f"trigger:{trigger.id}",
                 held=await self._limiter.held(plan) if limited else None,

@@ -11,12 +11,9 @@ import logging
 
 import msgspec
 
-from rune.core.compile import compile_definition
-from rune.core.definition import content_hash
-from rune.core.parse import parse_document
 from rune.core.plan import Plan
 from rune.core.rights import QUEUE
-from rune.documents import check_document, check_input
+from rune.documents import check_input
 from rune.errors import InvalidDocument, RuneError
 from rune.ports.journal import FORMAT, Accepted
 from rune.runtime.backend import Backend
@@ -89,16 +86,7 @@ class Strangers:
             return await self._plans.plan(message.definition_ref)
         document = msgspec.json.decode(bytes(message.definition), type=dict[str, msgspec.Raw])  # type: ignore[arg-type]
         document["id"] = msgspec.Raw(msgspec.json.encode(message.workflow_id))
-        parsed = parse_document(msgspec.json.encode(document))
-        if parsed.definition is not None:
-            found = self._plans.known(content_hash(parsed.definition))
-            if found is not None:
-                return found
-            self._plans.check_types(parsed.definition)
-        verdict = check_document(parsed, self._plans.catalogue)
-        if not verdict.valid or verdict.definition is None:
-            raise InvalidDocument(tuple(each for each in verdict.problems if each.severity == "error"))
-        return compile_definition(verdict.definition, self._plans.catalogue, verdict.parameters)  # type: ignore[arg-type]
+        return self._plans.examined(msgspec.json.encode(document))
 
     def _is_beginning(self, plan: Plan, node: int, outputs: Outputs) -> bool:
         first = node in plan.entries or any(each in plan.triggers for each in plan.graph.predecessors(node))

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from rune.core.lineage import ROOT, Path
-from rune.core.token import START, Arrived, Fate, Ref, Token
+from rune.core.lineage import Path
+from rune.core.token import Token
 from rune.errors import RuneError
 
 LONGEST_ID = 255
@@ -53,20 +53,8 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
     total_items: int = 0
 
 
-class SentToken(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A token as it is written: what is usual is left out. It has the fields of `Token`, in their order."""
-
-    node: int
-    path: Path = ROOT
-    payload: Ref = START
-    error: Ref | None = None
-    arrived: tuple[Arrived, ...] = ()
-    fate: Fate = Fate.RUN
-    attempt: int = 1
-    resumed: bool = False
-    signal: str | None = None
-    items: int = 0
-    at: int = 0
+class SentToken(Token, frozen=True, omit_defaults=True, gc=False):
+    """A token as it is written: what is usual is left out."""
 
 
 class NodeExecutionMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -85,10 +73,6 @@ class NodeExecutionMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defau
     attempt: int = 1
     priority: int | None = None
     traceparent: str | None = None
-    token: Token | SentToken | None = None
-
-
-class _Read(NodeExecutionMessage, frozen=True, kw_only=True):
     token: Token | None = None
 
 
@@ -154,7 +138,7 @@ class Names(msgspec.Struct, frozen=True):
 NAMELESS = Names()
 
 _ENCODER = msgspec.json.Encoder()
-_READ = msgspec.json.Decoder(_Read)
+_READ = msgspec.json.Decoder(NodeExecutionMessage)
 _HINT = msgspec.json.Decoder(_Hint)
 _STATUS = msgspec.json.Decoder(NodeStatusMessage)
 _COMPLETION = msgspec.json.Decoder(CompletionMessage)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from rune.adapters.embedded.database import Database, Work
+from rune.adapters.rowforms import alias_of, name_in
 from rune.ports.library import (
     LATEST,
     NOTHING,
@@ -20,10 +21,10 @@ from rune.ports.library import (
     Version,
     changed,
     check_alias,
-    check_weights,
     meets,
     number_of,
     out_of_sight,
+    shares_of,
     unknown,
     weighed,
 )
@@ -42,13 +43,6 @@ _POINT = (
     " weights = excluded.weights WHERE number <> excluded.number OR weights <> excluded.weights"
 )
 _PLAIN = "{}"  # the weights of an alias that has none
-_WEIGHTS = msgspec.json.Decoder(dict[int, float])
-
-
-class _Named(msgspec.Struct):
-    """As much of a definition as a list shows."""
-
-    name: str = ""
 
 
 class EmbeddedLibrary:
@@ -78,7 +72,7 @@ class EmbeddedLibrary:
     ) -> Version:
         if alias is not None:
             check_alias(alias)
-        name = msgspec.json.decode(definition, type=_Named).name
+        name = name_in(definition)
 
         def work(db: sqlite3.Connection) -> Version:
             now = _tag(db, workflow)
@@ -103,9 +97,7 @@ class EmbeddedLibrary:
         weights: Mapping[int, float] | None = None,
         expected: Expected | None = None,
     ) -> Version:
-        check_alias(alias)
-        shares = dict(sorted((weights or {}).items()))
-        check_weights(alias, shares)
+        shares = shares_of(alias, weights)
 
         def work(db: sqlite3.Connection) -> Version:
             known = _alias(db, workflow, alias)
@@ -169,7 +161,7 @@ class EmbeddedLibrary:
         rows = self._database.reader.execute(
             "SELECT name, number, revision, weights FROM alias WHERE workflow = ? ORDER BY name", (workflow,)
         )
-        return [_as_alias(row) for row in rows]
+        return [alias_of(row) for row in rows]
 
     async def versions(self, workflow: str) -> list[Version]:
         return _versions(self._database.reader, workflow)
@@ -228,12 +220,7 @@ def _alias(db: sqlite3.Connection, workflow: str, name: str) -> Alias | None:
     row = db.execute(
         "SELECT name, number, revision, weights FROM alias WHERE workflow = ? AND name = ?", (workflow, name)
     ).fetchone()
-    return _as_alias(row) if row else None
-
-
-def _as_alias(row: tuple[Any, ...]) -> Alias:
-    name, number, revision, weights = row
-    return Alias(name, number, revision, _WEIGHTS.decode(weights))
+    return alias_of(row) if row else None
 
 
 def _tag(db: sqlite3.Connection, workflow: str) -> str:

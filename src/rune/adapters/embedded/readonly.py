@@ -15,7 +15,7 @@ from rune.adapters.embedded.migrations import STEPS
 from rune.adapters.rowforms import summary_of
 from rune.core.lineage import Path as LineagePath
 from rune.ports.journal import NewerFormat, StoreAway
-from rune.ports.store import STATUSES, Summary
+from rune.ports.store import ALL, STATUSES, Summary, Wanted
 from rune.wire.codec import decode_path
 
 EMPTY = "EMPTY_STORE"
@@ -92,20 +92,16 @@ class EmbeddedIndex:
         self._database = database
 
     async def executions(
-        self,
-        *,
-        status: str | None = None,
-        workflow: str | None = None,
-        after: str | None = None,
-        limit: int = 50,
+        self, wanted: Wanted = ALL, *, after: str | None = None, limit: int = 50
     ) -> list[Summary]:
         """Newest first, behind a given id."""
         before: int | None = MOST
         if after is not None:
             found = self._database.reader.execute("SELECT n FROM execution WHERE id = ?", (after,)).fetchone()
             before = found[0] if found else None
-        given = {"status": status, "workflow": workflow, "before": before, "limit": limit}
-        rows = self._database.reader.execute(list_statement(status is not None, workflow is not None), given)
+        statement = list_statement(wanted.status is not None, wanted.workflow is not None)
+        given = {"status": wanted.status, "workflow": wanted.workflow, "before": before, "limit": limit}
+        rows = self._database.reader.execute(statement, given)
         return [summary_of(row) for row in rows]
 
     async def execution(self, execution: str) -> Summary | None:

@@ -9,11 +9,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from rune.adapters.embedded.database import Database
-from rune.adapters.keyring import KeyRing
 from rune.adapters.keysource import KeySource
-from rune.adapters.sealing import Sealed, changed, listing_of, opened, seal
+from rune.adapters.sealing import Sealed, credential_of, first, listing_of, resealed, rotated
 from rune.ports.journal import StoreAway
-from rune.ports.secret import Credential, Draft, KeyProblem, Listing, Missing, NameTaken, Unreadable
+from rune.ports.secret import Credential, Draft, Listing, Missing, NameTaken
 
 T = TypeVar("T")
 
@@ -35,44 +34,19 @@ class EmbeddedSecret:
                 return listing_of(known)
             if known is not None or _row(db, draft.name) is not None:
                 raise NameTaken(f"there is a credential `{draft.name}` already")
-            type = str(draft.fields.__struct_config__.tag)
-            row = Sealed(draft.id, draft.name, type, 1, "", b"", b"", draft.at, draft.at)
-            sealed = seal(self._first_ring(db), row, draft.fields, draft.hosts)
+            used = db.execute("SELECT count(*), max(key) FROM credential").fetchone()
+            sealed = first(self._keys.ring_beside(*used), draft)
             db.execute(
-                f"INSERT INTO credential ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", _values(sealed)
+                f"INSERT INTO credential ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                msgspec.structs.astuple(sealed),
             )
             return listing_of(sealed)
 
         return await self._write(work)
 
-    def _first_ring(self, db: sqlite3.Connection) -> KeyRing:
-        """The keys. A first one is made only where nothing is sealed: otherwise one was lost, and that must be seen."""
-        used = db.execute("SELECT count(*), max(key) FROM credential").fetchone()
-        if not used[0]:
-            return self._keys.ring_or_new()
-        try:
-            return self._keys.ring()
-        except KeyProblem as problem:
-            if problem.code != "SECRET_KEY_MISSING":
-                raise
-            sealed = "1 credential is" if used[0] == 1 else f"{used[0]} credentials are"
-            raise KeyProblem(
-                f"{problem.message}; {sealed} sealed with the key {used[1]}: bring it back", code=problem.code
-            ) from None
-
     async def resolve(self, reference: str) -> Credential | None:
         row = _row(self._database.reader, reference)
-        if row is None:
-            return None
-        content = opened(self._keys.ring(), row)
-        return Credential(
-            id=row.id,
-            name=row.name,
-            type=row.type,
-            version=row.version,
-            fields=content.fields,
-            hosts=content.hosts,
-        )
+        return None if row is None else credential_of(self._keys.ring(), row)
 
     async def list(self) -> Sequence[Listing]:
         rows = _asked(self._database.reader, f"SELECT {_COLUMNS} FROM credential ORDER BY name", ())
@@ -87,10 +61,7 @@ class EmbeddedSecret:
     ) -> Listing:
         def work(db: sqlite3.Connection) -> Listing:
             old = _found(db, reference)
-            ring = self._keys.ring()
-            fields, kept = changed(ring, old, values)
-            new = msgspec.structs.replace(old, version=old.version + 1, changed_at=at)
-            sealed = seal(ring, new, fields, kept if hosts is None else hosts)
+            sealed = rotated(self._keys.ring(), old, values, hosts, at)
             _update(db, sealed)
             return listing_of(sealed)
 
@@ -106,16 +77,11 @@ class EmbeddedSecret:
 
     async def rekey(self) -> int:
         def work(db: sqlite3.Connection) -> int:
-            ring = self._keys.ring()
             rows = [Sealed(*row) for row in db.execute(f"SELECT {_COLUMNS} FROM credential")]
-            old = [row for row in rows if row.key != ring.names[0]]
-            for row in old:
-                try:
-                    content = opened(ring, row)
-                except Unreadable as error:
-                    raise Unreadable(f"`{row.name}`: {error.message}; nothing was changed") from None
-                _update(db, seal(ring, row, content.fields, content.hosts))
-            return len(old)
+            new = resealed(self._keys.ring(), rows)
+            for row in new:
+                _update(db, row)
+            return len(new)
 
         return await self._write(work)
 
@@ -158,7 +124,3 @@ def _clean(db: sqlite3.Connection, statement: str, values: tuple[Any, ...]) -> N
         db.execute(statement, values)
     finally:
         db.execute("PRAGMA secure_delete = OFF")
-
-
-def _values(row: Sealed) -> tuple[Any, ...]:
-    return msgspec.structs.astuple(row)

@@ -8,7 +8,7 @@ from rune.adapters.postgres.database import Database
 from rune.adapters.postgres.sql import query
 from rune.adapters.rowforms import summary_of
 from rune.core.lineage import Path
-from rune.ports.store import STATUSES, Summary
+from rune.ports.store import ALL, STATUSES, Summary, Wanted
 from rune.wire.codec import decode_path
 
 
@@ -19,21 +19,16 @@ class PostgresIndex:
         self._database = database
 
     async def executions(
-        self,
-        *,
-        status: str | None = None,
-        workflow: str | None = None,
-        after: str | None = None,
-        limit: int = 50,
+        self, wanted: Wanted = ALL, *, after: str | None = None, limit: int = 50
     ) -> list[Summary]:
         """Newest first, behind a given id."""
         name = "executions"
         values: list[Any] = []
-        if workflow is not None:
-            statuses = STATUSES if status is None else (status,)
-            name, values = "executions_of_workflow", [workflow, statuses]
-        elif status is not None:
-            name, values = "executions_of_status", [status]
+        if wanted.workflow is not None:
+            statuses = STATUSES if wanted.status is None else (wanted.status,)
+            name, values = "executions_of_workflow", [wanted.workflow, statuses]
+        elif wanted.status is not None:
+            name, values = "executions_of_status", [wanted.status]
         rows = await self._database.look(query(name), after, limit, *values)
         return [summary_of(tuple(row)) for row in rows]
 

@@ -9,6 +9,7 @@ import msgspec
 
 from rune.adapters.postgres.database import Database, Row
 from rune.adapters.postgres.sql import query
+from rune.adapters.rowforms import alias_of, name_in, weights_in
 from rune.ports.library import (
     LATEST,
     Alias,
@@ -18,22 +19,15 @@ from rune.ports.library import (
     Version,
     changed,
     check_alias,
-    check_weights,
     number_of,
     out_of_sight,
     repeatable,
+    shares_of,
     unknown,
     weighed,
 )
 
 _LAST = 2**31 - 1
-_WEIGHTS = msgspec.json.Decoder(dict[int, float])
-
-
-class _Named(msgspec.Struct):
-    """As much of a definition as a list shows."""
-
-    name: str = ""
 
 
 class PostgresLibrary:
@@ -54,7 +48,7 @@ class PostgresLibrary:
     ) -> Version:
         if alias is not None:
             check_alias(alias)
-        name = msgspec.json.decode(definition, type=_Named).name
+        name = name_in(definition)
         row = await self._act("deploy", expected, workflow, hash, definition, name, alias, at)
         if row["change"] == "changed":
             raise changed(f"workflow `{workflow}`", row["tag"])
@@ -70,9 +64,7 @@ class PostgresLibrary:
         weights: Mapping[int, float] | None = None,
         expected: Expected | None = None,
     ) -> Version:
-        check_alias(alias)
-        shares = dict(sorted((weights or {}).items()))
-        check_weights(alias, shares)
+        shares = shares_of(alias, weights)
         named = (*shares,) if version is None else (version, *shares)
         if any(not 0 < each <= _LAST for each in named):
             raise await self._unknown(workflow, alias, named)
@@ -115,7 +107,7 @@ class PostgresLibrary:
             query("versions"), workflow, number, wanted if number is None else None
         )
         if row is not None and not row["hidden"]:
-            weights = _WEIGHTS.decode(row["weights"]) if number is None and by is not None else {}
+            weights = weights_in(row["weights"]) if number is None and by is not None else {}
             other = weighed(workflow, wanted, weights, by) if by is not None else None
             return _version(row) if other is None else await self.find(workflow, str(other))
         rows = await self._database.look(query("versions"), workflow, None, None)
@@ -124,10 +116,7 @@ class PostgresLibrary:
         raise unknown(workflow, [_version(each) for each in rows], wanted)
 
     async def aliases(self, workflow: str) -> list[Alias]:
-        return [
-            Alias(row["name"], row["number"], row["revision"], _WEIGHTS.decode(row["weights"]))
-            for row in await self._database.look(query("aliases"), workflow, None)
-        ]
+        return [alias_of(row) for row in await self._database.look(query("aliases"), workflow, None)]
 
     async def versions(self, workflow: str) -> list[Version]:
         return [_version(row) for row in await self._database.look(query("versions"), workflow, None, None)]

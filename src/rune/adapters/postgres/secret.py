@@ -7,20 +7,11 @@ from typing import Any
 
 import msgspec
 
-from rune.adapters.keyring import KeyRing
 from rune.adapters.keysource import KeySource
 from rune.adapters.postgres.database import Connection, Database, spelt
 from rune.adapters.postgres.sql import query
-from rune.adapters.sealing import Sealed, changed, listing_of, opened, seal
-from rune.ports.secret import (
-    Credential,
-    Draft,
-    KeyProblem,
-    Listing,
-    Missing,
-    NameTaken,
-    Unreadable,
-)
+from rune.adapters.sealing import Sealed, credential_of, first, listing_of, resealed, rotated
+from rune.ports.secret import Credential, Draft, Listing, Missing, NameTaken
 
 
 class PostgresSecret:
@@ -38,40 +29,14 @@ class PostgresSecret:
                 return listing_of(known)
             if known is not None or await _row(connection, draft.name) is not None:
                 raise NameTaken(f"there is a credential `{draft.name}` already")
-            type = str(draft.fields.__struct_config__.tag)
-            row = Sealed(draft.id, draft.name, type, 1, "", b"", b"", draft.at, draft.at)
-            sealed = seal(await self._first_ring(connection), row, draft.fields, draft.hosts)
+            used = await connection.fetchrow(query("credential_keys"))
+            sealed = first(self._keys.ring_beside(*used), draft)
             await connection.execute(query("credential_insert"), *msgspec.structs.astuple(sealed))
         return listing_of(sealed)
 
-    async def _first_ring(self, connection: Connection) -> KeyRing:
-        """The keys. A first one is made only where nothing is sealed: otherwise one was lost, and that must be seen."""
-        count, key = await connection.fetchrow(query("credential_keys"))
-        if not count:
-            return self._keys.ring_or_new()
-        try:
-            return self._keys.ring()
-        except KeyProblem as problem:
-            if problem.code != "SECRET_KEY_MISSING":
-                raise
-            sealed = "1 credential is" if count == 1 else f"{count} credentials are"
-            raise KeyProblem(
-                f"{problem.message}; {sealed} sealed with the key {key}: bring it back", code=problem.code
-            ) from None
-
     async def resolve(self, reference: str) -> Credential | None:
         row = await self._found(reference)
-        if row is None:
-            return None
-        content = opened(self._keys.ring(), row)
-        return Credential(
-            id=row.id,
-            name=row.name,
-            type=row.type,
-            version=row.version,
-            fields=content.fields,
-            hosts=content.hosts,
-        )
+        return None if row is None else credential_of(self._keys.ring(), row)
 
     async def list(self) -> Sequence[Listing]:
         return [listing_of(Sealed(*row)) for row in await self._database.fetch(query("credentials"))]
@@ -89,10 +54,7 @@ class PostgresSecret:
     ) -> Listing:
         async with self._database.transaction() as connection:
             old = await _locked(connection, reference)
-            ring = self._keys.ring()
-            fields, kept = changed(ring, old, values)
-            new = msgspec.structs.replace(old, version=old.version + 1, changed_at=at)
-            sealed = seal(ring, new, fields, kept if hosts is None else hosts)
+            sealed = rotated(self._keys.ring(), old, values, hosts, at)
             await _update(connection, sealed)
         return listing_of(sealed)
 
@@ -105,16 +67,11 @@ class PostgresSecret:
     async def rekey(self) -> int:
         async with self._database.transaction() as connection:
             await connection.execute(query("credential_lock"))
-            ring = self._keys.ring()
             rows = [Sealed(*row) for row in await connection.fetch(query("credentials"))]
-            old = [row for row in rows if row.key != ring.names[0]]
-            for row in old:
-                try:
-                    content = opened(ring, row)
-                except Unreadable as error:
-                    raise Unreadable(f"`{row.name}`: {error.message}; nothing was changed") from None
-                await _update(connection, seal(ring, row, content.fields, content.hosts))
-        return len(old)
+            new = resealed(self._keys.ring(), rows)
+            for row in new:
+                await _update(connection, row)
+        return len(new)
 
 
 async def _row(connection: Connection, reference: str) -> Sealed | None:

@@ -13,6 +13,7 @@ from rune.errors import RuneError
 from rune.ports.journal import Accepted
 from rune.ports.library import LATEST, Version, choose
 from rune.runtime.desk import Heard
+from rune.runtime.launcher import PLAIN, Options
 from rune.settings import Settings
 
 
@@ -30,19 +31,16 @@ class RemoteDesk:
         raise not_over_url(f"`{verb.replace('_', ' ')}`", self._settings)
 
     async def run(
-        self,
-        definition: bytes,
-        input: bytes,
-        *,
-        key: str | None = None,
-        labels: dict[str, str] | None = None,
-        fake_time: bool = False,
-        execution: str | None = None,
+        self, definition: bytes, input: bytes, options: Options = PLAIN, *, execution: str | None = None
     ) -> Accepted:
         """The server names the execution itself."""
         document: Any = msgspec.Raw(definition)
         started = await self._client.run(
-            document, msgspec.Raw(input), key=key, labels=labels, fake_time=fake_time
+            document,
+            msgspec.Raw(input),
+            key=options.key,
+            labels=options.labels,
+            fake_time=options.fake_time,
         )
         return _accepted(started, input)
 
@@ -51,11 +49,9 @@ class RemoteDesk:
         workflow: str,
         which: str | None,
         input: bytes,
+        options: Options = PLAIN,
         *,
-        key: str | None = None,
-        labels: dict[str, str] | None = None,
         priority: int | None = None,
-        fake_time: bool = False,
         execution: str | None = None,
     ) -> Accepted:
         """The server names the execution itself."""
@@ -63,10 +59,10 @@ class RemoteDesk:
             workflow,
             msgspec.Raw(input),
             version=which,
-            key=key,
-            labels=labels,
+            key=options.key,
+            labels=options.labels,
             priority=priority,
-            fake_time=fake_time,
+            fake_time=options.fake_time,
         )
         return _accepted(started, input)
 

@@ -14,7 +14,7 @@ from rune.client import AsyncClient, Refusal, models
 from rune.core.explain import Waiting
 from rune.core.outcome import Error
 from rune.ports.journal import DeadLetter
-from rune.ports.store import Event, Frame, Summary
+from rune.ports.store import ALL, Event, Frame, Summary, Wanted
 from rune.settings import Settings
 
 PAGE = 1_000
@@ -51,17 +51,12 @@ class RemoteReader:
         yield
 
     async def executions(
-        self,
-        *,
-        status: str | None = None,
-        workflow: str | None = None,
-        after: str | None = None,
-        limit: int = 50,
+        self, wanted: Wanted = ALL, *, after: str | None = None, limit: int = 50
     ) -> list[Summary]:
         """Newest first, behind a given id."""
         found: list[Summary] = []
         async for each in self._client.executions(
-            status=status, workflow=workflow, after=after, page=min(limit, PAGE)
+            status=wanted.status, workflow=wanted.workflow, after=after, page=min(limit, PAGE)
         ):
             found.append(_summary(each))
             if len(found) == limit:

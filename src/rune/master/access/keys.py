@@ -15,7 +15,7 @@ from rune.master.routes.limits import KeyLimitsBody, LimitsView, known_limits, l
 from rune.master.views import View
 from rune.ports.keys import Key, digest_of, new_key
 from rune.ports.limits import NONE, Limits, of_key
-from rune.runtime.history import iso
+from rune.runtime.accessdesk import key_document
 
 keys = Resource("keys")
 
@@ -74,21 +74,7 @@ def key_view(key: Key, limits: Limits = NONE) -> KeyView:
 
 
 def _said(key: Key, limits: Limits) -> dict[str, Any]:
-    def moment(at: int | None) -> str | None:
-        return None if at is None else iso(at)
-
-    return {
-        "id": key.id,
-        "name": key.name,
-        "role": key.role,
-        "workflows": list(key.scopes),
-        "created_at": iso(key.created_at),
-        "created_by": key.created_by,
-        "expires_at": moment(key.expires_at),
-        "revoked_at": moment(key.revoked_at),
-        "used_at": moment(key.used_at),
-        "limits": limits_view(limits),
-    }
+    return {**key_document(key), "limits": limits_view(limits)}
 
 
 @keys(

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 
 import msgspec
 
+from rune.master.live.following import Following
 from rune.master.live.pulse import Pulse
 from rune.master.views import execution_view
 from rune.ports.retention import ENDED
@@ -131,29 +132,16 @@ class Fleet:
         return self._pulse.closed
 
 
-class FleetFollower:
+class FleetFollower(Following):
     """Somebody who looks at the fleet."""
 
     def __init__(self, fleet: Fleet, sees: Sees = lambda _: True) -> None:
+        super().__init__()
         self._fleet = fleet
         self._sees = sees
         self._place = fleet.last
-        self.news = asyncio.Event()
-        self.gone = False
-        self._reminded = False
-
-    def leave(self, *_: object) -> None:
-        """Whoever looked has gone."""
-        self.gone = True
-        self.news.set()
-
-    def remind(self) -> None:
-        """A sign of life is due."""
-        self._reminded = True
-        self.news.set()
 
     async def pieces(self) -> AsyncGenerator[bytes | None, None]:
-        """What is to be sent; None where only a sign of life is due."""
         try:
             while not self.gone and not self._fleet.closed:
                 self.news.clear()

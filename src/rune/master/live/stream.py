@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable
 from contextlib import aclosing, suppress
-from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -13,6 +12,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from rune.errors import RuneError
 from rune.master.gate import Still, guarded, stay
+from rune.master.live.following import Following
 from rune.master.live.watch import CHUNK, Told, Watch, sse
 from rune.master.live.watches import Watches
 
@@ -31,7 +31,7 @@ class Ticker:
     """The one timer of a stream: a sign of life where nothing was sent for a while, and the end of one who takes
     nothing. Sending itself arms no timer, so that an event costs each who follows as little as can be."""
 
-    def __init__(self, follower: Any, limit: asyncio.Timeout) -> None:
+    def __init__(self, follower: Following, limit: asyncio.Timeout) -> None:
         self._follower = follower
         self._limit = limit
         self._loop = asyncio.get_running_loop()
@@ -63,30 +63,18 @@ class Ticker:
         self._due.cancel()
 
 
-class Follower:
+class Follower(Following):
     """Somebody's place among the events of an execution."""
 
     def __init__(
         self, watches: Watches, watch: Watch, after: int, *, outer: bool = False, singly: bool = False
     ) -> None:
+        super().__init__()
         self._watches = watches
         self._watch = watch
         self._outer = outer  # only what happened outside of splits
         self._singly = singly  # events one by one, not in pieces of a stream
         self.after = after
-        self.news = asyncio.Event()
-        self.gone = False
-        self._reminded = False
-
-    def leave(self, *_: object) -> None:
-        """Whoever followed has gone."""
-        self.gone = True
-        self.news.set()
-
-    def remind(self) -> None:
-        """A sign of life is due."""
-        self._reminded = True
-        self.news.set()
 
     @property
     def over(self) -> bool:
@@ -94,7 +82,6 @@ class Follower:
         return self._watch.ended and self.after >= self._watch.last
 
     async def pieces(self) -> AsyncGenerator[list[Told] | bytes | None, None]:
-        """What is to be sent, piece by piece: events, or bytes of them; None where only a sign of life is due."""
         self._watch.waiting.add(self.news)
         try:
             while not self.gone and not self._watches.closed:
@@ -164,7 +151,7 @@ class EventStream(Response):
             await stream(follower, receive, guarded(scope, send))
 
 
-async def stream(follower: Any, receive: Receive, send: Send) -> None:
+async def stream(follower: Following, receive: Receive, send: Send) -> None:
     """Send pieces until they end, or whoever reads them has gone or takes no more."""
     leaving = asyncio.ensure_future(_left(receive))
     leaving.add_done_callback(follower.leave)
@@ -182,11 +169,11 @@ async def stream(follower: Any, receive: Receive, send: Send) -> None:
         leaving.cancel()
 
 
-async def _pump(follower: Any, ticker: Ticker, send: Send) -> None:
+async def _pump(follower: Following, ticker: Ticker, send: Send) -> None:
     try:
         async with aclosing(follower.pieces()) as pieces:
             async for piece in pieces:
-                data = b"".join(map(sse, piece)) if type(piece) is list else piece
+                data = b"".join(map(sse, piece)) if isinstance(piece, list) else piece
                 if data != b"":
                     await ticker.sent(_body(send, BEAT if data is None else data))
     finally:

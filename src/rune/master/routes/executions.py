@@ -24,7 +24,7 @@ from rune.master.views import (
     execution_detail,
     execution_view,
 )
-from rune.ports.store import Summary
+from rune.ports.store import Summary, Wanted
 from rune.runtime.books import UnknownExecution
 
 executions = Resource("executions")
@@ -63,9 +63,7 @@ async def list_executions(call: Call) -> Response:
     """Labels and `q` are compared one by one: such a page may be short, and `next` still leads on."""
     query: ExecutionQuery = call.query
     if not query.label and query.q is None and not call.principal.scopes:
-        found = await call.master.reader.executions(
-            status=query.status, workflow=query.workflow, after=query.cursor, limit=query.limit + 1
-        )
+        found = await call.master.reader.executions(_wanted(query), after=query.cursor, limit=query.limit + 1)
         await check_cursor(call.master.reader, query.cursor, found)
         more = len(found) > query.limit
         page = found[: query.limit]
@@ -78,9 +76,7 @@ async def _searched(master: Master, query: ExecutionQuery, principal: Principal)
     page: list[Summary] = []
     after, looked_at = query.cursor, 0
     while looked_at < MOST_LOOKED_AT:
-        found = await master.reader.executions(
-            status=query.status, workflow=query.workflow, after=after, limit=AT_ONCE
-        )
+        found = await master.reader.executions(_wanted(query), after=after, limit=AT_ONCE)
         await check_cursor(master.reader, query.cursor, found)
         for each in found:
             after = each.id
@@ -92,6 +88,10 @@ async def _searched(master: Master, query: ExecutionQuery, principal: Principal)
         if len(found) < AT_ONCE:
             return _page(page, None)
     return _page(page, after)
+
+
+def _wanted(query: ExecutionQuery) -> Wanted:
+    return Wanted(status=query.status, workflow=query.workflow)
 
 
 def _fits(each: Summary, labels: dict[str, str], text: str | None) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -16,7 +16,7 @@ from rune.master.reply import Reply
 from rune.master.views import Started, started
 from rune.ports.journal import Accepted
 from rune.ports.library import LATEST, unknown
-from rune.runtime.launcher import new_execution_id
+from rune.runtime.launcher import Options, new_execution_id
 
 starts = Resource("starts")
 
@@ -116,26 +116,23 @@ async def start_anything(call: Call) -> Response:
         return await _start(call, body.workflow, body)
     if body.version is not None or body.priority is not None:
         raise ApiError("body: `version` and `priority` belong to a stored workflow", code="BAD_BODY")
-    key = key_of(call)
-    name = new_execution_id() if key is not None else None
-    accepted = await call.master.desk.run(
-        definition,
-        bytes(body.input),
-        key=key,
-        labels=body.labels,
-        fake_time=body.fake_time,
-        execution=name,
-    )
+    options, name = _named(call, body)
+    accepted = await call.master.desk.run(definition, bytes(body.input), options, execution=name)
     return accepted_reply(accepted, replayed=name is not None and accepted.id != name)
 
 
 async def _start(call: Call, workflow: str, body: StartBody) -> Response:
     if not call.principal.sees(workflow):
         raise unknown(workflow, (), LATEST)
-    key = key_of(call)
-    name = new_execution_id() if key is not None else None
-    options: dict[str, Any] = {"priority": body.priority, "fake_time": body.fake_time, "execution": name}
+    options, name = _named(call, body)
     accepted = await call.master.desk.start(
-        workflow, body.version, bytes(body.input), key=key, labels=body.labels, **options
+        workflow, body.version, bytes(body.input), options, priority=body.priority, execution=name
     )
     return accepted_reply(accepted, replayed=name is not None and accepted.id != name)
+
+
+def _named(call: Call, body: StartBody) -> tuple[Options, str | None]:
+    """The options of a start. One with a key is given its id here, by which an earlier one is told from it."""
+    key = key_of(call)
+    options = Options(key=key, labels=body.labels, fake_time=body.fake_time)
+    return options, None if key is None else new_execution_id()

@@ -13,8 +13,7 @@ from rune.core.difference import Change, difference
 from rune.core.limits import LIMITS
 from rune.core.problem import Problem
 from rune.core.validate import Verdict
-from rune.documents import check_document, load_document
-from rune.errors import InvalidDocument
+from rune.documents import check_document, definition_in, load_document
 from rune.master.access.scoping import check_sees
 from rune.master.body import YAML_TYPES, check_json, media_type
 from rune.master.operation import PREFIX, Call, Resource
@@ -142,8 +141,9 @@ async def update(call: Call) -> Response:
     """Versions never change: this makes the next one, or finds the one that says the same. `latest` points at it."""
     verdict = await _verdict(call)
     workflow = call.path["workflow"]
-    if _id(verdict) != workflow:
-        raise ApiError(f"the document is `{_id(verdict)}`, not `{workflow}`", code="OTHER_WORKFLOW")
+    named = definition_in(verdict).id
+    if named != workflow:
+        raise ApiError(f"the document is `{named}`, not `{workflow}`", code="OTHER_WORKFLOW")
     version = await _deploy(call, verdict, expected(call.header("if-match"), call.header("if-none-match")))
     first = version.number == 1 and version.change == "created"
     return Reply(
@@ -151,22 +151,15 @@ async def update(call: Call) -> Response:
     )
 
 
-def _id(verdict: Verdict) -> str:
-    if not verdict.valid or verdict.definition is None:
-        raise InvalidDocument(tuple(each for each in verdict.problems if each.severity == "error"))
-    return verdict.definition.id
-
-
 async def _deploy(call: Call, verdict: Verdict, expecting: Expected | None) -> Version:
-    workflow = _id(verdict)
-    assert verdict.definition is not None
-    check_sees(call.principal, workflow)
+    definition = definition_in(verdict)
+    check_sees(call.principal, definition.id)
     try:
-        return await call.master.desk.deploy(canonical(verdict.definition), expected=expecting)
+        return await call.master.desk.deploy(canonical(definition), expected=expecting)
     except Changed:
         if expecting != (NOTHING,):
             raise
-        said = f"workflow `{workflow}` is there already; PUT makes a new version of it"
+        said = f"workflow `{definition.id}` is there already; PUT makes a new version of it"
         raise ApiError(said, code="WORKFLOW_EXISTS") from None
 
 

@@ -12,6 +12,7 @@ from rune.core.lineage import Path as Lineage
 from rune.core.outcome import Error
 from rune.core.token import START
 from rune.ports.journal import Ended
+from rune.ports.store import Wanted
 from rune.testing.contracts.family import FamilyContract
 from rune.testing.contracts.letters import LetterContract
 from rune.testing.contracts.records import WRITERS, accepted, result
@@ -337,7 +338,7 @@ class JournalContract(StartContract, FamilyContract, LetterContract):
             assert await status() == "paused"
             assert list(await journal.record("x", [Control(3, 1, False)])) == [first]
             assert await status() == "paused"
-            assert [each.id for each in await store.executions(status="paused")] == ["x"]
+            assert [each.id for each in await store.executions(Wanted(status="paused"))] == ["x"]
             await journal.record("x", [Control(4, 2, False)])
             assert await status() == "running"
             await journal.record("x", [Control(5, 3, True)])

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rune.ports.store import Store
+from rune.ports.store import Store, Wanted
 from rune.testing.contracts.scenario import scenario
 from rune.testing.harness import Harness
 
@@ -59,10 +59,10 @@ class StoreContract:
         async with self.make_stage(folder) as (harness, store):
             fan = (await harness.run(FAN, {"xs": []}))["execution_id"]
             failing = (await harness.run(FAILING))["execution_id"]
-            assert [each.id for each in await store.executions(status="halted")] == [failing]
-            assert [each.id for each in await store.executions(workflow="fan")] == [fan]
-            assert await store.executions(status="halted", workflow="fan") == []
-            assert await store.executions(workflow="nobody") == []
+            assert [each.id for each in await store.executions(Wanted(status="halted"))] == [failing]
+            assert [each.id for each in await store.executions(Wanted(workflow="fan"))] == [fan]
+            assert await store.executions(Wanted(status="halted", workflow="fan")) == []
+            assert await store.executions(Wanted(workflow="nobody")) == []
 
     @scenario
     async def test_a_narrowed_list_comes_in_pages_newest_first_whatever_became_of_them(
@@ -80,14 +80,15 @@ class StoreContract:
             await harness.run(FAILING)
             ids = [(await harness.run(mixed, {"stop": n % 2 == 1}))["execution_id"] for n in range(6)]
             await harness.run(FAILING)
-            wanted: list[tuple[str | None, list[str]]] = [
+            cases: list[tuple[str | None, list[str]]] = [
                 (None, ids),
                 ("completed", ids[::2]),
                 ("halted", ids[1::2]),
             ]
-            for status, expected in wanted:
-                first = await store.executions(workflow="mixed", status=status, limit=2)
-                rest = await store.executions(workflow="mixed", status=status, limit=9, after=first[-1].id)
+            for status, expected in cases:
+                wanted = Wanted(workflow="mixed", status=status)
+                first = await store.executions(wanted, limit=2)
+                rest = await store.executions(wanted, limit=9, after=first[-1].id)
                 assert [each.id for each in [*first, *rest]] == expected[::-1]
 
     @scenario
