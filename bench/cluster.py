@@ -14,19 +14,20 @@ import asyncio
 import contextlib
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+sys.path.pop(0)  # this folder: its names hide those of the library
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 import msgspec
-from cluster_stores import Stores, limit, running, slowest
 
+from bench.cluster_load import AT_ONCE, Figure, chained, fanned, listed, new_folder, one_by_one
+from bench.cluster_stores import Stores, limit, running, slowest
 from rune.adapters.redis.client import Client, info
 from rune.adapters.redis.keys import Keys
 from rune.bench import documents
@@ -38,91 +39,60 @@ from rune.core.plan import Plan
 from rune.runtime.engine import Engine
 from rune.settings import Settings
 
-AT_ONCE = 400  # executions under way
-
-
-class Figure(msgspec.Struct, kw_only=True):
-    """One line of the table. `cpu`: µs of each kind of process for one of what is counted."""
-
-    name: str
-    measured: float
-    unit: str
-    goal: str
-    met: bool
-    limit: float | None = None
-    cpu: dict[str, float] = {}
-    notes: dict[str, float | str] = {}
-
 
 async def chains(stores: Stores, scale: float, *, effectful: bool, workers: int = 1) -> Figure:
-    """10-node chains, 200 at once."""
-    count = max(400, int((2_000 if effectful else 6_000) * scale))
+    """10-node chains, 400 at once."""
     goal = 4_000 if effectful else 12_000
     async with running(stores, workers=workers) as bench:
-        plan = documents.chain(10, bench.catalogue, effectful=effectful)
-        await completed(bench.engine, plan, [b"{}"] * AT_ONCE * 2, AT_ONCE)
-        async with bench.measured() as taken:
-            took = await completed(bench.engine, plan, [b'{"x": 1}'] * count, AT_ONCE)
+        load = await chained(bench, scale, effectful=effectful)
         slow = await slowest(stores)
-        every = (count + AT_ONCE * 2) * 10
-        await bench.audited(every, every if effectful else 0)
+        await bench.audited(load.nodes, load.nodes if effectful else 0)
         if effectful:
-            bare = await limit(bench.settings, nodes=count * 10, group=AT_ONCE, claims=True, scripts=2)
+            bare = await limit(bench.settings, nodes=load.count, group=AT_ONCE, claims=True, scripts=2)
         else:
             bare = await limit(
-                bench.settings, nodes=count * 10, group=AT_ONCE * 10, claims=False, scripts=0.4
+                bench.settings, nodes=load.count, group=AT_ONCE * 10, claims=False, scripts=0.4
             )
-    rate = count * 10 / taken.seconds
     name = f"chain-{'effectful' if effectful else 'pure'}{'' if workers == 1 else f', {workers} workers'}"
     return Figure(
         name=name,
-        measured=rate,
+        measured=load.rate,
         unit="nodes/s",
         goal=f">= {goal:,}",
-        met=rate >= goal,
+        met=load.rate >= goal,
         limit=bare,
-        cpu=taken.each(count * 10),
-        notes={"p50_ms": percentile(took, 0.5), "p99_ms": percentile(took, 0.99), **slow},
+        cpu=load.cpu,
+        notes={"p50_ms": percentile(load.took, 0.5), "p99_ms": percentile(load.took, 0.99), **slow},
     )
 
 
 async def fan(stores: Stores, scale: float) -> Figure:
     """10,000 items: split, a node each, aggregator."""
-    items = max(1_000, int(10_000 * scale))
     async with running(stores) as bench:
-        plan = documents.fan(items, bench.catalogue)
-        await completed(bench.engine, plan, [b'{"xs": [1, 2, 3]}'], 1)
-        payload = msgspec.json.encode({"xs": list(range(items))})
-        async with bench.measured() as taken:
-            await completed(bench.engine, plan, [payload], 1)
+        load = await fanned(bench, scale)
         slow = await slowest(stores)
-        await bench.audited(items + 3 + 2 * 3, 0)
-        bare = await limit(bench.settings, nodes=items, group=256, claims=False, scripts=2)
-    rate = items / taken.seconds
+        await bench.audited(load.nodes, 0)
+        bare = await limit(bench.settings, nodes=load.count, group=256, claims=False, scripts=2)
     return Figure(
         name="fan-10k",
-        measured=rate,
+        measured=load.rate,
         unit="items/s",
         goal=">= 3,000",
-        met=rate >= 3_000,
+        met=load.rate >= 3_000,
         limit=bare,
-        cpu=taken.each(items),
+        cpu=load.cpu,
         notes=slow,
     )
 
 
 async def latency(stores: Stores, scale: float) -> Figure:
     """One node, nothing else going on: start to completed, as whoever started it sees it."""
-    count = max(50, int(300 * scale))
     async with running(stores) as bench:
-        plan = documents.chain(1, bench.catalogue, effectful=False)
-        await completed(bench.engine, plan, [b"{}"] * 20, 1)
-        async with bench.measured() as taken:
-            took = await completed(bench.engine, plan, [b'{"x": 1}'] * count, 1)
+        load = await one_by_one(bench, scale)
         slow = await slowest(stores)
-        await bench.audited(count + 20, 0)
+        await bench.audited(load.nodes, 0)
         commit = 1000 / await limit(bench.settings, nodes=100, group=1, claims=False, scripts=4)
-    p50 = percentile(took, 0.5)
+    p50 = percentile(load.took, 0.5)
     return Figure(
         name="latency-1",
         measured=p50,
@@ -130,8 +100,8 @@ async def latency(stores: Stores, scale: float) -> Figure:
         goal="<= 10",
         met=p50 <= 10,
         limit=commit * 2,
-        cpu=taken.each(count),
-        notes={"p99_ms": percentile(took, 0.99), **slow},
+        cpu=load.cpu,
+        notes={"p99_ms": percentile(load.took, 0.99), **slow},
     )
 
 
@@ -305,15 +275,10 @@ MEASURES: dict[str, Measure] = {
 
 def shown(figure: Figure) -> str:
     bare = "" if figure.limit is None else f"{figure.limit:,.1f}"
-    cpu = ", ".join(f"{name} {each:,.0f}" for name, each in figure.cpu.items())
-    notes = ", ".join(
-        f"{name} {each:,.1f}" if isinstance(each, float) else f"{name} {each}"
-        for name, each in figure.notes.items()
-    )
     met = "met" if figure.met else "missed"
     line = f"{figure.name:28} {figure.measured:10,.1f} {figure.unit:13} limit {bare:>10}"
     line += f"  goal {figure.goal:18} {met}"
-    return f"{line}\n    cpu µs: {cpu}\n    {notes}"
+    return f"{line}\n    cpu µs: {listed(figure.cpu, 0)}\n    {listed(figure.notes, 1)}"
 
 
 def compare(figures: Sequence[Figure], name: str) -> None:
@@ -328,9 +293,7 @@ def compare(figures: Sequence[Figure], name: str) -> None:
 async def measure(names: Sequence[str], scale: float, *, as_json: bool) -> int:
     figures = []
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rune-cluster-")))
-        os.chmod(folder, 0o755)  # the server runs as somebody else
-        stores = Stores(folder)
+        stores = Stores(stack.enter_context(new_folder("rune-cluster-")))
         stack.callback(stores.stop)
         for name in names:
             figures.append(await MEASURES[name](stores, scale))

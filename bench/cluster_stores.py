@@ -11,6 +11,7 @@ from pathlib import Path
 
 import asyncpg
 
+from bench.bare import INSERT
 from rune.adapters.postgres.columns import Columns, arrays, columns
 from rune.adapters.postgres.migrating import migrate
 from rune.adapters.redis.client import Client, info
@@ -29,12 +30,6 @@ SLOW = 1_000  # µs: what is slower is noted by the server
 TICKS = os.sysconf("SC_CLK_TCK")
 NOBODY: frozenset[str] = frozenset()
 BARE = "CREATE TABLE bare (LIKE fact INCLUDING ALL); CREATE TABLE bare_claim (LIKE claim INCLUDING ALL)"
-INSERT = """
-INSERT INTO bare (execution, seq, due, node, number, mark, kind, late, path, body)
-SELECT g.execution, nextval('fact_seq'), g.due, g.node, g.number, 0, g.kind, false, g.path, g.body
-FROM unnest($1::bigint[], $2::text::smallint[], $3::text::integer[], $4::text::integer[], $5::text::bigint[],
-    $6::bytea[], $7::bytea[]) AS g (execution, kind, node, number, due, path, body)
-"""
 CLAIM = """
 INSERT INTO bare_claim (execution, incarnation, fence, at, node, path)
 SELECT g.execution, 1, 1, 1, g.node, '' FROM unnest($1::bigint[], $2::integer[]) AS g (execution, node)
@@ -153,7 +148,12 @@ class Bench:
 async def running(stores: Stores, *, workers: int = 1, schedulers: int = 1) -> AsyncIterator[Bench]:
     settings = await stores.fresh()
     path = os.pathsep.join((SOURCES, os.environ.get("PYTHONPATH", "")))
-    folder, more = Path(settings.home), {"PYTHONPATH": path}
+    more = {
+        "PYTHONPATH": path,
+        "RUNE_QUEUE_KIND": settings.queue_kind,
+        "RUNE_STATUSES": settings.statuses,
+    }
+    folder = Path(settings.home)
     with fleet(folder, settings, workers=workers, schedulers=schedulers, environment=more) as made:
         async with cluster.running_engine(settings, roles=NOBODY) as engine:
             yield Bench(stores, settings, made, engine)

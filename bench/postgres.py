@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import asyncpg
 
+from bench.bare import INSERT
 from rune.adapters.postgres.columns import Columns, arrays, columns
 from rune.adapters.postgres.journal import PostgresJournal
 from rune.adapters.postgres.migrating import migrate
@@ -35,12 +36,6 @@ GROUP = 256
 BARE = """
 CREATE TABLE IF NOT EXISTS bare (LIKE fact INCLUDING ALL);
 TRUNCATE bare;
-"""
-INSERT = """
-INSERT INTO bare (execution, seq, due, node, number, mark, kind, late, path, body)
-SELECT g.execution, nextval('fact_seq'), g.due, g.node, g.number, 0, g.kind, false, g.path, g.body
-FROM unnest($1::bigint[], $2::text::smallint[], $3::text::integer[], $4::text::integer[], $5::text::bigint[],
-    $6::bytea[], $7::bytea[]) AS g (execution, kind, node, number, due, path, body)
 """
 
 

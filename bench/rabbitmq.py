@@ -18,10 +18,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import os
 import statistics
 import sys
-import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -29,30 +27,14 @@ sys.path.pop(0)  # this folder: its names hide those of the library
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-import msgspec
-
+from bench.cluster_load import Figure, chained, fanned, listed, new_folder, one_by_one
+from bench.cluster_stores import running
 from bench.rabbitmq_backlog import drained
 from bench.rabbitmq_hops import TOKENS, hops
-from bench.rabbitmq_stores import Brokered, Statuses, running
-from rune.bench import documents
-from rune.bench.load import completed
+from bench.rabbitmq_stores import Brokered, Statuses
 from rune.bench.report import percentile
 from rune.cli.serving import quick_loop
 from tests.services.rabbitmq import new_broker
-
-AT_ONCE = 400  # executions under way
-
-
-class Figure(msgspec.Struct, kw_only=True):
-    """One line of the table. `cpu`: µs of each kind of process for one of what is counted."""
-
-    name: str
-    measured: float
-    unit: str
-    goal: str
-    met: bool
-    cpu: dict[str, float] = {}
-    notes: dict[str, float | str] = {}
 
 
 async def bare(stores: Brokered, scale: float) -> Figure:
@@ -72,68 +54,52 @@ async def bare(stores: Brokered, scale: float) -> Figure:
 
 
 async def chains(stores: Brokered, scale: float, *, effectful: bool) -> Figure:
-    count = max(400, int((2_000 if effectful else 6_000) * scale))
     async with running(stores) as bench:
-        plan = documents.chain(10, bench.catalogue, effectful=effectful)
-        await completed(bench.engine, plan, [b"{}"] * AT_ONCE * 2, AT_ONCE)
-        async with bench.measured() as taken:
-            took = await completed(bench.engine, plan, [b'{"x": 1}'] * count, AT_ONCE)
-        every = (count + AT_ONCE * 2) * 10
-        await bench.audited(every, every if effectful else 0)
-    rate = count * 10 / taken.seconds
-    share = rate / stores.bare if effectful and stores.bare else 0.0
+        load = await chained(bench, scale, effectful=effectful)
+        await bench.audited(load.nodes, load.nodes if effectful else 0)
+    share = load.rate / stores.bare if effectful and stores.bare else 0.0
     least = 3_000 if effectful else 10_000
     return Figure(
         name="travelling" if effectful else "pure",
-        measured=rate,
+        measured=load.rate,
         unit="nodes/s",
         goal=f">= {least:,}{', 25 % of hops' if effectful else ''}",
-        met=rate >= least and (not effectful or share >= 0.25),
-        cpu=taken.each(count * 10),
+        met=load.rate >= least and (not effectful or share >= 0.25),
+        cpu=load.cpu,
         notes={
-            "p50_ms": percentile(took, 0.5),
-            "p99_ms": percentile(took, 0.99),
+            "p50_ms": percentile(load.took, 0.5),
+            "p99_ms": percentile(load.took, 0.99),
             **({"of_hops": share} if share else {}),
         },
     )
 
 
 async def fan(stores: Brokered, scale: float) -> Figure:
-    items = max(1_000, int(10_000 * scale))
     async with running(stores) as bench:
-        plan = documents.fan(items, bench.catalogue)
-        await completed(bench.engine, plan, [b'{"xs": [1, 2, 3]}'], 1)
-        payload = msgspec.json.encode({"xs": list(range(items))})
-        async with bench.measured() as taken:
-            await completed(bench.engine, plan, [payload], 1)
-        await bench.audited(items + 3 + 2 * 3, 0)
-    rate = items / taken.seconds
+        load = await fanned(bench, scale)
+        await bench.audited(load.nodes, 0)
     return Figure(
         name="fan",
-        measured=rate,
+        measured=load.rate,
         unit="items/s",
         goal=">= 2,000",
-        met=rate >= 2_000,
-        cpu=taken.each(items),
+        met=load.rate >= 2_000,
+        cpu=load.cpu,
     )
 
 
 async def latency(stores: Brokered, scale: float) -> Figure:
-    count = max(50, int(300 * scale))
     async with running(stores) as bench:
-        plan = documents.chain(1, bench.catalogue, effectful=False)
-        await completed(bench.engine, plan, [b"{}"] * 20, 1)
-        async with bench.measured() as taken:
-            took = await completed(bench.engine, plan, [b'{"x": 1}'] * count, 1)
-    p50 = percentile(took, 0.5)
+        load = await one_by_one(bench, scale)
+    p50 = percentile(load.took, 0.5)
     return Figure(
         name="latency",
         measured=p50,
         unit="ms p50",
         goal="<= 15",
         met=p50 <= 15,
-        cpu=taken.each(count),
-        notes={"p99_ms": percentile(took, 0.99)},
+        cpu=load.cpu,
+        notes={"p99_ms": percentile(load.took, 0.99)},
     )
 
 
@@ -167,11 +133,7 @@ MEASURES: dict[str, Measure] = {
 
 
 def shown(figure: Figure) -> str:
-    cpu = ", ".join(f"{name} {each:,.0f}" for name, each in figure.cpu.items())
-    notes = ", ".join(
-        f"{name} {each:,.2f}" if isinstance(each, float) else f"{name} {each}"
-        for name, each in figure.notes.items()
-    )
+    cpu, notes = listed(figure.cpu, 0), listed(figure.notes, 2)
     met = "met" if figure.met else "missed"
     line = f"{figure.name:12} {figure.measured:10,.1f} {figure.unit:13} goal {figure.goal:24} {met}"
     return "\n    ".join(each for each in (line, f"cpu µs: {cpu}" if cpu else "", notes) if each)
@@ -180,8 +142,7 @@ def shown(figure: Figure) -> str:
 async def measure(names: Sequence[str], scale: float, *, quorum: bool, statuses: Statuses) -> int:
     figures = []
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rune-rabbit-bench-")))
-        os.chmod(folder, 0o755)  # the database runs as somebody else
+        folder = stack.enter_context(new_folder("rune-rabbit-bench-"))
         broker = await asyncio.to_thread(new_broker)
         stack.callback(broker.stop)
         stores = Brokered(folder, broker, quorum=quorum, statuses=statuses)

@@ -8,8 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.cluster_stores import Bench
-from bench.rabbitmq_stores import Brokered, running
+from bench.cluster_stores import Bench, running
+from bench.rabbitmq_stores import Brokered
 from rune.adapters.rabbitmq.client import Channel, connect
 from rune.bench import documents
 from tests.services.fleet import Process

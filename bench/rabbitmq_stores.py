@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal
 
 from msgspec.structs import replace
 
-from bench.cluster_stores import NOBODY, SOURCES, Bench, Stores, _cpu
-from rune.compose import cluster
+from bench.cluster_stores import Stores, _cpu
 from rune.settings import Settings
-from tests.services.fleet import Fleet, fleet
+from tests.services.fleet import Fleet
 from tests.services.rabbitmq import Broker
 
 Statuses = Literal["each", "batched", "none"]
@@ -40,17 +36,3 @@ class Brokered(Stores):
         process = self.broker._process
         assert process is not None
         return {**super().processes(workers), "broker": _cpu(process.pid)}
-
-
-@asynccontextmanager
-async def running(stores: Brokered, *, workers: int = 1) -> AsyncIterator[Bench]:
-    settings = await stores.fresh()
-    path = os.pathsep.join((SOURCES, os.environ.get("PYTHONPATH", "")))
-    more = {
-        "PYTHONPATH": path,
-        "RUNE_QUEUE_KIND": settings.queue_kind,
-        "RUNE_STATUSES": settings.statuses,
-    }
-    with fleet(Path(settings.home), settings, workers=workers, environment=more) as made:
-        async with cluster.running_engine(settings, roles=NOBODY) as engine:
-            yield Bench(stores, settings, made, engine)

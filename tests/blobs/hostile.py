@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from rune.adapters.blobs.names import BadKey
+from rune.ports.blob import Blob
+
 HOSTILE = (
     "../outside",
     "../../outside/a",
@@ -28,3 +33,27 @@ HOSTILE = (
 """Each is a key like any other: it is kept and found, and nothing else is touched."""
 
 NO_KEYS = ("", "x", "x/", "/", "/x", "/etc/passwd")
+NO_EXECUTIONS = ("", "/", "x/..")
+
+
+async def keep_hostile(blob: Blob) -> None:
+    """Put and find them all."""
+    for number, key in enumerate(HOSTILE):
+        await blob.put(key, str(number).encode())
+    for number, key in enumerate(HOSTILE):
+        assert await blob.get(key) == str(number).encode()
+
+
+async def refuse_no_keys(blob: Blob) -> None:
+    """What is no key is not taken, and never found."""
+    for key in NO_KEYS:
+        with pytest.raises(BadKey):
+            await blob.put(key, b"data")
+        assert await blob.get(key) is None
+
+
+async def refuse_no_executions(blob: Blob) -> None:
+    """No id stands for all executions, or for another's."""
+    for execution in NO_EXECUTIONS:
+        with pytest.raises(BadKey):
+            await blob.delete(execution)

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from rune.adapters.blobs.files import FileBlob
-from rune.adapters.blobs.names import BadKey
 from rune.ports.journal import StoreAway
 from rune.testing.contracts.scenario import scenario
-from tests.blobs.hostile import HOSTILE, NO_KEYS
+from tests.blobs.hostile import HOSTILE, keep_hostile, refuse_no_executions, refuse_no_keys
 
 DIES = """
 import asyncio, os, sys
@@ -109,10 +108,7 @@ class TestHostile:
         (folder / "outside").mkdir()
         (folder / "outside" / "a").write_bytes(b"mine")
         blob = made(folder)
-        for number, key in enumerate(HOSTILE):
-            await blob.put(key, str(number).encode())
-        for number, key in enumerate(HOSTILE):
-            assert await blob.get(key) == str(number).encode()
+        await keep_hostile(blob)
         assert {each.parts[0] for each in below(folder)} == {"outside", "blobs"}
         assert (folder / "outside" / "a").read_bytes() == b"mine"
         assert await blob.delete("..") == 2
@@ -123,19 +119,14 @@ class TestHostile:
     @scenario
     async def test_what_is_no_key_is_refused_and_never_found(self, folder: Path) -> None:
         blob = made(folder)
-        for key in NO_KEYS:
-            with pytest.raises(BadKey):
-                await blob.put(key, b"data")
-            assert await blob.get(key) is None
+        await refuse_no_keys(blob)
         assert below(blob.folder) == set()
 
     @scenario
     async def test_no_id_stands_for_all_executions(self, folder: Path) -> None:
         blob = made(folder)
         await blob.put("x/a", b"data")
-        for execution in ("", "/", "x/.."):
-            with pytest.raises(BadKey):
-                await blob.delete(execution)
+        await refuse_no_executions(blob)
         assert await blob.get("x/a") == b"data"
 
     @scenario

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from rune.adapters.blobs import s3
-from rune.adapters.blobs.names import BadKey
 from rune.adapters.blobs.s3 import Bucket, Keys, S3Blob
 from rune.ports.journal import StoreAway
 from rune.testing.contracts.scenario import scenario
-from tests.blobs.hostile import HOSTILE, NO_KEYS
+from tests.blobs.hostile import HOSTILE, keep_hostile, refuse_no_executions, refuse_no_keys
 from tests.blobs.s3_server import KEYS, PAGE, s3_server
 from tests.services.postgres import free_port
 
@@ -164,10 +163,7 @@ class TestHostile:
         blob = made(folder)
         beside = S3Blob(s3_server().bucket("own"), KEYS)
         await beside.put("outside/a", b"mine")
-        for number, key in enumerate(HOSTILE):
-            await blob.put(key, str(number).encode())
-        for number, key in enumerate(HOSTILE):
-            assert await blob.get(key) == str(number).encode()
+        await keep_hostile(blob)
         assert await blob.delete("..") == 2
         assert await blob.delete(".") == 1
         assert await blob.delete("x") == sum(key.startswith("x/") for key in HOSTILE)
@@ -176,10 +172,5 @@ class TestHostile:
     @scenario
     async def test_what_is_no_key_is_refused_and_never_found(self, folder: Path) -> None:
         blob = made(folder)
-        for key in NO_KEYS:
-            with pytest.raises(BadKey):
-                await blob.put(key, b"data")
-            assert await blob.get(key) is None
-        for execution in ("", "/", "x/.."):
-            with pytest.raises(BadKey):
-                await blob.delete(execution)
+        await refuse_no_keys(blob)
+        await refuse_no_executions(blob)

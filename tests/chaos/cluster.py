@@ -6,7 +6,6 @@ python -m tests.chaos.cluster --workers 200 --schedulers 50 --redis 50 --wiped 2
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import time
@@ -14,7 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
-from tests.chaos.cluster_verdict import TIDY, Verdict, kept_logs, verdict
+from tests.chaos.closing import announced, counting, rested, say, scaled
+from tests.chaos.cluster_verdict import TIDY, Verdict
 from tests.chaos.rebuild import rebuilt
 from tests.chaos.stand import Stand, pause, stand
 from tests.services.fleet import Role
@@ -111,41 +111,23 @@ def campaign(
                     say(line)
         except AssertionError as stuck:
             wrong.append(str(stuck))
-        drained = broken.drain()
-        found = verdict(broken, drained, tidy=tidy)
-        found.wrong[:0] = wrong
-        if found.wrong:
-            kept_logs(broken, Path(tempfile.gettempdir()) / "rune-chaos-logs")
-        return found
+        return rested(broken, wrong, "rune-chaos-logs", tidy=tidy)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    for kind, count in COUNTS.items():
-        parser.add_argument(f"--{kind}", type=int, default=count)
-    parser.add_argument("--scale", type=float, default=1.0, help="of all counts")
+    parser = counting(__doc__, COUNTS)
     parser.add_argument("--minutes", type=float, default=3.0, help="how long PostgreSQL is away")
     parser.add_argument(
         "--rebuild", type=int, default=0, help="only: so many running executions after a wipe"
     )
-    parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rune-chaos-") as folder:
         if options.rebuild:
             return _rebuild(Path(folder), options.rebuild)
         began = time.perf_counter()
-        counts = {kind: round(getattr(options, kind) * options.scale) for kind in KINDS}
-        found = campaign(Path(folder), counts, options.seed, options.minutes, say=_say)
-    for each in found.wrong[:20]:
-        print(each)
-    took = time.perf_counter() - began
-    print(
-        f"chaos-cluster: {sum(counts.values()):,} faults, {found.executions:,} executions, {found.effects:,} effects,"
-        f" {found.repeated:,} repeated before their row, {len(found.wrong)} violations, {took:.0f} s"
-    )
-    return 1 if found.wrong else 0
+        counts = scaled(options, COUNTS)
+        found = campaign(Path(folder), counts, options.seed, options.minutes, say=say)
+    return announced("chaos-cluster", sum(counts.values()), found, began)
 
 
 def _rebuild(folder: Path, count: int) -> int:
@@ -157,10 +139,6 @@ def _rebuild(folder: Path, count: int) -> int:
         f" after {found.ended:.1f} s; {len(found.wrong)} violations"
     )
     return 1 if found.wrong or found.states > REBUILT_WITHIN else 0
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ python -m tests.chaos.rabbitmq --killed 50 --restarted 50 --emptied 10 --deleted
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 import tempfile
@@ -17,7 +16,8 @@ from random import Random
 
 import aio_pika
 
-from tests.chaos.cluster_verdict import Verdict, kept_logs, verdict
+from tests.chaos.closing import announced, counting, rested, say, scaled
+from tests.chaos.cluster_verdict import Verdict
 from tests.chaos.rabbitmq_overlong import CONFIG, overlong
 from tests.chaos.stand import Stand, pause, stand
 from tests.chaos.wire import Wire, wire
@@ -148,41 +148,20 @@ def _broken(broken: Stand, run: Campaign, counts: dict[str, int], say: Callable[
                     wrong.append(f"{kind}: it took {back:.1f} s until the consumers were back")
     except AssertionError as stuck:
         wrong.append(str(stuck))
-    found = verdict(broken, broken.drain(), tidy=0.0)
-    found.wrong[:0] = wrong
-    if found.wrong:
-        kept_logs(broken, Path(tempfile.gettempdir()) / "rune-chaos-rabbitmq-logs")
-    return found
+    return rested(broken, wrong, "rune-chaos-rabbitmq-logs", tidy=0.0)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    for kind, count in COUNTS.items():
-        parser.add_argument(f"--{kind}", type=int, default=count)
-    parser.add_argument("--scale", type=float, default=1.0, help="of all counts")
+    parser = counting(__doc__, COUNTS)
     parser.add_argument("--least", type=float, default=10.0, help="seconds for which the network is cut")
     parser.add_argument("--most", type=float, default=60.0, help="the same")
-    parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     began = time.perf_counter()
-    counts = {kind: round(getattr(options, kind) * options.scale) for kind in COUNTS}
+    counts = scaled(options, COUNTS)
     with tempfile.TemporaryDirectory(prefix="rune-chaos-") as folder:
         cut = (options.least, options.most)
-        found = campaign(Path(folder), counts, options.seed, cut, say=_say)
-    for each in found.wrong[:20]:
-        print(each)
-    print(
-        f"chaos-rabbitmq: {sum(counts.values()):,} faults, {found.executions:,} executions,"
-        f" {found.effects:,} effects, {found.repeated:,} repeated before their row, {len(found.wrong)} violations,"
-        f" {time.perf_counter() - began:.0f} s"
-    )
-    return 1 if found.wrong else 0
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
+        found = campaign(Path(folder), counts, options.seed, cut, say=say)
+    return announced("chaos-rabbitmq", sum(counts.values()), found, began)
 
 
 if __name__ == "__main__":

@@ -15,20 +15,9 @@ from rune.core.explain import explain
 from rune.ports.journal import StoreAway
 from rune.settings import Settings
 from tests.cli.process import PATIENCE, Rune, until
-from tests.core.documents import document, keep, node
+from tests.cluster import commands
 
-GATED = document(
-    [
-        node("start", "input"),
-        keep("first", 1),
-        node("gate", "wait", parameters={"resume": "signal", "name": "go"}),
-        node("out", "output", parameters={"value": "{{ [$trigger.n, $gate] }}"}),
-    ],
-    "start>first",
-    "first>gate",
-    "gate>out",
-    id="gated",
-)
+GATED = commands.named(commands.GATED, "gated")
 
 
 @contextmanager

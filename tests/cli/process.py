@@ -36,6 +36,17 @@ def until(ask: Callable[[], T | None], what: str) -> T:
     raise AssertionError(f"waited {PATIENCE:.0f} s in vain until {what}")
 
 
+def interpreted(code: str) -> subprocess.CompletedProcess[str]:
+    """A program in an interpreter that has imported nothing yet."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": str(SOURCE)},
+    )
+
+
 class Rune:
     """The command line over one home folder."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -13,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from rune import __version__
 from rune.cli.main import app
+from tests.cli.process import interpreted
 from tests.core.documents import document, node
 
 GOOD = document([node("a", "input"), node("b")], "a>b")
@@ -116,12 +115,4 @@ def test_help_needs_nothing_slow() -> None:
         "import sys, rune.cli.main; print(sorted({'ruamel', 'jsonschema', 'rich.table'} & set(sys.modules)))"
     )
 
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PYTHONPATH": ":".join(sys.path)},
-    )
-
-    assert done.stdout.strip() == "[]"
+    assert interpreted(code).stdout.strip() == "[]"

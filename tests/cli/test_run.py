@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
-from tests.cli.process import SOURCE, Rune
+from tests.cli.process import Rune, interpreted
 from tests.core.documents import document, node
 
 ADD = document(
@@ -144,15 +142,7 @@ def test_a_quick_run_with_json_loads_no_rich() -> None:
         "except SystemExit: pass\n"
         "print('rich' in sys.modules, 'rune.compose' in sys.modules, file=sys.stderr)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PYTHONPATH": str(SOURCE)},
-    )
-
-    assert done.stderr.split() == ["False", "False"]
+    assert interpreted(code).stderr.split() == ["False", "False"]
 
 
 def test_help_and_the_package_load_nothing_heavy() -> None:
@@ -161,15 +151,7 @@ def test_help_and_the_package_load_nothing_heavy() -> None:
         "heavy = ('asyncio', 'rich', 'ruamel', 'jsonschema', 'sqlite3', 'msgspec', 're2', 'pydantic')\n"
         "print([each for each in heavy if each in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PYTHONPATH": str(SOURCE)},
-    )
-
-    assert done.stdout.strip() == "[]"
+    assert interpreted(code).stdout.strip() == "[]"
 
 
 def test_a_file_that_is_not_there_is_named(rune: Rune, tmp_path: pathlib.Path) -> None:

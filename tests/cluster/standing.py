@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from rune.compose import reader, running_engine
 from rune.runtime.engine import Engine
@@ -64,16 +65,33 @@ class Standing:
 
 
 @contextmanager
-def standing(folder: Path, *, in_place: bool, workers: int = 2) -> Iterator[Standing]:
-    """While the block runs."""
-    settings = stores(folder)
+def called(folder: Path) -> Iterator[tuple[dict[str, str], MailSink]]:
+    """Whom nodes call, while the block runs: how processes reach them, and where the mails go."""
     with surroundings(Case("mail", "", ())) as around:
         environment = {
             "RUNE_NODES": ",".join(NODES),
             "RUNE_HTTP_ALLOW": "127.0.0.1",
             "RUNE_SMTP_URL": around.smtp_url,
-            "RUNE_IN_PLACE": "true" if in_place else "false",
             "RUNE_TEST_LEDGER": str(folder / "ledger"),
         }
-        with fleet(folder, settings, workers=workers, environment=environment) as made:
-            yield Standing(made, around.sink)
+        yield environment, around.sink
+
+
+@contextmanager
+def standing_on(
+    settings: Settings, *, in_place: bool, workers: int = 2, schedulers: int = 1, **more: Any
+) -> Iterator[Standing]:
+    """A fleet on these stores while the block runs. `more`: settings of all its processes."""
+    folder = Path(settings.home)
+    with called(folder) as (environment, sink):
+        for name, value in {"in_place": in_place, **more}.items():
+            environment[f"RUNE_{name.upper()}"] = str(value).lower()
+        with fleet(folder, settings, workers=workers, schedulers=schedulers, environment=environment) as made:
+            yield Standing(made, sink)
+
+
+@contextmanager
+def standing(folder: Path, *, in_place: bool, workers: int = 2) -> Iterator[Standing]:
+    """While the block runs."""
+    with standing_on(stores(folder), in_place=in_place, workers=workers) as made:
+        yield made

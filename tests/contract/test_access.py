@@ -12,7 +12,6 @@ import pytest
 from rune.adapters.embedded.grants import EmbeddedGrants
 from rune.adapters.embedded.keys import EmbeddedKeys
 from rune.adapters.embedded.log import EmbeddedLog
-from rune.adapters.embedded.open import Embedded
 from rune.adapters.embedded.readonly import ReadOnly
 from rune.adapters.embedded.secret import EmbeddedSecret
 from rune.adapters.keysource import KeySource
@@ -21,9 +20,9 @@ from rune.adapters.postgres.keys import PostgresKeys
 from rune.adapters.postgres.log import PostgresLog
 from rune.adapters.postgres.open import postgres
 from rune.adapters.postgres.secret import PostgresSecret
-from rune.testing.clock import VirtualClock
 from rune.testing.contracts.access import AccessContract, Stores
 from rune.testing.contracts.scenario import scenario
+from tests.contract.test_embedded import opened
 from tests.services.databases import dsn_of, ready
 from tests.services.postgres import database_of, server
 
@@ -36,14 +35,10 @@ def _running() -> None:
 class TestEmbedded(AccessContract):
     @asynccontextmanager
     async def make_access(self, folder: Path) -> AsyncIterator[Stores]:
-        embedded = Embedded(folder / "rune.db", VirtualClock())
-        database = embedded.database
-        database.start()
-        secret = EmbeddedSecret(database, KeySource("", folder / "secret.key"))
-        try:
+        async with opened(folder) as embedded:
+            database = embedded.database
+            secret = EmbeddedSecret(database, KeySource("", folder / "secret.key"))
             yield Stores(EmbeddedKeys(database), EmbeddedGrants(database), EmbeddedLog(database), secret)
-        finally:
-            await embedded.journal.close()
 
     def tampered(self, folder: Path, statement: str) -> str:
         with closing(sqlite3.connect(folder / "rune.db")) as db, pytest.raises(sqlite3.Error) as refused:

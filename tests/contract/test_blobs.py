@@ -13,10 +13,9 @@ import pytest
 from rune.adapters.blobs.files import FileBlob
 from rune.adapters.blobs.s3 import S3Blob
 from rune.adapters.embedded.journal import EmbeddedJournal
-from rune.adapters.embedded.open import Embedded
-from rune.testing.clock import VirtualClock
 from rune.testing.contracts.blob import BlobContract
 from tests.blobs.s3_server import KEYS, s3_server
+from tests.contract.test_embedded import left_on_disk, opened
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -24,32 +23,12 @@ def _running() -> None:
     s3_server()
 
 
-@asynccontextmanager
-async def journal_in(folder: Path) -> AsyncIterator[EmbeddedJournal]:
-    embedded = Embedded(folder / "rune.db", VirtualClock())
-    embedded.database.start()
-    try:
-        yield embedded.journal
-    finally:
-        await embedded.journal.close()
-
-
-def left_on_disk(folder: Path) -> Path:
-    """What another process would find if this one died now."""
-    copy = folder / "left"
-    copy.mkdir()
-    for name in ("rune.db", "rune.db-wal"):
-        if (folder / name).exists():
-            shutil.copy(folder / name, copy / name)
-    return copy
-
-
 class TestFiles(BlobContract):
     @asynccontextmanager
     async def make_stores(self, folder: Path) -> AsyncIterator[tuple[EmbeddedJournal, FileBlob]]:
         (folder / "blobs").mkdir(exist_ok=True)
-        async with journal_in(folder) as journal:
-            yield journal, FileBlob(folder / "blobs")
+        async with opened(folder) as embedded:
+            yield embedded.journal, FileBlob(folder / "blobs")
 
     def crashed(self, folder: Path) -> Path:
         copy = left_on_disk(folder)
@@ -63,8 +42,8 @@ class TestS3(BlobContract):
         # A crash of ours leaves the bucket as it is.
         whole = folder.parent if folder.name == "left" else folder
         prefix = f"contract/{hashlib.sha256(str(whole).encode()).hexdigest()[:16]}"
-        async with journal_in(folder) as journal:
-            yield journal, S3Blob(s3_server().bucket(prefix), KEYS)
+        async with opened(folder) as embedded:
+            yield embedded.journal, S3Blob(s3_server().bucket(prefix), KEYS)
 
     def crashed(self, folder: Path) -> Path:
         return left_on_disk(folder)

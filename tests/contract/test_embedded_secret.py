@@ -14,24 +14,19 @@ from typing import Any
 
 import pytest
 
-from rune.adapters.embedded.open import Embedded
 from rune.adapters.embedded.secret import EmbeddedSecret
 from rune.adapters.keyring import KeyRing, key_name, new_key, read_keys
 from rune.adapters.keysource import KeySource
 from rune.ports.secret import Bearer, Draft, KeyProblem, Unreadable
 from rune.settings import BadSettings, Settings, load_settings
-from rune.testing.clock import VirtualClock
 from rune.testing.contracts.secret import SecretContract
+from tests.contract.test_embedded import opened
 
 
 @asynccontextmanager
-async def opened(folder: Path, keys: KeySource) -> AsyncIterator[EmbeddedSecret]:
-    embedded = Embedded(folder / "rune.db", VirtualClock())
-    embedded.database.start()
-    try:
+async def secret_in(folder: Path, keys: KeySource) -> AsyncIterator[EmbeddedSecret]:
+    async with opened(folder) as embedded:
         yield EmbeddedSecret(embedded.database, keys)
-    finally:
-        await embedded.journal.close()
 
 
 def source(folder: Path, text: str = "") -> KeySource:
@@ -44,7 +39,7 @@ class TestSecret(SecretContract):
         found = source(folder)
         while keys > 1 and len(found.ring().names) < keys:
             found.add()
-        async with opened(folder, found) as secret:
+        async with secret_in(folder, found) as secret:
             yield secret
 
     def lose_keys(self, folder: Path) -> None:
@@ -126,7 +121,7 @@ def test_keys_may_be_written_for_urls_and_with_remarks() -> None:
 
 def test_a_new_key_is_noticed_without_a_new_start(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with opened(tmp_path, source(tmp_path)) as secret:
+        async with secret_in(tmp_path, source(tmp_path)) as secret:
             await secret.put(draft())
             name = source(tmp_path).add()
             assert await secret.rekey() == 1
@@ -140,7 +135,7 @@ def test_what_was_rekeyed_leaves_nothing_that_an_old_key_opens(tmp_path: Path) -
     sealed = []
 
     async def scenario() -> None:
-        async with opened(tmp_path, source(tmp_path)) as secret:
+        async with secret_in(tmp_path, source(tmp_path)) as secret:
             await secret.put(draft())
             sealed.append(TestSecret().stored(tmp_path, "shop", "sealed"))
             source(tmp_path).add()
@@ -168,7 +163,7 @@ def test_resolving_is_quick(tmp_path: Path) -> None:
     """Every call resolves anew, so it must cost next to nothing; the bound is loose for machines under load."""
 
     async def scenario() -> float:
-        async with opened(tmp_path, source(tmp_path)) as secret:
+        async with secret_in(tmp_path, source(tmp_path)) as secret:
             for number in range(200):
                 await secret.put(draft(f"shop-{number}", f"c{number:032x}"))
             best = 1.0

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from rune.adapters.embedded.limits import EmbeddedLimits
-from rune.adapters.embedded.open import Embedded
 from rune.adapters.postgres.limits import PostgresLimits
 from rune.adapters.postgres.open import postgres
 from rune.ports.limits import BadLimits, Bucket, Limits, check_limits
@@ -19,6 +18,7 @@ from rune.runtime.clock import SystemClock
 from rune.testing.clock import VirtualClock
 from rune.testing.contracts.limiting import LimitContract, Limited
 from rune.testing.contracts.scenario import scenario
+from tests.contract.test_embedded import opened
 from tests.services.databases import dsn_of, ready
 from tests.services.postgres import database_of, server
 
@@ -52,19 +52,15 @@ class TestEmbedded(LimitContract):
     @asynccontextmanager
     async def make_limited(self, folder: Path) -> AsyncIterator[Limited]:
         clock = VirtualClock()
-        embedded = Embedded(folder / "rune.db", clock)
-        embedded.database.start()
         gone = 0
 
         def later(ms: int) -> None:
             nonlocal gone
             gone += ms
 
-        try:
+        async with opened(folder, clock) as embedded:
             limits = EmbeddedLimits(embedded.database)
             yield Limited(embedded.journal, limits, lambda: clock.now() + gone, later)
-        finally:
-            await embedded.journal.close()
 
 
 class TestPostgres(LimitContract):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import asyncpg  # type: ignore[import-untyped]
@@ -13,14 +11,14 @@ import pytest
 from rune.adapters.postgres.database import Database
 from rune.adapters.postgres.journal import PostgresJournal
 from rune.adapters.postgres.migrating import migrate
-from rune.adapters.postgres.open import Postgres, postgres
+from rune.adapters.postgres.open import postgres
 from rune.adapters.postgres.recording import MOST_RUNS
 from rune.core.fact import End, Fact
 from rune.ports.journal import StoreAway
 from rune.testing.contracts.records import accepted, result
 from rune.testing.contracts.scenario import scenario
-from tests.services.databases import dsn_of, ready
-from tests.services.postgres import Server, database_of, free_port, new_server, server
+from tests.services.databases import dsn_of, patient, ready
+from tests.services.postgres import database_of, free_port, new_server, server
 
 WRITERS = 40
 EACH = 60
@@ -30,17 +28,6 @@ KILLS = 4
 @pytest.fixture(autouse=True, scope="module")
 def _running() -> None:
     ready()
-
-
-@asynccontextmanager
-async def opened(server: Server, patience: float) -> AsyncIterator[Postgres]:
-    database = Database(server.dsn("faults"), patience=patience)
-    await database.open()
-    found = Postgres(database)
-    try:
-        yield found
-    finally:
-        await found.journal.close()
 
 
 class Load:
@@ -86,7 +73,7 @@ def test_killed_in_the_middle_of_groups_it_has_everything_that_was_acknowledged(
     load = Load()
 
     async def go() -> None:
-        async with opened(own, patience) as found, asyncio.timeout(120):
+        async with patient(own.dsn("faults"), patience=patience) as found, asyncio.timeout(120):
             for number in range(10):
                 await found.journal.accept(accepted(f"x{number}"))
             marks = [load.reached(WRITERS * EACH * (kill + 1) // (KILLS + 1)) for kill in range(KILLS)]
@@ -129,7 +116,7 @@ def test_a_server_with_room_for_few_locks_takes_groups_in_pieces() -> None:
     names = [f"x{number}" for number in range(4 * MOST_RUNS)]
 
     async def go() -> None:
-        async with opened(own, 0.0) as found:
+        async with patient(own.dsn("faults"), patience=0.0) as found:
             await asyncio.gather(*(found.journal.accept(accepted(name)) for name in names))
             hold = await asyncpg.connect(own.dsn("faults"))
             with pytest.raises(asyncpg.OutOfMemoryError):  # others have nearly all of them

@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ import pytest
 
 from rune.adapters.postgres.accepting import Start
 from rune.adapters.postgres.accepting import _arguments as start_arguments
-from rune.adapters.postgres.database import Database
 from rune.adapters.postgres.failing import Refused
 from rune.adapters.postgres.journal import PostgresJournal
 from rune.adapters.postgres.open import Postgres, postgres
@@ -27,7 +26,7 @@ from rune.ports.journal import Ended, StoreAway
 from rune.ports.library import UnknownWorkflow
 from rune.testing.contracts.records import accepted, child, result
 from rune.testing.contracts.scenario import scenario
-from tests.services.databases import dsn_of, ready
+from tests.services.databases import dsn_of, patient, ready
 from tests.services.postgres import database_of, server
 from tests.services.proxy import Proxy
 
@@ -46,19 +45,12 @@ async def processes(folder: Path, count: int = 2) -> AsyncIterator[list[Postgres
         yield [(await stack.enter_async_context(postgres(dsn_of(folder)))).journal for _ in range(count)]
 
 
-@asynccontextmanager
-async def through(
+def through(
     proxy: Proxy, folder: Path, patience: float = 5.0, longest: float = 30.0
-) -> AsyncIterator[Postgres]:
+) -> AbstractAsyncContextManager[Postgres]:
     """The database by way of a wire that can be cut."""
     dsn = dsn_of(folder).replace(f":{server().port}/", f":{proxy.port}/")
-    database = Database(dsn, patience=patience, longest=longest)
-    await database.open()
-    found = Postgres(database)
-    try:
-        yield found
-    finally:
-        await found.journal.close()
+    return patient(dsn, patience=patience, longest=longest)
 
 
 @asynccontextmanager

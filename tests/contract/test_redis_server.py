@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
@@ -30,6 +31,8 @@ from rune.wire.codec import Inline
 from tests.contract.test_embedded import opened
 from tests.contract.test_redis import fresh_keys, opened_queue
 from tests.services.redis_server import RedisServer, redis_server
+
+S = TypeVar("S")
 
 
 @pytest.fixture
@@ -102,6 +105,22 @@ def run(body: object) -> None:
             await body  # type: ignore[misc]
 
     asyncio.run(within())
+
+
+def on_own_server(
+    body: Callable[[S, Cluster, RedisServer], Coroutine[Any, Any, None]],
+) -> Callable[[S, RedisServer, Path], None]:
+    """A test method with a cluster over a server that it may treat badly."""
+
+    def test(self: S, server: RedisServer, tmp_path: Path) -> None:
+        async def within() -> None:
+            async with cluster(tmp_path, server.url, chain()) as world:
+                await body(self, world, server)
+
+        run(within())
+
+    test.__name__ = test.__qualname__ = body.__name__
+    return test
 
 
 class TestClient:
@@ -224,52 +243,46 @@ class TestProcesses:
             ends = await asyncio.gather(*(world.done(state, gathers) for state in states))
             assert [each.finish.status for each in ends if each.finish is not None] == ["completed"]
 
-    def test_after_a_restart_of_the_server_it_goes_on_from_the_journal(
-        self, server: RedisServer, tmp_path: Path
+    @on_own_server
+    async def test_after_a_restart_of_the_server_it_goes_on_from_the_journal(
+        self, world: Cluster, server: RedisServer
     ) -> None:
-        async def body() -> None:
-            async with cluster(tmp_path, server.url, chain()) as world:
-                state = world.process()
-                (a,) = (await state.admit(await world.accept(), world.plan)).emitted
-                (b,) = (await world.done(state, a)).emitted
-                mine = await state.claim("x", b, "me", leased=True)
-                assert mine.fence is not None
-                server.restart()
-                with pytest.raises(StoreAway):
-                    await state.renew("x", b.node, b.path, mine.fence)
-                assert not await state.renew("x", b.node, b.path, mine.fence)
-                again = await state.claim("x", b, "me", leased=True)
-                assert (again.verdict, again.recovered) == ("run", True)
-                assert again.fence is not None
-                assert again.fence > mine.fence
-                assert (await state.claim("x", a, "me", leased=True)).verdict == "done"
-                (c,) = (await world.done(state, b)).emitted
-                assert (await world.done(state, c)).finish is not None
+        state = world.process()
+        (a,) = (await state.admit(await world.accept(), world.plan)).emitted
+        (b,) = (await world.done(state, a)).emitted
+        mine = await state.claim("x", b, "me", leased=True)
+        assert mine.fence is not None
+        server.restart()
+        with pytest.raises(StoreAway):
+            await state.renew("x", b.node, b.path, mine.fence)
+        assert not await state.renew("x", b.node, b.path, mine.fence)
+        again = await state.claim("x", b, "me", leased=True)
+        assert (again.verdict, again.recovered) == ("run", True)
+        assert again.fence is not None
+        assert again.fence > mine.fence
+        assert (await state.claim("x", a, "me", leased=True)).verdict == "done"
+        (c,) = (await world.done(state, b)).emitted
+        assert (await world.done(state, c)).finish is not None
 
-        run(body())
-
-    def test_after_a_loss_everything_that_runs_is_found_without_being_touched(
-        self, server: RedisServer, tmp_path: Path
+    @on_own_server
+    async def test_after_a_loss_everything_that_runs_is_found_without_being_touched(
+        self, world: Cluster, server: RedisServer
     ) -> None:
-        async def body() -> None:
-            async with cluster(tmp_path, server.url, chain()) as world:
-                state = world.process()
-                for number in range(30):
-                    (a,) = (await state.admit(await world.accept(f"x{number}"), world.plan)).emitted
-                    await world.done(state, a, execution=f"x{number}")
-                await world.journal.record("x7", [End(1, "cancelled")])
-                server.restart()
-                found: set[str] = set()
-                while len(found) < 29:
-                    try:
-                        fired = await state.due(10)
-                    except StoreAway:
-                        continue
-                    found |= {each.execution for each in fired for token in each.emitted if token.node == 2}
-                assert "x7" not in found
-                assert [each for each in await state.due(100) if each.emitted] == []
-
-        run(body())
+        state = world.process()
+        for number in range(30):
+            (a,) = (await state.admit(await world.accept(f"x{number}"), world.plan)).emitted
+            await world.done(state, a, execution=f"x{number}")
+        await world.journal.record("x7", [End(1, "cancelled")])
+        server.restart()
+        found: set[str] = set()
+        while len(found) < 29:
+            try:
+                fired = await state.due(10)
+            except StoreAway:
+                continue
+            found |= {each.execution for each in fired for token in each.emitted if token.node == 2}
+        assert "x7" not in found
+        assert [each for each in await state.due(100) if each.emitted] == []
 
     @scenario
     async def test_an_execution_that_cannot_be_read_holds_up_nobody(self, folder: Path) -> None:
@@ -290,46 +303,40 @@ class TestProcesses:
             assert later > SystemClock().now(), "what cannot be read is looked at again, but not at once"
             await stores.client.close()
 
-    def test_a_server_that_was_emptied_is_filled_again_although_it_never_stopped(
-        self, server: RedisServer, tmp_path: Path
+    @on_own_server
+    async def test_a_server_that_was_emptied_is_filled_again_although_it_never_stopped(
+        self, world: Cluster, server: RedisServer
     ) -> None:
-        async def body() -> None:
-            async with cluster(tmp_path, server.url, chain()) as world:
-                state, other = world.process(), world.process()
-                (a,) = (await state.admit(await world.accept(), world.plan)).emitted
-                await other.due(1)
-                async with asyncio.timeout(60):
-                    stores = RedisStores(server.url)
-                    await stores.client.call("FLUSHALL")
-                    await stores.client.close()
-                    found: list[Token] = []
-                    while not found:
-                        found = [token for each in await other.due(10) for token in each.emitted]
-                assert found == [a]
-                late = world.process()
-                assert (await late.claim("x", a, "me", leased=True)).verdict == "run"
-                assert (await state.claim("x", a, "me", leased=True)).verdict == "held", "all see one state"
+        state, other = world.process(), world.process()
+        (a,) = (await state.admit(await world.accept(), world.plan)).emitted
+        await other.due(1)
+        async with asyncio.timeout(60):
+            stores = RedisStores(server.url)
+            await stores.client.call("FLUSHALL")
+            await stores.client.close()
+            found: list[Token] = []
+            while not found:
+                found = [token for each in await other.due(10) for token in each.emitted]
+        assert found == [a]
+        late = world.process()
+        assert (await late.claim("x", a, "me", leased=True)).verdict == "run"
+        assert (await state.claim("x", a, "me", leased=True)).verdict == "held", "all see one state"
 
-        run(body())
-
-    def test_a_sleeper_is_woken_although_the_server_forgot_it(
-        self, server: RedisServer, tmp_path: Path
+    @on_own_server
+    async def test_a_sleeper_is_woken_although_the_server_forgot_it(
+        self, world: Cluster, server: RedisServer
     ) -> None:
-        async def body() -> None:
-            async with cluster(tmp_path, server.url, chain()) as world:
-                state = world.process()
-                (a,) = (await state.admit(await world.accept(), world.plan)).emitted
-                due = SystemClock().now() + 2_500
-                await world.done(state, a, Suspend(until=due))
-                server.restart()
-                other = world.process()
-                woken: list[Token] = []
-                while not woken:
-                    woken = [token for each in await other.due(10) for token in each.emitted]
-                assert SystemClock().now() >= due
-                assert (woken[0].node, woken[0].resumed) == (a.node, True)
-
-        run(body())
+        state = world.process()
+        (a,) = (await state.admit(await world.accept(), world.plan)).emitted
+        due = SystemClock().now() + 2_500
+        await world.done(state, a, Suspend(until=due))
+        server.restart()
+        other = world.process()
+        woken: list[Token] = []
+        while not woken:
+            woken = [token for each in await other.due(10) for token in each.emitted]
+        assert SystemClock().now() >= due
+        assert (woken[0].node, woken[0].resumed) == (a.node, True)
 
 
 class TestDeliveries:

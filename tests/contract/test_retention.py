@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -15,11 +14,10 @@ from pathlib import Path
 
 from rune.adapters.embedded.filling import fill
 from rune.adapters.embedded.library import EmbeddedLibrary
-from rune.adapters.embedded.open import Embedded
 from rune.ports.retention import Rule
-from rune.testing.clock import VirtualClock
 from rune.testing.contracts.retention import ALL, HOUR, NOW, Kept, RetentionContract
 from rune.testing.contracts.scenario import scenario
+from tests.contract.test_embedded import left_on_disk, opened
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = ("execution", "fact", "claim", "blob", "needs", "dead_letter", "removed")
@@ -43,16 +41,6 @@ def step(_):
 
 asyncio.run(collect())
 """
-
-
-@asynccontextmanager
-async def opened(folder: Path) -> AsyncIterator[Embedded]:
-    embedded = Embedded(folder / "rune.db", VirtualClock())
-    embedded.database.start()
-    try:
-        yield embedded
-    finally:
-        await embedded.journal.close()
 
 
 def counts(path: Path) -> dict[str, int]:
@@ -104,12 +92,7 @@ class TestRetention(RetentionContract):
             yield Kept(embedded.journal, embedded.blob, embedded.retention)
 
     def crashed(self, folder: Path) -> Path:
-        copy = folder / "left"
-        copy.mkdir()
-        for name in ("rune.db", "rune.db-wal"):
-            if (folder / name).exists():
-                shutil.copyfile(folder / name, copy / name)
-        return copy
+        return left_on_disk(folder)
 
     @scenario
     async def test_a_stored_version_keeps_its_definition(self, folder: Path) -> None:

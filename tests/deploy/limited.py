@@ -16,9 +16,7 @@ from rune.adapters.rabbitmq.definitions import definitions, user_name
 from rune.adapters.rabbitmq.topology import Topology
 from rune.settings import Settings
 from tests.cli.here import Here
-from tests.cluster.standing import NODES, Standing
-from tests.conformance.case import Case
-from tests.conformance.stubs import surroundings
+from tests.cluster.standing import NODES, Standing, called
 from tests.house.tree import ROOT
 from tests.services.fleet import Fleet, Role
 from tests.services.postgres import database_of, server
@@ -137,20 +135,14 @@ def _stores(folder: Path, vhost: str) -> Iterator[Stores]:
 @contextmanager
 def limited_fleet(made: Stores) -> Iterator[Standing]:
     """Two workers and a scheduler; whoever asks does it as the API."""
-    with surroundings(Case("mail", "", ())) as around:
-        environment = {
-            "RUNE_NODES": ",".join(NODES),
-            "RUNE_HTTP_ALLOW": "127.0.0.1",
-            "RUNE_SMTP_URL": around.smtp_url,
-            "RUNE_TEST_LEDGER": str(made.folder / "ledger"),
-        }
+    with called(made.folder) as (environment, sink):
         fleet = Fleet(made.folder, made.settings("api"), environment)
         try:
             for role in CREW:
                 fleet.start(role, **made.environment(role))
             for each in fleet.processes:
                 each.wait_ready()
-            yield Standing(fleet, around.sink)
+            yield Standing(fleet, sink)
         finally:
             fleet.stop()
 

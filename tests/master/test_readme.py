@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,16 +14,8 @@ import pytest
 from rune.client import Client
 from rune.errors import RuneError
 from tests.cli.process import PATIENCE, Rune
+from tests.master.printing import printed
 from tests.master.test_up import Up
-
-README = Path(__file__).resolve().parents[2] / "README.md"
-
-
-def _lines(heading: str) -> str:
-    section = README.read_text(encoding="utf-8").split(f"## {heading}")[1]
-    found = re.search(r"```sh\n(.*?)```", section, re.DOTALL)
-    assert found is not None
-    return found[1]
 
 
 def _documents(line: str) -> Iterator[Any]:
@@ -36,26 +26,12 @@ def _documents(line: str) -> Iterator[Any]:
         line = line[end:]
 
 
-def _done(heading: str, url: str) -> str:
-    """What the lines under a heading print."""
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", _lines(heading)],
-        env={**os.environ, "RUNE_URL": url, "no_proxy": "127.0.0.1"},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=True,
-    )
-    assert done.stderr == ""
-    return done.stdout
-
-
 def test_the_lines_with_curl_create_start_watch_explain_and_cancel(tmp_path: Path) -> None:
     up = Up(tmp_path)
     try:
         url = up.start()
-        printed = _done("With curl alone", url)
-        documents = [each for line in printed.splitlines() for each in _documents(line)]
+        told = printed("README.md", "With curl alone", url)
+        documents = [each for line in told.splitlines() for each in _documents(line)]
         with Client(url) as client:
             (execution,) = client.executions(workflow="greet")
         assert execution.status == "cancelled"
@@ -64,9 +40,9 @@ def test_the_lines_with_curl_create_start_watch_explain_and_cancel(tmp_path: Pat
             each.get("execution_id") == execution.execution_id and "waiting" in each for each in documents
         )
         assert any(each.get("status") == "cancelled" and each.get("changed") for each in documents)
-        numbers = [int(each) for each in re.findall(r"^id: ?(\d+)$", printed, re.MULTILINE)]
+        numbers = [int(each) for each in re.findall(r"^id: ?(\d+)$", told, re.MULTILINE)]
         assert numbers == list(range(1, len(numbers) + 1))
-        assert '"kind":"execution.cancelled"' in printed
+        assert '"kind":"execution.cancelled"' in told
     finally:
         up.stop(signal.SIGKILL)
 
@@ -75,20 +51,20 @@ def test_the_lines_make_a_key_a_hook_that_is_called_signed_and_a_schedule(tmp_pa
     up = Up(tmp_path)
     try:
         url = up.start()
-        printed = _done("Keys, hooks, schedules", url)
+        said = printed("README.md", "Keys, hooks, schedules", url)
         with Client(url) as locked, pytest.raises(RuneError, match="key"):
             list(locked.executions(workflow="orders"))
         key = Rune(tmp_path).json("keys", "create", "reader", "--role", "viewer")["key"]
         with Client(url, key=key) as client:
             (started,) = client.executions(workflow="orders")
-            assert started.execution_id in printed
+            assert started.execution_id in said
             assert client.wait(started.execution_id, PATIENCE).status == "completed"
             assert client.output(started.execution_id) == 7
             (clock,) = client.triggers("minutely")
             assert clock.schedule is not None
             assert clock.schedule.next_at is not None
-            told = re.findall(r'"next_at":"([^"]+)"', printed)
-            assert told, printed
+            told = re.findall(r'"next_at":"([^"]+)"', said)
+            assert told, said
             assert told[-1] <= clock.schedule.next_at  # a minute may have passed meanwhile
     finally:
         up.stop(signal.SIGKILL)

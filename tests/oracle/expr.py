@@ -150,8 +150,8 @@ class Exists(Expr):
 
 
 @dataclass(frozen=True, slots=True)
-class Arith(Expr):
-    """`a + b` and its like, over numbers only."""
+class Infix(Expr):
+    """Two sides and what stands between them."""
 
     left: Expr
     op: str
@@ -159,6 +159,14 @@ class Arith(Expr):
 
     def source(self) -> str:
         return f"{_wrapped(self.left)} {self.op} {_wrapped(self.right)}"
+
+    def children(self) -> tuple[Expr, ...]:
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True, slots=True)
+class Arith(Infix):
+    """`a + b` and its like, over numbers only."""
 
     def evaluate(self, env: Env) -> Any:
         a, b = self.left.evaluate(env), self.right.evaluate(env)
@@ -175,26 +183,13 @@ class Arith(Expr):
                 return a % b
         raise ExpressionError(self.source())
 
-    def children(self) -> tuple[Expr, ...]:
-        return (self.left, self.right)
-
 
 @dataclass(frozen=True, slots=True)
-class Compare(Expr):
+class Compare(Infix):
     """A comparison; ordering works within numbers and within text only."""
-
-    left: Expr
-    op: str
-    right: Expr
-
-    def source(self) -> str:
-        return f"{_wrapped(self.left)} {self.op} {_wrapped(self.right)}"
 
     def evaluate(self, env: Env) -> Any:
         return compare(self.left.evaluate(env), self.op, self.right.evaluate(env))
-
-    def children(self) -> tuple[Expr, ...]:
-        return (self.left, self.right)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from tests.cli.process import until
-from tests.cluster.standing import NODES, Standing, stores
-from tests.conformance.case import Case
-from tests.conformance.stubs import surroundings
-from tests.services.fleet import fleet
+from tests.cluster.standing import Standing, standing_on, stores
 from tests.services.rabbitmq import broker
 
 
@@ -27,20 +24,13 @@ def standing(
     **more: Any,
 ) -> Iterator[Standing]:
     """While the block runs. `more`: settings of all its processes."""
-    with broker().vhost() as vhost, surroundings(Case("mail", "", ())) as around:
+    with broker().vhost() as vhost:
         settings = replace(stores(folder), queue=broker().url(vhost), **more)
-        environment = {
-            "RUNE_NODES": ",".join(NODES),
-            "RUNE_HTTP_ALLOW": "127.0.0.1",
-            "RUNE_SMTP_URL": around.smtp_url,
-            "RUNE_IN_PLACE": "true" if in_place else "false",
-            "RUNE_TEST_LEDGER": str(folder / "ledger"),
-            **{f"RUNE_{name.upper()}": str(value).lower() for name, value in more.items()},
-        }
-        with fleet(folder, settings, workers=workers, schedulers=schedulers, environment=environment) as made:
+        crew = {"workers": workers, "schedulers": schedulers}
+        with standing_on(settings, in_place=in_place, **crew, **more) as made:
             if workers:
                 declared(settings.queue)
-            yield Standing(made, around.sink)
+            yield made
 
 
 def declared(url: str) -> None:

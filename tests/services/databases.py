@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+from rune.adapters.postgres.database import LONGEST, Database
 from rune.adapters.postgres.migrating import migrate
 from rune.adapters.postgres.open import Postgres
 from rune.nodes.discovery import full_registry
@@ -40,6 +43,18 @@ def left_behind(folder: Path) -> Path:
     server().copy(database_of(folder), database_of(copy), TEMPLATE)
     _made.add(database_of(copy))
     return copy
+
+
+@asynccontextmanager
+async def patient(dsn: str, *, patience: float, longest: float = LONGEST) -> AsyncIterator[Postgres]:
+    """The adapters of somebody who waits so long for a server that is away, or that takes its time."""
+    database = Database(dsn, patience=patience, longest=longest)
+    await database.open()
+    found = Postgres(database)
+    try:
+        yield found
+    finally:
+        await found.journal.close()
 
 
 def reader_of(found: Postgres) -> Reader:

@@ -12,18 +12,14 @@ from typing import Any
 
 import pytest
 
-from rune.core.outcome import Error, Failure, Outcome
+from rune.core.outcome import Error, Outcome
 from rune.nodes.blobs import is_reference
 from tests.nodes.io.calling import Raw, call, listening, local_world
 from tests.nodes.io.test_smtp import MAIL
+from tests.nodes.running import error
 
 OK = b"HTTP/1.1 200 OK\r\n"
 MEGABYTE = 1024 * 1024
-
-
-def error(outcome: Outcome) -> Error:
-    assert isinstance(outcome, Failure), outcome
-    return outcome.error
 
 
 async def pause(seconds: float) -> None:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from rune.core.outcome import Error, Failure, Outcome, Output
+from rune.core.outcome import Outcome
 from rune.errors import RuneError
 from rune.nodes.inuse import IN_USE
 from rune.nodes.redaction import Redactor
@@ -21,6 +21,7 @@ from rune.testing.nodes import MemoryBlob
 from tests.nodes.io.calling import Handler, listening, local_world, serving
 from tests.nodes.io.secrets import CANARY, NONE, TOKEN, Drawer, credential, use
 from tests.nodes.io.test_smtp import MAIL, Sink
+from tests.nodes.running import error, output
 
 
 class Server:
@@ -70,19 +71,9 @@ def ask(
     return asyncio.run(scenario())
 
 
-def error(outcome: Outcome) -> Error:
-    assert isinstance(outcome, Failure), outcome
-    return outcome.error
-
-
-def value(outcome: Outcome) -> Any:
-    assert isinstance(outcome, Output), outcome
-    return outcome.value
-
-
 def test_basic() -> None:
     server = Server()
-    value(ask(server, Drawer(credential("basic", {"username": "mé", "password": CANARY}))))
+    output(ask(server, Drawer(credential("basic", {"username": "mé", "password": CANARY}))))
 
     assert server.seen[0]["authorization"] == "Basic " + base64.b64encode(f"mé:{CANARY}".encode()).decode()
 
@@ -103,7 +94,7 @@ def test_a_key_in_the_query_goes_along_to_every_page() -> None:
     server = Server(next_page, saying(302, Location="/three?x=1"), saying(200, [2]))
     drawer = Drawer(credential("api_key", {"key": CANARY, "name": "k", "place": "query"}))
 
-    assert value(ask(server, drawer, "/one?k=mine&y=2", follow_next=True))["body"] == [1, 2]
+    assert output(ask(server, drawer, "/one?k=mine&y=2", follow_next=True))["body"] == [1, 2]
     encoded = "k=kanari-9%2Ff3%22%2B%C3%BC%20d0c7"
     assert server.paths == [f"/one?y=2&{encoded}", f"/two?{encoded}", f"/three?x=1&{encoded}"]
 
@@ -137,7 +128,7 @@ def test_nothing_follows_a_redirect_to_another_origin(type: str, values: dict[st
         await world.close()
         return outcome
 
-    value(asyncio.run(scenario()))
+    output(asyncio.run(scenario()))
     shown = json.dumps(other.seen) + other.paths[0]
     assert TOKEN not in shown
     assert base64.b64encode(f"me:{TOKEN}".encode()).decode() not in shown
@@ -172,7 +163,7 @@ def test_a_bound_credential_is_sent_to_its_hosts_alone(hosts: tuple[str, ...], a
     outcome = ask(server, Drawer(credential("bearer", {"token": TOKEN}, hosts=hosts)))
 
     if allowed:
-        value(outcome)
+        output(outcome)
     else:
         assert error(outcome).code == "CREDENTIAL_FORBIDDEN"
         assert server.seen == []
@@ -230,7 +221,7 @@ def test_what_cannot_be_used_fails_the_node_before_anything_is_sent(
 
 def test_by_id_and_with_the_right_type() -> None:
     for reference in ({"id": FOUND.id}, {"name": "shop", "id": FOUND.id, "type": "bearer"}):
-        value(ask(Server(), Drawer(FOUND), reference=reference))
+        output(ask(Server(), Drawer(FOUND), reference=reference))
 
 
 def test_it_is_resolved_anew_for_every_call_and_once_in_a_call() -> None:
@@ -253,11 +244,11 @@ def test_what_a_server_echoes_is_hidden() -> None:
         body = f"you sent {request.headers['Authorization']}, that is {CANARY}, or {json.dumps(CANARY)}"
         return web.Response(text=body, headers={"X-Echo": request.headers["Authorization"]}, status=418)
 
-    output = ask(echo, drawer)
-    assert value(output)["headers"]["x-echo"] == "Basic ***"
+    outcome = ask(echo, drawer)
+    assert output(outcome)["headers"]["x-echo"] == "Basic ***"
     failed = ask(echo, drawer, raise_on_status="4xx")
     assert error(failed).code == "HTTP_STATUS"
-    assert clean(output, CANARY, f"me:{CANARY}")
+    assert clean(outcome, CANARY, f"me:{CANARY}")
     assert clean(failed, CANARY, f"me:{CANARY}")
 
 
@@ -267,7 +258,7 @@ def test_bytes_that_are_kept_are_clean_too() -> None:
     async def echo(request: web.Request) -> web.Response:
         return web.Response(body=b"\0\xff" + request.headers["Authorization"].encode() + b"\0")
 
-    value(ask(echo, Drawer(FOUND), store=store, response="blob"))
+    output(ask(echo, Drawer(FOUND), store=store, response="blob"))
     assert TOKEN.encode() not in repr(vars(store)).encode()
     assert "***" in repr(vars(store))
 
@@ -316,7 +307,7 @@ def grant(token: str, seconds: Any = 3600, **more: Any) -> Callable[[web.Request
 def test_a_token_is_fetched_and_used_again() -> None:
     tokens, api = Server(grant("token-number-1")), Server()
     for outcome in with_tokens(tokens, api, 3):
-        assert value(outcome)["body"]["headers"]["authorization"] == "Bearer ***"
+        assert output(outcome)["body"]["headers"]["authorization"] == "Bearer ***"
 
     assert [each["authorization"] for each in api.seen] == ["Bearer token-number-1"] * 3
     assert len(tokens.seen) == 1
@@ -352,7 +343,7 @@ def test_a_refused_token_is_renewed_once() -> None:
     api = Server(saying(401), saying(200, "fine"))
 
     (outcome,) = with_tokens(tokens, api, method="POST", body={"a": 1})
-    assert value(outcome)["body"] == "fine"
+    assert output(outcome)["body"] == "fine"
     assert [each["authorization"][-1] for each in api.seen] == ["1", "2"]
     assert api.seen[0]["idempotency-key"] == api.seen[1]["idempotency-key"]
 
@@ -362,14 +353,14 @@ def test_and_not_twice() -> None:
     api = Server(*[saying(401)] * 3)
 
     (outcome,) = with_tokens(tokens, api)
-    assert value(outcome)["status"] == 401
+    assert output(outcome)["status"] == 401
     assert (len(api.seen), len(tokens.seen)) == (2, 2)
 
 
 def test_other_credentials_are_not_renewed() -> None:
     server = Server(saying(401), saying(200))
 
-    assert value(ask(server, Drawer(FOUND)))["status"] == 401
+    assert output(ask(server, Drawer(FOUND)))["status"] == 401
     assert len(server.seen) == 1
 
 
@@ -451,7 +442,7 @@ def mail(sink: Sink, parameters: Mapping[str, Any] = MAIL, hosts: Any = (), **va
 def test_a_mail_through_the_server_of_a_credential() -> None:
     sink = Sink()
     login = {"username": "me", "password": CANARY, "sender": "Shop <shop@example.com>"}
-    value(mail(sink, {**MAIL, "from": None}, **login))
+    output(mail(sink, {**MAIL, "from": None}, **login))
 
     plain = base64.b64encode(f"\0me\0{CANARY}".encode()).decode()
     assert f"AUTH PLAIN {plain}" in sink.said

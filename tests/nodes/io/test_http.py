@@ -13,9 +13,10 @@ import pytest
 from aiohttp import web
 
 from rune.core.definition import Retry
-from rune.core.outcome import Error, Failure, Outcome, Output
+from rune.core.outcome import Failure, Outcome, Output
 from rune.nodes.io import http
 from tests.nodes.io.calling import KEY, NOW, Handler, call, local_world, serving
+from tests.nodes.running import error, output
 
 
 def ask(handler: Handler, path: str = "/", key: str = KEY, **parameters: Any) -> Outcome:
@@ -32,16 +33,6 @@ def ask(handler: Handler, path: str = "/", key: str = KEY, **parameters: Any) ->
             await world.close()
 
     return asyncio.run(scenario())
-
-
-def value(outcome: Outcome) -> Any:
-    assert isinstance(outcome, Output), outcome
-    return outcome.value
-
-
-def error(outcome: Outcome) -> Error:
-    assert isinstance(outcome, Failure), outcome
-    return outcome.error
 
 
 def answering(body: bytes | str = b"", status: int = 200, **headers: str) -> Handler:
@@ -68,7 +59,7 @@ async def echo(request: web.Request) -> web.Response:
 
 
 def echoed(**parameters: Any) -> Any:
-    return value(ask(echo, **parameters))["body"]
+    return output(ask(echo, **parameters))["body"]
 
 
 def test_values_that_are_no_text_are_sent() -> None:
@@ -114,7 +105,7 @@ def test_a_large_body_arrives() -> None:
 
     outcome = ask(measure, method="PUT", body="x" * 900_000)
 
-    assert value(outcome)["body"] == [900_000, 900_000]
+    assert output(outcome)["body"] == [900_000, 900_000]
 
 
 def test_the_same_effect_has_the_same_key() -> None:
@@ -131,7 +122,7 @@ def test_numbers_may_be_written_as_text() -> None:
         "raise_on_status": "404",
     }
 
-    assert value(ask(answering("x"), **parameters))["status"] == 200
+    assert output(ask(answering("x"), **parameters))["status"] == 200
 
 
 def test_retry_parameters_become_the_policy_of_the_node() -> None:
@@ -178,7 +169,7 @@ def test_headers_cannot_break_out(headers: dict[str, Any]) -> None:
     ],
 )
 def test_answers_are_read_by_their_type(body: bytes, content_type: str, read: Any) -> None:
-    assert value(ask(answering(body, Content_Type=content_type)))["body"] == read
+    assert output(ask(answering(body, Content_Type=content_type)))["body"] == read
 
 
 def test_headers_come_back_in_lower_case() -> None:
@@ -189,12 +180,12 @@ def test_headers_come_back_in_lower_case() -> None:
         response.headers.add("Set-Cookie", "a=1; Expires=Wed, 01 Jan 2031 00:00:00 GMT")
         return response
 
-    output = value(ask(answer))
+    found = output(ask(answer))
 
-    assert output["headers"]["x-one"] == "1"
-    assert output["headers"]["x-two"] == "a, b"
-    assert output["headers"]["set-cookie"] == ["a=1; Expires=Wed, 01 Jan 2031 00:00:00 GMT"]
-    assert output["duration_ms"] >= 0
+    assert found["headers"]["x-one"] == "1"
+    assert found["headers"]["x-two"] == "a, b"
+    assert found["headers"]["set-cookie"] == ["a=1; Expires=Wed, 01 Jan 2031 00:00:00 GMT"]
+    assert found["duration_ms"] >= 0
 
 
 @pytest.mark.parametrize(
@@ -258,16 +249,16 @@ def raw_deflate(data: bytes) -> bytes:
 def test_packed_answers_are_unpacked(encoding: str, pack: Pack) -> None:
     data = json.dumps(list(range(5000))).encode()
 
-    output = value(ask(answering(pack(data), Content_Encoding=encoding, Content_Type="application/json")))
+    found = output(ask(answering(pack(data), Content_Encoding=encoding, Content_Type="application/json")))
 
-    assert output["body"] == list(range(5000))
+    assert found["body"] == list(range(5000))
 
 
 def test_gzip_may_come_in_several_members() -> None:
     data = gzip.compress(b"one ", mtime=0) + gzip.compress(b"two", mtime=0)
 
     assert (
-        value(ask(answering(data, Content_Encoding="gzip", Content_Type="text/plain")))["body"] == "one two"
+        output(ask(answering(data, Content_Encoding="gzip", Content_Type="text/plain")))["body"] == "one two"
     )
 
 
@@ -283,7 +274,7 @@ def test_what_is_unpacked_counts() -> None:
     handler = answering(gzip.compress(b"x" * 2000, mtime=0), Content_Encoding="gzip")
 
     assert error(ask(handler, max_bytes=1999)).code == "HTTP_TOO_LARGE"
-    assert len(value(ask(handler, max_bytes=2000))["body"]) == 2000
+    assert len(output(ask(handler, max_bytes=2000))["body"]) == 2000
 
 
 @pytest.mark.parametrize(
@@ -329,10 +320,10 @@ def test_pages_are_followed() -> None:
         link = f'</x?page={page - 1}>; rel="prev", </x?page={page + 1}>; rel="next"' if page < 4 else ""
         return web.json_response([page], headers={"Link": link})
 
-    assert value(ask(answer, follow_next=True))["body"] == [1, 2, 3, 4]
-    limited = value(ask(answer, follow_next=2))
+    assert output(ask(answer, follow_next=True))["body"] == [1, 2, 3, 4]
+    limited = output(ask(answer, follow_next=2))
     assert (limited["body"], limited["pages"]) == ([1, 2, 3], 3)
-    assert value(ask(answer))["body"] == [1]
+    assert output(ask(answer))["body"] == [1]
 
 
 def test_calls_share_connections_and_wait_for_their_turn() -> None:
@@ -368,4 +359,4 @@ def test_proxies_of_the_environment_are_ignored(monkeypatch: pytest.MonkeyPatch)
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
 
-    assert value(ask(answering("x")))["status"] == 200
+    assert output(ask(answering("x")))["status"] == 200

@@ -14,25 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from rune.core.outcome import Error, Failure, Outcome, Output
+from rune.core.outcome import Outcome
 from rune.nodes.blobs import Blobs, Reference, file_name, is_reference
 from rune.nodes.declare import parameter_schema
 from rune.nodes.io.body import INLINE, named
 from rune.testing.nodes import MemoryBlob
 from tests.nodes.io.calling import Handler, call, local_world, serving
 from tests.nodes.io.test_http import answering, ask
+from tests.nodes.running import error, output
 
 BYTES = bytes(range(256))
-
-
-def value(outcome: Outcome) -> Any:
-    assert isinstance(outcome, Output), outcome
-    return outcome.value
-
-
-def error(outcome: Outcome) -> Error:
-    assert isinstance(outcome, Failure), outcome
-    return outcome.error
 
 
 def put(store: MemoryBlob, data: bytes, *about: str, execution: str = "x1") -> dict[str, Any]:
@@ -87,7 +78,7 @@ def test_a_form_with_fields_and_files() -> None:
         "renamed": {"filename": "other.bin", "content": picture, "content_type": "application/x-own"},
     }
 
-    value(ask_with(store, form.answer, method="POST", body=body, body_type="multipart"))
+    output(ask_with(store, form.answer, method="POST", body=body, body_type="multipart"))
 
     assert form.parts == [
         ("title", None, None, "Grüße".encode()),
@@ -105,7 +96,7 @@ def test_a_form_with_fields_and_files() -> None:
 def test_the_content_type_asks_for_a_form_with_files_too() -> None:
     form = Form()
 
-    value(ask(form.answer, method="POST", body={"a": 1}, headers={"Content-Type": "multipart/form-data"}))
+    output(ask(form.answer, method="POST", body={"a": 1}, headers={"Content-Type": "multipart/form-data"}))
 
     assert form.parts == [("a", None, None, b"1")]
 
@@ -115,7 +106,7 @@ def test_no_name_breaks_out_of_its_part(name: str) -> None:
     form = Form()
     body = {name: "v", "file": {"filename": name, "content": "x"}, "last": "w"}
 
-    value(ask(form.answer, method="POST", body=body, body_type="multipart"))
+    output(ask(form.answer, method="POST", body=body, body_type="multipart"))
 
     assert [data for *_, data in form.parts] == [b"v", b"x", b"w"]
     assert form.parts[0][1] is None
@@ -134,7 +125,7 @@ def test_no_name_breaks_out_of_its_part(name: str) -> None:
 def test_the_node_says_how_its_body_is_sent(body: Any, body_type: str, raw: bytes, content_type: str) -> None:
     form = Form()
 
-    value(ask(form.answer, method="POST", body=body, body_type=body_type))
+    output(ask(form.answer, method="POST", body=body, body_type=body_type))
 
     assert (form.raw, form.content_type) == (raw, content_type)
 
@@ -144,7 +135,7 @@ def test_a_reference_is_sent_as_its_bytes(body_type: str) -> None:
     store, form = MemoryBlob(), Form()
     reference = put(store, BYTES, "x.png", "image/png")
 
-    value(ask_with(store, form.answer, method="PUT", body=reference, body_type=body_type))
+    output(ask_with(store, form.answer, method="PUT", body=reference, body_type=body_type))
 
     assert (form.raw, form.content_type) == (BYTES, "image/png")
 
@@ -185,7 +176,7 @@ def test_blobs_of_other_executions_are_out_of_reach() -> None:
 def test_bytes_come_as_a_reference() -> None:
     store = MemoryBlob()
 
-    body = value(ask_with(store, answering(BYTES, Content_Type="image/png"), path="/pics/a%20b.png?x=1"))[
+    body = output(ask_with(store, answering(BYTES, Content_Type="image/png"), path="/pics/a%20b.png?x=1"))[
         "body"
     ]
 
@@ -199,7 +190,7 @@ def test_bytes_come_as_a_reference() -> None:
 def test_the_same_bytes_are_kept_once() -> None:
     store, handler = MemoryBlob(), answering(BYTES, Content_Type="image/png")
 
-    first, again = (value(ask_with(store, handler))["body"]["blob"] for _ in range(2))
+    first, again = (output(ask_with(store, handler))["body"]["blob"] for _ in range(2))
 
     assert first == again
 
@@ -221,7 +212,7 @@ def test_the_same_bytes_are_kept_once() -> None:
 def test_the_node_says_what_becomes_of_the_answer(
     body: bytes, content_type: str, response: str, read: Any
 ) -> None:
-    found = value(ask(answering(body, Content_Type=content_type), response=response))["body"]
+    found = output(ask(answering(body, Content_Type=content_type), response=response))["body"]
 
     assert found == read or (read == "blob" and is_reference(found) and found["size"] == len(body))
 
@@ -233,8 +224,8 @@ def test_what_should_be_json_and_is_not_fails() -> None:
 def test_what_is_large_comes_as_a_reference_unless_it_is_asked_for() -> None:
     handler = answering(b'"' + b"x" * INLINE + b'"', Content_Type="application/json")
 
-    assert is_reference(value(ask(handler, max_bytes=2 * INLINE))["body"])
-    assert len(value(ask(handler, max_bytes=2 * INLINE, response="json"))["body"]) == INLINE
+    assert is_reference(output(ask(handler, max_bytes=2 * INLINE))["body"])
+    assert len(output(ask(handler, max_bytes=2 * INLINE, response="json"))["body"]) == INLINE
 
 
 @pytest.mark.parametrize(

@@ -13,19 +13,10 @@ import pytest
 import trustme
 from aiohttp import web
 
-from rune.core.outcome import Error, Failure, Outcome, Output
+from rune.core.outcome import Outcome
 from rune.nodes.world import World
 from tests.nodes.io.calling import Raw, call, listening, local_world, serving
-
-
-def error(outcome: Outcome) -> Error:
-    assert isinstance(outcome, Failure), outcome
-    return outcome.error
-
-
-def value(outcome: Outcome) -> Any:
-    assert isinstance(outcome, Output), outcome
-    return outcome.value
+from tests.nodes.running import error, output
 
 
 @asynccontextmanager
@@ -87,7 +78,7 @@ class Site:
 def test_redirects_are_followed(status: int, method: str, after: str, body: str) -> None:
     site = Site((status, "/there?x=1"))
 
-    assert value(site.ask(method=method, body={"a": 1}))["body"] == "here"
+    assert output(site.ask(method=method, body={"a": 1}))["body"] == "here"
     assert (site.seen[1][0], site.seen[1][1], site.seen[1][3]) == (after, "/there?x=1", body)
     assert ("content-type" in site.seen[1][2]) is bool(body)
 
@@ -95,12 +86,12 @@ def test_redirects_are_followed(status: int, method: str, after: str, body: str)
 def test_a_redirect_may_be_the_answer() -> None:
     site = Site((302, "/there"))
 
-    assert value(site.ask(follow_redirects=False))["status"] == 302
+    assert output(site.ask(follow_redirects=False))["status"] == 302
     assert len(site.seen) == 1
 
 
 def test_five_redirects_are_enough() -> None:
-    assert value(Site(*[(302, "/")] * 5).ask())["status"] == 200
+    assert output(Site(*[(302, "/")] * 5).ask())["status"] == 200
 
     site = Site(*[(302, "/")] * 6)
     assert error(site.ask()).code == "HTTP_REDIRECT"
@@ -169,8 +160,8 @@ def test_a_name_that_changes_its_address_is_asked_once() -> None:
 
     first, second = asyncio.run(scenario())
 
-    assert value(first)["body"] == "here"
-    assert value(second)["body"] == "here"  # the connection was kept; nobody was asked again
+    assert output(first)["body"] == "here"
+    assert output(second)["body"] == "here"  # the connection was kept; nobody was asked again
     assert names.asked == ["rebinding.example"]
     assert site.seen[0][2]["host"].startswith("rebinding.example:")
 
@@ -247,7 +238,7 @@ def trusted(authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("trusted")
 def test_the_certificate_is_that_of_the_name_and_not_of_the_address(authority: trustme.CA) -> None:
-    assert value(secure(authority, "api.example", "api.example"))["body"] == "here"
+    assert output(secure(authority, "api.example", "api.example"))["body"] == "here"
     assert error(secure(authority, "api.example", "other.example")).code == "HTTP_TLS"
     assert error(secure(authority, "api.example", "127.0.0.1")).code == "HTTP_TLS"
 
@@ -257,7 +248,7 @@ def test_an_unknown_authority_is_not_trusted(authority: trustme.CA) -> None:
 
 
 def test_any_certificate_will_do_if_the_node_says_so(authority: trustme.CA) -> None:
-    assert value(secure(authority, "api.example", "other.example", ignore_ssl=True))["body"] == "here"
+    assert output(secure(authority, "api.example", "other.example", ignore_ssl=True))["body"] == "here"
 
 
 @pytest.mark.usefixtures("trusted")

@@ -7,21 +7,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from rune.core.outcome import Error, Failure, Outcome, Output
+from rune.core.outcome import Outcome
 from rune.nodes.catalogue import standard_catalogue
 from tests.nodes.io.test_http import ask
+from tests.nodes.running import error, output
 
 WHOLE = list(range(7))
-
-
-def value(outcome: Outcome) -> Any:
-    assert isinstance(outcome, Output), outcome
-    return outcome.value
-
-
-def error(outcome: Outcome) -> Error:
-    assert isinstance(outcome, Failure), outcome
-    return outcome.error
 
 
 class Shelf:
@@ -96,8 +87,8 @@ def fetched(shelf_path: str, /, **rule: Any) -> tuple[Outcome, Shelf]:
 def test_every_style_brings_the_whole_list(path: str, rule: dict[str, Any]) -> None:
     outcome, _ = fetched(path, **rule)
 
-    output = value(outcome)
-    assert (output["body"], output["pages"], output["complete"]) == (WHOLE, 3, True)
+    found = output(outcome)
+    assert (found["body"], found["pages"], found["complete"]) == (WHOLE, 3, True)
 
 
 def test_the_rest_of_the_query_stays() -> None:
@@ -112,15 +103,15 @@ def test_the_rest_of_the_query_stays() -> None:
 def test_so_many_pages_and_no_more() -> None:
     outcome, shelf = fetched("offset", style="offset", max_pages=2)
 
-    output = value(outcome)
-    assert (output["body"], output["pages"], output["complete"]) == (WHOLE[:6], 2, False)
+    found = output(outcome)
+    assert (found["body"], found["pages"], found["complete"]) == (WHOLE[:6], 2, False)
     assert len(shelf.asked) == 2
 
 
 def test_behind_the_last_page_there_may_be_nothing() -> None:
     outcome, _ = fetched("gone", style="page")
 
-    assert (value(outcome)["body"], value(outcome)["status"]) == ([1, 2], 200)
+    assert (output(outcome)["body"], output(outcome)["status"]) == ([1, 2], 200)
 
 
 def test_a_page_that_fails_fails_the_node() -> None:
@@ -132,7 +123,7 @@ def test_a_page_that_fails_fails_the_node() -> None:
 def test_a_first_answer_that_is_an_error_is_the_answer() -> None:
     outcome, shelf = fetched("broken", style="page", start=7)
 
-    assert (value(outcome)["status"], value(outcome)["body"]) == (500, [7])
+    assert (output(outcome)["status"], output(outcome)["body"]) == (500, [7])
     assert len(shelf.asked) == 1
 
 
@@ -157,7 +148,7 @@ def test_pages_that_lead_nowhere_good(path: str, rule: dict[str, Any], code: str
 def test_without_lists_the_body_is_the_bodies() -> None:
     outcome, _ = fetched("next", style="next", path="paging.next")
 
-    assert [each["data"]["rows"] for each in value(outcome)["body"]] == [WHOLE[:3], WHOLE[3:6], WHOLE[6:]]
+    assert [each["data"]["rows"] for each in output(outcome)["body"]] == [WHOLE[:3], WHOLE[3:6], WHOLE[6:]]
 
 
 def test_all_pages_share_the_bytes_of_one_answer() -> None:

@@ -10,23 +10,14 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from rune.core.outcome import Error, Failure, Outcome, Output
+from rune.core.outcome import Outcome
 from rune.nodes.catalogue import standard_catalogue
 from rune.nodes.io.events import LONGEST, Events, TooLong
 from tests.nodes.io.calling import KEY, NOW, Handler, call, listening, local_world, serving
+from tests.nodes.running import error, output
 
 SCHEMA = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
-
-
-def value(outcome: Outcome) -> Any:
-    assert isinstance(outcome, Output), outcome
-    return outcome.value
-
-
-def error(outcome: Outcome) -> Error:
-    assert isinstance(outcome, Failure), outcome
-    return outcome.error
 
 
 def asked(handler: Handler, told: Callable[[float | str], None] | None = None, **parameters: Any) -> Outcome:
@@ -87,9 +78,9 @@ class Endpoint:
 def test_a_prompt_is_answered() -> None:
     endpoint = Endpoint(whole("Hello"))
 
-    output = value(asked(endpoint.answer, system="Be brief.", temperature=0.5, max_tokens=9, stream=False))
+    found = output(asked(endpoint.answer, system="Be brief.", temperature=0.5, max_tokens=9, stream=False))
 
-    assert output == {"text": "Hello", "json": None, "usage": USAGE, "finish_reason": "stop"}
+    assert found == {"text": "Hello", "json": None, "usage": USAGE, "finish_reason": "stop"}
     assert endpoint.path == "/v1/chat/completions"
     assert endpoint.headers["idempotency-key"] == KEY
     assert endpoint.body == {
@@ -107,7 +98,7 @@ def test_a_conversation_is_sent_as_it_is() -> None:
         {"role": "assistant", "content": [{"type": "text", "text": "b"}]},
     ]
 
-    value(asked(endpoint.answer, prompt=None, messages=messages))
+    output(asked(endpoint.answer, prompt=None, messages=messages))
 
     assert endpoint.body["messages"] == messages
     assert endpoint.body["stream"] is True
@@ -124,7 +115,7 @@ def test_the_query_of_an_endpoint_stays() -> None:
             await world.close()
         return outcome
 
-    value(asyncio.run(scenario()))
+    output(asyncio.run(scenario()))
     assert endpoint.path == "/openai/chat/completions?api-version=1"
 
 
@@ -134,14 +125,14 @@ def test_pieces_are_put_together_and_told(mark: str) -> None:
     usage = json.dumps({"choices": [], "usage": USAGE})
     handler = streaming(chunk(""), chunk("Hel"), chunk("lo ü"), chunk(None, "stop"), usage, mark=mark)
 
-    output = value(asked(handler, told.append))
+    found = output(asked(handler, told.append))
 
-    assert output == {"text": "Hello ü", "json": None, "usage": USAGE, "finish_reason": "stop"}
+    assert found == {"text": "Hello ü", "json": None, "usage": USAGE, "finish_reason": "stop"}
     assert told[-1] == "7 characters"
 
 
 def test_an_endpoint_that_does_not_stream_will_do() -> None:
-    assert value(asked(whole("Hello")))["text"] == "Hello"
+    assert output(asked(whole("Hello")))["text"] == "Hello"
 
 
 def test_a_stream_that_says_it_is_done_need_not_end() -> None:
@@ -152,18 +143,18 @@ def test_a_stream_that_says_it_is_done_need_not_end() -> None:
         await done().wait()
         return response
 
-    assert value(asked(answer, timeout=5))["text"] == "x"
+    assert output(asked(answer, timeout=5))["text"] == "x"
 
 
 def test_a_stream_without_a_last_word_is_complete_if_the_answer_is() -> None:
-    assert value(asked(streaming(chunk("x", "stop"), end=b"")))["text"] == "x"
+    assert output(asked(streaming(chunk("x", "stop"), end=b"")))["text"] == "x"
 
 
 @pytest.mark.parametrize("text", ['{"n": 1}', ' {"n": 1}\n', '```json\n{"n": 1}\n```'])
 def test_json_is_asked_for_and_checked(text: str) -> None:
     endpoint = Endpoint(streaming(chunk(text, "stop")))
 
-    assert value(asked(endpoint.answer, json_schema=SCHEMA))["json"] == {"n": 1}
+    assert output(asked(endpoint.answer, json_schema=SCHEMA))["json"] == {"n": 1}
     assert endpoint.body["response_format"]["json_schema"]["schema"] == SCHEMA
 
 

@@ -16,7 +16,7 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rune.core.outcome import Error, Failure, Outcome, Output
+from rune.core.outcome import Outcome
 from rune.errors import NodeFailure
 from rune.nodes.blobs import Blobs
 from rune.nodes.io.mail import compose
@@ -24,8 +24,19 @@ from rune.nodes.io.mailserver import server
 from rune.nodes.io.smtp import Parameters
 from rune.testing.nodes import MemoryBlob
 from tests.nodes.io.calling import KEY, call, listening, local_world
+from tests.nodes.running import error, output
 
 MAIL = {"from": "rune@example.com", "to": "ada@example.com", "subject": "Hi", "body": "Text"}
+HEADERS = {
+    "from",
+    "to",
+    "subject",
+    "date",
+    "message-id",
+    "content-type",
+    "content-transfer-encoding",
+    "mime-version",
+}
 
 
 class Sink:
@@ -96,16 +107,6 @@ def send(
     return asyncio.run(scenario())
 
 
-def value(outcome: Outcome) -> Any:
-    assert isinstance(outcome, Output), outcome
-    return outcome.value
-
-
-def error(outcome: Outcome) -> Error:
-    assert isinstance(outcome, Failure), outcome
-    return outcome.error
-
-
 def test_a_mail_arrives_as_it_was_meant() -> None:
     sink = Sink()
     mail = {
@@ -118,14 +119,14 @@ def test_a_mail_arrives_as_it_was_meant() -> None:
         "html": "<p>Hallo</p>",
     }
 
-    output = value(send(sink, mail))
+    made = output(send(sink, mail))
 
     everybody = ["ada@example.com", "bob@example.com", "carl@xn--bcher-kva.example", "dora@example.com"]
-    assert output["accepted"] == sink.recipients == [*everybody, "eve@example.com"]
-    assert (output["sent"], output["rejected"]) == (True, [])
+    assert made["accepted"] == sink.recipients == [*everybody, "eve@example.com"]
+    assert (made["sent"], made["rejected"]) == (True, [])
     assert sink.mail["Subject"] == "Grüße"
     assert sink.mail["From"] == "Rune Ü <rune@example.com>"
-    assert sink.mail["Message-ID"] == output["message_id"]
+    assert sink.mail["Message-ID"] == made["message_id"]
     assert b"eve@" not in sink.raw[0]
     plain, html = sink.mail.iter_parts()
     assert isinstance(plain, EmailMessage)
@@ -144,7 +145,7 @@ def test_the_body_may_be_html_or_data() -> None:
 
 
 def test_a_mail_sent_again_is_the_same_mail() -> None:
-    first, again, other, none = (value(send(Sink(), key=each))["message_id"] for each in ("k", "k", "l", ""))
+    first, again, other, none = (output(send(Sink(), key=each))["message_id"] for each in ("k", "k", "l", ""))
 
     assert first == again
     assert len({first, other, none}) == 3
@@ -168,21 +169,10 @@ EVIL = [
 @pytest.mark.parametrize("text", EVIL)
 def test_a_subject_is_one_header(text: str) -> None:
     sink = Sink()
-    value(send(sink, {**MAIL, "subject": text}))
+    output(send(sink, {**MAIL, "subject": text}))
 
     assert sink.recipients == ["ada@example.com"]
-    assert sorted(name.lower() for name in sink.mail) == sorted(
-        [
-            "from",
-            "to",
-            "subject",
-            "date",
-            "message-id",
-            "content-type",
-            "content-transfer-encoding",
-            "mime-version",
-        ]
-    )
+    assert sorted(name.lower() for name in sink.mail) == sorted(HEADERS)
     assert sink.mail.get_content().strip() == "Text"
 
 
@@ -261,7 +251,7 @@ def test_attachments_come_from_text_data_and_blobs() -> None:
         {**picture, "filename": "e.bin", "content_type": "application/x-own"},
     ]
 
-    value(send(sink, {**MAIL, "html": "<p>x</p>", "attachments": attachments}, store=store))
+    output(send(sink, {**MAIL, "html": "<p>x</p>", "attachments": attachments}, store=store))
 
     assert attached(sink) == [
         ("a.txt", "text/plain", "Grüße\n.\nEnde".encode()),
@@ -282,7 +272,7 @@ def test_an_attachment_is_never_a_part_of_the_mail_itself(kind: str) -> None:
     sink = Sink()
     attachment = {"filename": "a", "content": "Subject: x\r\n\r\ny", "content_type": kind}
 
-    value(send(sink, {**MAIL, "attachments": [attachment]}))
+    output(send(sink, {**MAIL, "attachments": [attachment]}))
 
     ((_, content_type, data),) = attached(sink)
     assert content_type in ("application/octet-stream", "text/plain")
@@ -297,7 +287,7 @@ def test_an_attachment_is_never_a_part_of_the_mail_itself(kind: str) -> None:
 def test_no_name_of_a_file_breaks_out(name: str) -> None:
     sink = Sink()
 
-    value(send(sink, {**MAIL, "attachments": [{"filename": name, "content": "x"}]}))
+    output(send(sink, {**MAIL, "attachments": [{"filename": name, "content": "x"}]}))
 
     ((shown, _, data),) = attached(sink)
     assert data == b"x"
@@ -343,10 +333,10 @@ def test_a_server_that_says_no(replies: dict[str, str], code: str) -> None:
 def test_some_may_get_it_and_some_not() -> None:
     mail = {**MAIL, "to": "ada@example.com, bob@example.com"}
 
-    output = value(send(Sink({"bob@example.com": "550 unknown"}), mail))
+    made = output(send(Sink({"bob@example.com": "550 unknown"}), mail))
 
-    assert output["accepted"] == ["ada@example.com"]
-    assert output["rejected"] == [{"address": "bob@example.com", "code": 550, "message": "unknown"}]
+    assert made["accepted"] == ["ada@example.com"]
+    assert made["rejected"] == [{"address": "bob@example.com", "code": 550, "message": "unknown"}]
 
 
 def test_a_login_that_fails_shows_no_password() -> None:
@@ -403,7 +393,7 @@ def test_mail_over_tls(scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
     sink = Sink(tls=context)
-    assert value(send(sink, url=url, tls=implicit))["sent"] is True
+    assert output(send(sink, url=url, tls=implicit))["sent"] is True
     assert sink.secure
 
 
@@ -414,16 +404,6 @@ def test_a_server_without_tls_gets_no_password() -> None:
     assert not any("AUTH" in line for line in sink.said)
 
 
-HEADERS = {
-    "from",
-    "to",
-    "subject",
-    "date",
-    "message-id",
-    "content-type",
-    "content-transfer-encoding",
-    "mime-version",
-}
 ODD = st.text(st.sampled_from(list('a@e.,;:<>()[]"\\ \r\n\t=?utf-8q0dä_\x85\u2028')), max_size=40) | st.text(
     max_size=20
 )
