@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import time
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 import msgspec
 
 from rune.core.explain import explain
 from rune.runtime.reader import Reader
-
-LEAST_LOOK, MOST_LOOK = 0.01, 0.2  # s between two looks: what takes long is not looked at all the time
 
 
 class Refusal(Exception):
@@ -114,17 +109,3 @@ class Look:
         async with self._reader.still():
             found = await self._reader.executions(workflow=workflow, limit=1000)
         return [each.id for each in reversed(found)]
-
-
-async def until(fact: Any, what: Mapping[str, Any] | str, patience: float) -> None:
-    """Look again and again until something holds."""
-    never = asyncio.Event()
-    deadline = time.monotonic() + patience
-    pause = LEAST_LOOK
-    while not await fact():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {patience:.0f} s in vain until {what}")
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pause):
-                await never.wait()
-        pause = min(MOST_LOOK, pause * 1.25)

@@ -7,7 +7,7 @@ import json
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -92,13 +92,6 @@ class Served:
         answer = await self.http.request(method, API + path, **options)
         assert answer.status_code == status, answer.text
         return answer.json() if answer.content else None
-
-    async def until(self, fact: Callable[[], Any]) -> None:
-        """Until something holds."""
-        pause = asyncio.Event()
-        while not fact():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(pause.wait(), 0.005)
 
     async def deploy(self, *documents: dict[str, Any]) -> None:
         for each in documents:
