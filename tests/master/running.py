@@ -6,8 +6,9 @@ import asyncio
 import json
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -158,6 +159,27 @@ def run(folder: Path, work: Callable[[Served], Awaitable[T]], **options: Any) ->
             return await work(server)
 
     return asyncio.run(go())
+
+
+@contextmanager
+def in_thread(folder: Path, fill: Callable[[Served], Awaitable[None]], **options: Any) -> Iterator[str]:
+    """A server in a thread of its own, with something in it; yields where it is."""
+    up, down = threading.Event(), threading.Event()
+    urls: list[str] = []
+
+    async def go() -> None:
+        async with served(folder, **options) as server:
+            await fill(server)
+            urls.append(server.url)
+            up.set()
+            await asyncio.to_thread(down.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(go()))
+    thread.start()
+    assert up.wait(DEADLINE * 2)
+    yield urls[0]
+    down.set()
+    thread.join()
 
 
 class RawStream:
