@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 LEAST_LOOK, MOST_LOOK = 0.01, 0.2  # s between two looks: what takes long is not looked at all the time
-PATIENCE = 120.0  # s
+PATIENCE = 240.0  # s
 
 
 async def until(holds: Callable[[], Any], what: object = "it holds", patience: float = PATIENCE) -> None:
