@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import threading
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +15,7 @@ from rune.master.access.matrix import PRINCIPALS
 from tests.access.asking import BOOTSTRAP, NONE, filled
 from tests.access.test_matrix import expected
 from tests.master.madeup import ask_until
-from tests.master.running import Served, served
+from tests.master.running import Served, in_thread
 from tests.whole import WHOLE
 
 EACH = int(os.environ.get("RUNE_REQUESTS", "10000" if WHOLE else "25"))
@@ -30,10 +27,7 @@ BY_CONTENT = {("POST", "/api/v1/executions"): "edit"}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, str]]]:
-    """A server in a thread of its own, and a key of each role."""
-    folder: Path = tmp_path_factory.mktemp("roles")
-    up, down = threading.Event(), threading.Event()
-    urls: list[str] = []
+    """A server, and a key of each role."""
     keys: dict[str, str] = {}
 
     async def made(running: Served) -> None:
@@ -41,19 +35,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict
         for role in ROLES:
             keys[role] = (await running.client.create_key(role, role)).key
 
-    async def go() -> None:
-        async with served(folder, key=BOOTSTRAP) as running:
-            await made(running)
-            urls.append(running.url)
-            up.set()
-            await asyncio.to_thread(down.wait)
-
-    thread = threading.Thread(target=lambda: asyncio.run(go()))
-    thread.start()
-    assert up.wait(120)
-    yield urls[0], keys
-    down.set()
-    thread.join()
+    with in_thread(tmp_path_factory.mktemp("roles"), made, key=BOOTSTRAP) as url:
+        yield url, keys
 
 
 class Asker:

@@ -10,6 +10,7 @@ import httpx
 
 from tests.access.asking import API, BOOTSTRAP, Crowd, filled
 from tests.master.running import HELLO, ITEMS, Served, run
+from tests.waiting import until
 
 
 def test_h_i8_a_scope_opens_its_workflows_and_no_others(tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ def test_the_stream_of_all_executions_tells_of_those_inside(tmp_path: Path) -> N
             ada = await Crowd(server, stack).join("ada", "viewer", "hello")
             answer = await stack.enter_async_context(ada.stream("GET", f"{API}/events"))
             lines = answer.aiter_lines()
-            await server.until(lambda: server.master.fleet.following)
+            await until(lambda: server.master.fleet.following)
             outside = await server.ended("items", {"items": [0]})
             inside = await server.ended("hello", {"name": "x"})
             told: list[str] = []

@@ -21,7 +21,7 @@ from tests.runtime.forks import PATHS, Forks
 
 T = TypeVar("T")
 SOURCE = pathlib.Path(__file__).resolve().parents[2] / "src"
-PATIENCE = 120.0  # s
+PATIENCE = 180.0  # s
 
 
 def until(ask: Callable[[], T | None], what: str) -> T:

@@ -21,9 +21,9 @@ from rune.runtime.engine import Engine
 from rune.testing.harness import Harness, Run, compiled, harness
 from tests.cluster.cases import PATIENCE
 from tests.cluster.standing import Standing
-from tests.conformance.actor import until
 from tests.conformance.case import Case, load
 from tests.core.documents import document, keep, node
+from tests.waiting import until
 
 CASES = [case for case in load() if not (case.http or case.smtp) and case.expect.get("exit_code") != 2]
 TIMES = ("at", "began", "due", "deadline")

@@ -20,11 +20,11 @@ from tests.cli.process import until as until_then
 from tests.cluster import place_nodes
 from tests.cluster.commands import ended, here, named
 from tests.cluster.standing import Standing
-from tests.conformance.actor import until
 from tests.core.documents import document, node
 from tests.runtime.forks import KILLED
 from tests.services.fleet import Process
 from tests.services.postgres import server
+from tests.waiting import until
 
 PATIENCE = 240.0
 POINTS = ("received", "claimed", "ran", "journaled", "applied", "sent", "ending", "ended")

@@ -15,8 +15,8 @@ from tests.cli.here import Here
 from tests.cli.process import until
 from tests.cluster.commands import here, named
 from tests.cluster.standing import Standing
-from tests.conformance.actor import until as until_so
 from tests.core.documents import document, node
+from tests.waiting import until as until_so
 
 PATIENCE = 120.0
 GATED = document(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import time
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -13,8 +10,6 @@ import msgspec
 from rune.core.explain import explain
 from rune.ports.store import Wanted
 from rune.runtime.reader import Reader
-
-LEAST_LOOK, MOST_LOOK = 0.01, 0.2  # s between two looks: what takes long is not looked at all the time
 
 
 class Refusal(Exception):
@@ -115,17 +110,3 @@ class Look:
         async with self._reader.still():
             found = await self._reader.executions(Wanted(workflow=workflow), limit=1000)
         return [each.id for each in reversed(found)]
-
-
-async def until(fact: Any, what: Mapping[str, Any] | str, patience: float) -> None:
-    """Look again and again until something holds."""
-    never = asyncio.Event()
-    deadline = time.monotonic() + patience
-    pause = LEAST_LOOK
-    while not await fact():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {patience:.0f} s in vain until {what}")
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pause):
-                await never.wait()
-        pause = min(MOST_LOOK, pause * 1.25)

@@ -16,8 +16,9 @@ from rune.compose import reader
 from rune.errors import RuneError
 from rune.settings import Settings
 from tests.cli.process import Rune
-from tests.conformance.actor import Look, Refusal, Start, until
+from tests.conformance.actor import Look, Refusal, Start
 from tests.runtime.forks import Forks
+from tests.waiting import until
 
 PATIENCE = 120.0
 HOST = {

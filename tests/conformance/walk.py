@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from tests.conformance.actor import Actor, Refusal, Start, until
+from tests.conformance.actor import Actor, Refusal, Start
 from tests.conformance.case import BASE_URL, Case, expand, matches
 from tests.conformance.stubs import Surroundings
 from tests.conformance.verdict import TERMINAL, UNDER_WAY, Observed, complaints_about
+from tests.waiting import until
 
 EXIT = {"completed": 0, "failed": 1, "halted": 1, "cancelled": 1}
 BESIDE = frozenset({"as", "of", "refused", "says", "answers", "same", "within"})

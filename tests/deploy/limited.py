@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import redis
 
@@ -23,8 +20,6 @@ from tests.services.postgres import database_of, server
 from tests.services.rabbitmq import broker
 from tests.services.redis_server import RedisServer
 
-T = TypeVar("T")
-PATIENCE = 180.0
 ROLES: tuple[Role, ...] = ("worker", "scheduler", "api")
 CREW: tuple[Role, ...] = ("worker", "worker", "scheduler")
 PREFIX = "limited"
@@ -145,17 +140,6 @@ def limited_fleet(made: Stores) -> Iterator[Standing]:
             yield Standing(fleet, sink)
         finally:
             fleet.stop()
-
-
-def until(ask: Callable[[], T | None], what: str) -> T:
-    """Ask again and again until there is an answer."""
-    pause, deadline = threading.Event(), time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        answer = ask()
-        if answer is not None:
-            return answer
-        pause.wait(0.05)
-    raise AssertionError(f"waited {PATIENCE:.0f} s in vain until {what}")
 
 
 def refused(fleet: Fleet) -> list[str]:

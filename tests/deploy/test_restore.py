@@ -23,10 +23,10 @@ from rune.settings import Settings
 from rune.testing.harness import Harness, Run
 from tests.cluster.commands import GATED, named
 from tests.cluster.standing import stores
-from tests.conformance.actor import until
 from tests.core.documents import document, keep, node
 from tests.services.postgres import Server, _as_server, new_server, programs, server
 from tests.services.redis_server import RedisServer
+from tests.waiting import until
 from tests.whole import WHOLE
 
 PATIENCE = 180.0

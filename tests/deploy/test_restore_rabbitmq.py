@@ -17,12 +17,12 @@ from rune.settings import Settings
 from rune.testing.harness import Harness
 from tests.cluster.commands import GATED, named
 from tests.cluster.standing import stores
-from tests.conformance.actor import until
 from tests.core.documents import document, keep, node
 from tests.deploy.test_restore import PATIENCE, at_their_gates, dumped, output, violations
 from tests.services.postgres import server
 from tests.services.rabbitmq import broker
 from tests.services.redis_server import RedisServer
+from tests.waiting import until
 
 ITEMS = 12
 SLEEPS = document(

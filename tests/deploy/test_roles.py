@@ -17,11 +17,12 @@ from redis.retry import Retry
 from rune.adapters.postgres.roles import ROLES
 from rune.adapters.redis.acl import COMMANDS
 from tests.cli.here import Here
+from tests.cli.process import until
 from tests.cluster.cases import run_cases, walk_cases
 from tests.cluster.commands import GATED, named
 from tests.cluster.standing import Standing
 from tests.conformance.case import load, load_steps
-from tests.deploy.limited import PREFIX, Stores, limited_fleet, refused, stores, until
+from tests.deploy.limited import PREFIX, Stores, limited_fleet, refused, stores
 from tests.house.tree import ROOT
 from tests.services.postgres import server
 from tests.whole import WHOLE

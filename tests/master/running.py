@@ -6,8 +6,9 @@ import asyncio
 import json
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -93,13 +94,6 @@ class Served:
         assert answer.status_code == status, answer.text
         return answer.json() if answer.content else None
 
-    async def until(self, fact: Callable[[], Any]) -> None:
-        """Until something holds."""
-        pause = asyncio.Event()
-        while not fact():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(pause.wait(), 0.005)
-
     async def deploy(self, *documents: dict[str, Any]) -> None:
         for each in documents:
             await self.client.deploy(each)
@@ -165,6 +159,27 @@ def run(folder: Path, work: Callable[[Served], Awaitable[T]], **options: Any) ->
             return await work(server)
 
     return asyncio.run(go())
+
+
+@contextmanager
+def in_thread(folder: Path, fill: Callable[[Served], Awaitable[None]], **options: Any) -> Iterator[str]:
+    """A server in a thread of its own, with something in it; yields where it is."""
+    up, down = threading.Event(), threading.Event()
+    urls: list[str] = []
+
+    async def go() -> None:
+        async with served(folder, **options) as server:
+            await fill(server)
+            urls.append(server.url)
+            up.set()
+            await asyncio.to_thread(down.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(go()))
+    thread.start()
+    assert up.wait(DEADLINE * 2)
+    yield urls[0]
+    down.set()
+    thread.join()
 
 
 class RawStream:

@@ -12,6 +12,7 @@ from websockets.asyncio.client import connect
 
 from rune.master.live import stream, watch
 from tests.master.running import DEADLINE, HELLO, ITEMS, WAITS, RawStream, Served, run
+from tests.waiting import until
 
 
 async def taken(opened: RawStream, count: int) -> list[int]:
@@ -178,7 +179,7 @@ def test_the_fleet_is_followed(tmp_path: Path) -> None:
                     return
 
         listening = asyncio.create_task(listen())
-        await server.until(lambda: server.master.fleet.following)
+        await until(lambda: server.master.fleet.following)
         new = [await server.ended("hello", {"name": "x"}) for _ in range(3)]
         await server.client.signal(old, "go")
         await asyncio.wait_for(listening, DEADLINE)

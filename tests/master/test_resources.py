@@ -11,6 +11,7 @@ from rune.core.effect import Finish
 from rune.core.outcome import Error
 from rune.ports.journal import StoreAway
 from tests.master.running import HELLO, WAITS, Served, run
+from tests.waiting import until
 
 
 def test_credentials_go_in_and_never_come_out(tmp_path: Path) -> None:
@@ -113,7 +114,7 @@ def test_blobs_and_definitions_are_fetched_by_their_names(tmp_path: Path) -> Non
 def test_health_knows_whether_the_stores_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(server: Served) -> None:
         assert (await server.http.get("/healthz")).json() == {"status": "ok"}
-        await server.until(lambda: server.master.probe.ready)
+        await until(lambda: server.master.probe.ready)
         assert (await server.http.get("/readyz")).status_code == 200
         assert (await server.client.version()).version == rune.__version__
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +16,7 @@ from schemathesis.specs.openapi.checks import (
 
 from rune.master.app import document
 from tests.master.madeup import ask_until
-from tests.master.running import HELLO, ITEMS, WAITS, Served, served
+from tests.master.running import HELLO, ITEMS, WAITS, Served, in_thread
 from tests.whole import WHOLE
 
 REQUESTS = int(os.environ.get("RUNE_REQUESTS", "10000" if WHOLE else "300"))
@@ -28,10 +25,7 @@ CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance,
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server in a thread of its own, with something in it."""
-    folder: Path = tmp_path_factory.mktemp("schema")
-    up, down = threading.Event(), threading.Event()
-    found: list[str] = []
+    """A server with something in it."""
 
     async def filled(running: Served) -> None:
         await running.deploy(HELLO, WAITS, ITEMS)
@@ -39,19 +33,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         await running.ended("items", {"items": [0, 1, 2]})
         await running.client.start("waits")
 
-    async def go() -> None:
-        async with served(folder) as running:
-            await filled(running)
-            found.append(running.url)
-            up.set()
-            await asyncio.to_thread(down.wait)
-
-    thread = threading.Thread(target=lambda: asyncio.run(go()))
-    thread.start()
-    assert up.wait(60)
-    yield found[0]
-    down.set()
-    thread.join()
+    with in_thread(tmp_path_factory.mktemp("schema"), filled) as url:
+        yield url
 
 
 def test_the_document_is_whole() -> None:

@@ -33,18 +33,6 @@ def scenario(body: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
     return test
 
 
-async def until(holds: Callable[[], bool | Awaitable[bool]], *, each: float = 0.02) -> None:
-    """Wait for something that nobody announces."""
-    never = asyncio.Event()
-    while True:
-        found = holds()
-        if found if isinstance(found, bool) else await found:
-            return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(each):
-                await never.wait()
-
-
 class Basket:
     """A consumer that keeps what it gets."""
 

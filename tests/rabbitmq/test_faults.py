@@ -11,9 +11,10 @@ import pytest
 import trustme
 
 from rune.adapters.rabbitmq.client import BrokerAway, ConnectionRefused, Stamp, connect
-from tests.rabbitmq.helping import connected, fake_broker, scenario, until
+from tests.rabbitmq.helping import connected, fake_broker, scenario
 from tests.services.proxy import Proxy
 from tests.services.rabbitmq import broker, mortal_broker
+from tests.waiting import until
 
 
 @scenario

@@ -29,8 +29,8 @@ from tests.rabbitmq.helping import (
     raw_frame,
     read_frame,
     scenario,
-    until,
 )
+from tests.waiting import until
 
 DELIVER = method(commands.Basic.Deliver("c", 1, False, "", "q"), 1)
 

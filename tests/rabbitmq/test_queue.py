@@ -13,9 +13,10 @@ from rune.core.token import Token
 from rune.errors import RuneError
 from rune.ports.journal import StoreAway
 from rune.wire.rabbit import NodeExecutionMessage
-from tests.rabbitmq.helping import scenario, until
+from tests.rabbitmq.helping import scenario
 from tests.rabbitmq.queues import place
 from tests.services.rabbitmq import broker
+from tests.waiting import until
 
 EXAMPLE = b"""{"workflow_id": "wf_email_notification", "execution_id": "exec_20251009_123456",
     "current_node": "http_fetch_user", "workflow_definition": {"nodes": [], "edges": []},

@@ -9,10 +9,11 @@ from pamqp import commands
 
 from rune.core.token import Token
 from rune.ports.journal import StoreAway
-from tests.rabbitmq.helping import scenario, until
+from tests.rabbitmq.helping import scenario
 from tests.rabbitmq.queues import Place, place
 from tests.services.proxy import Proxy
 from tests.services.rabbitmq import broker, mortal_broker
+from tests.waiting import until
 
 
 @pytest.fixture

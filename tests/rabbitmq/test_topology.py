@@ -18,9 +18,10 @@ from rune.adapters.rabbitmq.rescue import rescue
 from rune.adapters.rabbitmq.topology import Topology, declare
 from rune.core.token import Token
 from rune.wire.rabbit import NodeExecutionMessage, encode_message
-from tests.rabbitmq.helping import scenario, until
+from tests.rabbitmq.helping import scenario
 from tests.rabbitmq.queues import Place, worn_out
 from tests.services.rabbitmq import broker
+from tests.waiting import until
 
 PASSWORDS = {"worker": "w w", "master": "m/m"}
 

@@ -17,9 +17,9 @@ from rune.settings import Settings
 from tests.cluster.standing import Standing
 from tests.hazards.building import counting, kind, workflow
 from tests.hazards.clustered import engines, fresh
-from tests.rabbitmq.helping import until
 from tests.rabbitmq.queues import Place, worn_out
 from tests.services.rabbitmq import broker
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")

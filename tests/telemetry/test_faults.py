@@ -15,6 +15,7 @@ from tests.telemetry.conftest import Watched
 from tests.telemetry.documents import ELSEWHERE, HOLDS
 from tests.telemetry.samples import of, samples
 from tests.telemetry.test_fleet import plan_of
+from tests.waiting import until
 
 NODES = ("tests.telemetry.acting_nodes",)
 
@@ -28,7 +29,7 @@ def test_a_second_result_is_a_twin(tmp_path: Path) -> None:
         await server.deploy(HOLDS)
         Gate.opened = asyncio.Event()
         started = await server.client.start("holds")
-        await server.until(lambda: server.engine.busy == 1)
+        await until(lambda: server.engine.busy == 1)
         first = Result(1, (), server.engine.backend.clock.now(), "ok")
         await server.engine.backend.journal.record(started.execution_id, [first])
         Gate.opened.set()

@@ -9,6 +9,7 @@ from tests.master.running import Served, run
 from tests.telemetry.acting_nodes import Gate
 from tests.telemetry.documents import FAILS, HOLDS, MIXED
 from tests.telemetry.samples import by, of, samples, truth
+from tests.waiting import until
 
 NODES = ("tests.telemetry.acting_nodes",)
 EACH = 20
@@ -71,7 +72,7 @@ def test_what_waits_for_a_slot_is_the_depth_of_the_queue_and_has_an_age(tmp_path
         finally:
             Gate.opened.set()
         await asyncio.gather(*started)
-        await server.until(lambda: server.engine.busy == 0)
+        await until(lambda: server.engine.busy == 0)
         (depth,) = await server.engine.backend.queue.depths()  # type: ignore[attr-defined]
         assert (depth.waiting, depth.age) == (0, 0)
 
