@@ -93,7 +93,7 @@ async def test_a_healthy_consumer_is_left_alone() -> None:
 @scenario
 async def test_a_killed_broker_loses_nothing_and_its_clients_come_back() -> None:
     async with place(mortal_broker()) as here:
-        queue = here.queue(deadline=30.0)
+        queue = here.queue(deadline=180.0)
         await queue.send("x", [Token(node) for node in range(20)])
         held = [await queue.receive() for _ in range(5)]
         await asyncio.to_thread(mortal_broker().settle)
@@ -117,7 +117,7 @@ async def test_a_killed_broker_loses_nothing_and_its_clients_come_back() -> None
 @scenario
 async def test_a_broker_without_its_data_is_set_up_again() -> None:
     here = Place(mortal_broker().url(), "/")
-    queue = here.queue(deadline=30.0)
+    queue = here.queue(deadline=180.0)
     await queue.send("x", [Token(0)])
     await queue.ack(await queue.receive())
     waiting = asyncio.ensure_future(queue.receive())
