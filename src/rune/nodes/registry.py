@@ -11,7 +11,7 @@ import msgspec
 
 from rune.core import codes
 from rune.core.limits import Limits
-from rune.core.nodetype import Catalogue, NodeType
+from rune.core.nodetype import Catalogue
 from rune.core.outcome import Cancelled, Failure, FanOut, Outcome, Output, Suspend
 from rune.core.parameters import Parameters
 from rune.errors import NodeFailure, RuneError
@@ -34,20 +34,17 @@ class UnknownNodeType(RuneError):
 
 
 class Registry:
-    """Node types by name and alias. `catalogue` has every declared type, also those that cannot run here."""
+    """Node types by name and alias."""
 
-    def __init__(self, kinds: Iterable[RunnableType], types: Iterable[NodeType] = ()) -> None:
-        known = {kind.type.name: kind for kind in kinds}
-        declared = [each for each in types if each.name not in known]
-        self.catalogue: Catalogue = catalogue([*declared, *(kind.type for kind in known.values())])
-        self._declared = tuple(declared)
-        self._kinds = known
+    def __init__(self, kinds: Iterable[RunnableType]) -> None:
+        self._kinds = {kind.type.name: kind for kind in kinds}
+        self.catalogue: Catalogue = catalogue(kind.type for kind in self)
 
     def __iter__(self) -> Iterator[RunnableType]:
         return iter(self._kinds.values())
 
     def __contains__(self, name: object) -> bool:
-        return name in self.catalogue and self.catalogue[str(name)].name in self._kinds
+        return name in self.catalogue
 
     def __getitem__(self, name: str) -> RunnableType:
         if name not in self:
@@ -56,9 +53,9 @@ class Registry:
 
     def extended(self, kinds: Iterable[RunnableType]) -> Registry:
         """A registry with these as well; a name that is taken is refused."""
-        added = tuple(kinds)
-        catalogue([*self._declared, *(kind.type for kind in (*self, *added))])
-        return Registry((*self, *added), self._declared)
+        both = (*self, *kinds)
+        catalogue(kind.type for kind in both)
+        return Registry(both)
 
 
 @cache
