@@ -73,7 +73,7 @@ def broker(seen: Survey) -> Iterator[Finding]:
         found = f"as {seen.queue_role}, cannot {_some(seen.queue_lacks)}"
         yield Finding("rabbitmq rights", "bad", found, advice)
     elif seen.queue_missing:
-        advice = "the first `rune serve` sets them up, or `rune topology` does"
+        advice = "the first `rune serve` sets them up, or what `rune topology --definitions` prints"
         yield Finding(
             "rabbitmq rights", "ok", f"{seen.queue_missing} queues or exchanges are not there yet", advice
         )
