@@ -18,7 +18,7 @@ from rune.core.limits import LIMITS
 from rune.core.problem import Problem
 from rune.errors import RuneError
 
-VERSION = 1
+VERSION = 2
 HEADER = struct.Struct(">BI")
 MAX_FRAME = LIMITS.payload_bytes + LIMITS.definition_bytes + 1024 * 1024
 """The largest start payload with the largest definition, and room for the rest."""
