@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 
 from rune.master.live.watch import Told
 
 
-class Following:
+class Following(ABC):
     """Wakes up for news, for a sign of life that is due, and to go."""
 
     def __init__(self) -> None:
@@ -26,6 +27,6 @@ class Following:
         self._reminded = True
         self.news.set()
 
+    @abstractmethod
     def pieces(self) -> AsyncGenerator[list[Told] | bytes | None, None]:
         """What is to be sent, piece by piece: events, or bytes of them; None where only a sign of life is due."""
-        raise NotImplementedError
