@@ -13,6 +13,7 @@ from aiohttp import web
 
 from tests.conformance.case import Case, expand
 from tests.conformance.verdict import Calls, Mail
+from tests.services.listening import listening
 
 
 class HttpStub:
@@ -135,13 +136,11 @@ class Surroundings:
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
-        sink = await asyncio.start_server(self.sink.serve, "127.0.0.1", 0)
-        self.base_url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        self.smtp_url = f"smtp://127.0.0.1:{sink.sockets[0].getsockname()[1]}"
-        ready.set()
-        await stop.wait()
-        sink.close()
-        await sink.wait_closed()
+        async with listening(self.sink.serve) as port:
+            self.base_url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+            self.smtp_url = f"smtp://127.0.0.1:{port}"
+            ready.set()
+            await stop.wait()
         await runner.cleanup()
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:  # whoever was called and not waited for

@@ -7,12 +7,13 @@ import functools
 import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any, ParamSpec
 
 from pamqp import commands, frame, header
 
 from rune.adapters.rabbitmq.client import Channel, Connection, Message, connect
+from tests.services.listening import listening
 from tests.services.rabbitmq import Broker, broker
 
 P = ParamSpec("P")
@@ -131,22 +132,5 @@ async def greet(
 @asynccontextmanager
 async def fake_broker(script: Script, context: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     """A server that says what the script says; yields how to reach it."""
-    working: set[asyncio.Task[Any]] = set()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        mine = asyncio.current_task()
-        assert mine is not None
-        working.add(mine)
-        with suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            await script(reader, writer)
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
-    port = server.sockets[0].getsockname()[1]
-    try:
+    async with listening(script, tls=context) as port:
         yield f"127.0.0.1:{port}"
-    finally:
-        server.close()
-        for each in working:
-            each.cancel()
-        await asyncio.gather(*working, return_exceptions=True)

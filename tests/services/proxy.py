@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+from tests.services.listening import listening
+
 
 class Proxy:
     """Listens on a port of its own. After `cut()` the next answer is received, kept, and the line goes dead."""
@@ -61,9 +63,5 @@ class Proxy:
     @asynccontextmanager
     async def running(self, port: int = 0) -> AsyncIterator[Proxy]:
         """While the block runs, at a port that is free or at this one."""
-        server = await asyncio.start_server(self._serve, "127.0.0.1", port)
-        self.port = server.sockets[0].getsockname()[1]
-        try:
+        async with listening(self._serve, port) as self.port:
             yield self
-        finally:
-            server.close()
