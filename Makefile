@@ -24,7 +24,7 @@ COVERING := tests/core tests/sim/test_signals.py
 UNTRACED := tests/core/expr/test_hostile.py tests/core/expr/test_properties.py
 OTHERS   := $(filter-out tests/core tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/))) $(wildcard tests/test_*.py)
 
-.PHONY: reds chaos-embedded chaos-cluster chaos-rabbitmq services-up services-down help setup stores lock run test test-long check lint type contracts unit sim mutants bench bench-cluster bench-rabbitmq bench-api audit format clean
+.PHONY: faults chaos-embedded chaos-cluster chaos-rabbitmq services-up services-down help setup stores lock run test test-long check lint type contracts unit sim mutants bench bench-cluster bench-rabbitmq bench-api audit format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -80,11 +80,11 @@ test: setup ## All gates: lint, types, contracts, mutants, tests with coverage, 
 	$(MAKE) --no-print-directory unit
 	$(MAKE) --no-print-directory sim SEEDS=10000
 
-test-long: test ## All gates, then every matrix whole, 100,000 seeds, 1,000 kills and crash images, reds, the cluster campaign
+test-long: test ## All gates, then every matrix whole, 100,000 seeds, 1,000 kills and crash images, faults, the cluster campaign
 	@RUNE_WHOLE=1 RUNE_IMAGES=1000 $(BIN)/python -m pytest -q -n $(WORKERS) $(OTHERS)
 	$(MAKE) --no-print-directory sim SEEDS=100000
 	$(MAKE) --no-print-directory chaos-embedded KILLS=1000
-	$(MAKE) --no-print-directory reds
+	$(MAKE) --no-print-directory faults
 	$(MAKE) --no-print-directory chaos-cluster
 	$(MAKE) --no-print-directory chaos-rabbitmq
 
@@ -116,8 +116,8 @@ sim: setup ## The simulator: make sim SEEDS=100000 [JOBS=2]
 mutants: setup ## Break the rules on purpose; the simulator must notice each time
 	@$(BIN)/python -m tests.sim.mutants
 
-reds: setup stores ## Make the change that turns each hazard's test red, and see that it does
-	@$(BIN)/python -m tests.hazards.red --jobs $(JOBS)
+faults: setup stores ## Install each named fault in turn, and see that its test fails
+	@$(BIN)/python -m tests.faults --jobs $(JOBS)
 
 bench: setup ## Measure the rules, then the embedded engine (SCALE=0.1 for a quick look)
 	@$(BIN)/python bench/core.py

@@ -16,9 +16,10 @@ from random import Random
 from typing import Any
 
 from tests.chaos.load import NODES, SLOTS, Keys
-from tests.runtime.forks import ROOT, Forks
+from tests.paths import ROOT
+from tests.runtime.forks import PATHS, Forks
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "RUNE_NODES": ",".join(NODES)}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": PATHS, "RUNE_NODES": ",".join(NODES)}
 
 
 def spawn(home: Path, *options: str) -> subprocess.Popen[bytes]:

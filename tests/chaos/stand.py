@@ -15,7 +15,8 @@ from typing import IO
 
 from rune.settings import Settings
 from tests.chaos.effects import LEDGER
-from tests.services.fleet import ROOT, Fleet, Role, fleet
+from tests.paths import ROOT
+from tests.services.fleet import Fleet, Role, fleet
 from tests.services.postgres import Server, new_server
 from tests.services.redis_server import RedisServer
 

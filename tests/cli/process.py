@@ -17,10 +17,10 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from tests.paths import SOURCE, python_path
 from tests.runtime.forks import PATHS, Forks
 
 T = TypeVar("T")
-SOURCE = pathlib.Path(__file__).resolve().parents[2] / "src"
 PATIENCE = 180.0  # s
 
 
@@ -56,7 +56,7 @@ class Rune:
         self._alike = environment.get("PYTHONPATH", PATHS) == PATHS
         self._environment = {
             **os.environ,
-            "PYTHONPATH": str(SOURCE),
+            "PYTHONPATH": python_path(SOURCE),
             "RUNE_HOME": str(home),
             "NO_COLOR": "1",
             **environment,

@@ -14,8 +14,9 @@ import pytest
 from typer.testing import Result
 
 from tests.cli.here import Here
-from tests.cli.process import PATIENCE, SOURCE, Rune, until
+from tests.cli.process import PATIENCE, Rune, until
 from tests.core.documents import document, node
+from tests.paths import SOURCE, python_path
 
 TOKEN = "kanari-9f3d0c7-e51b"
 
@@ -232,7 +233,7 @@ def test_while_another_process_owns_the_file(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_pipe_works_like_a_file(tmp_path: pathlib.Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "RUNE_HOME": str(tmp_path)}
+    environment = {**os.environ, "PYTHONPATH": python_path(SOURCE), "RUNE_HOME": str(tmp_path)}
     command = [sys.executable, "-m", "rune.cli.main", "credentials", "add", "shop", "--type", "bearer"]
     done = subprocess.run(
         command, input=TOKEN, capture_output=True, text=True, env=environment, timeout=PATIENCE, check=False

@@ -11,7 +11,8 @@ import sys
 
 import pytest
 
-from tests.cli.process import SOURCE, Rune
+from tests.cli.process import Rune
+from tests.paths import SOURCE
 
 EXAMPLES = SOURCE.parent / "examples"
 NOTICE = {"title": "Big News", "lines": ["one", "two"]}

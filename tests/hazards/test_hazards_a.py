@@ -23,20 +23,20 @@ ANY = kind("merge", wait_mode="wait_for_any")
 
 
 def test_h_a1_every_out_edge_of_a_trigger_starts() -> None:
-    # red: a1: `begin` performs only the first effect of a trigger
+    # fault: a1: `begin` performs only the first effect of a trigger
     told = ran(workflow("start>a start>b", a=sets(x=1), b=sets(x=2)))
     assert (status(told, "a"), status(told, "b")) == ("success", "success")
 
 
 def test_h_a2_an_ignored_failure_at_a_leaf_completes() -> None:
-    # red: a2: a failure at a leaf halts whatever the policy
+    # fault: a2: a failure at a leaf halts whatever the policy
     told = ran(workflow("start>a", a={**fails(), "error": "ignore"}))
     assert (told["status"], status(told, "a")) == ("completed", "failed")
 
 
 @pytest.mark.parametrize("policy", ["ignore", "branch"])
 def test_h_a3_successors_learn_what_failed(policy: str) -> None:
-    # red: a3: an edge out of a failed node carries no error reference
+    # fault: a3: an edge out of a failed node carries no error reference
     edge = "a>b" if policy == "ignore" else "a!b"
     out = kind("output", value="{{ [$error.code, $json.error.code, $a.error.message] }}")
     told = ran(workflow(f"start>a {edge}", a={**fails(), "error": policy}, b=out))
@@ -44,13 +44,13 @@ def test_h_a3_successors_learn_what_failed(policy: str) -> None:
 
 
 def test_h_a4_error_edge_is_not_followed_on_success() -> None:
-    # red: a4: a success takes all out-edges
+    # fault: a4: a success takes all out-edges
     told = ran(workflow("start>a a>b a!c", a={**sets(x=1), "error": "branch"}, b=sets(x=2), c=sets(x=3)))
     assert (status(told, "b"), status(told, "c")) == ("success", "skipped")
 
 
 def test_h_a5_a_halt_stops_siblings_and_stays() -> None:
-    # red: a5: a failure under `halt` ends its own branch and nothing else
+    # fault: a5: a failure under `halt` ends its own branch and nothing else
     calls: list[str] = []
     document = workflow("start>w start>a w>c", a=fails(), w=waits(1), c=kind("t.call"))
     told = ran(document, registry=counting(calls))
@@ -59,13 +59,13 @@ def test_h_a5_a_halt_stops_siblings_and_stays() -> None:
 
 
 def test_h_a6_a_cycle_is_refused() -> None:
-    # red: a6: Kahn's count of sorted nodes is not compared
+    # fault: a6: Kahn's count of sorted nodes is not compared
     with pytest.raises(InvalidDocument, match="cycle"):
         ran(workflow("start>a a>b b>a", a=sets(x=1), b=sets(x=2)))
 
 
 def test_h_a7_two_nodes_of_one_id_are_refused() -> None:
-    # red: a7: ids go into a dict without a look
+    # fault: a7: ids go into a dict without a look
     document = workflow("start>a", a=sets(x=1))
     document["nodes"].append(document["nodes"][1])
     with pytest.raises(InvalidDocument):
@@ -73,7 +73,7 @@ def test_h_a7_two_nodes_of_one_id_are_refused() -> None:
 
 
 def test_h_a8_the_tail_of_a_diamond_runs_once() -> None:
-    # red: a8: a node with several in-edges is emitted once per arrival, and what is done is done again
+    # fault: a8: a node with several in-edges is emitted once per arrival, and what is done is done again
     calls: list[str] = []
     document = workflow(
         "start>a start>b a>c b>c c>d", a=sets(x=1), b=sets(x=2), c=sets(x=3), d=kind("t.call")
@@ -83,7 +83,7 @@ def test_h_a8_the_tail_of_a_diamond_runs_once() -> None:
 
 
 def test_h_a9_what_the_engine_detects_is_failed_and_what_a_node_does_is_halted() -> None:
-    # red: a9: every failure that ends an execution counts as the engine's
+    # fault: a9: every failure that ends an execution counts as the engine's
     assert ran(workflow("start>a", a=fails()))["status"] == "halted"
     slow = workflow("start>w", {"timeout": 60}, w=waits(1))
     told = ran(slow)
@@ -91,14 +91,14 @@ def test_h_a9_what_the_engine_detects_is_failed_and_what_a_node_does_is_halted()
 
 
 def test_h_a10_a_halted_run_has_its_true_duration() -> None:
-    # red: a10: the terminal row takes its time from the start
+    # fault: a10: the terminal row takes its time from the start
     told = ran(workflow("start>w w>a", w=waits(1), a=fails()))
     assert told["status"] == "halted"
     assert 3_600_000 <= told["total_duration_ms"] < 3_700_000
 
 
 def test_h_a11_a_failed_item_is_the_item_s_alone() -> None:
-    # red: a11: the results of items are shown without their path
+    # fault: a11: the results of items are shown without their path
     body = kind("conditional", expression="$item == 1")
     document = workflow(
         "start>s s>i i>f:true i>g:false f>g", s=splits(), i=body, f=fails(), g=kind("aggregator")

@@ -23,7 +23,7 @@ LOGS = workflow("start>s s>l", s=splits(), l=kind("log", message="{{ $item }}"))
 def test_h_b1_one_completion_whatever_the_shape(
     document: dict[str, Any], leaf: str, runs: int, tmp_path: pathlib.Path
 ) -> None:
-    # red: b1: every leaf ends the execution
+    # fault: b1: every leaf ends the execution
     async def go() -> tuple[list[str], int]:
         async with harness(tmp_path, slots=1) as engine:
             run = await engine.start(document, {"items": list(range(100))})
@@ -37,20 +37,20 @@ def test_h_b1_one_completion_whatever_the_shape(
 
 
 def test_h_b2_completed_means_that_no_branch_runs() -> None:
-    # red: b2: the execution ends when nothing of it is active
+    # fault: b2: the execution ends when nothing of it is active
     told = ran(workflow("start>a start>w w>b", a=sets(x=1), w=waits(1), b=sets(x=2)))
     assert runs(told, "b") == 1
     assert told["total_duration_ms"] >= 3_600_000
 
 
 def test_h_b3_the_final_context_holds_every_branch() -> None:
-    # red: b3: the context is that of the last result alone
+    # fault: b3: the context is that of the last result alone
     told = ran(workflow("start>a start>b", a=sets(x=1), b=sets(x=2)))
     assert (told["context"].get("$a"), told["context"].get("$b")) == ({"x": 1}, {"x": 2})
 
 
 def test_h_b4_a_dead_end_inside_a_split_completes_nothing() -> None:
-    # red: b4: a dead edge into the aggregator ends the execution
+    # fault: b4: a dead edge into the aggregator ends the execution
     document = workflow(
         "start>s s>i i>g:true g>out",
         s=splits(),
@@ -62,7 +62,7 @@ def test_h_b4_a_dead_end_inside_a_split_completes_nothing() -> None:
 
 
 def test_h_b5_waiting_at_a_join_is_told_apart_from_dead(tmp_path: pathlib.Path) -> None:
-    # red: b5: `explain` leaves out the parties that are missing
+    # fault: b5: `explain` leaves out the parties that are missing
     document = workflow("start>a start>w a>m w>m", a=sets(x=1), w=waits(1), m=kind("merge"))
 
     async def go() -> tuple[Any, str]:

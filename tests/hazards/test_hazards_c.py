@@ -24,7 +24,7 @@ from tests.hazards.building import counting, gated, in_a_row, kind, ran, sets, w
 def test_h_c3_a_message_that_cannot_be_handled_ends_its_execution(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # red: c3: the worker drops a message after its last try
+    # fault: c3: the worker drops a message after its last try
     delivering.nothing_can_be_run(monkeypatch, 0.0, 0.0)
 
     async def go() -> Any:
@@ -37,7 +37,7 @@ def test_h_c3_a_message_that_cannot_be_handled_ends_its_execution(
 
 
 def test_h_c4_a_message_that_fails_comes_back_later_and_not_for_ever() -> None:
-    # red: c4: `delay` answers 0.0 every time
+    # fault: c4: `delay` answers 0.0 every time
     counted = Failures()
     delivery = Delivery("x", Token(1))
     assert [counted.delay(delivery) for _ in range(4)] == [5.0, 25.0, 125.0, None]
@@ -45,7 +45,7 @@ def test_h_c4_a_message_that_fails_comes_back_later_and_not_for_ever() -> None:
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")], ids=str)
 def test_h_c5_what_is_not_json_fails_its_node_once(bad: float) -> None:
-    # red: c5: the boundary does not look at floats
+    # fault: c5: the boundary does not look at floats
     delivering.what_is_not_json_fails_its_node_once(ran, bad)
 
 
@@ -55,17 +55,17 @@ def test_h_c5_what_is_not_json_fails_its_node_once(bad: float) -> None:
     ids=["it evaluates itself", "it is given values"],
 )
 def test_h_c6_an_error_in_an_expression_is_its_node_s(reads: dict[str, Any], tmp_path: pathlib.Path) -> None:
-    # red: c6: an error of `resolve` is nobody's
+    # fault: c6: an error of `resolve` is nobody's
     delivering.an_error_in_an_expression_is_its_node_s(partial(harness, tmp_path), reads)
 
 
 def test_h_c7_a_stop_fails_no_node(tmp_path: pathlib.Path) -> None:
-    # red: c7: the services are cancelled without a drain
+    # fault: c7: the services are cancelled without a drain
     delivering.a_stop_fails_no_node(partial(harness, tmp_path))
 
 
 def test_h_c8_a_message_delivered_again_runs_nothing_again(tmp_path: pathlib.Path) -> None:
-    # red: c8: `touch` answers `run` for a token that is done
+    # fault: c8: `touch` answers `run` for a token that is done
     calls: list[str] = []
     document = workflow("start>a a>b b>c", a=kind("t.call"), b=kind("t.call"), c=waits(1))
 
@@ -84,7 +84,7 @@ def test_h_c8_a_message_delivered_again_runs_nothing_again(tmp_path: pathlib.Pat
 
 
 def test_h_c10_a_slow_node_holds_one_slot_and_nothing_else(tmp_path: pathlib.Path) -> None:
-    # red: c10: one slot serves everybody
+    # fault: c10: one slot serves everybody
     async def go() -> list[str]:
         gate, calls = asyncio.Event(), list[str]()
         async with harness(tmp_path, registry=gated(calls, lambda: gate), slots=2) as engine:
@@ -102,7 +102,7 @@ def test_h_c10_a_slow_node_holds_one_slot_and_nothing_else(tmp_path: pathlib.Pat
 
 
 def test_h_c12_a_message_carries_neither_definition_nor_context(tmp_path: pathlib.Path) -> None:
-    # red: c12: a token carries the start payload
+    # fault: c12: a token carries the start payload
     async def go() -> int:
         sizes: list[int] = []
         async with harness(tmp_path, in_place=False) as engine:
@@ -122,7 +122,7 @@ def test_h_c12_a_message_carries_neither_definition_nor_context(tmp_path: pathli
 
 
 def test_h_c14_events_are_numbered_without_gaps_in_the_order_of_the_journal(tmp_path: pathlib.Path) -> None:
-    # red: c14: events are numbered by the clock
+    # fault: c14: events are numbered by the clock
     async def go() -> tuple[list[int], list[str]]:
         async with harness(tmp_path) as engine:
             run = await engine.start(
@@ -141,7 +141,7 @@ def test_h_c14_events_are_numbered_without_gaps_in_the_order_of_the_journal(tmp_
 def test_h_c15_a_message_of_nothing_known_ends_with_its_last_try(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # red: c15: a message is tried for ever
+    # fault: c15: a message is tried for ever
     monkeypatch.setattr(failures, "DELAYS", (0.0, 0.0))
     monkeypatch.setattr(worker, "AWAY_PAUSE", 0.0)  # whatever comes again comes at once
     tries: list[str] = []

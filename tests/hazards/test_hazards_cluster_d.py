@@ -25,12 +25,12 @@ from tests.hazards.clustered import (
 
 
 def test_h_d1_on_a_cluster_inner_splits_of_different_items_share_nothing() -> None:
-    # red: cluster-d1: the marks of items are kept without the path around their split
+    # fault: cluster-d1: the marks of items are kept without the path around their split
     splitting.inner_splits_of_different_items_share_nothing(ran)
 
 
 def test_h_d2_on_a_cluster_the_lineage_ends_at_the_aggregator() -> None:
-    # red: cluster-d2: the aggregator's token is emitted in the scope of the last item
+    # fault: cluster-d2: the aggregator's token is emitted in the scope of the last item
     splitting.the_lineage_ends_at_the_aggregator(ran)
 
 
@@ -63,69 +63,69 @@ def _sent_again(name: str, item: int | None) -> dict[str, Any]:
 
 
 def test_h_d3_on_a_cluster_a_redelivered_item_is_counted_once() -> None:
-    # red: cluster-d3: a claim answers that a token which is done may run
+    # fault: cluster-d3: a claim answers that a token which is done may run
     assert _sent_again("c", 0)["output"] == [{"did": "c"}, {"did": "w"}, {"did": "c"}]
 
 
 def test_h_d4_on_a_cluster_a_redelivered_split_fans_out_once() -> None:
-    # red: cluster-d4: a decision about a node that is done is carried out once more
+    # fault: cluster-d4: a decision about a node that is done is carried out once more
     told = _sent_again("s", None)
     assert (len(told["output"]), runs(told, "g")) == (3, 1)
 
 
 def test_h_d5_on_a_cluster_failed_and_dead_ending_items_are_counted() -> None:
-    # red: cluster-d5: only live edges are marked at the aggregator
+    # fault: cluster-d5: only live edges are marked at the aggregator
     splitting.failed_and_dead_ending_items_are_counted(ran)
 
 
 @pytest.mark.parametrize("slow", [0, 1, 2])
 def test_h_d6_on_a_cluster_the_order_of_arrival_changes_nothing(slow: int) -> None:
-    # red: cluster-d6: a dead edge that comes last does not open the aggregator
+    # fault: cluster-d6: a dead edge that comes last does not open the aggregator
     splitting.the_order_of_arrival_changes_nothing(ran, slow)
 
 
 def test_h_d7_on_a_cluster_an_item_that_forks_is_one_item() -> None:
-    # red: cluster-d7: the aggregator opens when as many edges as items have arrived
+    # fault: cluster-d7: the aggregator opens when as many edges as items have arrived
     splitting.an_item_that_forks_is_one_item(ran)
 
 
 def test_h_d8_on_a_cluster_two_aggregators_share_nothing() -> None:
-    # red: cluster-d8: a fan-out counts at the first aggregator of the plan
+    # fault: cluster-d8: a fan-out counts at the first aggregator of the plan
     splitting.two_aggregators_share_nothing(ran)
 
 
 def test_h_d9_on_a_cluster_results_are_values_and_not_text() -> None:
-    # red: cluster-d9: elements are made text when gathered
+    # fault: cluster-d9: elements are made text when gathered
     splitting.results_are_values_and_not_text(ran)
 
 
 def test_h_d10_on_a_cluster_an_element_is_what_the_item_gave() -> None:
-    # red: cluster-d10: an element is an object by node
+    # fault: cluster-d10: an element is an object by node
     splitting.an_element_is_what_the_item_gave(ran)
 
 
 def test_h_d11_on_a_cluster_nothing_of_the_items_is_seen_behind_the_aggregator() -> None:
-    # red: cluster-d11: the context holds the outputs of items too
+    # fault: cluster-d11: the context holds the outputs of items too
     splitting.nothing_of_the_items_is_seen_behind_the_aggregator(ran)
 
 
 def test_h_d12_on_a_cluster_an_empty_list_skips_the_body_and_gathers_nothing() -> None:
-    # red: cluster-d12: a fan-out of nothing does not open its aggregator
+    # fault: cluster-d12: a fan-out of nothing does not open its aggregator
     splitting.an_empty_list_skips_the_body_and_gathers_nothing(ran)
 
 
 def test_h_d13_on_a_cluster_items_may_take_days() -> None:
-    # red: cluster-d13: the aggregator has its default timeout although a wait lies before it
+    # fault: cluster-d13: the aggregator has its default timeout although a wait lies before it
     splitting.items_may_take_days(ran)
 
 
 def test_h_d15_on_a_cluster_an_empty_list_stays_a_list() -> None:
-    # red: cluster-d15: nothing gathered is written as an object
+    # fault: cluster-d15: nothing gathered is written as an object
     splitting.an_empty_list_stays_a_list(ran)
 
 
 def test_h_d16_a_list_outlives_the_loss_of_its_barrier() -> None:
-    # red: cluster-d16: after a loss nobody reads the roll of what was running
+    # fault: cluster-d16: after a loss nobody reads the roll of what was running
     calls: list[str] = []
     settings = fresh()
     document = workflow(
@@ -148,12 +148,12 @@ def test_h_d16_a_list_outlives_the_loss_of_its_barrier() -> None:
 
 
 def test_h_d17_on_a_cluster_one_failing_item_stops_nobody() -> None:
-    # red: cluster-d17: the default policy inside a split is `halt`
+    # fault: cluster-d17: the default policy inside a split is `halt`
     splitting.one_failing_item_stops_nobody(ran)
 
 
 def test_h_d18_on_a_cluster_progress_is_part_of_the_explanation() -> None:
-    # red: cluster-d18: how many items are resolved is not read back
+    # fault: cluster-d18: how many items are resolved is not read back
     document = splitting.first_held({**kind("t.call"), "queue": LATER})
     settings = fresh()
 
@@ -173,7 +173,7 @@ def test_h_d18_on_a_cluster_progress_is_part_of_the_explanation() -> None:
 
 
 def test_h_d20_on_a_cluster_nothing_grows_with_the_number_of_items() -> None:
-    # red: cluster-d20: the marks of all items are one field
+    # fault: cluster-d20: the marks of all items are one field
     settings = fresh()
     document = workflow(
         "start>s s>n n>g", s=splits(), n=kind("noop"), g={**kind("aggregator"), "queue": LATER}
@@ -192,5 +192,5 @@ def test_h_d20_on_a_cluster_nothing_grows_with_the_number_of_items() -> None:
 
 
 def test_h_d21_on_a_cluster_a_slow_item_holds_up_only_its_place() -> None:
-    # red: cluster-d21: the window is refilled when all of a batch have ended
+    # fault: cluster-d21: the window is refilled when all of a batch have ended
     splitting.a_slow_item_holds_up_only_its_place(ran)

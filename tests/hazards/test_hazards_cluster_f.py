@@ -27,7 +27,7 @@ from tests.hazards.waiting import suspended
 
 
 def test_h_f1_on_a_cluster_a_timer_survives_the_processes() -> None:
-    # red: cluster-f1: when an execution that sleeps is due is not kept
+    # fault: cluster-f1: when an execution that sleeps is due is not kept
     settings = fresh()
 
     async def go() -> str:
@@ -41,7 +41,7 @@ def test_h_f1_on_a_cluster_a_timer_survives_the_processes() -> None:
 
 
 def test_h_f3_on_a_cluster_timers_have_names_and_a_wait_resumes_once() -> None:
-    # red: cluster-f3: a claim answers that a token which waits may run
+    # fault: cluster-f3: a claim answers that a token which waits may run
     calls: list[str] = []
     settings = fresh()
 
@@ -63,12 +63,12 @@ def test_h_f3_on_a_cluster_timers_have_names_and_a_wait_resumes_once() -> None:
 
 
 def test_h_f4_on_a_cluster_waits_that_end_a_split_complete_once() -> None:
-    # red: cluster-f4: the last token of an item ends the execution
+    # fault: cluster-f4: the last token of an item ends the execution
     waiting.waits_that_end_a_split_complete_once(partial(engines, fresh(), count=2))
 
 
 def test_h_f5_on_a_cluster_an_ended_execution_has_no_timers() -> None:
-    # red: cluster-f5: the end leaves an execution among those that are due
+    # fault: cluster-f5: the end leaves an execution among those that are due
     settings = fresh()
 
     async def go() -> tuple[str, int | None]:
@@ -85,7 +85,7 @@ def test_h_f5_on_a_cluster_an_ended_execution_has_no_timers() -> None:
 
 
 def test_h_f6_on_a_cluster_timers_outlive_a_redis_that_keeps_nothing() -> None:
-    # red: cluster-f6: after a loss nobody reads the roll of what was running
+    # fault: cluster-f6: after a loss nobody reads the roll of what was running
     settings = fresh()
 
     async def go() -> tuple[str, int]:
@@ -102,7 +102,7 @@ def test_h_f6_on_a_cluster_timers_outlive_a_redis_that_keeps_nothing() -> None:
 
 
 def test_h_f6_on_a_cluster_nor_does_a_clock_of_its_own_stand_still() -> None:
-    # red: cluster-f6-own: a time of an execution's own clock is taken for one of ours
+    # fault: cluster-f6-own: a time of an execution's own clock is taken for one of ours
     settings = fresh()
     call = {**kind("t.call"), "queue": LATER}
 
@@ -119,23 +119,23 @@ def test_h_f6_on_a_cluster_nor_does_a_clock_of_its_own_stand_still() -> None:
 
 
 def test_h_f7_on_a_cluster_who_wakes_up_uses_the_credential_of_today() -> None:
-    # red: cluster-f7: the credential is kept from an earlier attempt
+    # fault: cluster-f7: the credential is kept from an earlier attempt
     waiting.who_wakes_up_uses_the_credential_of_today(partial(engines, fresh()), waits(2.5, "seconds"))
 
 
 @pytest.mark.parametrize(("amount", "ms"), [(1.5, 1_500), (0.25, 250), (0, 0)])
 def test_h_f8_on_a_cluster_fractions_of_a_unit_count(amount: float, ms: int) -> None:
-    # red: cluster-f8: the amount is made an int
+    # fault: cluster-f8: the amount is made an int
     assert ms <= ran(workflow("start>w", w=waits(amount, "hours")))["total_duration_ms"] / 3_600 < ms + 1_000
 
 
 def test_h_f8_on_a_cluster_an_amount_beyond_all_dates_fails_its_node() -> None:
-    # red: cluster-f8-far: however large an amount is, it is no mistake
+    # fault: cluster-f8-far: however large an amount is, it is no mistake
     waiting.an_amount_beyond_all_dates_fails_its_node(ran)
 
 
 def test_h_f9_on_a_cluster_more_timers_than_a_batch_all_fire() -> None:
-    # red: cluster-f9: what is due beyond the limit of one batch is dropped
+    # fault: cluster-f9: what is due beyond the limit of one batch is dropped
     document = workflow(
         "start>s s>w w>g g>out", s=splits("{{ range(800) }}"),
         w=kind("wait", resume="date_time", date_time="{{ $trigger.when }}"), g=kind("aggregator"),
@@ -145,7 +145,7 @@ def test_h_f9_on_a_cluster_more_timers_than_a_batch_all_fire() -> None:
 
 
 def test_h_f10_on_a_cluster_what_a_wait_wakes_is_sent_in_one_act() -> None:
-    # red: cluster-f10: of what an act emits only the first is sent
+    # fault: cluster-f10: of what an act emits only the first is sent
     calls: list[str] = []
     settings = fresh()
     call = {**kind("t.call"), "queue": LATER}
@@ -164,7 +164,7 @@ def test_h_f10_on_a_cluster_what_a_wait_wakes_is_sent_in_one_act() -> None:
 
 
 def test_h_f11_on_a_cluster_many_due_timers_do_not_starve_fresh_work() -> None:
-    # red: cluster-f11: what is urgent is read last
+    # fault: cluster-f11: what is urgent is read last
     settings = fresh()
     many = workflow(
         "start>s s>w w>e", s=splits("{{ range(300) }}"), w=waits(0.2, "seconds"), e=kind("t.call")

@@ -47,7 +47,7 @@ async def _results(run: Run, count: int) -> None:
 
 
 def test_h_i9_a_result_that_comes_again_is_one_arrival() -> None:
-    # red: cluster-i9: a decision about a node that is done is carried out again, and arrivals are counted
+    # fault: cluster-i9: a decision about a node that is done is carried out again, and arrivals are counted
     settings = fresh()
     calls: list[str] = []
     document = workflow(
@@ -71,7 +71,7 @@ def test_h_i9_a_result_that_comes_again_is_one_arrival() -> None:
 
 
 def test_h_i10_recovery_uses_up_no_retries() -> None:
-    # red: cluster-i10: whoever takes a token after a loss counts it as another attempt
+    # fault: cluster-i10: whoever takes a token after a loss counts it as another attempt
     settings = fresh()
     calls: list[str] = []
     work = {**kind("t.gate"), "retry": {"max_attempts": 2, "initial_delay": 60}}
@@ -97,7 +97,7 @@ def test_h_i10_recovery_uses_up_no_retries() -> None:
 
 
 def test_h_i11_what_has_a_row_is_not_done_again_after_a_loss() -> None:
-    # red: cluster-i11: a fold begins with nothing, and nobody looks into the journal before a node runs
+    # fault: cluster-i11: a fold begins with nothing, and nobody looks into the journal before a node runs
     settings = fresh()
     calls: list[str] = []
     last = {**kind("t.call"), "queue": LATER}
@@ -116,7 +116,7 @@ def test_h_i11_what_has_a_row_is_not_done_again_after_a_loss() -> None:
 
 
 def test_h_i12_the_work_of_a_dead_worker_is_taken_over() -> None:
-    # red: cluster-i12: the sweeper sends nothing
+    # fault: cluster-i12: the sweeper sends nothing
     settings = fresh()
     calls: list[str] = []
 
@@ -144,7 +144,7 @@ def test_h_i12_the_work_of_a_dead_worker_is_taken_over() -> None:
 
 
 def test_h_i15_an_older_state_does_not_take_back_what_is_known() -> None:
-    # red: cluster-i15: a state of an earlier run of the server is taken for true
+    # fault: cluster-i15: a state of an earlier run of the server is taken for true
     ready()
     redis = BreakableRedis()
     settings = replace(fresh(), state=redis.url, queue=redis.url)
@@ -182,7 +182,7 @@ def test_h_i15_an_older_state_does_not_take_back_what_is_known() -> None:
 
 
 def test_h_i16_two_engines_with_the_same_message_run_it_once() -> None:
-    # red: cluster-i16: a claim does not ask whether somebody holds the token
+    # fault: cluster-i16: a claim does not ask whether somebody holds the token
     settings = fresh()
     calls: list[str] = []
     gates: list[asyncio.Event] = []
@@ -208,7 +208,7 @@ def test_h_i16_two_engines_with_the_same_message_run_it_once() -> None:
 
 
 def test_h_i17_a_message_may_be_there_before_the_state() -> None:
-    # red: cluster-i17: nobody folds what is not there
+    # fault: cluster-i17: nobody folds what is not there
     settings = fresh()
     plan = compiled(
         workflow("start>a a>out", a=sets(x="{{ $trigger.n }}"), out=kind("output", value="{{ $a.x }}"))
@@ -227,7 +227,7 @@ def test_h_i17_a_message_may_be_there_before_the_state() -> None:
 
 
 def test_h_i18_a_result_waits_for_a_journal_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
-    # red: cluster-i18: a result that cannot be written is dropped
+    # fault: cluster-i18: a result that cannot be written is dropped
     server = new_server()
     database = BreakablePostgres(server)
     calls: list[str] = []
@@ -255,13 +255,13 @@ def test_h_i18_a_result_waits_for_a_journal_that_is_away(caplog: pytest.LogCaptu
 
 
 def test_h_i19_a_wrong_type_is_its_node_s_failure() -> None:
-    # red: cluster-i19: parameters that cannot be resolved are an error of the engine
+    # fault: cluster-i19: parameters that cannot be resolved are an error of the engine
     told = ran(workflow("start>a", a=waits("{{ $trigger.n + 1 }}")), {"n": {"not": "a number"}})
     assert (told["status"], entry(told, "a")["status"]) == ("halted", "failed")
 
 
 def test_h_i20_one_slot_is_enough() -> None:
-    # red: cluster-i20: a worker keeps a slot back
+    # fault: cluster-i20: a worker keeps a slot back
     calls: list[str] = []
     document = workflow(
         "start>s s>c c>w w>g start>d g>m d>m m>out",
@@ -280,7 +280,7 @@ async def _asked() -> int:
 
 
 def test_h_i21_cost_grows_with_the_width_and_not_with_its_square() -> None:
-    # red: cluster-i21: an item that ends looks at all the others
+    # fault: cluster-i21: an item that ends looks at all the others
     settings = fresh()
     document = workflow("start>s s>c c>g", s=splits(), c=kind("t.call"), g=kind("aggregator"))
 
@@ -307,7 +307,7 @@ async def _received() -> int:
 
 
 def test_h_i21_payloads_do_not_double_from_diamond_to_diamond() -> None:
-    # red: cluster-i21-diamonds: what a node only passes on is written down again
+    # fault: cluster-i21-diamonds: what a node only passes on is written down again
     names = [f"d{number}" for number in range(13)]
     edges, nodes = [f"start>{names[0]}"], {names[0]: kind("noop")}
     for one, two in itertools.pairwise(names):

@@ -86,7 +86,7 @@ STORED: dict[str, tuple[Callable[[int], Fields], Callable[[dict[str, str], str],
 
 @pytest.mark.parametrize("type", sorted(TYPES.keys() - {"smtp", "custom"}))
 def test_h_h2_what_is_stored_is_what_is_sent(type: str, tmp_path: pathlib.Path) -> None:
-    # red: h2: the node looks for `user` where the store keeps `username`
+    # fault: h2: the node looks for `user` where the store keeps `username`
     heard = Heard()
     values, arrived = STORED[type]
 
@@ -113,7 +113,7 @@ def test_h_i6_whether_a_credential_may_be_used_is_asked_when_it_is_used(
     code: str,
     tmp_path: pathlib.Path,
 ) -> None:
-    # red: i6-use: the hosts of a credential are not looked at
+    # fault: i6-use: the hosts of a credential are not looked at
     heard = Heard()
     told = used(tmp_path, heard, type, values, hosts=hosts, credentials=credentials)
 
@@ -123,20 +123,20 @@ def test_h_i6_whether_a_credential_may_be_used_is_asked_when_it_is_used(
 
 
 def test_h_f7_who_wakes_up_uses_the_credential_of_today(tmp_path: pathlib.Path) -> None:
-    # red: f7: the credential is kept from an earlier attempt
+    # fault: f7: the credential is kept from an earlier attempt
     opened = partial(harness, tmp_path, clock=VirtualClock())
     waiting.who_wakes_up_uses_the_credential_of_today(opened, waits(48))
 
 
 def test_h_i6_a_failure_follows_the_policy_of_its_node(tmp_path: pathlib.Path) -> None:
-    # red: i6-policy: a failure inside a node is an error of the engine
+    # fault: i6-policy: a failure inside a node is an error of the engine
     told = used(tmp_path, Heard(), "basic", basic, hosts=("shop.example",), error="ignore")
 
     assert (told["status"], entry(told, "call")["status"]) == ("completed", "failed")
 
 
 def test_h_i7_a_credential_is_in_no_row(tmp_path: pathlib.Path) -> None:
-    # red: i7-row: outcomes are journaled as they come out of the node
+    # fault: i7-row: outcomes are journaled as they come out of the node
     heard = Heard()
     told = used(tmp_path, heard, "basic", basic)
 
@@ -154,7 +154,7 @@ def test_h_i7_a_credential_is_in_no_row(tmp_path: pathlib.Path) -> None:
     [{"name": "shop", "password": TOKEN}, {"token": TOKEN}, {"name": "shop", "fields": {"token": TOKEN}}],
 )
 def test_h_i7_a_document_names_a_credential_and_holds_none(credentials: Fields) -> None:
-    # red: i7-document: unknown fields of `credentials` are kept
+    # fault: i7-document: unknown fields of `credentials` are kept
     with pytest.raises(InvalidDocument) as refused:
         ran(
             workflow("start>call", call={**kind("http", url="https://x.example"), "credentials": credentials})
@@ -168,7 +168,7 @@ def test_h_i7_a_document_names_a_credential_and_holds_none(credentials: Fields) 
     "expression", ["$credentials.shop", "$credential.password", "$secret.shop", "$node.call.credentials"]
 )
 def test_h_i7_no_expression_reaches_a_credential(expression: str) -> None:
-    # red: i7-expression: `$credentials` is a root of the scope
+    # fault: i7-expression: `$credentials` is a root of the scope
     call = {**kind("http", url="https://x.example"), "credentials": {"name": "shop"}}
     with pytest.raises(InvalidDocument):
         ran(workflow("start>out start>call", call=call, out=kind("output", value="{{ " + expression + " }}")))

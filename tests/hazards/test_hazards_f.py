@@ -19,7 +19,7 @@ from tests.hazards.waiting import HOUR
 
 
 def test_h_f1_a_timer_survives_the_process(tmp_path: pathlib.Path) -> None:
-    # red: f1: a fold arms no timers
+    # fault: f1: a fold arms no timers
     async def go() -> str:
         clock = VirtualClock()
         document = workflow("start>w w>a", w=waits(1), a=sets(x=1))
@@ -36,7 +36,7 @@ def test_h_f1_a_timer_survives_the_process(tmp_path: pathlib.Path) -> None:
 
 
 def test_h_f3_timers_have_names_and_a_wait_resumes_once(tmp_path: pathlib.Path) -> None:
-    # red: f3: the id of a timer is random
+    # fault: f3: the id of a timer is random
     calls: list[str] = []
 
     async def go() -> dict[str, Any]:
@@ -55,12 +55,12 @@ def test_h_f3_timers_have_names_and_a_wait_resumes_once(tmp_path: pathlib.Path) 
 
 
 def test_h_f4_waits_that_end_a_split_complete_once(tmp_path: pathlib.Path) -> None:
-    # red: f4: the end of an item ends the execution
+    # fault: f4: the end of an item ends the execution
     waiting.waits_that_end_a_split_complete_once(partial(harness, tmp_path))
 
 
 def test_h_f5_timers_of_an_ended_execution_do_nothing(tmp_path: pathlib.Path) -> None:
-    # red: f5: neither the state nor `touch` heeds the end
+    # fault: f5: neither the state nor `touch` heeds the end
     calls: list[str] = []
 
     async def go() -> tuple[str, int, int]:
@@ -80,17 +80,17 @@ def test_h_f5_timers_of_an_ended_execution_do_nothing(tmp_path: pathlib.Path) ->
 
 @pytest.mark.parametrize(("amount", "ms"), [(1.5, 1_500), (0.25, 250), (0, 0)])
 def test_h_f8_fractions_of_a_unit_count(amount: float, ms: int) -> None:
-    # red: f8-fractions: the amount is made an int
+    # fault: f8-fractions: the amount is made an int
     assert ms <= ran(workflow("start>w", w=waits(amount, "seconds")))["total_duration_ms"] < ms + 1_000
 
 
 def test_h_f8_an_amount_beyond_all_dates_fails_its_node() -> None:
-    # red: f8-overflow: an amount beyond all dates resumes at once
+    # fault: f8-overflow: an amount beyond all dates resumes at once
     waiting.an_amount_beyond_all_dates_fails_its_node(ran)
 
 
 def test_h_f9_more_timers_than_a_batch_all_fire(tmp_path: pathlib.Path) -> None:
-    # red: f9: what is due beyond the limit of one batch is dropped
+    # fault: f9: what is due beyond the limit of one batch is dropped
     async def go() -> int:
         clock = VirtualClock()
         async with harness(tmp_path, clock=clock) as engine:
@@ -110,7 +110,7 @@ def test_h_f9_more_timers_than_a_batch_all_fire(tmp_path: pathlib.Path) -> None:
 def test_h_f11_many_due_timers_do_not_starve_fresh_work(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # red: f11: the scheduler takes batch after batch without letting the loop run, and items ride with everybody else
+    # fault: f11: the scheduler takes batch after batch without letting the loop run, and items ride with everybody else
     monkeypatch.setattr(scheduler, "BATCH", 20)
 
     async def go() -> tuple[int, str]:

@@ -28,7 +28,7 @@ def _code(outcome: Outcome) -> str:
 
 
 def test_h_h1_numbers_and_booleans_in_query_and_headers_are_sent() -> None:
-    # red: h1: values of a query that are no text are left out
+    # fault: h1: values of a query that are no text are left out
     outcome = ask(echo, query={"page": 2, "all": True}, headers={"X-Count": 3, "X-Ratio": 0.5})
 
     assert isinstance(outcome, Output)
@@ -38,13 +38,13 @@ def test_h_h1_numbers_and_booleans_in_query_and_headers_are_sent() -> None:
 
 
 def test_h_h3_an_answer_has_a_largest_size() -> None:
-    # red: h3-size: nobody looks at the size of a body
+    # fault: h3-size: nobody looks at the size of a body
     assert _code(ask(answering(b"x" * 2_000_000), max_bytes=1_000_000)) == "HTTP_TOO_LARGE"
     assert _code(ask(answering(b"x" * (10 * 1024 * 1024 + 1)))) == "HTTP_TOO_LARGE"
 
 
 def test_h_h3_calls_share_a_pool() -> None:
-    # red: h3-pool: every call opens a client of its own
+    # fault: h3-pool: every call opens a client of its own
     ports: set[int] = set()
 
     async def answer(request: web.Request) -> web.Response:
@@ -67,14 +67,14 @@ def test_h_h3_calls_share_a_pool() -> None:
     "url", ["http://169.254.169.254/latest/meta-data/", "http://10.0.0.1/", "http://0x7f.1/", "http://[::1]/"]
 )
 def test_h_h3_private_addresses_are_not_called(url: str) -> None:
-    # red: h3-private: every host counts as named on the allow list
+    # fault: h3-private: every host counts as named on the allow list
     told = ran(workflow("start>a", a=kind("http", url=url)))
 
     assert entry(told, "a")["error"]["code"] == "HTTP_BLOCKED"
 
 
 def test_h_h3_nor_through_a_redirect() -> None:
-    # red: h3-redirect: an address is not checked before it is called
+    # fault: h3-redirect: an address is not checked before it is called
     site = Site((302, "http://127.0.0.2:PORT/"))
 
     assert _code(site.ask()) == "HTTP_BLOCKED"
@@ -82,7 +82,7 @@ def test_h_h3_nor_through_a_redirect() -> None:
 
 
 def test_h_h3_nor_through_a_name_that_changes_its_address() -> None:
-    # red: h3-rebinding: of the addresses of a name only the first is looked at, and a connection at all not
+    # fault: h3-rebinding: of the addresses of a name only the first is looked at, and a connection at all not
     site, names = Site(), Names(["93.184.216.34", "127.0.0.1"], ["127.0.0.1"])
 
     async def scenario() -> Outcome:
@@ -97,7 +97,7 @@ def test_h_h3_nor_through_a_name_that_changes_its_address() -> None:
 
 
 def test_h_h4_a_line_break_adds_no_header_and_no_recipient() -> None:
-    # red: h4-headers: the subject goes into the mail as it is
+    # fault: h4-headers: the subject goes into the mail as it is
     for subject in ("Hi\r\nBcc: victim@example.com", "=?utf-8?q?Hi=0d=0aBcc:_victim@example.com?="):
         sink = Sink()
         send(sink, {**MAIL, "subject": subject})
@@ -106,7 +106,7 @@ def test_h_h4_a_line_break_adds_no_header_and_no_recipient() -> None:
 
 
 def test_h_h4_a_silent_mail_server_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    # red: h4-silence: the session as a whole has no time limit
+    # fault: h4-silence: the session as a whole has no time limit
     monkeypatch.setattr("rune.nodes.io.delivery.WHOLE_SECONDS", 0.1)
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -120,7 +120,7 @@ def test_h_h4_a_silent_mail_server_is_not_waited_for(monkeypatch: pytest.MonkeyP
 
 
 def test_h_h4_implicit_tls_is_spoken() -> None:
-    # red: h4-tls: `smtps` is treated like `smtp`
+    # fault: h4-tls: `smtps` is treated like `smtp`
     first = bytearray()
 
     async def listens(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -135,7 +135,7 @@ def test_h_h4_implicit_tls_is_spoken() -> None:
 
 
 def test_h_h5_a_number_is_the_date_it_says() -> None:
-    # red: h5: what is no text counts as absent
+    # fault: h5: what is no text counts as absent
     told = ran(workflow("start>a", a=kind("datetime", operation="format", date=86_400, format="%Y-%m-%d")))
 
     assert entry(told, "a")["output"]["result"] == "1970-01-02"
@@ -143,7 +143,7 @@ def test_h_h5_a_number_is_the_date_it_says() -> None:
 
 @pytest.mark.parametrize("message", [5, 1.5, True, None, [1, "x"], {"a": {"b": []}}])
 def test_h_h6_anything_can_be_logged(message: Any) -> None:
-    # red: h6: the message is joined to text without being made one
+    # fault: h6: the message is joined to text without being made one
     told = ran(workflow("start>a", a=kind("log", message=message)))
 
     assert told["status"] == "completed"
@@ -163,7 +163,7 @@ SLOW = document(
 def test_h_c7_sigterm_during_a_request_fails_no_node(
     grace: str, first_ms: int, calls: int, tmp_path: pathlib.Path
 ) -> None:
-    # red: c7-sigterm: a request that is cancelled is reported as failed
+    # fault: c7-sigterm: a request that is cancelled is reported as failed
     routes = ({"path": "/slow", "json": {}, "delay_ms": first_ms, "times": 1}, {"path": "/slow", "json": {}})
     case = Case("slow", "", (), {}, SLOW, http=routes)
     rune = Rune(tmp_path / "home", RUNE_HTTP_ALLOW="127.0.0.1", RUNE_GRACE=grace)

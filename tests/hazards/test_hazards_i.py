@@ -19,7 +19,7 @@ SIGNALLED = kind("wait", resume="signal", name="go")
 
 
 def test_h_i1_what_was_accepted_and_never_opened_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    # red: i1: the relay opens nothing
+    # fault: i1: the relay opens nothing
     monkeypatch.setattr(accepting, "OPENED_WITHIN", 0)  # ms; nobody is about to open it
     settings = fresh()
     calls: list[str] = []
@@ -48,7 +48,7 @@ async def last_event(server: Served, execution: str) -> str:
 
 
 def test_h_i3_a_stream_ends_with_what_happened(tmp_path: pathlib.Path) -> None:
-    # red: i3: every end is told as a completion
+    # fault: i3: every end is told as a completion
     halts = {**workflow("start>a", a=fails()), "id": "halts"}
     late = {**workflow("start>w", {"timeout": 0.2}, w=SIGNALLED), "id": "late"}
     waits = {**workflow("start>w", w=SIGNALLED), "id": "waits"}
@@ -72,7 +72,7 @@ def test_h_i3_a_stream_ends_with_what_happened(tmp_path: pathlib.Path) -> None:
 
 
 def test_h_i4_who_never_saw_the_definition_is_told_everything(tmp_path: pathlib.Path) -> None:
-    # red: i4: a server knows the definitions that came through itself
+    # fault: i4: a server knows the definitions that came through itself
     settings = replace(fresh(), grace=1.0)
     document = {**workflow("start>a a>w w>b", a=sets(x=1), w=SIGNALLED, b=sets(y=2)), "id": "told"}
 
@@ -95,7 +95,7 @@ def test_h_i4_who_never_saw_the_definition_is_told_everything(tmp_path: pathlib.
 
 
 def test_h_i5_a_start_that_comes_again_wipes_nothing(tmp_path: pathlib.Path) -> None:
-    # red: i5: whoever opens an execution begins it
+    # fault: i5: whoever opens an execution begins it
     calls: list[str] = []
 
     async def go() -> dict[str, Any]:

@@ -37,7 +37,7 @@ async def opened(url: str, *, early: float = 60.0, deadline: float = 10.0) -> As
 @pytest.mark.usefixtures("started")
 @scenario
 async def test_h_c1_a_token_is_sent_when_the_broker_says_so() -> None:
-    # red: c1: what is published is not confirmed
+    # fault: c1: what is published is not confirmed
     with broker().vhost() as vhost:
         async with Proxy(broker().port).running() as proxy:
             url = broker().url(vhost).replace(str(broker().port), str(proxy.port))
@@ -51,7 +51,7 @@ async def test_h_c1_a_token_is_sent_when_the_broker_says_so() -> None:
 @pytest.mark.usefixtures("started")
 @scenario
 async def test_h_c2_what_cannot_be_routed_is_not_taken_for_sent() -> None:
-    # red: c2: publishing is not mandatory
+    # fault: c2: publishing is not mandatory
     async def nowhere(execution: str, token: Token) -> str:
         return "nowhere"
 
@@ -65,7 +65,7 @@ async def test_h_c2_what_cannot_be_routed_is_not_taken_for_sent() -> None:
 @pytest.mark.usefixtures("started")
 @scenario
 async def test_h_c9_what_runs_for_long_is_not_handed_out_again() -> None:
-    # red: c9: a delivery is held until its node has ended
+    # fault: c9: a delivery is held until its node has ended
     with broker().vhost() as vhost:
         async with opened(broker().url(vhost), early=0.05) as queue:
             await queue.send("x", [Token(1)])
@@ -82,7 +82,7 @@ async def test_h_c9_what_runs_for_long_is_not_handed_out_again() -> None:
 @pytest.mark.usefixtures("started")
 @scenario
 async def test_h_c11_a_short_delay_does_not_wait_behind_a_long_one() -> None:
-    # red: c11: whatever waits waits in one queue
+    # fault: c11: whatever waits waits in one queue
     with pytest.MonkeyPatch.context() as patched, broker().vhost() as vhost:
         patched.setattr("rune.adapters.rabbitmq.topology.DELAYS", (1, 60))
         patched.setattr("rune.adapters.rabbitmq.queue.DELAYS", (1, 60))
@@ -101,7 +101,7 @@ async def test_h_c11_a_short_delay_does_not_wait_behind_a_long_one() -> None:
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
 @pytest.mark.parametrize("version", [(3, 8), (3, 10), (4, 0)])
 def test_h_c13_a_backlog_has_no_time_to_live(kind: Kind, version: tuple[int, ...]) -> None:
-    # red: c13: work lives for a day
+    # fault: c13: work lives for a day
     topology = Topology("workflow", ("default", "gpu"), kind)
     work = [each for each in topology.table(version) if each.name in topology.work]
     assert len(work) == 6

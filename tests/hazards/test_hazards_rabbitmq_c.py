@@ -72,7 +72,7 @@ async def _declared(cluster: Harness) -> None:
 @pytest.mark.usefixtures("carried")
 @scenario
 async def test_h_c3_what_nobody_can_read_is_kept_with_its_reason() -> None:
-    # red: c3-broker: it is acknowledged and gone
+    # fault: c3-broker: it is acknowledged and gone
     async with place() as here:
         queue = here.queue()
         await queue.check()
@@ -87,7 +87,7 @@ async def test_h_c3_what_nobody_can_read_is_kept_with_its_reason() -> None:
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
 @pytest.mark.usefixtures("carried")
 def test_h_c3_what_somebody_rejects_is_kept(kind: str) -> None:
-    # red: c3-rejected: work has no dead-letter exchange
+    # fault: c3-rejected: work has no dead-letter exchange
 
     @scenario
     async def go() -> None:
@@ -105,7 +105,7 @@ def test_h_c3_what_somebody_rejects_is_kept(kind: str) -> None:
 @pytest.mark.usefixtures("carried")
 @scenario
 async def test_h_c4_what_is_to_come_later_does_not_come_at_once() -> None:
-    # red: c4-broker: whatever is given back goes to the end of its queue
+    # fault: c4-broker: whatever is given back goes to the end of its queue
     async with place() as here:
         queue = here.queue()
         await queue.send("x", [Token(1)])
@@ -118,23 +118,23 @@ async def test_h_c4_what_is_to_come_later_does_not_come_at_once() -> None:
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")], ids=str)
 def test_h_c5_what_is_not_json_loops_through_no_queue(carried: Settings, bad: float) -> None:
-    # red: c5-broker: the boundary does not look at floats
+    # fault: c5-broker: the boundary does not look at floats
     delivering.what_is_not_json_fails_its_node_once(partial(ran, on=carried, in_place=False), bad)
 
 
 def test_h_c6_an_error_in_an_expression_harms_nobody_else(carried: Settings) -> None:
-    # red: c6-broker: an error of `resolve` is nobody's
+    # fault: c6-broker: an error of `resolve` is nobody's
     reads = kind("log", message=delivering.DEEP)
     delivering.an_error_in_an_expression_is_its_node_s(partial(engines, carried, in_place=False), reads)
 
 
 def test_h_c7_a_worker_that_stops_fails_no_node(carried: Settings) -> None:
-    # red: c7-broker: the services are cancelled without a drain
+    # fault: c7-broker: the services are cancelled without a drain
     delivering.a_stop_fails_no_node(partial(engines, carried, in_place=False))
 
 
 def test_h_c8_a_message_that_comes_again_runs_nothing_again(carried: Settings) -> None:
-    # red: c8-broker: a claim answers `run` for a token that is done
+    # fault: c8-broker: a claim answers `run` for a token that is done
     calls: list[str] = []
     document = workflow(
         "start>a a>b b>w", a=kind("t.call"), b=kind("t.call"), w=kind("wait", resume="signal", name="go")
@@ -157,7 +157,7 @@ def test_h_c8_a_message_that_comes_again_runs_nothing_again(carried: Settings) -
 @pytest.mark.usefixtures("carried")
 @scenario
 async def test_h_c10_what_waits_behind_a_slow_call_goes_to_who_is_idle() -> None:
-    # red: c10-broker: whoever has no free slot keeps what it was sent
+    # fault: c10-broker: whoever has no free slot keeps what it was sent
     async with place() as here:
         busy, idle = here.queue("busy", prefetch=1), here.queue("idle", prefetch=10)
         await busy.send("slow", [Token(0)])
@@ -173,7 +173,7 @@ async def test_h_c10_what_waits_behind_a_slow_call_goes_to_who_is_idle() -> None
 
 
 def test_h_c12_messages_stay_small_whatever_ran_before(carried: Settings) -> None:
-    # red: c12-broker: messages are written in full although nobody asked for it
+    # fault: c12-broker: messages are written in full although nobody asked for it
     document = in_a_row(10, sets(x="{{ $trigger.big }}"))
 
     async def go() -> list[int]:
@@ -189,7 +189,7 @@ def test_h_c12_messages_stay_small_whatever_ran_before(carried: Settings) -> Non
 
 
 def test_h_c14_statuses_come_in_the_order_in_which_things_happened(carried: Settings) -> None:
-    # red: c14-broker: what could not be told at once is told newest first
+    # fault: c14-broker: what could not be told at once is told newest first
     wanted = [(f"n{number}", status) for number in range(6) for status in ("running", "success")]
 
     async def go() -> list[tuple[str, str]]:
@@ -207,7 +207,7 @@ def test_h_c14_statuses_come_in_the_order_in_which_things_happened(carried: Sett
 def test_h_c3_what_the_engine_gives_up_is_kept_with_its_reason(
     carried: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # red: c3-givenup: what was given up is acknowledged and gone
+    # fault: c3-givenup: what was given up is acknowledged and gone
     delivering.nothing_can_be_run(monkeypatch, 0.0)
 
     async def go() -> tuple[Any, Message | None, int]:
@@ -229,7 +229,7 @@ def test_h_c3_what_the_engine_gives_up_is_kept_with_its_reason(
 def test_h_c15_a_message_of_an_execution_that_is_gone_goes_too(
     carried: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # red: c15-broker: it is an error of the engine, and tried again
+    # fault: c15-broker: it is an error of the engine, and tried again
     tries: list[str] = []
     handle = Attempt.handle
 
@@ -253,7 +253,7 @@ def test_h_c15_a_message_of_an_execution_that_is_gone_goes_too(
 
 
 def test_h_c3_a_message_for_a_node_that_is_not_there_ends_no_execution(carried: Settings) -> None:
-    # red: c3-node: it is an error of the engine, and the execution is ended for it
+    # fault: c3-node: it is an error of the engine, and the execution is ended for it
     gate = asyncio.Event()
 
     async def go() -> tuple[Message | None, str]:

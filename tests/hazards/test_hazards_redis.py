@@ -77,7 +77,7 @@ async def world(folder: pathlib.Path, clock: VirtualClock) -> AsyncIterator[Worl
 
 
 def test_h_d14_a_script_that_breaks_off_has_changed_nothing(tmp_path: pathlib.Path) -> None:
-    # red: d14: what a script puts is written at once
+    # fault: d14: what a script puts is written at once
     async def go() -> tuple[list[bytes | None], list[bytes | None]]:
         clock = VirtualClock()
         async with world(tmp_path, clock) as here:
@@ -99,7 +99,7 @@ def test_h_d14_a_script_that_breaks_off_has_changed_nothing(tmp_path: pathlib.Pa
 
 @pytest.mark.parametrize("execution", ["x", "x01a1dee509d114ac627500fc20", "{p00}", "a}b{c"])
 def test_h_d19_what_changes_together_lies_together(execution: str) -> None:
-    # red: d19: the names of an execution's keys lack the tag of its partition
+    # fault: d19: the names of an execution's keys lack the tag of its partition
     keys = Keys()
     part = keys.partition(execution)
     shared = [keys.due(part), keys.held(part), keys.later(part), keys.stream(part, "gpu", "high")]
@@ -108,7 +108,7 @@ def test_h_d19_what_changes_together_lies_together(execution: str) -> None:
 
 
 def test_h_f2_what_a_timer_woke_and_nobody_sent_is_sent_again(tmp_path: pathlib.Path) -> None:
-    # red: f2: what a script leaves for others to send is not looked after
+    # fault: f2: what a script leaves for others to send is not looked after
     async def go() -> tuple[list[Token], list[Token], list[Token]]:
         clock = VirtualClock()
         async with world(tmp_path, clock) as here:
@@ -125,7 +125,7 @@ def test_h_f2_what_a_timer_woke_and_nobody_sent_is_sent_again(tmp_path: pathlib.
 
 
 def test_h_f6_a_timer_outlives_a_redis_that_keeps_nothing(tmp_path: pathlib.Path) -> None:
-    # red: f6: after a loss nobody goes through the journal
+    # fault: f6: after a loss nobody goes through the journal
     async def go(server: RedisServer) -> list[Token]:
         async with cluster(tmp_path, server.url, chain()) as here:
             (first,) = (await here.process().admit(await here.accept(), here.plan)).emitted

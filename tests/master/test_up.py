@@ -15,8 +15,9 @@ import pytest
 
 import rune
 from rune.client import AsyncClient, Client, ClientError, Unreachable
-from tests.cli.process import PATIENCE, SOURCE
+from tests.cli.process import PATIENCE
 from tests.master.running import DEADLINE, HELLO, WAITS
+from tests.paths import SOURCE, python_path
 from tests.whole import WHOLE
 
 WORKERS = 8
@@ -29,7 +30,8 @@ class Up:
     """A server that can be killed and started again on the same port."""
 
     def __init__(self, home: Path, **environment: str) -> None:
-        self._environment = {**os.environ, "PYTHONPATH": str(SOURCE), "RUNE_HOME": str(home), **environment}
+        path = python_path(SOURCE)
+        self._environment = {**os.environ, "PYTHONPATH": path, "RUNE_HOME": str(home), **environment}
         self.port = 0
         self.said: dict[str, Any] = {}
 

@@ -21,8 +21,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-PATHS = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
+from tests.paths import ROOT, SOURCE, python_path
+
+PATHS = python_path(SOURCE, ROOT)
 KILLED = 137
 PATIENCE = 180  # s
 

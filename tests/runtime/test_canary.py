@@ -9,7 +9,6 @@ import asyncio
 import base64
 import contextlib
 import json
-import os
 import pathlib
 import threading
 from collections.abc import Iterator
@@ -18,15 +17,15 @@ from urllib.parse import quote, quote_plus, unquote_plus
 
 from aiohttp import web
 
-from tests.cli.process import PATIENCE, SOURCE, Rune, until
+from tests.cli.process import PATIENCE, Rune, until
 from tests.nodes.io.calling import listening, serving
 from tests.nodes.io.test_smtp import MAIL, Sink
+from tests.runtime.forks import PATHS
 
 CORE = "kanari9f3d0c7e51b"
 PASSWORD = f'p/{CORE}+"ü é&'
 TOKEN = f"t-{CORE}-t"
 FETCHED = f"f-{CORE}-f"
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def traces() -> dict[str, bytes]:
@@ -190,10 +189,9 @@ def stored(home: pathlib.Path) -> dict[str, bytes]:
 
 
 def test_no_credential_is_ever_seen(tmp_path: pathlib.Path) -> None:
-    paths = os.pathsep.join((str(SOURCE), str(ROOT)))
     rune = Rune(
         tmp_path / "home",
-        PYTHONPATH=paths,
+        PYTHONPATH=PATHS,
         RUNE_HTTP_ALLOW="127.0.0.1",
         RUNE_NODES="tests.runtime.canary_nodes",
     )

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.runtime.forks import ROOT
+from tests.paths import ROOT
+from tests.runtime.forks import PATHS
 from tests.runtime.ledger_nodes import fill_disk
 
 DOCUMENT = {
@@ -48,11 +49,10 @@ def _start(disk: pathlib.Path, key: str, once: pathlib.Path) -> subprocess.Popen
     payload = json.dumps({"filler": str(disk / "filler"), "once": str(once)})
     command = [sys.executable, "-m", "rune.cli.main", "run", str(document), "--json", "--key", key]
     command += ["--nodes", "tests.runtime.ledger_nodes", "--input", payload]
-    path = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
     return subprocess.Popen(
         command,
         cwd=ROOT,
-        env={**os.environ, "RUNE_HOME": str(disk), "PYTHONPATH": path},
+        env={**os.environ, "RUNE_HOME": str(disk), "PYTHONPATH": PATHS},
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -13,7 +13,8 @@ from collections import Counter
 import pytest
 
 from rune.cli.problems import INTERRUPTED, TERMINATED
-from tests.runtime.forks import ROOT
+from tests.paths import ROOT
+from tests.runtime.forks import PATHS
 
 DOCUMENT = {
     "id": "gated",
@@ -43,8 +44,7 @@ class Rune:
             "--input",
             json.dumps({"pipe": str(self.pipe)}),
         ]
-        path = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
-        self._environment = {**os.environ, "RUNE_HOME": str(folder), "PYTHONPATH": path}
+        self._environment = {**os.environ, "RUNE_HOME": str(folder), "PYTHONPATH": PATHS}
         self._environment["RUNE_TEST_LEDGER"] = str(self.ledger)
 
     def start(self) -> subprocess.Popen[str]:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Literal
 
 from rune.settings import Settings
+from tests.paths import ROOT, SOURCE, python_path
 
 Role = Literal["worker", "scheduler", "api"]
-ROOT = Path(__file__).resolve().parents[2]
 READY = " is ready"
 PATIENCE = 120.0
 
@@ -96,7 +96,7 @@ class Fleet:
         self._count = 0
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("RUNE_")},
-            "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+            "PYTHONPATH": python_path(SOURCE, ROOT),
             "RUNE_HOME": str(folder),
             "RUNE_JOURNAL": settings.journal,
             "RUNE_STATE": settings.state,

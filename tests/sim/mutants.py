@@ -1,4 +1,4 @@
-"""Mutants: one wrong line each, in the rules or in the order of a commit. The simulator must notice all.
+"""Mutants: one defect each, in the rules or in the order of a commit. The simulator must detect all of them.
 
 python -m tests.sim.mutants [--seeds 4000] [--jobs 2] [NAME…]
 """
@@ -6,303 +6,403 @@ python -m tests.sim.mutants [--seeds 4000] [--jobs 2] [NAME…]
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from tests.faults.change import Change, edit, replace, skip
+from tests.faults.hook import ROOT, environment
 from tests.sim.noticed import NOTICED
 
-TOP = Path(__file__).resolve().parents[2]
-CORE = "src/rune/core/"
-SIM = "tests/sim/"
+Function = Callable[..., Any]
 
 
-class Patch(NamedTuple):
-    file: str
-    old: str
-    new: str
+def apply_arrivals_of_twins(original: Function) -> Function:
+    def apply(plan: Any, state: Any, decision: Any) -> Any:
+        from rune.core.effect import Arrive
+        from rune.core.transition import Transition
+
+        scope = state.scopes.get(decision.path)
+        if scope is None or decision.node not in scope.done:
+            return original(plan, state, decision)
+        if decision.node in scope.live and decision.fact is None:
+            return original(plan, state, decision)
+        transition = Transition(plan, state, decision.at)
+        transition.perform(scope, [effect for effect in decision.effects if isinstance(effect, Arrive)])
+        transition.settle(scope)
+        return transition.applied
+
+    return apply
 
 
-RULES: dict[str, tuple[Patch, ...]] = {
+def fill_any_free_edge(original: Function) -> Function:
+    def arrive(self: Any, scope: Any, effect: Any) -> None:
+        node = self._plan.nodes[self._plan.dst[effect.edge]]
+        barrier = scope.barriers.get(node.index)
+        used = () if barrier is None else barrier.arrivals
+        edge = next((each for each in node.in_edges if each not in used), effect.edge)
+        original(self, scope, copy_with(effect, edge=edge))
+
+    return arrive
+
+
+def remove_lineage(original: Function) -> Function:
+    def fact_key(fact: Any) -> tuple[Any, ...]:
+        key: tuple[Any, ...] = original(fact)
+        return (*key[:2], key[2][:-1]) if key[0] == "result" else key
+
+    return fact_key
+
+
+def delete_open_barriers(original: Function) -> Function:
+    def arrive(self: Any, scope: Any, effect: Any) -> None:
+        node = self._plan.dst[effect.edge]
+        done = {node} & scope.done
+        scope.done -= done
+        original(self, scope, effect)
+        scope.done |= done
+        if scope.barriers[node].opened:
+            del scope.barriers[node]
+
+    return arrive
+
+
+def clear_outbox_first(original: Function) -> Function:
+    def relay(world: Any, execution: Any) -> Iterator[None]:
+        for _ in original(world, execution):
+            execution.journal.outbox.clear()
+            yield
+
+    return relay
+
+
+def sleep_without_timer(original: Function) -> Function:
+    def sleep(self: Any, scope: Any, live: Any, due: int | None) -> None:
+        original(self, scope, live, None)
+        live.due = due
+
+    return sleep
+
+
+def renew_always(_original: Function) -> Function:
+    def renew(self: Any, _token: Any, _lease: Any, now: int) -> bool:
+        self.ready(now)
+        return True
+
+    return renew
+
+
+def finish_without_timer(original: Function) -> Function:
+    def finish(self: Any, how: Any) -> None:
+        original(self, how)
+        self.applied.armed = [each for each in self.applied.armed if each[0].kind != "finish"]
+
+    return finish
+
+
+def forget_heard_signal(original: Function) -> Function:
+    def hear(plan: Any, state: Any, fact: Any) -> Any:
+        if not state.ended:
+            state.heard.discard(fact.id)
+        return original(plan, state, fact)
+
+    return hear
+
+
+def forget_taken_signals(original: Function) -> Function:
+    def hear(self: Any) -> None:
+        self._taken.clear()
+        original(self)
+
+    return hear
+
+
+def hide_early_signals(original: Function) -> Function:
+    def listen(self: Any, *arguments: Any) -> None:
+        unheeded, self.state.unheeded = self.state.unheeded, []
+        original(self, *arguments)
+        self.state.unheeded = unheeded
+
+    return listen
+
+
+def ignore_signals_handed_on(original: type) -> type:
+    return type(original.__name__, (original,), {"__slots__": (), "hand_on": lambda *_arguments: None})
+
+
+def keep_deadline(original: Function) -> Function:
+    def wake(self: Any, scope: Any, live: Any) -> None:
+        deadline = live.deadline
+        original(self, scope, live)
+        live.deadline = deadline
+
+    return wake
+
+
+def expire_resumed_tokens(original: Function) -> Function:
+    def resume(act: Any, scope: Any, timer: Any, now: int) -> None:
+        from rune.core.token import Fate
+
+        live = scope.live.get(timer.node)
+        if live is not None and not live.waiting and live.wakes_at and live.token.signal:
+            live.token = copy_with(live.token, fate=Fate.OVERDUE)
+        original(act, scope, timer, now)
+
+    return resume
+
+
+def ignore_pause(original: Function) -> Function:
+    def method(self: Any, *arguments: Any) -> None:
+        paused_at, self.state.paused_at = self.state.paused_at, None
+        original(self, *arguments)
+        self.state.paused_at = paused_at
+
+    return method
+
+
+def leave_tokens_parked(original: Function) -> Function:
+    def control(plan: Any, state: Any, fact: Any) -> Any:
+        tokens = [live for scope in state.scopes.values() for live in scope.live.values() if live.parked]
+        applied = original(plan, state, fact)
+        for live in tokens:
+            live.parked = True
+        return applied
+
+    return control
+
+
+def count_time_in_pauses(original: Function) -> Function:
+    def deadline(plan: Any, state: Any, *arguments: Any) -> None:
+        original(plan, copy_with(state, pauses=[], paused_at=None), *arguments)
+
+    return deadline
+
+
+def begin_always(original: Function) -> Function:
+    def begins(self: Any, token: Any) -> bool:
+        original(self, token)
+        return True
+
+    return begins
+
+
+def admit_one_more(original: Function) -> Function:
+    def is_full(self: Any, memory: Any, token: Any) -> bool:
+        return bool(original(self, memory, token)) and len(memory.claims) > self.plan.max_parallel
+
+    return is_full
+
+
+def tell_ended_parents_only(original: Function) -> Function:
+    def is_owed(world: Any, each: Any) -> bool:
+        return bool(original(world, each)) and world.executions[each.parent.id].journal.end is not None
+
+    return is_owed
+
+
+def ignore_other_tokens(original: Function) -> Function:
+    def is_all_there_is(state: Any, decisions: Any) -> Any:
+        root = state.scopes.get(())
+        alone = state if root is None else copy_with(state, scopes={(): copy_with(root, count=1)})
+        return original(alone, decisions)
+
+    return is_all_there_is
+
+
+def copy_with(value: Any, **fields: Any) -> Any:
+    """A copy of a struct with other values in some of its fields."""
+    from msgspec import structs
+
+    return structs.replace(value, **fields)
+
+
+RULES: dict[str, tuple[Change, ...]] = {
     "no dedupe": (
-        Patch(
-            CORE + "apply.py",
-            "    if decision.node in scope.done and (live is None or fact is not None):\n",
-            "    if decision.node in scope.done and live is None and fact is None:\n",
+        edit(
+            "rune.core.apply:apply",
+            (
+                "decision.node in scope.done and (live is None or fact is not None)",
+                "decision.node in scope.done and live is None and fact is None",
+            ),
         ),
-        Patch(
-            CORE + "apply.py",
-            "        if not _gives_up(node, scope, fact) and not _was_made(act.state, node, scope, fact):\n"
-            "            return False\n",
-            "",
-        ),
+        skip("rune.core.apply:_gives_up", True),
     ),
     "counter for set": (
-        Patch(
-            CORE + "apply.py",
-            "    if decision.node in scope.done and (live is None or fact is not None):\n"
-            "        return _unchanged(act)\n",
-            "    if decision.node in scope.done and (live is None or fact is not None):\n"
-            "        arrivals = [each for each in decision.effects if type(each).__name__ == 'Arrive']\n"
-            "        act.perform(scope, arrivals)\n"
-            "        act.settle(scope)\n"
-            "        return act.applied\n",
-        ),
-        Patch(
-            CORE + "transition.py",
-            "        if effect.edge in barrier.arrivals:\n            return\n"
-            "        barrier.arrivals[effect.edge] = ",
-            "        edge = next((e for e in node.in_edges if e not in barrier.arrivals), effect.edge)\n"
-            "        barrier.arrivals[edge] = ",
-        ),
+        replace("rune.core.apply:apply", apply_arrivals_of_twins),
+        replace("rune.core.transition:Transition._arrive", fill_any_free_edge),
     ),
     "key without lineage": (
-        Patch(CORE + "fact.py", 'return ("result", node, path)', 'return ("result", node, path[:-1])'),
-        Patch(SIM + "journal.py", '("result", node, path)', '("result", node, path[:-1])'),
-    ),
-    "delete on fire": (
-        Patch(
-            CORE + "transition.py",
-            "        barrier.opened = True\n",
-            "        del scope.barriers[node.index]\n",
-        ),
-        Patch(
-            CORE + "transition.py",
-            "        if node.index in scope.done:\n            return\n        barrier = ",
-            "        barrier = ",
+        replace("rune.core.fact:fact_key", remove_lineage),
+        replace(
+            "tests.sim.journal:Journal.result",
+            lambda original: lambda self, node, path: original(self, node, path[:-1]),
         ),
     ),
+    "delete on fire": (replace("rune.core.transition:Transition._arrive", delete_open_barriers),),
     "no dead edges": (
-        Patch(
-            CORE + "routing.py", "        bury(plan, effects, found.dead, found.cause)\n", "        pass\n"
+        replace(
+            "rune.core.routing:routes",
+            lambda original: lambda node, fact: copy_with(original(node, fact), dead=()),
         ),
     ),
     "state before journal": (
-        Patch(
-            SIM + "worker.py",
-            "        decisions = [follow(plan, stored)] if stored is not None else self._journal(run)\n"
-            "        yield\n        applied = store.apply(decisions, world.now)\n"
-            "        self.running = None\n        yield\n",
-            "        decisions = [follow(plan, stored)] if stored is not None else run.decisions\n"
-            "        applied = store.apply(decisions, world.now)\n        self.running = None\n        yield\n"
-            "        decisions = decisions if stored is not None else self._journal(run)\n        yield\n",
+        edit(
+            "tests.sim.worker:Worker._commit",
+            (
+                """
+                decisions = [follow(plan, stored)] if stored is not None else self._journal(run)
+                yield
+                applied = store.apply(decisions, world.now)
+                self.running = None
+                yield
+                """,
+                """
+                decisions = [follow(plan, stored)] if stored is not None else run.decisions
+                applied = store.apply(decisions, world.now)
+                self.running = None
+                yield
+                decisions = decisions if stored is not None else self._journal(run)
+                yield
+                """,
+            ),
         ),
     ),
-    "ack before publish": (
-        Patch(
-            SIM + "worker.py",
-            "        yield\n        execution.completions.append(row)\n",
-            "        execution.journal.outbox.remove(row)\n"
-            "        yield\n        execution.completions.append(row)\n",
-        ),
-    ),
-    "no timer": (
-        Patch(
-            CORE + "transition.py",
-            "        if due is not None:\n            self.applied.armed.append((own_timer(live), due))\n",
-            "",
-        ),
-    ),
-    "no fence": (
-        Patch(
-            SIM + "store.py",
-            "        if held is not lease or held.until <= now:\n            return False\n",
-            "",
-        ),
-        Patch(SIM + "store.py", "        held.until = now + LEASE\n", ""),
-    ),
-    "no finish timer": (
-        Patch(
-            CORE + "transition.py",
-            '            self.applied.armed.append((Timer("finish"), self._at + FINISH_GRACE))\n',
-            "",
-        ),
-    ),
+    "ack before publish": (replace("tests.sim.worker:relay", clear_outbox_first),),
+    "no timer": (replace("rune.core.transition:Transition.sleep", sleep_without_timer),),
+    "no fence": (replace("tests.sim.store:Store.renew", renew_always),),
+    "no finish timer": (replace("rune.core.transition:Transition.finish", finish_without_timer),),
     "run without head check": (
-        Patch(
-            SIM + "worker.py",
-            "execution.journal.record([*facts, *end])",
-            "execution.journal.record([*facts, *end], head=False)",
+        edit(
+            "tests.sim.worker:Worker._journal",
+            (
+                "execution.journal.record([*facts, *end])",
+                "execution.journal.record([*facts, *end], head=False)",
+            ),
         ),
     ),
     "timeout without row": (
-        Patch(
-            SIM + "worker.py",
-            "        facts: list[Fact] = [each.fact for each in run.decisions if each.fact is not None]\n",
-            "        found = [each.fact for each in run.decisions if each.fact is not None]\n"
-            "        failures = [getattr(each, 'failure', None) for each in found]\n"
-            "        codes = [getattr(each, 'code', '') for each in failures]\n"
-            "        facts = [each for each, code in zip(found, codes) if code != 'TIMEOUT']\n",
+        edit(
+            "tests.sim.worker:Worker._journal",
+            (
+                "[each.fact for each in run.decisions if each.fact is not None]",
+                """[
+                    each.fact
+                    for each in run.decisions
+                    if each.fact is not None
+                    and getattr(getattr(each.fact, "failure", None), "code", "") != "TIMEOUT"
+                ]""",
+            ),
         ),
     ),
-    "loser visible behind a race": (
-        Patch(
-            CORE + "context.py",
-            "    if not plan.nodes[token.node].raced:\n        return None\n",
-            "    return None\n",
-        ),
-    ),
+    "loser visible behind a race": (skip("rune.core.context:visible"),),
     "window never slides": (
-        Patch(
-            CORE + "transition.py",
-            "            if refill and fan.next < fan.count:\n",
-            "            if False:\n",
-        ),
+        edit("rune.core.transition:Transition.settle", ("refill and fan.next < fan.count", "False")),
     ),
     "error edge on success": (
-        Patch(CORE + "compile.py", "    normal = (success, errors)\n", "    normal = (out, ())\n"),
+        replace(
+            "rune.core.compile:_outlets",
+            lambda original: (
+                lambda definition, node, type, out, _normal: original(definition, node, type, out, (out, ()))
+            ),
+        ),
+        replace(
+            "rune.core.compile:_node_plan",
+            lambda original: (
+                lambda *arguments: copy_with(plan := original(*arguments), normal=(plan.out, ()))
+            ),
+        ),
     ),
     "marks count arrivals, not items": (
-        Patch(
-            CORE + "transition.py",
-            "place = item * edges + self._plan",
-            "place = fan.resolved + 0 * self._plan",
+        edit(
+            "rune.core.transition:Transition._gather",
+            ("item * edges + self._plan.gather_position[effect.edge]", "fan.resolved"),
         ),
     ),
-    "fold forgets pauses": (Patch(CORE + "fold.py", "            self._park(fact)\n", "            pass\n"),),
+    "fold forgets pauses": (skip("rune.core.fold:_Fold._park"),),
 }
 
-SIGNALS: dict[str, tuple[Patch, ...]] = {
-    "signal heard twice": (
-        Patch(
-            CORE + "control.py", "    if fact.id in state.heard or state.ended:\n", "    if state.ended:\n"
-        ),
-    ),
-    "signal taken twice": (
-        Patch(SIM + "journal.py", "                raise Spent\n", "                pass\n"),
-    ),
-    "fold drops unheeded signals": (
-        Patch(
-            CORE + "fold.py", "                hear(self._plan, self.state, fact)\n", "                pass\n"
-        ),
-    ),
-    "fold gives signals out again": (
-        Patch(CORE + "fold.py", "            if fact.id in self._taken:\n", "            if False:\n"),
-    ),
+SIGNALS: dict[str, tuple[Change, ...]] = {
+    "signal heard twice": (replace("rune.core.control:hear", forget_heard_signal),),
+    "signal taken twice": (skip("tests.sim.journal:Journal._is_spent", False),),
+    "fold drops unheeded signals": (skip("rune.core.fold:hear"),),
+    "fold gives signals out again": (replace("rune.core.fold:_Fold._hear", forget_taken_signals),),
     "signal for an item goes to any": (
-        Patch(CORE + "transition.py", "            if signal.path is None or path == signal.path\n", ""),
+        edit(
+            "rune.core.transition:Transition.hand_on",
+            ("signal.path is None or path == signal.path", "True"),
+        ),
     ),
-    "signal goes to the youngest": (Patch(CORE + "transition.py", "min(waiting)", "max(waiting)"),),
+    "signal goes to the youngest": (
+        edit("rune.core.transition:Transition.hand_on", ("min(waiting)", "max(waiting)")),
+    ),
     "early signal is not looked for": (
-        Patch(
-            CORE + "transition.py",
-            "        for signal in self.state.unheeded:\n",
-            "        for signal in ():\n",
-        ),
+        replace("rune.core.transition:Transition.listen", hide_early_signals),
     ),
-    "given signal is not given back": (
-        Patch(CORE + "apply.py", "        act.hand_on(given)", "        pass"),
-    ),
+    "given signal is not given back": (replace("rune.core.apply:Transition", ignore_signals_handed_on),),
     "failed wait listens on": (
-        Patch(
-            CORE + "apply.py",
-            "    if live.waiting:\n        _stop_waiting(act, live)\n    live.token",
-            "    live.token",
-        ),
+        edit("rune.core.apply:_try_again", ("if live.waiting: _stop_waiting(act, live)", "")),
     ),
     "timeout after the signal": (
-        Patch(
-            CORE + "transition.py",
-            "        live.waiting, live.due, live.signal, live.deadline = False, None, None, None\n",
-            "        live.waiting, live.due, live.signal = False, None, None\n",
-        ),
-        Patch(
-            CORE + "transition.py",
-            "        self.disarm(live)\n        live.token = ",
-            "        live.token = ",
-        ),
-        Patch(
-            CORE + "wake.py",
-            "    if live is None or not live.waiting or live.wakes_at is None or own_timer(live) != timer:\n",
-            "    if live is not None and not live.waiting and live.wakes_at and live.token.signal:\n"
-            "        live.token = replace(live.token, fate=Fate.OVERDUE)\n"
-            "    if live is None or not live.waiting or live.wakes_at is None or own_timer(live) != timer:\n",
-        ),
+        replace("rune.core.transition:Transition.wake", keep_deadline),
+        edit("rune.core.transition:Transition.take", ("self.disarm(live)", "")),
+        replace("rune.core.wake:_resume", expire_resumed_tokens),
     ),
     "cancelled region lets waits be": (
-        Patch(
-            CORE + "transition.py",
-            "                if live.waiting and live.token.node in node.region:\n",
-            "                if live.waiting and live.signal is None and live.token.node in node.region:\n",
+        edit(
+            "rune.core.transition:Transition.cancel_region",
+            (
+                "live.waiting and live.token.node in node.region",
+                "live.waiting and live.signal is None and live.token.node in node.region",
+            ),
         ),
     ),
 }
 
-ACTS: dict[str, tuple[Patch, ...]] = {
-    "pause does not park": (
-        Patch(
-            CORE + "transition.py",
-            "        paused = self.state.paused_at is not None\n",
-            "        paused = False\n",
-        ),
-    ),
-    "woken in a pause": (
-        Patch(
-            CORE + "transition.py",
-            "        live.parked = self.state.paused_at is not None\n",
-            "        live.parked = False\n",
-        ),
-    ),
-    "resume forgets what was parked": (
-        Patch(CORE + "control.py", "                live.parked = False\n", ""),
-    ),
-    "time stands not still in a pause": (
-        Patch(
-            CORE + "wake.py",
-            "    due = state.started_at + (plan.timeout or 0) + paused_since(state, state.started_at)\n"
-            "    if state.paused_at is not None:\n        return\n",
-            "    due = state.started_at + (plan.timeout or 0)\n",
-        ),
-    ),
-    "begun is ignored": (
-        Patch(SIM + "worker.py", "        return stored is mine\n", "        return True\n"),
-    ),
+OPERATIONS: dict[str, tuple[Change, ...]] = {
+    "pause does not park": (replace("rune.core.transition:Transition.emit", ignore_pause),),
+    "woken in a pause": (replace("rune.core.transition:Transition.wake", ignore_pause),),
+    "resume forgets what was parked": (replace("rune.core.control:control", leave_tokens_parked),),
+    "time stands not still in a pause": (replace("rune.core.wake:_deadline", count_time_in_pauses),),
+    "begun is ignored": (replace("tests.sim.worker:Worker._begins", begin_always),),
     "unknown outcome is tried again": (
-        Patch(CORE + "retry.py", '    if error.code == "UNKNOWN_OUTCOME":\n        return False\n', ""),
+        edit("rune.core.retry:tries_again", ('if error.code == "UNKNOWN_OUTCOME": return False', "")),
     ),
-    "no limit": (Patch(SIM + "store.py", "len(memory.claims) >= most", "len(memory.claims) > most"),),
+    "no limit": (replace("tests.sim.store:Store._is_full", admit_one_more),),
     "held back for good": (
-        Patch(
-            SIM + "store.py", "            if len(found) >= free:\n", "            if found or free > 0:\n"
-        ),
+        edit("tests.sim.store:Store._let_in", ("len(found) >= free", "found or free > 0")),
     ),
-    "child end not told after a crash": (
-        Patch(SIM + "family.py", "    over = each.journal.end is not None or world", "    over = world"),
-    ),
+    "child end not told after a crash": (replace("tests.sim.family:_is_owed", tell_ended_parents_only),),
     "child of an ended parent": (
-        Patch(SIM + "family.py", "    if parent.journal.end is not None or", "    if"),
+        edit(
+            "tests.sim.family:_accept_child",
+            (
+                "parent.journal.end is not None or _is_over(parent, token) or child in world.refused",
+                "_is_over(parent, token) or child in world.refused",
+            ),
+        ),
     ),
     "child of an ended token": (
-        Patch(SIM + "family.py", " or _is_over(parent, token) or child in world.refused:", ":"),
-    ),
-    "abandoned child goes on": (
-        Patch(
-            SIM + "worker.py",
-            "            yield from abandon(world, self.execution, token)\n",
-            "            pass\n",
+        edit(
+            "tests.sim.family:_accept_child",
+            (
+                "parent.journal.end is not None or _is_over(parent, token) or child in world.refused",
+                "parent.journal.end is not None",
+            ),
         ),
     ),
-    "kept stands on what runs again": (
-        Patch(
-            CORE + "rerun.py",
-            "        return any((self._plan.src[edge], path) in self._stale for edge in self._opened_by(node, path))\n",
-            "        return False\n",
-        ),
-    ),
-    "list kept although an item runs again": (
-        Patch(CORE + "rerun.py", "            self._tell_aggregators(node)\n", ""),
-    ),
-    "kept runs again": (Patch(CORE + "apply.py", " and not _was_made(act.state, node, scope, fact)", ""),),
-    "end before the end": (Patch(CORE + "ending.py", "root.count != 1 or len(state.scopes) != 1", "False"),),
+    "abandoned child goes on": (skip("tests.sim.worker:abandon", ()),),
+    "kept stands on what runs again": (skip("rune.core.rerun:_Stale._opened_by", ()),),
+    "list kept although an item runs again": (skip("rune.core.rerun:_Stale._tell_aggregators"),),
+    "kept runs again": (skip("rune.core.apply:_was_made", False),),
+    "end before the end": (replace("rune.core.ending:_is_all_there_is", ignore_other_tokens),),
 }
 
-MUTANTS = {**RULES, **SIGNALS, **ACTS}
+MUTANTS = {**RULES, **SIGNALS, **OPERATIONS}
 SHY = (
     "signal taken twice",
     "given signal is not given back",
@@ -310,73 +410,63 @@ SHY = (
     "child of an ended token",
     "time stands not still in a pause",
 )
-"""Those that show only where a definition made by hand provokes them."""
+"""Mutants that only seeds with a handwritten definition detect."""
 
 
-def copied(where: Path) -> Path:
-    """The project as far as the simulator needs it, compiled, so that no hunt has to do it again."""
-    for part in ("src", "tests"):
-        shutil.copytree(TOP / part, where / part, ignore=shutil.ignore_patterns("__pycache__"))
-    compiling = [sys.executable, "-m", "compileall", "-q", "src", "tests/sim", "tests/oracle"]
-    subprocess.run(compiling, cwd=where, check=True)
-    return where
+class Report(NamedTuple):
+    """What the simulator said about one mutant."""
+
+    name: str
+    is_caught: bool
+    seconds: float
+    detail: str
 
 
-def hunt(name: str, seeds: int, base: Path) -> tuple[str, bool, float, str]:
-    """Put one mutant into a copy of the project and let the simulator look for it."""
-    began = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="mutant-", dir=base.parent) as folder:
-        copy = Path(folder) / "copy"
-        shutil.copytree(base, copy, copy_function=os.link)
-        for patch in MUTANTS[name]:
-            target = copy / patch.file
-            text = target.read_text()
-            if text.count(patch.old) != 1:
-                return name, False, 0.0, f"the patch no longer fits {patch.file}"
-            target.unlink()  # its text is shared with the other copies
-            target.write_text(text.replace(patch.old, patch.new))
-            for stale in (target.parent / "__pycache__").glob(f"{target.stem}.*.pyc"):
-                stale.unlink()
-        done = _look(copy, name, NOTICED.get(name, 0), 1)
-        if not _caught(done):
-            done = _look(copy, name, 0, seeds)
-    lines = done.stdout.splitlines()
+def run_mutant(name: str, seeds: int) -> Report:
+    """Run the simulator with one mutant: first the seed that detected it before, then all seeds."""
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="rune-mutant-") as folder:
+        variables = environment("tests.sim.mutants:MUTANTS", name, Path(folder))
+        variables["PYTHONDONTWRITEBYTECODE"] = "1"
+        process = run_simulator(name, variables, NOTICED.get(name, 0), 1)
+        if not is_caught(process):
+            process = run_simulator(name, variables, 0, seeds)
+    lines = process.stdout.splitlines()
     seed = next((line.partition(":")[0] for line in lines if line.startswith("seed ")), "")
     detail = next((line.strip() for line in lines if "Violation" in line or "Error" in line), "")
-    return name, _caught(done), time.perf_counter() - began, f"{seed}: {detail or done.stderr[-300:]}"
+    seconds = time.perf_counter() - start
+    return Report(name, is_caught(process), seconds, f"{seed}: {detail or process.stderr[-300:]}")
 
 
-def _look(copy: Path, name: str, first: int, seeds: int) -> subprocess.CompletedProcess[str]:
-    """Run some seeds, to the first that breaks a promise."""
+def run_simulator(
+    name: str, variables: dict[str, str], first: int, seeds: int
+) -> subprocess.CompletedProcess[str]:
+    """Run seeds up to the first violation."""
     command = [sys.executable, "-m", "tests.sim", "--seeds", str(seeds), "--first", str(first), "--jobs", "1"]
     command += ["--stop", *(["--known"] if name in SHY else [])]
-    environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
 
 
-def _caught(done: subprocess.CompletedProcess[str]) -> bool:
-    return done.returncode == 1 and "simulator:" in done.stdout
+def is_caught(process: subprocess.CompletedProcess[str]) -> bool:
+    return process.returncode == 1 and "simulator:" in process.stdout
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="*", help="mutants to try (all)")
+    parser.add_argument("names", nargs="*", help="mutants to run (all)")
     parser.add_argument("--seeds", type=int, default=6_000)
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     names = options.names or list(MUTANTS)
     alive = []
-    with (
-        tempfile.TemporaryDirectory(prefix="rune-mutants-") as folder,
-        ThreadPoolExecutor(options.jobs) as pool,
-    ):
-        base = copied(Path(folder) / "base")
-        for name, caught, took, detail in pool.map(lambda name: hunt(name, options.seeds, base), names):
-            verdict = "caught" if caught else "ALIVE "
-            print(f"{verdict}  {name:38} {took:5.1f} s  {detail.strip()[:100]}", flush=True)
-            alive += [] if caught else [name]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for report in pool.map(lambda name: run_mutant(name, options.seeds), names):
+            verdict = "caught" if report.is_caught else "ALIVE "
+            text = report.detail.strip()[:100]
+            print(f"{verdict}  {report.name:38} {report.seconds:5.1f} s  {text}", flush=True)
+            alive += [] if report.is_caught else [report.name]
     print(f"mutants: {len(names) - len(alive)} of {len(names)} caught")
     return 1 if alive else 0
 

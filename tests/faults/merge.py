@@ -1,0 +1,115 @@
+"""E: merge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from tests.faults.change import adjust, edit, replace, skip
+from tests.faults.fault import REPEAT_FINISHED_NODE, TOLERATE_DUPLICATE_IN_FOLD, Fault, fault
+from tests.faults.routing import change_dead_ends
+
+_E = "test_hazards_e.py::test_h_"
+
+_set = msgspec.structs.replace
+
+_FORGET_FINISHED = ("node.index in scope.done", "False")
+"""In `_arrive`: a join that is finished begins to wait again."""
+
+
+def _drop_arrivals(effects: list[Any]) -> list[Any]:
+    return [each for each in effects if type(each).__name__ != "Arrive"]
+
+
+def _count_sources(token: Any, plan: Any, *_: Any) -> Any:
+    """Keep one edge of each source."""
+    return _set(token, arrived=tuple({plan.src[each.edge]: each for each in token.arrived}.values()))
+
+
+def _name_by_payload(original: Any) -> Any:
+    def _met(values: Any, arrived: Any) -> Iterator[Any]:
+        for each, (_, value) in zip(arrived, original(values, arrived), strict=True):
+            yield values._plan.ids[each.payload.node], value
+
+    return _met
+
+
+def _order_by_arrival(original: Any) -> Any:
+    def opened_token(plan: Any, node: Any, barrier: Any, *rest: Any) -> Any:
+        return original(plan, _set(node, in_edges=tuple(barrier.arrivals)), barrier, *rest)
+
+    return opened_token
+
+
+def _hide_merges(found: Any, plan: Any, _: Any, root: str) -> Any:
+    index = plan.index.get(root[1:])
+    return None if index is not None and plan.nodes[index].merges else found
+
+
+def _show_skipped_as_done(runs: Any, *_: Any) -> Any:
+    return [_set(each, status="success") if each.status == "skipped" else each for each in runs]
+
+
+TABLE: dict[str, Fault] = {
+    "e1": fault(
+        _E + "e1_a_merge_behind_an_untaken_branch_does_not_wait",
+        replace("rune.core.routing:bury", change_dead_ends(_drop_arrivals)),
+    ),
+    "e2": fault(
+        _E + "e2_two_edges_of_one_source_are_two_parties",
+        adjust("rune.core.barrier:opened_token", _count_sources),
+    ),
+    "e3": fault(
+        _E + "e3_the_timeout_of_a_race_counts_from_its_scope_and_fires",
+        adjust("rune.core.compile:_timeout_from", lambda found, *_: "first" if found == "scope" else found),
+    ),
+    "e4": fault(
+        _E + "e4_an_arrival_after_the_timeout_brings_nothing_back",
+        edit("rune.core.transition:Transition._arrive", _FORGET_FINISHED),
+        edit("rune.core.apply:_complete", ("scope.barriers.pop(decision.node, None)", "")),
+        REPEAT_FINISHED_NODE,
+    ),
+    "e6": fault(
+        _E + "e6_a_merge_inside_a_split_keeps_its_items_apart",
+        edit(
+            "rune.core.transition:Transition._arrive",
+            ("scope.barriers.get(node.index)", "self.state.root.barriers.get(node.index)"),
+            (
+                "barrier = scope.barriers[node.index] = Barrier()",
+                "barrier = self.state.root.barriers[node.index] = Barrier()",
+            ),
+        ),
+    ),
+    "e7": fault(
+        _E + "e7_a_wait_before_a_merge_is_known_by_name",
+        replace("rune.core.values:Values._met", _name_by_payload),
+    ),
+    "e8": fault(
+        _E + "e8_of_conflicting_keys_the_later_edge_wins_whoever_comes_first",
+        replace("rune.core.barrier:opened_token", _order_by_arrival),
+    ),
+    "e9": fault(
+        _E + "e9_the_output_of_a_merge_is_seen_behind_it",
+        adjust("rune.core.context:reference", _hide_merges),
+    ),
+    "e10": fault(
+        _E + "e10_waiting_and_untaken_branches_are_not_shown_as_done",
+        adjust("rune.runtime.history:History.node_runs", _show_skipped_as_done),
+    ),
+    "e11": fault(
+        _E + "e11_a_race_is_won_once_however_late_the_loser_comes",
+        edit(
+            "rune.core.transition:Transition._arrive",
+            _FORGET_FINISHED,
+            ("barrier.opened = True", "del scope.barriers[node.index]"),
+        ),
+        REPEAT_FINISHED_NODE,
+        TOLERATE_DUPLICATE_IN_FOLD,
+    ),
+    "e12": fault(
+        _E + "e12_cancelled_losers_make_no_effects",
+        skip("rune.core.control:in_cancelled_region", result=False),
+    ),
+}

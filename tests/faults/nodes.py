@@ -1,0 +1,192 @@
+"""H, and credentials wherever they belong: nodes."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from functools import partial
+from ipaddress import ip_address
+from typing import Any
+
+import msgspec
+
+from tests.faults.change import edit, replace, skip
+from tests.faults.fault import NO_ENGINE_RETRY, Fault, fault
+
+_H = "test_hazards_h.py::test_h_"
+_CREDENTIALS = "test_hazards_credentials.py::test_h_"
+
+SHORT_COMMANDS = replace("rune.nodes.io.delivery:deliver", lambda deliver: partial(deliver, seconds=1.0))
+"""A mail server that does not answer is left after a second."""
+
+
+def _drop_all_but_text(with_query: Any) -> Any:
+    def changed(where: Any, query: dict[str, Any]) -> Any:
+        listed = {name: value if isinstance(value, list) else [value] for name, value in query.items()}
+        texts = {name: [each for each in values if type(each) is str] for name, values in listed.items()}
+        return with_query(where, texts)
+
+    return changed
+
+
+def _open_client_again(http: Any) -> Any:
+    def changed(self: Any) -> Any:
+        self._client = None
+        return http(self)
+
+    return changed
+
+
+def _check_first_address(addresses: Any) -> Any:
+    """Check the first address of a name, and connect to the others."""
+
+    async def changed(self: Any, host: str, port: int) -> Any:
+        every = await self._resolve(host, port)
+
+        async def resolve_first(_host: str, _port: int) -> Any:
+            return every[:1]
+
+        one = copy.copy(self)
+        one._resolve = resolve_first
+        await addresses(one, host, port)
+        return [ip_address(each) for each in every[1:]]
+
+    return changed
+
+
+def _take_number_for_now(date: Any) -> Any:
+    def changed(parameters: Any, now: int) -> Any:
+        if not isinstance(parameters.date, str):
+            parameters = msgspec.structs.replace(parameters, date=msgspec.UNSET)
+        return date(parameters, now)
+
+    return changed
+
+
+def _append_message_to_text(run: Any) -> Any:
+    def changed(call: Any) -> Any:
+        _ = "" + call.parameters.message
+        return run(call)
+
+    return changed
+
+
+def _keep_credential(resolved: Any) -> Any:
+    kept: dict[Any, Any] = {}
+
+    async def changed(reference: Any, secret: Any) -> Any:
+        name = reference.get("name")
+        if name not in kept:
+            kept[name] = await resolved(reference, secret)
+        return kept[name]
+
+    return changed
+
+
+def _ignore_host(credential: Any) -> Any:
+    async def changed(self: Any, reference: Any, secret: Any, types: Any, host: Any) -> Any:
+        return await credential(self, reference, secret, types, None)
+
+    return changed
+
+
+def _ignore_unknown_fields(credentials: Any) -> Any:
+    def changed(value: Any, path: str, problems: Any) -> Any:
+        if isinstance(value, dict):
+            value = {key: each for key, each in value.items() if key in ("id", "name", "type")}
+        return credentials(value, path, problems)
+
+    return changed
+
+
+TABLE: dict[str, Fault] = {
+    "h1": fault(
+        _H + "h1_numbers_and_booleans_in_query_and_headers_are_sent",
+        replace("rune.nodes.io.request:_with_query", _drop_all_but_text),
+    ),
+    "h2": fault(
+        _CREDENTIALS + "h2_what_is_stored_is_what_is_sent",
+        replace(
+            "rune.nodes.io.authorization:basic",
+            lambda basic: lambda username, password: basic("", password),
+        ),
+    ),
+    "h3-size": fault(
+        _H + "h3_an_answer_has_a_largest_size",
+        replace(
+            "rune.nodes.io.unpack:unpacked",
+            lambda unpacked: (
+                lambda pieces, encoding, most, label: unpacked(pieces, encoding, sys.maxsize, label)
+            ),
+        ),
+    ),
+    "h3-pool": fault(
+        _H + "h3_calls_share_a_pool", replace("rune.nodes.world:World.http", _open_client_again)
+    ),
+    "h3-private": fault(
+        _H + "h3_private_addresses_are_not_called[http://[::1]/]",
+        skip("rune.nodes.io.guard:Guard.permits", result=True),
+    ),
+    "h3-redirect": fault(
+        _H + "h3_nor_through_a_redirect",
+        skip("rune.nodes.io.guard:Guard.check_target"),
+    ),
+    "h3-rebinding": fault(
+        _H + "h3_nor_through_a_name_that_changes_its_address",
+        replace("rune.nodes.io.guard:Guard.addresses", _check_first_address),
+        skip("rune.nodes.io.client:_Connector._expected", result=True),
+    ),
+    "h4-headers": fault(
+        _H + "h4_a_line_break_adds_no_header_and_no_recipient",
+        replace("rune.nodes.io.mail:_line", lambda line: lambda text: text),
+    ),
+    "h4-silence": fault(
+        _H + "h4_a_silent_mail_server_is_not_waited_for",
+        edit("rune.nodes.io.delivery:deliver", ("asyncio.timeout(WHOLE_SECONDS)", "asyncio.timeout(None)")),
+        SHORT_COMMANDS,
+    ),
+    "h4-tls": fault(
+        _H + "h4_implicit_tls_is_spoken",
+        replace(
+            "rune.nodes.io.mailserver:Server.options",
+            lambda options: lambda self: {**options(self), "use_tls": False},
+        ),
+        SHORT_COMMANDS,
+    ),
+    "h5": fault(
+        _H + "h5_a_number_is_the_date_it_says",
+        replace("rune.nodes.data.datetime:_date", _take_number_for_now),
+    ),
+    "h6": fault(
+        _H + "h6_anything_can_be_logged",
+        replace("rune.nodes.data.log:run", _append_message_to_text),
+    ),
+    "f7": fault(
+        _CREDENTIALS + "f7_who_wakes_up_uses_the_credential_of_today",
+        replace("rune.nodes.usage:_resolved", _keep_credential),
+    ),
+    "i6-use": fault(
+        _CREDENTIALS + "i6_whether_a_credential_may_be_used_is_asked_when_it_is_used",
+        replace("rune.nodes.usage:Usage.credential", _ignore_host),
+    ),
+    "i6-policy": fault(
+        _CREDENTIALS + "i6_a_failure_follows_the_policy_of_its_node",
+        edit(
+            "rune.nodes.registry:execute_async",
+            ("(StoreAway, Ended, TokenEnded)", "(StoreAway, Ended, TokenEnded, NodeFailure)"),
+        ),
+        NO_ENGINE_RETRY,
+    ),
+    "i7-row": fault(
+        _CREDENTIALS + "i7_a_credential_is_in_no_row",
+        replace("rune.nodes.usage:Usage.ended", lambda ended: lambda self, outcome: outcome),
+    ),
+    "i7-document": fault(
+        _CREDENTIALS + "i7_a_document_names_a_credential_and_holds_none",
+        replace("rune.core.fields:credentials", _ignore_unknown_fields),
+    ),
+    "i7-expression": fault(
+        _CREDENTIALS + "i7_no_expression_reaches_a_credential",
+        replace("rune.core.expr.names:ROOTS", lambda roots: {**roots, "credentials": "$credentials"}),
+    ),
+}

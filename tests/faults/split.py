@@ -1,0 +1,193 @@
+"""D: split and aggregator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from tests.faults.change import adjust, edit, replace, skip
+from tests.faults.fault import REPEAT_FINISHED_NODE, RUN_FINISHED_TOKEN, Fault, fault
+from tests.faults.routing import DEAD_END_COMPLETES, change_dead_ends
+
+_D = "test_hazards_d.py::test_h_"
+
+_set = msgspec.structs.replace
+
+
+def _mix_up_outer_items(original: Any) -> Any:
+    """Read what belongs to any outer item from the first of them."""
+
+    def item_entry(plan: Any, aggregator: Any, path: tuple[int, ...], item: int, results: Any) -> Any:
+        first = tuple(0 if at % 2 else each for at, each in enumerate(path))
+        return original(plan, aggregator, first, item, results)
+
+    return item_entry
+
+
+def _run_ended_item(verdict: str, _: Any, state: Any, token: Any) -> str:
+    """Let the tokens of an item run that has ended."""
+    return "run" if verdict != "void" and token.path not in state.scopes else verdict
+
+
+def _reopen_ended_item(original: Any) -> Any:
+    """Apply what is decided about an item that has ended."""
+
+    def apply(plan: Any, state: Any, decision: Any) -> Any:
+        from rune.core.state import Scope
+        from rune.core.transition import Transition
+
+        if not decision.path or decision.path in state.scopes:
+            return original(plan, state, decision)
+        act = Transition(plan, state, decision.at)
+        act.perform(Scope(decision.path, 0), decision.effects)
+        return act.applied
+
+    return apply
+
+
+def _drop_gathers(effects: list[Any]) -> list[Any]:
+    return [each for each in effects if type(each).__name__ != "Gather"]
+
+
+def _turn_into_text(entries: Any, *_: Any) -> Iterator[Any]:
+    for failed, value in entries:
+        yield failed, value if failed or value is None else str(value)
+
+
+def _ignore_empty_list(original: Any) -> Any:
+    def _open_aggregator(act: Any, scope: Any, node: Any, fan: Any) -> None:
+        if fan.count:
+            original(act, scope, node, fan)
+
+    return _open_aggregator
+
+
+def _halt_by_default(node: Any, *_: Any) -> Any:
+    return _set(node, policy="halt") if node.node.error is None else node
+
+
+def _write_into_row(original: Any) -> Any:
+    """Keep a value in its row, however large it is."""
+
+    async def written(book: Any, *arguments: Any) -> Any:
+        from rune.core.limits import LIMITS
+
+        return await original(book, *arguments, _set(LIMITS, inline_bytes=1 << 40))
+
+    return written
+
+
+def _refill_when_empty(original: Any) -> Any:
+    """Start further items only when none is left in the window."""
+
+    def fill(act: Any, scope: Any, split: int) -> None:
+        if not scope.fans[split].in_flight:
+            original(act, scope, split)
+
+    return fill
+
+
+TABLE: dict[str, Fault] = {
+    "d1": fault(
+        _D + "d1_inner_splits_of_different_items_share_nothing",
+        replace("rune.core.gather:item_entry", _mix_up_outer_items),
+    ),
+    "d2": fault(
+        _D + "d2_the_lineage_ends_at_the_aggregator",
+        edit(
+            "rune.core.transition:Transition._gather",
+            ("self._open_aggregator(around, node, fan)", "self._open_aggregator(scope, node, fan)"),
+        ),
+        skip("rune.core.apply:_release"),
+    ),
+    "d3": fault(
+        _D + "d3_a_redelivered_item_is_counted_once",
+        adjust("rune.core.control:touch", _run_ended_item),
+        edit(
+            "rune.adapters.embedded.state:EmbeddedState.claim",
+            (
+                "running.state.scopes[token.path].live.get(token.node)",
+                "running.state.scopes[token.path].live.get(token.node) "
+                "if token.path in running.state.scopes else None",
+            ),
+        ),
+        replace("rune.core.apply:apply", _reopen_ended_item),
+        edit(
+            "rune.core.transition:Transition._gather",
+            (
+                "item * edges + self._plan.gather_position[effect.edge]",
+                "min(fan.resolved, len(fan.marks) - 1)",
+            ),
+        ),
+    ),
+    "d4": fault(
+        _D + "d4_a_redelivered_split_fans_out_once",
+        RUN_FINISHED_TOKEN,
+        REPEAT_FINISHED_NODE,
+        adjust("rune.core.apply:_gives_up", lambda _, node, *__: node.fans_out),
+    ),
+    "d5": fault(
+        _D + "d5_failed_and_dead_ending_items_are_counted",
+        replace("rune.core.routing:bury", change_dead_ends(_drop_gathers)),
+    ),
+    "d6": fault(_D + "d6_the_order_of_arrival_changes_nothing", DEAD_END_COMPLETES),
+    "d7": fault(
+        _D + "d7_an_item_that_forks_is_one_item",
+        edit(
+            "rune.core.values:Values.entries",
+            (
+                "yield False, {self._plan.ids[source]: self.value(ref) for source, ref in entry.payloads}",
+                "yield from [(False, self.value(ref)) for _, ref in entry.payloads]",
+            ),
+        ),
+    ),
+    "d8": fault(
+        _D + "d8_two_aggregators_share_nothing",
+        edit(
+            "rune.core.transition:Transition._gather",
+            ("around.fans[split]", "around.fans[min(around.fans)]"),
+        ),
+    ),
+    "d9": fault(
+        _D + "d9_results_are_values_and_not_text",
+        adjust("rune.core.values:Values.entries", _turn_into_text),
+    ),
+    "d10": fault(
+        _D + "d10_an_element_is_what_the_item_gave",
+        edit("rune.core.values:Values.entries", ("len(entry.payloads) > 1", "entry.payloads")),
+    ),
+    "d11": fault(
+        _D + "d11_nothing_of_the_items_is_seen_behind_the_aggregator",
+        edit("rune.runtime.history:History.context", ("not path", "True")),
+    ),
+    "d12": fault(
+        _D + "d12_an_empty_list_skips_the_body_and_gathers_nothing",
+        replace("rune.core.transition:Transition._open_aggregator", _ignore_empty_list),
+    ),
+    "d13": fault(
+        _D + "d13_items_may_take_days",
+        adjust("rune.core.traits:_sleeps_upstream", lambda found, *_: [False] * len(found)),
+    ),
+    "d15": fault(
+        _D + "d15_an_empty_list_stays_a_list",
+        adjust("rune.nodes.control.aggregator:run", lambda output, _: _set(output, value=output.value or {})),
+    ),
+    "d17": fault(
+        _D + "d17_one_failing_item_stops_nobody",
+        adjust("rune.core.compile:_node_plan", _halt_by_default),
+    ),
+    "d18": fault(
+        _D + "d18_progress_is_part_of_the_explanation",
+        adjust("rune.core.explain:_fans", lambda found, *_: [_set(each, done=None) for each in found]),
+    ),
+    "d20": fault(
+        _D + "d20_no_row_grows_with_the_number_of_items",
+        replace("rune.runtime.book:Book.written", _write_into_row),
+    ),
+    "d21": fault(
+        _D + "d21_a_slow_item_holds_up_only_its_place",
+        replace("rune.core.transition:Transition.fill", _refill_when_empty),
+    ),
+}

@@ -1,1 +1,0 @@
-"""The change that turns each hazard's test red, by the key that stands beside the test."""
