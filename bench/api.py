@@ -58,10 +58,10 @@ AT = re.compile(rb'"at":"([^"]+)"')
 
 async def server(home: str) -> None:
     """The API over an embedded engine, with one route that does nothing."""
-    import rune.compose.serving  # noqa: PLC0415 - the other process needs none of it
-    from rune.compose import reader, running_engine  # noqa: PLC0415
-    from rune.master import app as application  # noqa: PLC0415
-    from rune.master.reply import Reply  # noqa: PLC0415
+    import rune.bootstrap.http  # noqa: PLC0415 - the other process needs none of it
+    from rune.bootstrap import reader, running_engine  # noqa: PLC0415
+    from rune.server import app as application  # noqa: PLC0415
+    from rune.server.responses import Reply  # noqa: PLC0415
     from rune.settings import Settings  # noqa: PLC0415
 
     made = application.make_app
@@ -79,12 +79,12 @@ async def server(home: str) -> None:
         app.router.routes.insert(0, router.routes[0])
         return app
 
-    rune.compose.serving.make_app = with_empty
+    rune.bootstrap.http.make_app = with_empty
     settings = Settings(home=home)
     async with running_engine(settings) as engine, reader(settings) as opened:
         await engine.desk.deploy(json.dumps(DOCUMENT).encode())
         await engine.desk.deploy(json.dumps(HEARD).encode())
-        await rune.compose.serving.serve(
+        await rune.bootstrap.http.serve(
             settings, engine, opened, "127.0.0.1", 0, ready=lambda url: print(url, flush=True)
         )
 
@@ -219,9 +219,9 @@ if __name__ == "__main__":
     parser.add_argument("--events", type=int, default=2_000)
     given = parser.parse_args()
     if given.serve:
-        import rune.compose.serving
+        import rune.bootstrap.http
 
-        with asyncio.Runner(loop_factory=rune.compose.serving.loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=rune.bootstrap.http.loop_factory()) as runner:
             runner.run(server(given.serve))
     else:
         # Who watches must not be what is measured.

@@ -30,12 +30,10 @@ from bench.cluster_load import AT_ONCE, Figure, chained, fanned, listed, new_fol
 from bench.cluster_stores import Stores, limit, running, slowest
 from rune.adapters.redis.client import Client, info
 from rune.adapters.redis.keys import Keys
-from rune.bench import documents
-from rune.bench.fairness import MOST
-from rune.bench.load import completed
-from rune.bench.report import percentile
-from rune.cli.serving import quick_loop
-from rune.core.plan import Plan
+from rune.bench import workloads
+from rune.bench.measures import MOST, completed, percentile
+from rune.cli.commands.serve import quick_loop
+from rune.core.plan.model import Plan
 from rune.runtime.engine import Engine
 from rune.settings import Settings
 
@@ -109,8 +107,8 @@ async def fair_share(stores: Stores, scale: float) -> Figure:
     """One-node executions, one after the other: alone, then beside a fan-out of 100,000 items on the same worker."""
     items, count = max(2_000, int(100_000 * scale)), max(100, int(500 * scale))
     async with running(stores) as bench:
-        small = documents.chain(1, bench.catalogue, effectful=True)
-        big = documents.fan(items, bench.catalogue, effectful=True)
+        small = workloads.chain(1, bench.catalogue, effectful=True)
+        big = workloads.fan(items, bench.catalogue, effectful=True)
         await completed(bench.engine, small, [b"{}"] * 20, 1)
         alone = await completed(bench.engine, small, [b"{}"] * count, 1)
         payload = msgspec.json.encode({"xs": list(range(items))})
@@ -148,7 +146,7 @@ async def fair_share(stores: Stores, scale: float) -> Figure:
 async def idle(stores: Stores, scale: float) -> Figure:
     """Nothing to do: what a worker and a scheduler use of a core."""
     async with running(stores) as bench:
-        plan = documents.chain(1, bench.catalogue, effectful=False)
+        plan = workloads.chain(1, bench.catalogue, effectful=False)
         await completed(bench.engine, plan, [b"{}"] * 20, 1)
         async with bench.measured() as taken:
             await asyncio.sleep(10)
@@ -165,7 +163,7 @@ async def timers(stores: Stores, scale: float) -> Figure:
     waiting, woken = int(1_000_000 * min(1.0, scale)), max(2_000, int(10_000 * scale))
     async with running(stores) as bench:
         client = Client(stores.redis.url)
-        plan = documents.waiting(bench.catalogue)
+        plan = workloads.waiting(bench.catalogue)
         far = [msgspec.json.encode({"when": "2099-01-01T00:00:00Z"})] * 1_000
         empty = await _memory(client)
         await _started(bench.engine, plan, far)

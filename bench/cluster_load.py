@@ -12,8 +12,8 @@ from typing import NamedTuple
 import msgspec
 
 from bench.cluster_stores import Bench, Taken
-from rune.bench import documents
-from rune.bench.load import completed
+from rune.bench import workloads
+from rune.bench.measures import completed
 
 AT_ONCE = 400  # executions under way
 
@@ -51,7 +51,7 @@ class Load(NamedTuple):
 async def chained(bench: Bench, scale: float, *, effectful: bool) -> Load:
     """10-node chains, so many at once; counted are the nodes."""
     count = max(400, int((2_000 if effectful else 6_000) * scale))
-    plan = documents.chain(10, bench.catalogue, effectful=effectful)
+    plan = workloads.chain(10, bench.catalogue, effectful=effectful)
     await completed(bench.engine, plan, [b"{}"] * AT_ONCE * 2, AT_ONCE)
     async with bench.measured() as taken:
         took = await completed(bench.engine, plan, [b'{"x": 1}'] * count, AT_ONCE)
@@ -61,7 +61,7 @@ async def chained(bench: Bench, scale: float, *, effectful: bool) -> Load:
 async def fanned(bench: Bench, scale: float) -> Load:
     """10,000 items: split, a node each, aggregator; counted are the items."""
     items = max(1_000, int(10_000 * scale))
-    plan = documents.fan(items, bench.catalogue)
+    plan = workloads.fan(items, bench.catalogue)
     await completed(bench.engine, plan, [b'{"xs": [1, 2, 3]}'], 1)
     payload = msgspec.json.encode({"xs": list(range(items))})
     async with bench.measured() as taken:
@@ -72,7 +72,7 @@ async def fanned(bench: Bench, scale: float) -> Load:
 async def one_by_one(bench: Bench, scale: float) -> Load:
     """One node, nothing else going on: start to completed, as whoever started it sees it."""
     count = max(50, int(300 * scale))
-    plan = documents.chain(1, bench.catalogue, effectful=False)
+    plan = workloads.chain(1, bench.catalogue, effectful=False)
     await completed(bench.engine, plan, [b"{}"] * 20, 1)
     async with bench.measured() as taken:
         took = await completed(bench.engine, plan, [b'{"x": 1}'] * count, 1)

@@ -12,15 +12,15 @@ from pathlib import Path
 import asyncpg
 
 from bench.bare import INSERT
-from rune.adapters.postgres.columns import Columns, arrays, columns
-from rune.adapters.postgres.migrating import migrate
+from rune.adapters.postgres.journal_writes import Columns, arrays, columns
+from rune.adapters.postgres.migrations import migrate
 from rune.adapters.redis.client import Client, info
-from rune.compose import cluster
-from rune.core.fact import Result
-from rune.runtime.audit import audit
+from rune.bootstrap import cluster
+from rune.codec.facts import Inline
+from rune.core.execution.fact import Result
 from rune.runtime.engine import Engine
+from rune.runtime.queries.verify import audit
 from rune.settings import Settings
-from rune.wire.codec import Inline
 from tests.services.fleet import Fleet, fleet
 from tests.services.postgres import Server, new_server
 from tests.services.redis_server import RedisServer

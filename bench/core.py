@@ -14,18 +14,18 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from rune.core.apply import apply, begin
-from rune.core.compile import compile_definition, names_of
-from rune.core.definition import Definition, Edge, Node
+from rune.core.definition.model import Definition, Edge, Node
+from rune.core.definition.parser import parse_document
+from rune.core.execution.outcome import FanOut, Output
+from rune.core.execution.state import State
+from rune.core.execution.step import step, step_unrun
+from rune.core.execution.token import Fate
+from rune.core.execution.transition import apply, begin
 from rune.core.expr import compile_expression, compile_template
-from rune.core.outcome import FanOut, Output
-from rune.core.parse import parse_document
-from rune.core.plan import Plan
-from rune.core.state import State
-from rune.core.step import step, step_unrun
-from rune.core.token import Fate
-from rune.core.validate import examine
-from rune.nodes.catalogue import standard_catalogue
+from rune.core.plan.compiler import compile_definition, names_of
+from rune.core.plan.model import Plan
+from rune.core.validation.validate import examine
+from rune.nodes.registry import standard_catalogue
 
 REPEATS = 7
 NOW = 1_700_000_000_000

@@ -26,15 +26,20 @@ sys.path.append(str(Path(__file__).resolve().parent))
 import msgspec  # noqa: E402
 from api import answer, busy, started  # noqa: E402
 
-from rune.adapters.embedded import filling  # noqa: E402
-from rune.adapters.embedded.migrations import migrate  # noqa: E402
-from rune.adapters.embedded.rows import Rows, Start, write_rows, write_starts  # noqa: E402
-from rune.core.definition import canonical  # noqa: E402
-from rune.core.fact import End, Fact, Result  # noqa: E402
-from rune.core.plan import Plan  # noqa: E402
+from rune.adapters.sqlite.database import (  # noqa: E402
+    Rows,
+    Start,
+    migrate,
+    write_rows,
+    write_starts,
+)
+from rune.bench import baseline  # noqa: E402
+from rune.codec.facts import Inline, encode_fact, fact_columns  # noqa: E402
+from rune.core.definition.model import canonical  # noqa: E402
+from rune.core.execution.fact import End, Fact, Result  # noqa: E402
+from rune.core.plan.model import Plan  # noqa: E402
 from rune.ports.journal import Accepted  # noqa: E402
 from rune.testing.harness import compiled  # noqa: E402
-from rune.wire.codec import Inline, encode_fact, fact_columns  # noqa: E402
 
 NOW = 1_800_000_000_000
 WIDE = {
@@ -68,8 +73,8 @@ def facts(plan: Plan, items: int) -> Iterator[Fact]:
 
 def fill(path: Path, executions: int, items: int) -> str:
     """Write the file; the id of the one with many items."""
-    filling.fill(path, executions * 9 // 10, ended_by=NOW - 10**9)
-    filling.fill(path, executions // 10, ended_by=NOW - 10**6, workflow="other", status="failed")
+    baseline.fill(path, executions * 9 // 10, ended_by=NOW - 10**9)
+    baseline.fill(path, executions // 10, ended_by=NOW - 10**6, workflow="other", status="failed")
     plan = compiled(WIDE)
     id = f"x{NOW:012x}{0:014x}"
     accepted = Accepted(id=id, workflow="wide", hash=plan.hash, at=NOW, input=b'{"items": []}')

@@ -23,13 +23,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import asyncpg
 
 from bench.bare import INSERT
-from rune.adapters.postgres.columns import Columns, arrays, columns
 from rune.adapters.postgres.journal import PostgresJournal
-from rune.adapters.postgres.migrating import migrate
-from rune.adapters.postgres.open import postgres
-from rune.core.fact import Result
+from rune.adapters.postgres.journal_writes import Columns, arrays, columns
+from rune.adapters.postgres.migrations import migrate
+from rune.adapters.postgres.stores import postgres
+from rune.codec.facts import Inline
+from rune.core.execution.fact import Result
 from rune.ports.journal import Accepted
-from rune.wire.codec import Inline
 
 CALLERS = 200
 GROUP = 256

@@ -32,8 +32,8 @@ from bench.cluster_stores import running
 from bench.rabbitmq_backlog import drained
 from bench.rabbitmq_hops import TOKENS, hops
 from bench.rabbitmq_stores import Brokered, Statuses
-from rune.bench.report import percentile
-from rune.cli.serving import quick_loop
+from rune.bench.measures import percentile
+from rune.cli.commands.serve import quick_loop
 from tests.services.rabbitmq import new_broker
 
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from bench.cluster_stores import Bench, running
 from bench.rabbitmq_stores import Brokered
-from rune.adapters.rabbitmq.client import Channel, connect
-from rune.bench import documents
+from rune.adapters.rabbitmq.amqp.client import Channel, connect
+from rune.bench import workloads
 from tests.services.fleet import Process
 
 QUEUE = "workflow.execution"
@@ -57,7 +57,7 @@ async def drained(stores: Brokered, count: int) -> Drained:
 
 
 async def _filled(bench: Bench, count: int) -> None:
-    plan = documents.chain(1, bench.catalogue, effectful=True)
+    plan = workloads.chain(1, bench.catalogue, effectful=True)
     left = iter(range(count))
 
     async def lane() -> None:

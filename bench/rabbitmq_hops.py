@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from rune.adapters.rabbitmq.client import Channel, Message, Stamp, connect
+from rune.adapters.rabbitmq.amqp.client import Channel, Message, Stamp, connect
 
 QUEUE = "bench.hops"
 TOKENS = 500  # messages that go around

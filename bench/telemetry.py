@@ -15,13 +15,13 @@ import tempfile
 import time
 from typing import Any
 
-from rune.adapters.embedded.ages import Ages
-from rune.bench import documents
-from rune.bench.load import completed
-from rune.compose import running_engine
-from rune.runtime import attempt
+from rune.adapters.sqlite.queue import Ages
+from rune.bench import workloads
+from rune.bench.measures import completed
+from rune.bootstrap import running_engine
+from rune.runtime.worker import executor
 from rune.settings import Settings
-from rune.telemetry.meter import Meter
+from rune.telemetry.counters import Meter
 
 EXECUTIONS = 200
 NODES = 10
@@ -39,8 +39,8 @@ def _nothing(*given: Any) -> None:
 PLACES: tuple[tuple[Any, str, Any], ...] = (
     (Meter, "ran", _nothing),
     (Ages, "mark", _nothing),
-    (attempt, "HERE", _Nowhere()),
-    (attempt, "now_ns", int),
+    (executor, "HERE", _Nowhere()),
+    (executor, "now_ns", int),
 )
 BEFORE = [getattr(owner, name) for owner, name, _ in PLACES]
 
@@ -56,7 +56,7 @@ async def measure(turns: int, *, effectful: bool) -> tuple[float, float]:
     spent: dict[bool, list[float]] = {True: [], False: []}
     with tempfile.TemporaryDirectory(prefix="rune-bench-") as folder:
         async with running_engine(Settings(home=folder, durability="relaxed")) as engine:
-            plan = documents.chain(NODES, engine.registry.catalogue, effectful=effectful)
+            plan = workloads.chain(NODES, engine.registry.catalogue, effectful=effectful)
             await completed(engine, plan, [b"{}"] * EXECUTIONS, EXECUTIONS)
             for turn in range(2 * turns):
                 on = turn % 4 in (0, 3)  # whatever returns with every other turn meets both alike

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rune.core.fact import Choice, End, Fact, Result
-from rune.core.fold import fold
-from rune.core.lineage import Path
-from rune.core.plan import Plan
-from rune.core.values import failure_value
+from rune.core.execution.fact import Choice, End, Fact, Result
+from rune.core.execution.fold import fold
+from rune.core.execution.scope import failure_value
+from rune.core.execution.token import Path
+from rune.core.plan.model import Plan
 from tests.oracle.choices import Choices, Expected
 from tests.oracle.compare import agree, differences
 from tests.oracle.evaluate import check_choices, evaluate

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rune.core import codes
-from rune.core.definition import Definition, content_hash
+from rune.core.definition import problems as codes
+from rune.core.definition.model import Definition, content_hash
 from rune.core.limits import Limits
-from rune.documents import check_document, check_input, load_document
-from rune.nodes.catalogue import standard_catalogue
-from rune.yamltext import decode_yaml
+from rune.documents.loader import check_document, check_input, load_document
+from rune.documents.yaml import decode_yaml
+from rune.nodes.registry import standard_catalogue
 from tests.core.documents import document, node, parsed
 
 YAML = """

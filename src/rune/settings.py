@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from rune.errors import RuneError
-from rune.ports.retention import BadRule, Rule
-from rune.ports.ruletext import parse_rules
+from rune.ports.retention import BadRule, Rule, parse_rules
 
 LISTS = frozenset({"nodes", "http_allow", "queues"})
 """What is several values, separated by commas in the environment."""

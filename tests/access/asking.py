@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 from rune.client.models import NewApiKey
-from rune.core.rights import ROLES
+from rune.core.permissions import ROLES
 from tests.master.running import API, DEADLINE, HELLO, ITEMS, WAITS, Served
 
 BOOTSTRAP = "the-key-that-is-configured"

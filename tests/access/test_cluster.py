@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from rune.compose import access
+from rune.bootstrap import access
 from tests.access.asking import API, BOOTSTRAP, Crowd
 from tests.access.test_grants import ended, grants, shop, uses
 from tests.cluster.standing import stores

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from rune.runtime.strangers import Strangers
-from rune.wire.rabbit import NodeExecutionMessage
+from rune.codec.messages import NodeExecutionMessage
+from rune.runtime.messaging.foreign_messages import Strangers
 from tests.access.asking import API, BOOTSTRAP, Crowd
 from tests.master.running import Served, run
 

@@ -15,9 +15,9 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from rune.client import Refusal
-from rune.master.access import known
-from rune.ports.keys import new_key
+from rune.ports.access import new_key
 from rune.runtime.clock import SystemClock
+from rune.server import auth
 from tests.access.asking import API, BOOTSTRAP, Crowd, filled
 from tests.master.running import Served, run
 
@@ -178,7 +178,7 @@ async def _messages(socket: Any) -> AsyncIterator[str]:
 
 
 def test_a_process_of_a_cluster_believes_a_key_for_less_than_a_second() -> None:
-    assert 0 < known.REMEMBERED <= 1
+    assert 0 < auth.REMEMBERED <= 1
 
 
 def test_many_keys_at_once_are_each_their_own(tmp_path: Path) -> None:

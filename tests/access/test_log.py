@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rune.ports.journal import StoreAway
-from rune.ports.owner import VERBS
-from rune.runtime.logbook import ACTS
+from rune.ports.processes import VERBS
+from rune.runtime.services.audit_log import ACTS
 from tests.access.asking import API, BOOTSTRAP, Crowd, filled
 from tests.master.running import HELLO, Served, run
 

@@ -14,13 +14,12 @@ from starlette.responses import Response
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from rune.core.rights import RIGHTS
-from rune.master.access.declared import check_declared
-from rune.master.access.matrix import PRINCIPALS, allowed, rows
-from rune.master.app import make_app
-from rune.master.gate import Undeclared, authorize
-from rune.master.operation import Resource, gated
-from rune.master.vitals import HEALTH
+from rune.core.permissions import RIGHTS
+from rune.server.app import make_app
+from rune.server.auth import Undeclared, authorize
+from rune.server.endpoints import Resource, gated
+from rune.server.monitoring import HEALTH
+from rune.server.permissions import PRINCIPALS, allowed, check_declared, rows
 from tests.access.asking import API, BOOTSTRAP, NONE, Crowd, filled, status
 from tests.access.write_matrix import DOCS, matrix, written
 from tests.master.running import WAITS, Served, run

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from rune.core.rights import ROLES
-from rune.master.access.matrix import PRINCIPALS
+from rune.core.permissions import ROLES
+from rune.server.permissions import PRINCIPALS
 from tests.access.asking import BOOTSTRAP, NONE, filled
 from tests.access.test_matrix import expected
 from tests.master.madeup import ask_until

@@ -5,8 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from rune.master.access.matrix import table
-from rune.master.app import make_app
+from rune.server.app import make_app
+from rune.server.permissions import table
 from tests.master.running import Served, run
 
 DOCS = Path(__file__).parents[2] / "docs" / "access.md"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rune.adapters.blobs.names import BadKey
-from rune.ports.blob import Blob
+from rune.adapters.blobs.keys import BadKey
+from rune.ports.blobs import Blob
 
 HOSTILE = (
     "../outside",

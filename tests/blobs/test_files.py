@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from rune.adapters.blobs.files import FileBlob
+from rune.adapters.blobs.filesystem import FileBlob
 from rune.ports.journal import StoreAway
-from rune.testing.contracts.scenario import scenario
 from tests.blobs.hostile import HOSTILE, keep_hostile, refuse_no_executions, refuse_no_keys
+from tests.contract.suites.scenario import scenario
 
 DIES = """
 import asyncio, os, sys
 from pathlib import Path
-from rune.adapters.blobs.files import FileBlob
+from rune.adapters.blobs.filesystem import FileBlob
 os.replace = lambda *names: os._exit(9)
 asyncio.run(FileBlob(Path(sys.argv[1])).put("x/a@/", b"new" * 100_000))
 """

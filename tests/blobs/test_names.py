@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rune.adapters.blobs.names import BadKey, execution_name, name_of
+from rune.adapters.blobs.keys import BadKey, execution_name, name_of
 
 PARTS = st.text(st.characters(), min_size=1, max_size=300) | st.text("./\\%+~ax", min_size=1, max_size=12)
 KEYS = st.builds(lambda execution, rest: f"{execution.replace('/', '') or 'x'}/{rest}", PARTS, PARTS)

@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 import pytest
 
-from rune.adapters.blobs.files import FileBlob
-from rune.adapters.blobs.open import open_blob
+from rune.adapters.blobs.filesystem import FileBlob
 from rune.adapters.blobs.s3 import S3Blob
+from rune.adapters.blobs.stores import open_blob
 from rune.settings import BadSettings
 from tests.blobs.s3_server import KEYS, NAME, s3_server
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from rune.adapters.blobs.files import FileBlob
+from rune.adapters.blobs.filesystem import FileBlob
 from rune.adapters.blobs.s3 import S3Blob
-from rune.adapters.postgres.open import postgres
-from rune.ports.blob import Blob
+from rune.adapters.postgres.stores import postgres
+from rune.ports.blobs import Blob
 from rune.ports.journal import StoreAway
-from rune.testing.contracts.retention import ALL, Kept
-from rune.testing.contracts.scenario import scenario
 from tests.blobs.s3_server import KEYS, s3_server
+from tests.contract.suites.retention import ALL, Kept
+from tests.contract.suites.scenario import scenario
 from tests.services.databases import dsn_of, ready
 from tests.services.postgres import database_of, server
 

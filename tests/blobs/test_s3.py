@@ -14,9 +14,9 @@ import pytest
 from rune.adapters.blobs import s3
 from rune.adapters.blobs.s3 import Bucket, Keys, S3Blob
 from rune.ports.journal import StoreAway
-from rune.testing.contracts.scenario import scenario
 from tests.blobs.hostile import HOSTILE, keep_hostile, refuse_no_executions, refuse_no_keys
 from tests.blobs.s3_server import KEYS, PAGE, s3_server
+from tests.contract.suites.scenario import scenario
 from tests.services.postgres import free_port
 
 SECRET = "a-secret-that-nobody-reads"

@@ -18,11 +18,11 @@ from typing import TypeVar
 
 import msgspec
 
-from rune.compose import running_engine
-from rune.nodes.discovery import full_registry
+from rune.bootstrap import running_engine
+from rune.nodes.registry import full_registry
 from rune.ports.journal import Accepted, Ended, StoreAway
-from rune.runtime.desk import Refused
 from rune.runtime.engine import Engine
+from rune.runtime.services.executions import Refused
 from rune.settings import load_settings
 from rune.testing.harness import compiled
 from tests.chaos.load import Keys

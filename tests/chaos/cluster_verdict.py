@@ -11,14 +11,14 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rune.compose import reader
-from rune.core.fact import Attempt, Result
-from rune.core.plan import Plan
-from rune.core.token import token_name
+from rune.bootstrap import reader
+from rune.codec.facts import fact_columns
+from rune.core.execution.fact import Attempt, Result
+from rune.core.execution.token import token_name
+from rune.core.plan.model import Plan
 from rune.ids import idempotency_key
 from rune.ports.journal import Stored
-from rune.runtime.reader import Reader
-from rune.wire.codec import fact_columns
+from rune.runtime.queries.reader import Reader
 from tests.chaos.cluster_load import shape_of
 from tests.chaos.effects import Made, made
 from tests.chaos.load import Keys

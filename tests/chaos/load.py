@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from rune.compose import running_engine
-from rune.core.fact import End
-from rune.nodes.discovery import full_registry
+from rune.bootstrap import running_engine
+from rune.core.execution.fact import End
+from rune.nodes.registry import full_registry
 from rune.runtime.engine import Engine
 from rune.settings import Settings
 from rune.testing.harness import compiled

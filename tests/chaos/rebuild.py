@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from rune.compose import reader, running_engine
-from rune.core.fact import End
-from rune.nodes.discovery import full_registry
+from rune.bootstrap import reader, running_engine
+from rune.core.execution.fact import End
+from rune.nodes.registry import full_registry
 from rune.testing.harness import compiled
 from tests.chaos.effects import made
 from tests.chaos.stand import Stand, stand

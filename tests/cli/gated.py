@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rune import compose
-from rune.compose import reader
-from rune.core.explain import explain
+from rune import bootstrap
+from rune.bootstrap import reader
+from rune.core.execution.explain import explain
 from rune.ports.journal import StoreAway
 from rune.settings import Settings
 from tests.cli.process import PATIENCE, Rune, until
@@ -54,7 +54,7 @@ def waits(rune: Rune, name: str, number: int = 1) -> bool | None:
 
 
 def owner(rune: Rune) -> int | None:
-    return compose.owner_pid(looked(rune))
+    return bootstrap.owner_pid(looked(rune))
 
 
 def go(rune: Rune, name: str) -> None:

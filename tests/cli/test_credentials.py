@@ -76,8 +76,8 @@ def test_from_a_terminal_without_echo(rune: Here, monkeypatch: pytest.MonkeyPatc
             return True
 
     monkeypatch.setattr(getpass, "getpass", answer)
-    monkeypatch.setattr("rune.cli.secretvalues.sys.stdin", Terminal())
-    from rune.cli.secretvalues import values_of
+    monkeypatch.setattr("rune.cli.commands.credentials.sys.stdin", Terminal())
+    from rune.cli.commands.credentials import values_of
 
     assert values_of("basic", ["username=me"], None) == {"username": "me", "password": TOKEN}
     assert asked == ["password: "]

@@ -9,9 +9,8 @@ import time
 
 import pytest
 
-from rune.adapters.embedded.filling import fill
-from rune.ports.retention import Rule
-from rune.ports.ruletext import parse_duration
+from rune.bench.baseline import fill
+from rune.ports.retention import Rule, parse_duration
 from rune.settings import BadSettings, Settings, load_settings
 from tests.cli.process import Rune, until
 from tests.core.documents import document, node

@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from rune.cli.draw.layout import lay_out
-from rune.cli.draw.picture import picture_of
-from rune.cli.draw.svg import draw_svg
+from rune.cli.draw import draw_svg, lay_out, picture_of
 from rune.cli.main import app
-from rune.core.validate import Verdict
+from rune.core.validation.validate import Verdict
 from tests.core.documents import document, keep, node, verdict
 
 SVG = "{http://www.w3.org/2000/svg}"

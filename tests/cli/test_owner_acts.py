@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from rune.compose import reader
-from rune.ports.store import Summary
+from rune.bootstrap import reader
+from rune.ports.queries import Summary
 from tests.cli.gated import GATED, begun, finished, go, looked, owner, waits
 from tests.cli.process import PATIENCE, Rune, until
 from tests.core.documents import document, node

@@ -14,15 +14,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from rune.adapters.embedded.caller import Caller, Line
-from rune.adapters.embedded.door import Door, address, socket_of
-from rune.core.fact import End
-from rune.core.problem import Problem
+from rune.adapters.sqlite.owner import Caller, Door, Line, address, socket_of
+from rune.codec import rpc as wire
+from rune.codec.rpc import HEADER, VERSION, BadFrame, BadRequest, FrameTooLarge, Verbs
+from rune.core.definition.problems import Problem
+from rune.core.execution.fact import End
 from rune.errors import InvalidDocument, LimitExceeded, RuneError
 from rune.ports.journal import Ended, KeyConflict, StoreAway
-from rune.ports.owner import MARKED, VERBS, InUse, Lost, NoOwner
-from rune.wire import request as wire
-from rune.wire.request import HEADER, VERSION, BadFrame, BadRequest, FrameTooLarge, Verbs
+from rune.ports.processes import MARKED, VERBS, InUse, Lost, NoOwner
 
 ERRORS: dict[str, RuneError] = {
     "conflict": KeyConflict("used before"),
@@ -310,7 +309,7 @@ def test_what_may_have_been_done_is_asked_for_again_under_the_same_mark(place: p
 def test_an_owner_that_never_answers_is_named_at_last(
     place: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rune.adapters.embedded.caller.REACHED", 0.05)
+    monkeypatch.setattr("rune.adapters.sqlite.owner.REACHED", 0.05)
 
     async def work() -> None:
         async with Caller(place, VERBS_HERE, Owning(Desk()), lambda: "m") as caller:

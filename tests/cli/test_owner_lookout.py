@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import pathlib
 
-from rune.cli.lookout import Lookout
-from rune.cli.progress import state_of
-from rune.cli.tally import Line, Tally
-from rune.compose import reader
+from rune.bootstrap import reader
+from rune.cli.follow import Lookout
+from rune.cli.progress import Line, Tally, state_of
 from rune.settings import Settings
 from rune.testing.clock import VirtualClock
 from rune.testing.harness import harness

@@ -7,16 +7,15 @@ import sys
 
 import pytest
 
-from rune.cli.progress import Lines, Picture, state_of, worth_showing
-from rune.cli.tally import Line, Tally
-from rune.core.compile import compile_definition
-from rune.core.effect import Decision, Gather, Skip
-from rune.core.fact import Attempt, Result, Suspension
-from rune.core.outcome import Error
-from rune.core.plan import Plan
-from rune.core.routing import follow
-from rune.core.token import Token
-from rune.nodes.catalogue import standard_catalogue
+from rune.cli.progress import Line, Lines, Picture, Tally, state_of, worth_showing
+from rune.core.execution.decision import Decision, Gather, Skip
+from rune.core.execution.fact import Attempt, Result, Suspension
+from rune.core.execution.outcome import Error
+from rune.core.execution.routing import follow
+from rune.core.execution.token import Token
+from rune.core.plan.compiler import compile_definition
+from rune.core.plan.model import Plan
+from rune.nodes.registry import standard_catalogue
 from tests.core.documents import document, keep, node, verdict
 
 NO = Error("NO", "no")

@@ -140,7 +140,7 @@ def test_a_quick_run_with_json_loads_no_rich() -> None:
         "from rune.cli.main import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "print('rich' in sys.modules, 'rune.compose' in sys.modules, file=sys.stderr)"
+        "print('rich' in sys.modules, 'rune.bootstrap' in sys.modules, file=sys.stderr)"
     )
     assert interpreted(code).stderr.split() == ["False", "False"]
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rune.cli.yamlout import to_yaml
+from rune.cli.arguments import to_yaml
 from rune.core.limits import LIMITS
-from rune.yamltext import decode_yaml
+from rune.documents.yaml import decode_yaml
 from tests.cli.here import Here
 from tests.cli.process import PATIENCE, Rune, until
 from tests.core.documents import Raw, document, node

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from rune.core.compile import compile_definition
-from rune.documents import check_document, check_input, load_document
+from rune.core.plan.compiler import compile_definition
+from rune.documents.loader import check_document, check_input, load_document
 from rune.runtime.engine import Engine
-from rune.runtime.history import read_history
+from rune.runtime.queries.history import read_history
 from tests.cluster.scoping import scoped
 from tests.cluster.standing import Standing
 from tests.conformance.case import Case

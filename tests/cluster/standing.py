@@ -9,9 +9,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from rune.compose import reader, running_engine
+from rune.bootstrap import reader, running_engine
 from rune.runtime.engine import Engine
-from rune.runtime.reader import Reader
+from rune.runtime.queries.reader import Reader
 from rune.settings import Settings
 from tests.conformance.case import Case
 from tests.conformance.stubs import MailSink, surroundings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from rune.core.fact import Suspension
+from rune.core.execution.fact import Suspension
 from rune.testing.harness import Harness, Run
 from tests.hazards import splitting
 from tests.hazards.building import counting, kind, runs

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rune.core.fact import End
-from rune.core.outcome import Error
+from rune.core.execution.fact import End
+from rune.core.execution.outcome import Error
 from rune.testing.harness import compiled
 from tests.cli.here import Here
 from tests.cluster.commands import GATED, HALTS, ended, here, named, waits

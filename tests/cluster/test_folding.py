@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
-from rune.core.compile import compile_definition
-from rune.core.explain import Waiting, explain
-from rune.core.fact import End, Fact, Start, Suspension
-from rune.core.fold import fold
-from rune.core.plan import Plan
-from rune.core.state import State
-from rune.documents import check_document, check_input, load_document
+from rune.core.execution.explain import Waiting, explain
+from rune.core.execution.fact import End, Fact, Start, Suspension
+from rune.core.execution.fold import fold
+from rune.core.execution.state import State
+from rune.core.plan.compiler import compile_definition
+from rune.core.plan.model import Plan
+from rune.documents.loader import check_document, check_input, load_document
 from rune.ports.journal import Stored
 from rune.runtime.engine import Engine
 from rune.testing.harness import Harness, Run, compiled, harness

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from rune.core.definition import canonical
+from rune.core.definition.model import canonical
 from rune.ports.journal import Accepted
-from rune.runtime.launcher import new_execution_id
+from rune.runtime.lifecycle.launcher import new_execution_id
 from rune.testing.harness import Harness, Run, compiled
 from tests.cli.process import Rune
 from tests.cli.process import until as until_then

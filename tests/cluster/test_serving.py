@@ -7,8 +7,8 @@ import os
 import pathlib
 from typing import Any
 
-from rune import compose
-from rune.ports.fleet import GONE
+from rune import bootstrap
+from rune.ports.processes import GONE
 from rune.runtime.engine import Engine
 from rune.testing.harness import Harness, Run
 from tests.cli.here import Here
@@ -139,7 +139,7 @@ def test_who_was_killed_is_no_longer_seen_after_fifteen_seconds(crew: Standing) 
     gone = crew.worker()
 
     async def seen_at() -> int | None:
-        listed = await compose.members(crew.settings)
+        listed = await bootstrap.members(crew.settings)
         return next((each.seen_at for each in listed if each.pid == gone.process.pid), None)
 
     async def go(engine: Engine) -> None:

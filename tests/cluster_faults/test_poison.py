@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from rune.core.token import Token
+from rune.core.execution.token import Token
 from rune.ports.state import Claim
-from rune.runtime.attempt import MOST_CLAIMS, Unservable
+from rune.runtime.worker.executor import MOST_CLAIMS, Unservable
 from tests.hazards.building import counting, kind, workflow
 from tests.hazards.clustered import LATER, engines, fresh
 

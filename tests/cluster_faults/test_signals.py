@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import pathlib
 
-from rune.adapters.postgres.open import postgres
-from rune.core.fact import Attempt, Fact, Result, Signal
-from rune.core.outcome import Error
+from rune.adapters.postgres.stores import postgres
+from rune.core.execution.fact import Attempt, Fact, Result, Signal
+from rune.core.execution.outcome import Error
 from rune.ports.journal import FORMAT, Accepted
 from tests.services.databases import dsn_of, ready
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from rune.compose import running_engine
-from rune.core.definition import canonical
-from rune.core.fact import Fact, Result, Suspension
-from rune.core.outcome import Error, Failure
-from rune.core.step import step
-from rune.core.token import Token
+from rune.bootstrap import running_engine
+from rune.core.definition.model import canonical
+from rune.core.execution.fact import Fact, Result, Suspension
+from rune.core.execution.outcome import Error, Failure
+from rune.core.execution.step import step
+from rune.core.execution.token import Token
 from rune.errors import NodeFailure
 from rune.ids import child_id
+from rune.ports.access import Held
 from rune.ports.journal import Accepted
-from rune.ports.limits import Held
 from rune.settings import Settings
 from rune.testing.harness import Harness, Run, compiled
 from tests.hazards.building import Fields, counting, entry, kind, workflow

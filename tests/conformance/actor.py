@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from rune.core.explain import explain
-from rune.ports.store import Wanted
-from rune.runtime.reader import Reader
+from rune.core.execution.explain import explain
+from rune.ports.queries import Wanted
+from rune.runtime.queries.reader import Reader
 
 
 class Refusal(Exception):

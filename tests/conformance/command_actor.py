@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from rune.compose import reader
+from rune.bootstrap import reader
 from rune.errors import RuneError
 from rune.settings import Settings
 from tests.cli.process import Rune

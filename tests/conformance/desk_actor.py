@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-from rune.compose import reader, running_engine
-from rune.core.definition import canonical
+from rune.bootstrap import reader, running_engine
+from rune.core.definition.model import canonical
 from rune.errors import InvalidDocument, RuneError
 from rune.runtime.engine import Engine
-from rune.runtime.launcher import Options
+from rune.runtime.lifecycle.launcher import Options
 from rune.settings import Settings
 from rune.testing.harness import compiled
 from tests.conformance.actor import Look, Refusal, Start

@@ -9,19 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from rune.adapters.embedded.grants import EmbeddedGrants
-from rune.adapters.embedded.keys import EmbeddedKeys
-from rune.adapters.embedded.log import EmbeddedLog
-from rune.adapters.embedded.readonly import ReadOnly
-from rune.adapters.embedded.secret import EmbeddedSecret
-from rune.adapters.keysource import KeySource
-from rune.adapters.postgres.grants import PostgresGrants
-from rune.adapters.postgres.keys import PostgresKeys
-from rune.adapters.postgres.log import PostgresLog
-from rune.adapters.postgres.open import postgres
-from rune.adapters.postgres.secret import PostgresSecret
-from rune.testing.contracts.access import AccessContract, Stores
-from rune.testing.contracts.scenario import scenario
+from rune.adapters.encryption import KeySource
+from rune.adapters.postgres.access import PostgresKeys, PostgresLog
+from rune.adapters.postgres.credentials import PostgresGrants, PostgresSecret
+from rune.adapters.postgres.stores import postgres
+from rune.adapters.sqlite.access import EmbeddedKeys, EmbeddedLog
+from rune.adapters.sqlite.credentials import EmbeddedGrants, EmbeddedSecret
+from rune.adapters.sqlite.readonly import ReadOnly
+from tests.contract.suites.access import AccessContract, Stores
+from tests.contract.suites.scenario import scenario
 from tests.contract.test_embedded import opened
 from tests.services.databases import dsn_of, ready
 from tests.services.postgres import database_of, server

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from rune.adapters.blobs.files import FileBlob
+from rune.adapters.blobs.filesystem import FileBlob
 from rune.adapters.blobs.s3 import S3Blob
-from rune.adapters.embedded.journal import EmbeddedJournal
-from rune.testing.contracts.blob import BlobContract
+from rune.adapters.sqlite.journal import EmbeddedJournal
 from tests.blobs.s3_server import KEYS, s3_server
+from tests.contract.suites.blob import BlobContract
 from tests.contract.test_embedded import left_on_disk, opened
 
 

@@ -11,34 +11,33 @@ from pathlib import Path
 
 import pytest
 
-from rune.adapters.embedded.blob import EmbeddedBlob
-from rune.adapters.embedded.database import Database
-from rune.adapters.embedded.journal import EmbeddedJournal
-from rune.adapters.embedded.library import EmbeddedLibrary
-from rune.adapters.embedded.open import Embedded
-from rune.adapters.embedded.queue import EmbeddedQueue
-from rune.adapters.embedded.readonly import ReadOnly
-from rune.adapters.embedded.state import EmbeddedState
-from rune.compose import reader
-from rune.core.plan import Plan
+from rune.adapters.sqlite.database import Database
+from rune.adapters.sqlite.journal import EmbeddedJournal
+from rune.adapters.sqlite.queue import EmbeddedQueue
+from rune.adapters.sqlite.readonly import ReadOnly
+from rune.adapters.sqlite.state import EmbeddedState
+from rune.adapters.sqlite.stores import Embedded, EmbeddedBlob
+from rune.adapters.sqlite.workflows import EmbeddedLibrary
+from rune.bootstrap import reader
+from rune.core.plan.model import Plan
 from rune.nodes.custom import kind_of, node
 from rune.nodes.registry import standard_registry
 from rune.ports.clock import Clock
 from rune.ports.journal import Journal, NewerFormat
 from rune.runtime.clock import SystemClock
-from rune.runtime.reader import Reader
+from rune.runtime.queries.reader import Reader
 from rune.settings import Settings
 from rune.testing.clock import VirtualClock
-from rune.testing.contracts.aliases import AliasContract
-from rune.testing.contracts.blob import BlobContract
-from rune.testing.contracts.clock import ClockContract
-from rune.testing.contracts.journal import JournalContract
-from rune.testing.contracts.library import LibraryContract
-from rune.testing.contracts.queue import QueueContract
-from rune.testing.contracts.scenario import scenario
-from rune.testing.contracts.state import StateContract
-from rune.testing.contracts.store import Stage, StoreContract
 from rune.testing.harness import compiled, harness
+from tests.contract.suites.aliases import AliasContract
+from tests.contract.suites.blob import BlobContract
+from tests.contract.suites.clock import ClockContract
+from tests.contract.suites.journal import JournalContract
+from tests.contract.suites.library import LibraryContract
+from tests.contract.suites.queue import QueueContract
+from tests.contract.suites.scenario import scenario
+from tests.contract.suites.state import StateContract
+from tests.contract.suites.store import Stage, StoreContract
 
 
 @asynccontextmanager

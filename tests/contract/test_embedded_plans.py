@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rune.adapters.embedded.journal import FACTS_BEHIND, OF_TOKEN
-from rune.adapters.embedded.migrations import STEPS, migrate
-from rune.adapters.embedded.readonly import list_statement
+from rune.adapters.sqlite.database import STEPS, migrate
+from rune.adapters.sqlite.journal import FACTS_BEHIND, OF_TOKEN
+from rune.adapters.sqlite.readonly import list_statement
 
 
 @pytest.fixture

@@ -14,12 +14,11 @@ from typing import Any
 
 import pytest
 
-from rune.adapters.embedded.secret import EmbeddedSecret
-from rune.adapters.keyring import KeyRing, key_name, new_key, read_keys
-from rune.adapters.keysource import KeySource
-from rune.ports.secret import Bearer, Draft, KeyProblem, Unreadable
+from rune.adapters.encryption import KeyRing, KeySource, key_name, new_key, read_keys
+from rune.adapters.sqlite.credentials import EmbeddedSecret
+from rune.ports.credentials import Bearer, Draft, KeyProblem, Unreadable
 from rune.settings import BadSettings, Settings, load_settings
-from rune.testing.contracts.secret import SecretContract
+from tests.contract.suites.secret import SecretContract
 from tests.contract.test_embedded import opened
 
 

@@ -10,23 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from rune.adapters.embedded.limits import EmbeddedLimits
-from rune.adapters.postgres.limits import PostgresLimits
-from rune.adapters.postgres.open import postgres
-from rune.ports.limits import BadLimits, Bucket, Limits, check_limits
+from rune.adapters.postgres.access import PostgresLimits
+from rune.adapters.postgres.stores import postgres
+from rune.adapters.sqlite.access import EmbeddedLimits
+from rune.ports.access import BadLimits, Bucket, Limits, check_limits
 from rune.runtime.clock import SystemClock
 from rune.testing.clock import VirtualClock
-from rune.testing.contracts.limiting import LimitContract, Limited
-from rune.testing.contracts.scenario import scenario
+from tests.contract.suites.limiting import LimitContract, Limited
+from tests.contract.suites.scenario import scenario
 from tests.contract.test_embedded import opened
 from tests.services.databases import dsn_of, ready
 from tests.services.postgres import database_of, server
 
 RACER = """
 import asyncio, sys
-from rune.adapters.postgres.open import postgres
-from rune.ports.limits import Held, TooMany
-from rune.testing.contracts.records import accepted
+from rune.adapters.postgres.stores import postgres
+from rune.ports.access import Held, TooMany
+from tests.contract.suites.records import accepted
 
 async def race(dsn, name):
     async with postgres(dsn) as found:

@@ -9,21 +9,20 @@ from typing import Any
 
 import pytest
 
-from rune.adapters.keysource import KeySource
-from rune.adapters.postgres.blob import PostgresBlob
+from rune.adapters.encryption import KeySource
+from rune.adapters.postgres.credentials import PostgresSecret
 from rune.adapters.postgres.journal import PostgresJournal
-from rune.adapters.postgres.library import PostgresLibrary
-from rune.adapters.postgres.open import Postgres, postgres
-from rune.adapters.postgres.secret import PostgresSecret
+from rune.adapters.postgres.stores import Postgres, PostgresBlob, postgres
+from rune.adapters.postgres.workflows import PostgresLibrary
 from rune.ports.retention import Rule
-from rune.runtime.reader import Reader
-from rune.testing.contracts.aliases import AliasContract
-from rune.testing.contracts.blob import BlobContract
-from rune.testing.contracts.journal import JournalContract
-from rune.testing.contracts.library import LibraryContract
-from rune.testing.contracts.retention import ALL, NOW, Kept, RetentionContract
-from rune.testing.contracts.scenario import scenario
-from rune.testing.contracts.secret import SecretContract
+from rune.runtime.queries.reader import Reader
+from tests.contract.suites.aliases import AliasContract
+from tests.contract.suites.blob import BlobContract
+from tests.contract.suites.journal import JournalContract
+from tests.contract.suites.library import LibraryContract
+from tests.contract.suites.retention import ALL, NOW, Kept, RetentionContract
+from tests.contract.suites.scenario import scenario
+from tests.contract.suites.secret import SecretContract
 from tests.services.databases import dsn_of, left_behind, reader_of, ready
 from tests.services.postgres import database_of, server
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from rune.adapters.postgres.journal import Running
-from rune.adapters.postgres.open import postgres
-from rune.core.fact import Attempt, Control, End, Suspension
-from rune.core.outcome import Error
+from rune.adapters.postgres.stores import postgres
+from rune.core.execution.fact import Attempt, Control, End, Suspension
+from rune.core.execution.outcome import Error
 from rune.ports.retention import Rule
-from rune.testing.contracts.records import accepted, result
-from rune.testing.contracts.scenario import scenario
+from tests.contract.suites.records import accepted, result
+from tests.contract.suites.scenario import scenario
 from tests.services.databases import dsn_of, ready
 from tests.services.postgres import database_of, server
 

@@ -10,13 +10,13 @@ import pytest
 
 from rune.adapters.postgres.database import Database
 from rune.adapters.postgres.journal import PostgresJournal
-from rune.adapters.postgres.migrating import migrate
-from rune.adapters.postgres.open import postgres
-from rune.adapters.postgres.recording import MOST_RUNS
-from rune.core.fact import End, Fact
+from rune.adapters.postgres.journal_writes import MOST_RUNS
+from rune.adapters.postgres.migrations import migrate
+from rune.adapters.postgres.stores import postgres
+from rune.core.execution.fact import End, Fact
 from rune.ports.journal import StoreAway
-from rune.testing.contracts.records import accepted, result
-from rune.testing.contracts.scenario import scenario
+from tests.contract.suites.records import accepted, result
+from tests.contract.suites.scenario import scenario
 from tests.services.databases import dsn_of, patient, ready
 from tests.services.postgres import database_of, free_port, new_server, server
 

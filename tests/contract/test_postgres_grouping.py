@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from rune.adapters.postgres.failing import Crowded, Refused
-from rune.adapters.postgres.grouping import Groups
-from rune.adapters.postgres.recording import Run, gathering
-from rune.core.fact import Control, End, Fact
+from rune.adapters.postgres.batching import Groups
+from rune.adapters.postgres.database import Crowded, Refused
+from rune.adapters.postgres.journal_writes import Run, fact_gathering
+from rune.core.execution.fact import Control, End, Fact
 from rune.ports.journal import StoreAway
-from rune.testing.contracts.records import result
+from tests.contract.suites.records import result
 
 
 class Letter:
@@ -179,7 +179,7 @@ def test_what_is_closed_takes_nothing_more() -> None:
 
 def test_a_group_names_a_fact_once_and_ends_an_execution_last() -> None:
     async def scenario() -> None:
-        admits = gathering()
+        admits = fact_gathering()
         facts: list[tuple[str, list[Fact], bool]] = [
             ("x", [result(1)], True),
             ("x", [result(1, b"2")], False),
@@ -195,6 +195,6 @@ def test_a_group_names_a_fact_once_and_ends_an_execution_last() -> None:
         assert [admits(Run(name, given, 1)) for name, given, _ in facts] == [
             expected for *_, expected in facts
         ]
-        assert gathering()(Run("z", [result(6, b"1" * 5_000_000)], 1))
+        assert fact_gathering()(Run("z", [result(6, b"1" * 5_000_000)], 1))
 
     run(scenario)

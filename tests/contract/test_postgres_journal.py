@@ -13,19 +13,17 @@ from typing import Any
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 
-from rune.adapters.postgres.accepting import Start
-from rune.adapters.postgres.accepting import _arguments as start_arguments
-from rune.adapters.postgres.failing import Refused
+from rune.adapters.postgres.database import Refused, query
 from rune.adapters.postgres.journal import PostgresJournal
-from rune.adapters.postgres.open import Postgres, postgres
-from rune.adapters.postgres.recording import Run
-from rune.adapters.postgres.recording import _arguments as run_arguments
-from rune.adapters.postgres.sql import query
-from rune.core.fact import Begun, End, Fact, Result, Signal
+from rune.adapters.postgres.journal_writes import Run, Start
+from rune.adapters.postgres.journal_writes import _fact_arguments as run_arguments
+from rune.adapters.postgres.journal_writes import _start_arguments as start_arguments
+from rune.adapters.postgres.stores import Postgres, postgres
+from rune.core.execution.fact import Begun, End, Fact, Result, Signal
 from rune.ports.journal import Ended, StoreAway
-from rune.ports.library import UnknownWorkflow
-from rune.testing.contracts.records import accepted, child, result
-from rune.testing.contracts.scenario import scenario
+from rune.ports.workflows import UnknownWorkflow
+from tests.contract.suites.records import accepted, child, result
+from tests.contract.suites.scenario import scenario
 from tests.services.databases import dsn_of, patient, ready
 from tests.services.postgres import database_of, server
 from tests.services.proxy import Proxy

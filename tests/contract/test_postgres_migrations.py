@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rune.adapters.postgres.database import Database
-from rune.adapters.postgres.failing import Refused
-from rune.adapters.postgres.migrating import migrate
-from rune.adapters.postgres.open import postgres
-from rune.adapters.postgres.sql import migrations
+from rune.adapters.postgres.database import Database, Refused, migrations
+from rune.adapters.postgres.migrations import migrate
+from rune.adapters.postgres.stores import postgres
 from rune.ports.journal import NewerFormat, StoreAway
-from rune.testing.contracts.records import accepted, result
+from tests.contract.suites.records import accepted, result
 from tests.services.databases import dsn_of, ready
 from tests.services.postgres import Server, database_of, server
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from rune.adapters.blobs.files import FileBlob
-from rune.adapters.postgres.open import Postgres, postgres
-from rune.core.fact import End, Result
-from rune.ports.blob import Blob
+from rune.adapters.blobs.filesystem import FileBlob
+from rune.adapters.postgres.stores import Postgres, postgres
+from rune.codec.facts import Large
+from rune.core.execution.fact import End, Result
+from rune.ports.blobs import Blob
 from rune.ports.journal import Accepted, Gone
 from rune.ports.retention import Rule
-from rune.testing.contracts.retention import ALL, HOUR, NOW, Kept
-from rune.testing.contracts.scenario import scenario
-from rune.wire.codec import Large
+from tests.contract.suites.retention import ALL, HOUR, NOW, Kept
+from tests.contract.suites.scenario import scenario
 from tests.services.databases import dsn_of, ready
 from tests.services.postgres import database_of, server
 

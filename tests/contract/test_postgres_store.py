@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from rune.adapters.postgres.open import Postgres, postgres
-from rune.compose import reader
+from rune.adapters.postgres.stores import Postgres, postgres
+from rune.bootstrap import reader
 from rune.ports.journal import Ended
-from rune.ports.store import Event, NodeRun, Summary
-from rune.runtime.reader import Reader
+from rune.ports.queries import Event, NodeRun, Summary
+from rune.runtime.queries.reader import Reader
 from rune.settings import Settings
 from rune.testing.clock import VirtualClock
-from rune.testing.contracts.scenario import scenario
-from rune.testing.contracts.store import FAILING, FAN, Stage, StoreContract
 from rune.testing.harness import harness
+from tests.contract.suites.scenario import scenario
+from tests.contract.suites.store import FAILING, FAN, Stage, StoreContract
 from tests.services.databases import dsn_of, reader_of, ready
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rune.adapters.rabbitmq.queue import RabbitQueue
-from rune.testing.contracts.queue import QueueContract
+from tests.contract.suites.queue import QueueContract
 from tests.rabbitmq.aio_pika_queue import AioPikaQueue
 from tests.services.rabbitmq import broker
 

@@ -7,17 +7,17 @@ from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 
-from rune.adapters.embedded.journal import EmbeddedJournal
 from rune.adapters.redis.client import Client
 from rune.adapters.redis.keys import Keys
 from rune.adapters.redis.queue import RedisQueue
 from rune.adapters.redis.state import RedisState
 from rune.adapters.redis.streams import Streams
-from rune.core.plan import Plan
+from rune.adapters.sqlite.journal import EmbeddedJournal
+from rune.core.plan.model import Plan
 from rune.ports.journal import Journal
 from rune.testing.clock import VirtualClock
-from rune.testing.contracts.queue import QueueContract
-from rune.testing.contracts.state import StateContract
+from tests.contract.suites.queue import QueueContract
+from tests.contract.suites.state import StateContract
 from tests.contract.test_embedded import left_on_disk, opened
 from tests.services.redis_server import redis_server
 

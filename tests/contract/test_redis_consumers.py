@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rune.adapters.redis.client import Client
-from rune.adapters.redis.consumers import Consumers
 from rune.adapters.redis.keys import Keys
-from rune.adapters.redis.streams import GROUP, Streams
-from rune.core.token import Token
-from rune.testing.contracts.scenario import scenario
+from rune.adapters.redis.streams import GROUP, Consumers, Streams
+from rune.core.execution.token import Token
+from tests.contract.suites.scenario import scenario
 from tests.contract.test_redis import fresh_keys, opened_queue
 from tests.services.redis_server import redis_server
 

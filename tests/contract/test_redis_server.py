@@ -11,23 +11,23 @@ from typing import Any, TypeVar
 
 import pytest
 
-from rune.adapters.embedded.journal import EmbeddedJournal
+from rune.adapters.redis.checks import Unfit, check
 from rune.adapters.redis.client import Client, RedisError
-from rune.adapters.redis.fitness import Unfit, check
 from rune.adapters.redis.keys import Keys
-from rune.adapters.redis.open import RedisStores
 from rune.adapters.redis.state import RedisState
-from rune.core.fact import End
-from rune.core.outcome import FanOut, Output, Suspend
-from rune.core.plan import Plan
-from rune.core.step import step
-from rune.core.token import Token
+from rune.adapters.redis.stores import RedisStores
+from rune.adapters.sqlite.journal import EmbeddedJournal
+from rune.codec.facts import Inline
+from rune.core.execution.fact import End
+from rune.core.execution.outcome import FanOut, Output, Suspend
+from rune.core.execution.step import step
+from rune.core.execution.token import Token
+from rune.core.plan.model import Plan
 from rune.ports.journal import Accepted, NewerFormat, StoreAway
 from rune.ports.state import Applied
 from rune.runtime.clock import SystemClock
-from rune.testing.contracts.scenario import scenario
-from rune.testing.contracts.world import chain, fan
-from rune.wire.codec import Inline
+from tests.contract.suites.scenario import scenario
+from tests.contract.suites.world import chain, fan
 from tests.contract.test_embedded import opened
 from tests.contract.test_redis import fresh_keys, opened_queue
 from tests.services.redis_server import RedisServer, redis_server

@@ -12,11 +12,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from rune.adapters.embedded.filling import fill
-from rune.adapters.embedded.library import EmbeddedLibrary
+from rune.adapters.sqlite.workflows import EmbeddedLibrary
+from rune.bench.baseline import fill
 from rune.ports.retention import Rule
-from rune.testing.contracts.retention import ALL, HOUR, NOW, Kept, RetentionContract
-from rune.testing.contracts.scenario import scenario
+from tests.contract.suites.retention import ALL, HOUR, NOW, Kept, RetentionContract
+from tests.contract.suites.scenario import scenario
 from tests.contract.test_embedded import left_on_disk, opened
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,7 +25,7 @@ TABLES = ("execution", "fact", "claim", "blob", "needs", "dead_letter", "removed
 KILLED = """
 import asyncio, sys
 from pathlib import Path
-from rune.adapters.embedded.open import Embedded
+from rune.adapters.sqlite.stores import Embedded
 from rune.ports.retention import Rule
 from rune.testing.clock import VirtualClock
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rune.core.parse import Parsed, parse_document
-from rune.core.problem import Problem
-from rune.core.validate import Verdict, examine, validate
-from rune.nodes.catalogue import standard_catalogue
+from rune.core.definition.parser import Parsed, parse_document
+from rune.core.definition.problems import Problem
+from rune.core.validation.validate import Verdict, examine, validate
+from rune.nodes.registry import standard_catalogue
 
 Raw = dict[str, Any]
 

@@ -17,25 +17,24 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from rune.core.apply import apply, begin
-from rune.core.compile import compile_definition
-from rune.core.control import control, hear
-from rune.core.effect import Applied, Decision, Finish, Timer
-from rune.core.fact import Control, Fact, Result, Signal, Start, TokenFact
-from rune.core.fold import fold
+from rune.core.definition.parser import parse_document
+from rune.core.execution.control import control, hear
+from rune.core.execution.decision import Applied, Decision, Finish, Timer
+from rune.core.execution.fact import Control, Fact, Result, Signal, Start, TokenFact
+from rune.core.execution.fold import fold
+from rune.core.execution.outcome import Cancelled, Error, Failure, FanOut, Outcome, Output, Suspend
+from rune.core.execution.scope import Values
+from rune.core.execution.state import Live, Scope, State
+from rune.core.execution.step import step, step_unrun
+from rune.core.execution.timers import wake
+from rune.core.execution.token import Fate, Path, Token, token_name
+from rune.core.execution.transition import apply, begin
 from rune.core.limits import LIMITS, Limits
-from rune.core.lineage import Path
-from rune.core.nodetype import NodeType
-from rune.core.outcome import Cancelled, Error, Failure, FanOut, Outcome, Output, Suspend
-from rune.core.parse import parse_document
-from rune.core.plan import NodePlan, Plan
-from rune.core.state import Live, Scope, State
-from rune.core.step import step, step_unrun
-from rune.core.token import Fate, Token, token_name
-from rune.core.validate import examine
-from rune.core.values import Values
-from rune.core.wake import wake
-from rune.nodes.catalogue import standard_catalogue
+from rune.core.node_type import NodeType
+from rune.core.plan.compiler import compile_definition
+from rune.core.plan.model import NodePlan, Plan
+from rune.core.validation.validate import examine
+from rune.nodes.registry import standard_catalogue
 from tests.sim.verdict import check_counts, picture, settled
 
 Raw = dict[str, Any]

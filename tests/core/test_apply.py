@@ -6,17 +6,16 @@ import copy
 
 import pytest
 
-from rune.core.apply import apply, begin
-from rune.core.barrier import Arrival
-from rune.core.control import end
-from rune.core.effect import Arrive, Decision, Finish, Timer
-from rune.core.fact import Attempt, Choice, End, Result, Suspension
-from rune.core.outcome import Cancelled, Error, FanOut, Output
-from rune.core.routing import follow
-from rune.core.state import State, own_timer, started
-from rune.core.step import step, step_unrun
-from rune.core.token import START, Arrived, Ref
-from rune.core.transition import FINISH_GRACE, Transition
+from rune.core.execution.control import end
+from rune.core.execution.decision import Arrive, Decision, Finish, Timer
+from rune.core.execution.fact import Attempt, Choice, End, Result, Suspension
+from rune.core.execution.joins import Arrival
+from rune.core.execution.outcome import Cancelled, Error, FanOut, Output
+from rune.core.execution.routing import follow
+from rune.core.execution.state import State, own_timer, started
+from rune.core.execution.step import step, step_unrun
+from rune.core.execution.token import START, Arrived, Ref
+from rune.core.execution.transition import FINISH_GRACE, Transition, apply, begin
 from tests.core.plans import NOW, Life, choose, edge, gather, merge, node, plan, race, split
 
 

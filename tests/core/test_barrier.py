@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rune.core.barrier import verdict
-from rune.core.effect import Finish
-from rune.core.nodetype import Join
-from rune.core.token import Fate, Ref
+from rune.core.execution.decision import Finish
+from rune.core.execution.joins import verdict
+from rune.core.execution.token import Fate, Ref
+from rune.core.node_type import Join
 from tests.core.plans import Life, choose, edge_names, merge, most, node, plan, race
 
 THREE = "start -> a -> m, start -> b -> m, start -> c -> m, m -> z"

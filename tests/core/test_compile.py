@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from rune.core.compile import compile_definition, names_of
-from rune.core.definition import Definition, Edge, Node
-from rune.core.nodetype import NodeType
-from rune.core.parse import parse_document
-from rune.core.plan import Plan
-from rune.core.validate import examine
+from rune.core.definition.model import Definition, Edge, Node
+from rune.core.definition.parser import parse_document
+from rune.core.node_type import NodeType
+from rune.core.plan.compiler import compile_definition, names_of
+from rune.core.plan.model import Plan
+from rune.core.validation.validate import examine
 from tests.core.plans import (
     CATALOGUE,
     at,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rune.core.context import reference, result_ref, visible
-from rune.core.token import START, Ref, Token
+from rune.core.execution.token import START, Ref, Token
+from rune.core.execution.visibility import reference, result_ref, visible
 from tests.core.plans import Life, choose, gather, merge, most, node, plan, race, split
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from rune.core.apply import apply
-from rune.core.control import control, end, touch
-from rune.core.effect import Finish, Timer
-from rune.core.fact import Control, End
-from rune.core.outcome import Error, Output
-from rune.core.step import step
-from rune.core.token import Fate, Token
+from rune.core.execution.control import control, end, touch
+from rune.core.execution.decision import Finish, Timer
+from rune.core.execution.fact import Control, End
+from rune.core.execution.outcome import Error, Output
+from rune.core.execution.step import step
+from rune.core.execution.token import Fate, Token
+from rune.core.execution.transition import apply
 from tests.core.plans import NOW, Life, gather, merge, node, plan, race, split
 
 CHAIN = "start -> a -> b"

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rune.core.definition import canonical
-from rune.core.difference import Change, Field, difference
+from rune.core.definition.diff import Change, Field, difference
+from rune.core.definition.model import canonical
 from tests.core.documents import Raw, document, node, parsed
 
 BASE = document(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from rune.core.apply import apply, begin
-from rune.core.effect import Decision, Finish
-from rune.core.ending import certain_end, certain_sleep
-from rune.core.outcome import Error, Failure, Outcome, Output, Suspend
-from rune.core.plan import Plan
-from rune.core.state import State
-from rune.core.step import step
-from rune.core.token import Token
+from rune.core.execution.decision import Decision, Finish
+from rune.core.execution.inline_run import certain_end, certain_sleep
+from rune.core.execution.outcome import Error, Failure, Outcome, Output, Suspend
+from rune.core.execution.state import State
+from rune.core.execution.step import step
+from rune.core.execution.token import Token
+from rune.core.execution.transition import apply, begin
+from rune.core.plan.model import Plan
 from tests.core.plans import plan as planned
 
 NOW = 1_000

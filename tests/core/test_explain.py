@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rune.core.control import end
-from rune.core.explain import Waiting, explain
-from rune.core.fact import End
+from rune.core.execution.control import end
+from rune.core.execution.explain import Waiting, explain
+from rune.core.execution.fact import End
 from tests.core.plans import NOW, Life, choose, gather, merge, most, node, plan, race, split
 
 

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rune.core.compile import compile_definition
-from rune.core.effect import Finish, Timer
-from rune.core.fact import Control, End, Fact, Result, Start, fact_key
-from rune.core.fold import fold
-from rune.core.jsontext import Decoded
+from rune.core.definition.parser import parse_data
+from rune.core.definition.strict_json import Decoded
+from rune.core.execution.decision import Finish, Timer
+from rune.core.execution.fact import Control, End, Fact, Result, Start, fact_key
+from rune.core.execution.fold import fold
+from rune.core.execution.outcome import Error
+from rune.core.execution.state import State
 from rune.core.limits import Limits
-from rune.core.outcome import Error
-from rune.core.parse import parse_data
-from rune.core.plan import Plan
-from rune.core.state import State
+from rune.core.plan.compiler import compile_definition
+from rune.core.plan.model import Plan
 from tests.core.plans import NOW, Life, choose, gather, merge, most, node, plan, race, split
 from tests.oracle.document import to_document
 from tests.oracle.generate import random_model

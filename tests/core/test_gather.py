@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rune.core.gather import Entry, item_entry
-from rune.core.token import Ref
+from rune.core.execution.joins import Entry, item_entry
+from rune.core.execution.token import Ref
 from tests.core.plans import Life, at, choose, gather, node, plan, split
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rune.core.definition import Edge
-from rune.core.graph import Graph, ancestors, build_graph, find_cycle, reachable
+from rune.core.definition.model import Edge
+from rune.core.plan.graph import Graph, ancestors, build_graph, find_cycle, reachable
 
 
 def graph(ids: str, *pairs: str) -> Graph:

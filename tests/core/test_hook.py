@@ -7,7 +7,7 @@ import hmac
 
 import pytest
 
-from rune.core.hook import flaw, good_until, sign
+from rune.core.triggers import flaw, good_until, sign
 
 NOW = 1_700_000_000_000
 SENT = "1700000000"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from rune.core.apply import apply
-from rune.core.effect import Decision
-from rune.core.inplace import MAX_RESULTS, Run
-from rune.core.outcome import Error, Failure, FanOut, Outcome, Output, Suspend
-from rune.core.step import step
-from rune.core.token import Token
+from rune.core.execution.decision import Decision
+from rune.core.execution.inline_run import MAX_RESULTS, Run
+from rune.core.execution.outcome import Error, Failure, FanOut, Outcome, Output, Suspend
+from rune.core.execution.step import step
+from rune.core.execution.token import Token
+from rune.core.execution.transition import apply
 from tests.core.plans import NOW, Life, choose, merge, most, node, plan, race, split
 
 

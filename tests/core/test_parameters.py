@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rune.core.expr import ExpressionError, Names
-from rune.core.nodetype import NodeType
-from rune.core.parameters import Rules, compile_parameters, evaluate, expression_source
+from rune.core.node_type import NodeType
+from rune.core.plan.parameters import Rules, compile_parameters, evaluate, expression_source
 
 NAMES = Names(frozenset({"a"}), {})
 TYPE = NodeType(

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rune.core import codes
-from rune.core.definition import ErrorPolicy, Retry, content_hash
-from rune.core.jsontext import Decoded, json_depth
+from rune.core.definition import problems
+from rune.core.definition.model import ErrorPolicy, Retry, content_hash
+from rune.core.definition.parser import Parsed, Places, parse_data, parse_document, parse_input
+from rune.core.definition.strict_json import Decoded, json_depth
 from rune.core.limits import Limits
-from rune.core.parse import Parsed, parse_data, parse_document, parse_input
-from rune.core.places import Places
 from tests.core.documents import document, node, parsed
 
 SMALL = Limits(definition_bytes=200, nodes=2, edges=2, json_depth=5, payload_bytes=50)
@@ -179,46 +178,46 @@ def test_is_error_may_be_the_word_error_and_labels_may_be_yaml_booleans() -> Non
 def test_branch_needs_one_error_edge_to_take(pairs: list[str]) -> None:
     raw = document([node("a", error={"type": "branch"}), node("b"), node("c")], *pairs)
 
-    assert errors(raw) == [("nodes[0].error", codes.NO_ERROR_EDGE)]
+    assert errors(raw) == [("nodes[0].error", problems.NO_ERROR_EDGE)]
 
 
 @pytest.mark.parametrize(
     ("field", "value", "path", "code"),
     [
-        ("colour", "red", "nodes[0].colour", codes.UNKNOWN_FIELD),
-        ("name", 5, "nodes[0].name", codes.WRONG_TYPE),
-        ("parameters", [], "nodes[0].parameters", codes.WRONG_TYPE),
-        ("timeout", 0, "nodes[0].timeout", codes.WRONG_VALUE),
-        ("timeout", -1, "nodes[0].timeout", codes.WRONG_VALUE),
-        ("timeout", True, "nodes[0].timeout", codes.WRONG_TYPE),
-        ("timeout", "30", "nodes[0].timeout", codes.WRONG_TYPE),
-        ("timeout", 1e12, "nodes[0].timeout", codes.WRONG_VALUE),
-        ("join", "some", "nodes[0].join", codes.WRONG_VALUE),
-        ("join", 1, "nodes[0].join", codes.WRONG_TYPE),
-        ("queue", "a b", "nodes[0].queue", codes.BAD_ID),
-        ("trigger", "yes", "nodes[0].trigger", codes.WRONG_TYPE),
-        ("retry", 3, "nodes[0].retry", codes.WRONG_TYPE),
-        ("retry", {"max_attempts": 0}, "nodes[0].retry.max_attempts", codes.WRONG_VALUE),
-        ("retry", {"max_attempts": 1.5}, "nodes[0].retry.max_attempts", codes.WRONG_VALUE),
-        ("retry", {"backoff": 0.5}, "nodes[0].retry.backoff", codes.WRONG_VALUE),
-        ("retry", {"on": "X"}, "nodes[0].retry.on", codes.WRONG_TYPE),
-        ("retry", {"on": ["X", ""]}, "nodes[0].retry.on[1]", codes.WRONG_VALUE),
-        ("retry", {"tries": 3}, "nodes[0].retry.tries", codes.UNKNOWN_FIELD),
-        ("error", "stop", "nodes[0].error", codes.WRONG_VALUE),
-        ("error", 5, "nodes[0].error", codes.WRONG_TYPE),
-        ("error", {}, "nodes[0].error", codes.MISSING_FIELD),
-        ("error", {"type": "stop"}, "nodes[0].error.type", codes.WRONG_VALUE),
-        ("error", {"type": "halt", "edge": "x"}, "nodes[0].error.edge", codes.UNKNOWN_FIELD),
-        ("credentials", 5, "nodes[0].credentials", codes.WRONG_TYPE),
-        ("credentials", {"type": "basic"}, "nodes[0].credentials", codes.MISSING_FIELD),
+        ("colour", "red", "nodes[0].colour", problems.UNKNOWN_FIELD),
+        ("name", 5, "nodes[0].name", problems.WRONG_TYPE),
+        ("parameters", [], "nodes[0].parameters", problems.WRONG_TYPE),
+        ("timeout", 0, "nodes[0].timeout", problems.WRONG_VALUE),
+        ("timeout", -1, "nodes[0].timeout", problems.WRONG_VALUE),
+        ("timeout", True, "nodes[0].timeout", problems.WRONG_TYPE),
+        ("timeout", "30", "nodes[0].timeout", problems.WRONG_TYPE),
+        ("timeout", 1e12, "nodes[0].timeout", problems.WRONG_VALUE),
+        ("join", "some", "nodes[0].join", problems.WRONG_VALUE),
+        ("join", 1, "nodes[0].join", problems.WRONG_TYPE),
+        ("queue", "a b", "nodes[0].queue", problems.BAD_ID),
+        ("trigger", "yes", "nodes[0].trigger", problems.WRONG_TYPE),
+        ("retry", 3, "nodes[0].retry", problems.WRONG_TYPE),
+        ("retry", {"max_attempts": 0}, "nodes[0].retry.max_attempts", problems.WRONG_VALUE),
+        ("retry", {"max_attempts": 1.5}, "nodes[0].retry.max_attempts", problems.WRONG_VALUE),
+        ("retry", {"backoff": 0.5}, "nodes[0].retry.backoff", problems.WRONG_VALUE),
+        ("retry", {"on": "X"}, "nodes[0].retry.on", problems.WRONG_TYPE),
+        ("retry", {"on": ["X", ""]}, "nodes[0].retry.on[1]", problems.WRONG_VALUE),
+        ("retry", {"tries": 3}, "nodes[0].retry.tries", problems.UNKNOWN_FIELD),
+        ("error", "stop", "nodes[0].error", problems.WRONG_VALUE),
+        ("error", 5, "nodes[0].error", problems.WRONG_TYPE),
+        ("error", {}, "nodes[0].error", problems.MISSING_FIELD),
+        ("error", {"type": "stop"}, "nodes[0].error.type", problems.WRONG_VALUE),
+        ("error", {"type": "halt", "edge": "x"}, "nodes[0].error.edge", problems.UNKNOWN_FIELD),
+        ("credentials", 5, "nodes[0].credentials", problems.WRONG_TYPE),
+        ("credentials", {"type": "basic"}, "nodes[0].credentials", problems.MISSING_FIELD),
         (
             "credentials",
             {"name": "x", "password": "y"},
             "nodes[0].credentials.password",
-            codes.SECRET_IN_DOCUMENT,
+            problems.SECRET_IN_DOCUMENT,
         ),
-        ("dependencies", "a", "nodes[0].dependencies", codes.WRONG_TYPE),
-        ("handler", "log", "nodes[0].handler", codes.CONFLICT),
+        ("dependencies", "a", "nodes[0].dependencies", problems.WRONG_TYPE),
+        ("handler", "log", "nodes[0].handler", problems.CONFLICT),
     ],
 )
 def test_a_bad_field_of_a_node_is_reported_at_its_place(field: str, value: Any, path: str, code: str) -> None:
@@ -228,38 +227,38 @@ def test_a_bad_field_of_a_node_is_reported_at_its_place(field: str, value: Any, 
 @pytest.mark.parametrize(
     ("raw", "path", "code"),
     [
-        (None, "", codes.WRONG_TYPE),
-        ([], "", codes.WRONG_TYPE),
-        ({}, "nodes", codes.NO_NODES),
-        ({"nodes": []}, "nodes", codes.NO_NODES),
-        ({"nodes": {}}, "nodes", codes.WRONG_TYPE),
-        ({"nodes": [5]}, "nodes[0]", codes.WRONG_TYPE),
-        ({"nodes": [{"id": "a"}]}, "nodes[0]", codes.MISSING_FIELD),
-        ({"nodes": [{"handler": "noop"}]}, "nodes[0]", codes.MISSING_FIELD),
-        ({"nodes": [{"id": "a", "type": ""}]}, "nodes[0].type", codes.WRONG_VALUE),
-        ({"nodes": [{"id": "al pha", "type": "x"}]}, "nodes[0].id", codes.BAD_ID),
-        ({"nodes": [{"id": "é" * 70, "type": "x"}]}, "nodes[0].id", codes.BAD_ID),
-        ({"nodes": [{"id": "a" * 129, "type": "x"}]}, "nodes[0].id", codes.BAD_ID),
-        ({"nodes": [{"id": 5, "type": "x"}]}, "nodes[0].id", codes.WRONG_TYPE),
-        ({"nodes": [node("a")], "edges": {}}, "edges", codes.WRONG_TYPE),
-        ({"nodes": [node("a")], "edges": [5]}, "edges[0]", codes.WRONG_TYPE),
-        ({"nodes": [node("a")], "edges": [{"src": "a"}]}, "edges[0]", codes.MISSING_FIELD),
-        ({"nodes": [node("a")], "edges": [{"src": "a", "dst": 5}]}, "edges[0].dst", codes.WRONG_TYPE),
+        (None, "", problems.WRONG_TYPE),
+        ([], "", problems.WRONG_TYPE),
+        ({}, "nodes", problems.NO_NODES),
+        ({"nodes": []}, "nodes", problems.NO_NODES),
+        ({"nodes": {}}, "nodes", problems.WRONG_TYPE),
+        ({"nodes": [5]}, "nodes[0]", problems.WRONG_TYPE),
+        ({"nodes": [{"id": "a"}]}, "nodes[0]", problems.MISSING_FIELD),
+        ({"nodes": [{"handler": "noop"}]}, "nodes[0]", problems.MISSING_FIELD),
+        ({"nodes": [{"id": "a", "type": ""}]}, "nodes[0].type", problems.WRONG_VALUE),
+        ({"nodes": [{"id": "al pha", "type": "x"}]}, "nodes[0].id", problems.BAD_ID),
+        ({"nodes": [{"id": "é" * 70, "type": "x"}]}, "nodes[0].id", problems.BAD_ID),
+        ({"nodes": [{"id": "a" * 129, "type": "x"}]}, "nodes[0].id", problems.BAD_ID),
+        ({"nodes": [{"id": 5, "type": "x"}]}, "nodes[0].id", problems.WRONG_TYPE),
+        ({"nodes": [node("a")], "edges": {}}, "edges", problems.WRONG_TYPE),
+        ({"nodes": [node("a")], "edges": [5]}, "edges[0]", problems.WRONG_TYPE),
+        ({"nodes": [node("a")], "edges": [{"src": "a"}]}, "edges[0]", problems.MISSING_FIELD),
+        ({"nodes": [node("a")], "edges": [{"src": "a", "dst": 5}]}, "edges[0].dst", problems.WRONG_TYPE),
         (
             {"nodes": [node("a")], "edges": [{"src": "a", "dst": "a", "is_error": 1}]},
             "edges[0].is_error",
-            codes.WRONG_TYPE,
+            problems.WRONG_TYPE,
         ),
         (
             {"nodes": [node("a")], "edges": [{"src": "a", "dst": "a", "color": 1}]},
             "edges[0].color",
-            codes.UNKNOWN_FIELD,
+            problems.UNKNOWN_FIELD,
         ),
-        ({"nodes": [node("a")], "settings": {"priority": 11}}, "settings.priority", codes.WRONG_VALUE),
-        ({"nodes": [node("a")], "settings": {"timeout": 0}}, "settings.timeout", codes.WRONG_VALUE),
-        ({"nodes": [node("a")], "settings": 5}, "settings", codes.WRONG_TYPE),
-        ({"nodes": [node("a")], "inputs": "x"}, "inputs", codes.WRONG_TYPE),
-        ({"nodes": [node("a")], "stuff": 1}, "stuff", codes.UNKNOWN_FIELD),
+        ({"nodes": [node("a")], "settings": {"priority": 11}}, "settings.priority", problems.WRONG_VALUE),
+        ({"nodes": [node("a")], "settings": {"timeout": 0}}, "settings.timeout", problems.WRONG_VALUE),
+        ({"nodes": [node("a")], "settings": 5}, "settings", problems.WRONG_TYPE),
+        ({"nodes": [node("a")], "inputs": "x"}, "inputs", problems.WRONG_TYPE),
+        ({"nodes": [node("a")], "stuff": 1}, "stuff", problems.UNKNOWN_FIELD),
     ],
 )
 def test_a_bad_document_is_refused_at_its_place(raw: Any, path: str, code: str) -> None:
@@ -293,19 +292,19 @@ def test_a_near_miss_is_answered_with_the_right_word() -> None:
 @pytest.mark.parametrize(
     ("text", "path", "code"),
     [
-        ("[1, 2", "", codes.NOT_JSON),
-        ('{"a": NaN}', "a", codes.BAD_NUMBER),
-        ('{"a": [0, -Infinity]}', "a[1]", codes.BAD_NUMBER),
-        ('{"a": 1e999}', "a", codes.BAD_NUMBER),
-        ('{"a": 18446744073709551616}', "a", codes.BAD_NUMBER),
-        ('{"a": -9223372036854775809}', "a", codes.BAD_NUMBER),
-        ('{"a": ' + "9" * 5000 + "}", "a", codes.BAD_NUMBER),
-        ('{"a": {"b": "\\ud800"}}', "a.b", codes.BAD_TEXT),
-        ('{"a": {"\\ud800": 1}}', "a", codes.BAD_TEXT),
-        ("\ud800", "", codes.BAD_TEXT),
-        (b"\xff\xfe", "", codes.NOT_TEXT),
-        ("[" * 101 + "]" * 101, "", codes.TOO_DEEP),
-        ("[" * 100_000, "", codes.TOO_DEEP),
+        ("[1, 2", "", problems.NOT_JSON),
+        ('{"a": NaN}', "a", problems.BAD_NUMBER),
+        ('{"a": [0, -Infinity]}', "a[1]", problems.BAD_NUMBER),
+        ('{"a": 1e999}', "a", problems.BAD_NUMBER),
+        ('{"a": 18446744073709551616}', "a", problems.BAD_NUMBER),
+        ('{"a": -9223372036854775809}', "a", problems.BAD_NUMBER),
+        ('{"a": ' + "9" * 5000 + "}", "a", problems.BAD_NUMBER),
+        ('{"a": {"b": "\\ud800"}}', "a.b", problems.BAD_TEXT),
+        ('{"a": {"\\ud800": 1}}', "a", problems.BAD_TEXT),
+        ("\ud800", "", problems.BAD_TEXT),
+        (b"\xff\xfe", "", problems.NOT_TEXT),
+        ("[" * 101 + "]" * 101, "", problems.TOO_DEEP),
+        ("[" * 100_000, "", problems.TOO_DEEP),
     ],
 )
 def test_text_that_is_not_sound_json_is_refused(text: str | bytes, path: str, code: str) -> None:
@@ -336,23 +335,23 @@ def test_sound_payloads_are_read_as_they_are(text: str) -> None:
 def test_a_key_that_appears_twice_is_refused_where_it_stands() -> None:
     result = parse_document('{"nodes": [{"id": "a", "type": "x", "id": "b", "id": "c"}]}')
 
-    assert codes_of(result) == [("nodes[0].id", codes.DUPLICATE_KEY)] * 2
+    assert codes_of(result) == [("nodes[0].id", problems.DUPLICATE_KEY)] * 2
     assert result.definition is not None
 
 
 def test_a_start_payload_is_addressed_as_input() -> None:
-    assert codes_of(parse_input('{"x": [NaN]}')) == [("input.x[0]", codes.BAD_NUMBER)]
-    assert codes_of(parse_input("{")) == [("input", codes.NOT_JSON)]
+    assert codes_of(parse_input('{"x": [NaN]}')) == [("input.x[0]", problems.BAD_NUMBER)]
+    assert codes_of(parse_input("{")) == [("input", problems.NOT_JSON)]
 
 
 @pytest.mark.parametrize(
     ("raw", "path", "code"),
     [
-        ({"nodes": [node("a")], "name": "x" * 200}, "", codes.TOO_LARGE),
-        ({"nodes": [1, 1, 1]}, "nodes", codes.TOO_MANY),
-        ({"nodes": [node("a")], "edges": [1, 1, 1]}, "edges", codes.TOO_MANY),
-        ({"nodes": [node("a", dependencies=["b"] * 3)]}, "edges", codes.TOO_MANY),
-        ({"nodes": [node("a", position=[[[[]]]])]}, "", codes.TOO_DEEP),
+        ({"nodes": [node("a")], "name": "x" * 200}, "", problems.TOO_LARGE),
+        ({"nodes": [1, 1, 1]}, "nodes", problems.TOO_MANY),
+        ({"nodes": [node("a")], "edges": [1, 1, 1]}, "edges", problems.TOO_MANY),
+        ({"nodes": [node("a", dependencies=["b"] * 3)]}, "edges", problems.TOO_MANY),
+        ({"nodes": [node("a", position=[[[[]]]])]}, "", problems.TOO_DEEP),
     ],
 )
 def test_limits_are_named_when_they_are_passed(raw: Any, path: str, code: str) -> None:
@@ -362,11 +361,11 @@ def test_limits_are_named_when_they_are_passed(raw: Any, path: str, code: str) -
 
 
 def test_a_payload_above_its_limit_is_refused() -> None:
-    assert codes_of(parse_input(b'"' + b"x" * 60 + b'"', limits=SMALL)) == [("input", codes.TOO_LARGE)]
+    assert codes_of(parse_input(b'"' + b"x" * 60 + b'"', limits=SMALL)) == [("input", problems.TOO_LARGE)]
 
 
 def test_a_format_that_is_no_format_is_refused() -> None:
-    assert codes_of(parse_document("{}", suffix="toml")) == [("", codes.UNKNOWN_FORMAT)]
+    assert codes_of(parse_document("{}", suffix="toml")) == [("", problems.UNKNOWN_FORMAT)]
 
 
 def test_depth_is_that_of_the_text() -> None:

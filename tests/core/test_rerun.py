@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rune.core.fact import End, Fact, Result, Start
-from rune.core.fold import fold
-from rune.core.rerun import Key, failed_items, from_node, kept, unfinished
+from rune.core.execution.fact import End, Fact, Result, Start
+from rune.core.execution.fold import fold
+from rune.core.execution.rerun import Key, failed_items, from_node, kept, unfinished
 from tests.core.plans import NOW, Life, choose, gather, merge, node, plan, race, split
 
 LATER = NOW + 86_400_000

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rune.core.definition import Retry
-from rune.core.outcome import Error
-from rune.core.retry import LONGEST, retry_due, tries_again
+from rune.core.definition.model import Retry
+from rune.core.execution.outcome import Error
+from rune.core.execution.step import LONGEST, retry_due, tries_again
 from tests.core.plans import NOW, Life, node, plan
 
 STEADY = Retry(max_attempts=5, initial_delay=1, backoff=2, max_delay=5, jitter=False)

@@ -8,17 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rune.core.rights import (
-    QUEUE,
-    RIGHTS,
-    ROLES,
-    Principal,
-    fits,
-    is_grant,
-    is_scope,
-    permits,
-)
-from rune.ports.keys import Key, digest_of, new_key, read_key
+from rune.core.permissions import QUEUE, RIGHTS, ROLES, Principal, fits, is_grant, is_scope, permits
+from rune.ports.access import Key, digest_of, new_key, read_key
 
 NAMES = st.text("ab-", max_size=8)
 PATTERNS = st.text("ab-*", max_size=6)

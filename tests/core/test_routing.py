@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from rune.core.effect import Arrive, Decision, Finish, Gather, Skip
-from rune.core.fact import Attempt, Choice, Result, Suspension, TokenFact
-from rune.core.outcome import Error, Failure, Output
-from rune.core.plan import Plan
-from rune.core.routing import follow, skip
-from rune.core.step import step
-from rune.core.token import START, Ref, Token
+from rune.core.execution.decision import Arrive, Decision, Finish, Gather, Skip
+from rune.core.execution.fact import Attempt, Choice, Result, Suspension, TokenFact
+from rune.core.execution.outcome import Error, Failure, Output
+from rune.core.execution.routing import follow, skip
+from rune.core.execution.step import step
+from rune.core.execution.token import START, Ref, Token
+from rune.core.plan.model import Plan
 from tests.core.plans import NOW, Life, at, choose, edge_names, gather, merge, node, plan, race, split, switch
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from rune.core import codes
-from rune.core.graph import build_graph
+from rune.core.definition import problems as codes
+from rune.core.definition.problems import Problem
 from rune.core.limits import LIMITS, Limits
-from rune.core.problem import Problem
-from rune.core.scopes import Scopes, find_scopes
-from rune.nodes.catalogue import standard_catalogue
+from rune.core.plan.analysis import Scopes, find_scopes
+from rune.core.plan.graph import build_graph
+from rune.nodes.registry import standard_catalogue
 from tests.core.documents import document, node, parsed
 
 

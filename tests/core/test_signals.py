@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from rune.core.control import end, hear
-from rune.core.fact import Begun, End, Signal, Suspension, fact_key
-from rune.core.fold import fold
-from rune.core.lineage import parse_path
-from rune.core.outcome import Suspend
-from rune.core.step import step
-from rune.core.token import Fate
+from rune.core.execution.control import end, hear
+from rune.core.execution.fact import Begun, End, Signal, Suspension, fact_key
+from rune.core.execution.fold import fold
+from rune.core.execution.outcome import Suspend
+from rune.core.execution.step import step
+from rune.core.execution.token import Fate, parse_path
 from tests.core.plans import NOW, Life, gather, node, plan, race, split
 
 CHAIN = "start -> a -> b"

@@ -6,7 +6,14 @@ from typing import get_args
 
 import pytest
 
-from rune.core.status import EXECUTION_MOVES, NODE_MOVES, TERMINAL, ExecutionStatus, NodeStatus, may_move
+from rune.core.execution.state import (
+    EXECUTION_MOVES,
+    NODE_MOVES,
+    TERMINAL,
+    ExecutionStatus,
+    NodeStatus,
+    may_move,
+)
 
 LEGAL: set[tuple[NodeStatus, NodeStatus]] = {
     ("pending", "queued"),

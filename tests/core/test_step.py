@@ -8,14 +8,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rune.core.apply import apply, begin
-from rune.core.fact import Attempt, Result, Suspension
+from rune.core.execution.fact import Attempt, Result, Suspension
+from rune.core.execution.outcome import Cancelled, Error, Failure, FanOut, Outcome, Output, Suspend
+from rune.core.execution.state import State
+from rune.core.execution.step import FAR, settle, step, step_unrun
+from rune.core.execution.token import START, Fate, Ref, Token
+from rune.core.execution.transition import apply, begin
 from rune.core.limits import Limits
-from rune.core.mistake import FAR
-from rune.core.outcome import Cancelled, Error, Failure, FanOut, Outcome, Output, Suspend
-from rune.core.state import State
-from rune.core.step import settle, step, step_unrun
-from rune.core.token import START, Fate, Ref, Token
 from tests.core.plans import NOW, Life, choose, gather, merge, node, plan, split
 
 EVERY = plan(

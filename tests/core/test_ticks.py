@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rune.core.nodetype import NodeType
-from rune.core.ticks import (
+from rune.core.node_type import NodeType
+from rune.core.triggers import (
     AGAIN,
     MOST_WAITING,
     ON_TIME,

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rune.core import codes
+from rune.core.definition import problems as codes
+from rune.core.definition.parser import parse_document
+from rune.core.definition.problems import Problem
 from rune.core.limits import Limits
-from rune.core.nodetype import NodeType
-from rune.core.parse import parse_document
-from rune.core.problem import Problem
-from rune.core.validate import examine, validate
-from rune.nodes.catalogue import standard_catalogue
+from rune.core.node_type import NodeType
+from rune.core.validation.validate import examine, validate
+from rune.nodes.registry import standard_catalogue
 from tests.core.documents import Raw, document, found, keep, node, only, parsed, problems, verdict
 
 

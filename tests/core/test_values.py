@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rune.core.fact import Result
-from rune.core.token import START, Ref, Token
-from rune.core.values import Values, failure_value
+from rune.core.execution.fact import Result
+from rune.core.execution.scope import Values, failure_value
+from rune.core.execution.token import START, Ref, Token
 from tests.core.plans import NOW, Life, choose, gather, merge, node, plan, race, split, switch
 
 BROKEN = {"code": "BROKEN", "message": "x failed", "details": {"why": 7}}

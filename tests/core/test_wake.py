@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from rune.core.apply import apply
-from rune.core.control import end, touch
-from rune.core.effect import Applied, Finish, Timer
-from rune.core.fact import End
-from rune.core.outcome import Output
-from rune.core.state import State
-from rune.core.step import step, step_unrun
-from rune.core.token import Fate, Token
-from rune.core.wake import join_waits_since, timers_of, wake
+from rune.core.execution.control import end, touch
+from rune.core.execution.decision import Applied, Finish, Timer
+from rune.core.execution.fact import End
+from rune.core.execution.outcome import Output
+from rune.core.execution.state import State
+from rune.core.execution.step import step, step_unrun
+from rune.core.execution.timers import join_waits_since, timers_of, wake
+from rune.core.execution.token import Fate, Token
+from rune.core.execution.transition import apply
 from tests.core.plans import NOW, Life, at, choose, gather, merge, most, node, plan, race, split
 
 JOIN = "start -> a -> m, start -> b -> m, m -> z"

@@ -9,15 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rune.core.apply import apply, begin
-from rune.core.effect import DEAD, FAILED, Finish
+from rune.core.execution.decision import DEAD, FAILED, Finish
+from rune.core.execution.outcome import Error, Failure, FanOut, Output
+from rune.core.execution.state import State
+from rune.core.execution.step import step, step_unrun
+from rune.core.execution.token import Fate, Token
+from rune.core.execution.transition import CHUNK, apply, begin
 from rune.core.limits import Limits
-from rune.core.outcome import Error, Failure, FanOut, Output
-from rune.core.plan import Plan
-from rune.core.state import State
-from rune.core.step import step, step_unrun
-from rune.core.token import Fate, Token
-from rune.core.transition import CHUNK
+from rune.core.plan.model import Plan
 from tests.core.plans import NOW, Life, choose, gather, node, plan, race, split
 
 FAN = "start -> s -> x -> g -> z"

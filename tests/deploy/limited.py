@@ -9,8 +9,7 @@ from pathlib import Path
 
 import redis
 
-from rune.adapters.rabbitmq.definitions import definitions, user_name
-from rune.adapters.rabbitmq.topology import Topology
+from rune.adapters.rabbitmq.topology import Topology, definitions, user_name
 from rune.settings import Settings
 from tests.cli.here import Here
 from tests.cluster.standing import NODES, Standing, called

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from ruamel.yaml import YAML
 
-from rune.master.vitals import HEALTH
+from rune.server.monitoring import HEALTH
 from rune.settings import Settings, load_settings
 from tests.deploy.commands import NotUnderstood, understood
 from tests.house.tree import ROOT

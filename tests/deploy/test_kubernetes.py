@@ -13,8 +13,8 @@ from ruamel.yaml import YAML
 from rune.adapters.rabbitmq.topology import Topology
 from rune.adapters.redis.keys import PARTITIONS, Keys
 from rune.adapters.redis.streams import GROUP
-from rune.master.vitals import HEALTH
 from rune.ports.queue import LANES
+from rune.server.monitoring import HEALTH
 from rune.settings import Settings, load_settings
 from tests.deploy.commands import understood
 from tests.house.tree import ROOT

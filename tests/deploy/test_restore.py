@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rune.adapters.postgres.migrating import migrate
-from rune.adapters.postgres.sql import migrations
-from rune.compose import reader, running_engine
+from rune.adapters.postgres.database import migrations
+from rune.adapters.postgres.migrations import migrate
+from rune.bootstrap import reader, running_engine
 from rune.ports.journal import NewerFormat
-from rune.runtime.audit import audit
 from rune.runtime.engine import Engine
-from rune.runtime.reader import Reader
+from rune.runtime.queries.reader import Reader
+from rune.runtime.queries.verify import audit
 from rune.settings import Settings
 from rune.testing.harness import Harness, Run
 from tests.cluster.commands import GATED, named

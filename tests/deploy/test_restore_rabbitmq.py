@@ -10,8 +10,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from rune.compose import reader, running_engine
-from rune.ports.telemetry import Deep
+from rune.bootstrap import reader, running_engine
+from rune.ports.inspection import Deep
 from rune.runtime.engine import Engine
 from rune.settings import Settings
 from rune.testing.harness import Harness

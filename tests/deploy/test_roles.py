@@ -15,7 +15,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from rune.adapters.postgres.roles import ROLES
-from rune.adapters.redis.acl import COMMANDS
+from rune.adapters.redis.checks import COMMANDS
 from tests.cli.here import Here
 from tests.cli.process import until
 from tests.cluster.cases import run_cases, walk_cases

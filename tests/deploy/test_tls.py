@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from rune.adapters.postgres.database import Database
-from rune.adapters.postgres.migrating import migrate
-from rune.adapters.rabbitmq.client import connect
-from rune.adapters.rabbitmq.errors import ConnectionRefused
-from rune.adapters.redis.client import Client
-from rune.adapters.redis.tls import BadAddress
-from rune.compose import running_engine
+from rune.adapters.postgres.migrations import migrate
+from rune.adapters.rabbitmq.amqp.client import connect
+from rune.adapters.rabbitmq.amqp.errors import ConnectionRefused
+from rune.adapters.redis.client import BadAddress, Client
+from rune.bootstrap import running_engine
 from rune.ports.journal import StoreAway
 from rune.settings import Settings
 from rune.testing.harness import Harness

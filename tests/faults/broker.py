@@ -97,7 +97,7 @@ TABLE: dict[str, Fault] = {
     ),
     "c2": fault(
         _RABBIT + "c2_what_cannot_be_routed_is_not_taken_for_sent",
-        replace("rune.adapters.rabbitmq.frames:publish_command", _accept_unroutable),
+        replace("rune.adapters.rabbitmq.amqp.frames:publish_command", _accept_unroutable),
     ),
     "c9": fault(
         _RABBIT + "c9_what_runs_for_long_is_not_handed_out_again",
@@ -117,11 +117,11 @@ TABLE: dict[str, Fault] = {
     ),
     "c3-givenup": fault(
         _CARRIED + "c3_what_the_engine_gives_up_is_kept_with_its_reason",
-        replace("rune.runtime.worker:Worker._put_aside", _acknowledge_given_up),
+        replace("rune.runtime.worker.worker:Worker._put_aside", _acknowledge_given_up),
     ),
     "c3-node": fault(
         _CARRIED + "c3_a_message_for_a_node_that_is_not_there_ends_no_execution",
-        replace("rune.runtime.attempt:Attempt._book", _ignore_unknown_node),
+        replace("rune.runtime.worker.executor:Attempt._book", _ignore_unknown_node),
     ),
     "c3-rejected": fault(
         _CARRIED + "c3_what_somebody_rejects_is_kept",
@@ -140,20 +140,20 @@ TABLE: dict[str, Fault] = {
     "c8-broker": fault(_CARRIED + "c8_a_message_that_comes_again_runs_nothing_again", RUN_AGAIN),
     "c10-broker": fault(
         _CARRIED + "c10_what_waits_behind_a_slow_call_goes_to_who_is_idle",
-        skip("rune.adapters.rabbitmq.intake:Intake._relieve"),
+        skip("rune.adapters.rabbitmq.consumer:Intake._relieve"),
     ),
     "c12-broker": fault(
         _CARRIED + "c12_messages_stay_small_whatever_ran_before",
-        replace("rune.compose.carrying:Carrier.serve", _write_in_full),
+        replace("rune.bootstrap.rabbitmq:Carrier.serve", _write_in_full),
     ),
     "c14-broker": fault(
         _CARRIED + "c14_statuses_come_in_the_order_in_which_things_happened",
         edit(
-            "rune.adapters.rabbitmq.herald:RabbitHerald.say",
+            "rune.adapters.rabbitmq.status_publisher:RabbitHerald.say",
             ("self._kept or not self._post(body)", "True"),
         ),
         edit(
-            "rune.adapters.rabbitmq.herald:RabbitHerald._catch_up",
+            "rune.adapters.rabbitmq.status_publisher:RabbitHerald._catch_up",
             ("self._kept[0]", "self._kept[-1]"),
             ("self._kept.popleft()", "self._kept.pop()"),
         ),

@@ -47,12 +47,12 @@ def _raise_unknown_execution(original: Any) -> Any:
     return _book
 
 
-UNKNOWN_IS_TRIED_AGAIN = replace("rune.runtime.attempt:Attempt._book", _raise_unknown_execution)
+UNKNOWN_IS_TRIED_AGAIN = replace("rune.runtime.worker.executor:Attempt._book", _raise_unknown_execution)
 """A message about an execution that nobody knows counts as an error of the engine."""
 
 
 def _retry_forever(*_: Any) -> float:
-    from rune.runtime import failures
+    from rune.runtime.worker import worker as failures
 
     return failures.DELAYS[-1]
 
@@ -70,7 +70,7 @@ def _give_random_timer_id(call: Any, *_: Any) -> Any:
 
 def _complete_with_item(_: Any, act: Any, scope: Any, **_options: Any) -> None:
     """Complete the execution with the first item that ends."""
-    from rune.core.effect import Finish
+    from rune.core.execution.decision import Finish
 
     if scope.path and scope.path not in act.state.scopes:
         act.finish(Finish("completed"))
@@ -101,7 +101,7 @@ def _ignore_limit(original: Any) -> Any:
     """Do not wait at all where the wait would be too long."""
 
     def run(call: Any) -> Any:
-        from rune.core.outcome import Suspend
+        from rune.core.execution.outcome import Suspend
         from rune.errors import NodeFailure
 
         try:
@@ -138,25 +138,25 @@ def _fire_without_pause(original: Any) -> Any:
 TABLE: dict[str, Fault] = {
     "c3": fault(
         _C + "c3_a_message_that_cannot_be_handled_ends_its_execution",
-        replace("rune.runtime.worker:Worker._give_up", _drop_hopeless),
+        replace("rune.runtime.worker.worker:Worker._give_up", _drop_hopeless),
     ),
     "c4": fault(
         _C + "c4_a_message_that_fails_comes_back_later_and_not_for_ever",
-        adjust("rune.runtime.failures:Failures.delay", lambda delay, *_: None if delay is None else 0.0),
+        adjust("rune.runtime.worker.worker:Failures.delay", lambda delay, *_: None if delay is None else 0.0),
     ),
     "c5": fault(
         _C + "c5_what_is_not_json_fails_its_node_once",
         replace(
-            "rune.nodes.boundary:_check_number",
+            "rune.nodes.base:_check_number",
             lambda original: lambda value, kind: None if kind is float else original(value, kind),
         ),
     ),
     "c6": fault(
         _C + "c6_an_error_in_an_expression_is_its_node_s",
-        replace("rune.runtime.runner:failure_of", _reraise),
+        replace("rune.runtime.worker.node_runner:failure_of", _reraise),
         NO_ENGINE_RETRY,
     ),
-    "c7": fault(_C + "c7_a_stop_fails_no_node", skip("rune.runtime.worker:Worker.drain")),
+    "c7": fault(_C + "c7_a_stop_fails_no_node", skip("rune.runtime.worker.worker:Worker.drain")),
     "c7-sigterm": fault(
         "test_hazards_h.py::test_h_c7_sigterm_during_a_request_fails_no_node",
         skip("rune.nodes.registry:_is_cancelled", result=False),
@@ -164,13 +164,13 @@ TABLE: dict[str, Fault] = {
     "c8": fault(_C + "c8_a_message_delivered_again_runs_nothing_again", RUN_FINISHED_TOKEN),
     "c10": fault(
         _C + "c10_a_slow_node_holds_one_slot_and_nothing_else",
-        replace("rune.runtime.worker:Worker.run", _use_one_slot),
+        replace("rune.runtime.worker.worker:Worker.run", _use_one_slot),
         hangs=True,
     ),
     "c12": fault(
         _C + "c12_a_message_carries_neither_definition_nor_context",
         edit(
-            "rune.runtime.attempt:Attempt._follow",
+            "rune.runtime.worker.executor:Attempt._follow",
             (
                 "run.left(applied.emitted)",
                 "[replace(each, signal=str(book.start)) for each in run.left(applied.emitted)]",
@@ -180,32 +180,32 @@ TABLE: dict[str, Fault] = {
     "c14": fault(
         _C + "c14_events_are_numbered_without_gaps_in_the_order_of_the_journal",
         replace(
-            "rune.runtime.history:History._event",
+            "rune.runtime.queries.history:History._event",
             lambda original: lambda history, _, stored: original(history, stored.fact.at, stored),
         ),
     ),
     "c15": fault(
         _C + "c15_a_message_of_nothing_known_ends_with_its_last_try",
         UNKNOWN_IS_TRIED_AGAIN,
-        adjust("rune.runtime.failures:Failures.delay", _retry_forever),
+        adjust("rune.runtime.worker.worker:Failures.delay", _retry_forever),
     ),
     "f1": fault(
         _F + "f1_a_timer_survives_the_process",
-        adjust("rune.core.fold:_Fold.run", _arm_nothing),
+        adjust("rune.core.execution.fold:_Fold.run", _arm_nothing),
         hangs=True,
     ),
     "f3": fault(
         _F + "f3_timers_have_names_and_a_wait_resumes_once",
-        adjust("rune.runtime.runner:Runner._call", _give_random_timer_id),
+        adjust("rune.runtime.worker.node_runner:Runner._call", _give_random_timer_id),
     ),
     "f4": fault(
         _F + "f4_waits_that_end_a_split_complete_once",
-        adjust("rune.core.transition:Transition.settle", _complete_with_item),
+        adjust("rune.core.execution.transition:Transition.settle", _complete_with_item),
     ),
     "f5": fault(
         _F + "f5_timers_of_an_ended_execution_do_nothing",
-        replace("rune.core.control:touch", _ignore_end),
-        skip("rune.adapters.embedded.state:EmbeddedState.end"),
+        replace("rune.core.execution.control:touch", _ignore_end),
+        skip("rune.adapters.sqlite.state:EmbeddedState.end"),
     ),
     "f8-fractions": fault(
         _F + "f8_fractions_of_a_unit_count",
@@ -217,11 +217,11 @@ TABLE: dict[str, Fault] = {
     ),
     "f9": fault(
         _F + "f9_more_timers_than_a_batch_all_fire",
-        replace("rune.adapters.embedded.state:EmbeddedState.due", _lose_timers_behind_batch),
+        replace("rune.adapters.sqlite.state:EmbeddedState.due", _lose_timers_behind_batch),
     ),
     "f11": fault(
         _F + "f11_many_due_timers_do_not_starve_fresh_work",
-        replace("rune.runtime.scheduler:Scheduler._turn", _fire_without_pause),
+        replace("rune.runtime.maintenance.scheduler:Scheduler._turn", _fire_without_pause),
         replace(
             "rune.ports.queue:lane_of",
             lambda original: lambda priority, *, items: original(priority, items=False),

@@ -126,7 +126,7 @@ INSERT_BARE = _insert_text("")
 TABLE: dict[str, Fault] = {
     "g1": fault(
         _G + "g1_one_bad_reference_fails_the_node_and_nothing_is_sent",
-        replace("rune.core.parameters:evaluate", _ignore_bad_reference),
+        replace("rune.core.plan.parameters:evaluate", _ignore_bad_reference),
     ),
     "g2": fault(
         _G + "g2_numbers_are_written_out",

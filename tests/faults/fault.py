@@ -59,7 +59,7 @@ def _repeat_finished_node(original: Callable[..., Any]) -> Callable[..., Any]:
     return apply
 
 
-REPEAT_FINISHED_NODE = replace("rune.core.apply:apply", _repeat_finished_node)
+REPEAT_FINISHED_NODE = replace("rune.core.execution.transition:apply", _repeat_finished_node)
 """A decision about a node that is finished is applied again."""
 
 
@@ -74,7 +74,7 @@ def _run_finished_token(original: Callable[..., Any]) -> Callable[..., Any]:
     return touch
 
 
-RUN_FINISHED_TOKEN = replace("rune.core.control:touch", _run_finished_token)
+RUN_FINISHED_TOKEN = replace("rune.core.execution.control:touch", _run_finished_token)
 """A token that is finished may run again."""
 
 
@@ -87,9 +87,9 @@ def _tolerate_duplicate(original: Callable[..., Any]) -> Callable[..., Any]:
     return _replay
 
 
-TOLERATE_DUPLICATE_IN_FOLD = replace("rune.core.fold:_Fold._replay", _tolerate_duplicate)
+TOLERATE_DUPLICATE_IN_FOLD = replace("rune.core.execution.fold:_Fold._replay", _tolerate_duplicate)
 """Folding the history of a node that was emitted twice raises no error."""
 
 
-NO_ENGINE_RETRY = skip("rune.runtime.failures:Failures.delay")
+NO_ENGINE_RETRY = skip("rune.runtime.worker.worker:Failures.delay")
 """An error of the engine ends its execution at once; no test has to wait for the tries in between."""

@@ -55,26 +55,28 @@ def _show_skipped_as_done(runs: Any, *_: Any) -> Any:
 TABLE: dict[str, Fault] = {
     "e1": fault(
         _E + "e1_a_merge_behind_an_untaken_branch_does_not_wait",
-        replace("rune.core.routing:bury", change_dead_ends(_drop_arrivals)),
+        replace("rune.core.execution.routing:bury", change_dead_ends(_drop_arrivals)),
     ),
     "e2": fault(
         _E + "e2_two_edges_of_one_source_are_two_parties",
-        adjust("rune.core.barrier:opened_token", _count_sources),
+        adjust("rune.core.execution.joins:opened_token", _count_sources),
     ),
     "e3": fault(
         _E + "e3_the_timeout_of_a_race_counts_from_its_scope_and_fires",
-        adjust("rune.core.compile:_timeout_from", lambda found, *_: "first" if found == "scope" else found),
+        adjust(
+            "rune.core.plan.compiler:_timeout_from", lambda found, *_: "first" if found == "scope" else found
+        ),
     ),
     "e4": fault(
         _E + "e4_an_arrival_after_the_timeout_brings_nothing_back",
-        edit("rune.core.transition:Transition._arrive", _FORGET_FINISHED),
-        edit("rune.core.apply:_complete", ("scope.barriers.pop(decision.node, None)", "")),
+        edit("rune.core.execution.transition:Transition._arrive", _FORGET_FINISHED),
+        edit("rune.core.execution.transition:_complete", ("scope.barriers.pop(decision.node, None)", "")),
         REPEAT_FINISHED_NODE,
     ),
     "e6": fault(
         _E + "e6_a_merge_inside_a_split_keeps_its_items_apart",
         edit(
-            "rune.core.transition:Transition._arrive",
+            "rune.core.execution.transition:Transition._arrive",
             ("scope.barriers.get(node.index)", "self.state.root.barriers.get(node.index)"),
             (
                 "barrier = scope.barriers[node.index] = Barrier()",
@@ -84,24 +86,24 @@ TABLE: dict[str, Fault] = {
     ),
     "e7": fault(
         _E + "e7_a_wait_before_a_merge_is_known_by_name",
-        replace("rune.core.values:Values._met", _name_by_payload),
+        replace("rune.core.execution.scope:Values._met", _name_by_payload),
     ),
     "e8": fault(
         _E + "e8_of_conflicting_keys_the_later_edge_wins_whoever_comes_first",
-        replace("rune.core.barrier:opened_token", _order_by_arrival),
+        replace("rune.core.execution.joins:opened_token", _order_by_arrival),
     ),
     "e9": fault(
         _E + "e9_the_output_of_a_merge_is_seen_behind_it",
-        adjust("rune.core.context:reference", _hide_merges),
+        adjust("rune.core.execution.visibility:reference", _hide_merges),
     ),
     "e10": fault(
         _E + "e10_waiting_and_untaken_branches_are_not_shown_as_done",
-        adjust("rune.runtime.history:History.node_runs", _show_skipped_as_done),
+        adjust("rune.runtime.queries.history:History.node_runs", _show_skipped_as_done),
     ),
     "e11": fault(
         _E + "e11_a_race_is_won_once_however_late_the_loser_comes",
         edit(
-            "rune.core.transition:Transition._arrive",
+            "rune.core.execution.transition:Transition._arrive",
             _FORGET_FINISHED,
             ("barrier.opened = True", "del scope.barriers[node.index]"),
         ),
@@ -110,6 +112,6 @@ TABLE: dict[str, Fault] = {
     ),
     "e12": fault(
         _E + "e12_cancelled_losers_make_no_effects",
-        skip("rune.core.control:in_cancelled_region", result=False),
+        skip("rune.core.execution.control:in_cancelled_region", result=False),
     ),
 }

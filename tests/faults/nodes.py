@@ -16,7 +16,7 @@ from tests.faults.fault import NO_ENGINE_RETRY, Fault, fault
 _H = "test_hazards_h.py::test_h_"
 _CREDENTIALS = "test_hazards_credentials.py::test_h_"
 
-SHORT_COMMANDS = replace("rune.nodes.io.delivery:deliver", lambda deliver: partial(deliver, seconds=1.0))
+SHORT_COMMANDS = replace("rune.nodes.io.smtp:deliver", lambda deliver: partial(deliver, seconds=1.0))
 """A mail server that does not answer is left after a second."""
 
 
@@ -102,53 +102,53 @@ def _ignore_unknown_fields(credentials: Any) -> Any:
 TABLE: dict[str, Fault] = {
     "h1": fault(
         _H + "h1_numbers_and_booleans_in_query_and_headers_are_sent",
-        replace("rune.nodes.io.request:_with_query", _drop_all_but_text),
+        replace("rune.nodes.io.http_client.request:_with_query", _drop_all_but_text),
     ),
     "h2": fault(
         _CREDENTIALS + "h2_what_is_stored_is_what_is_sent",
         replace(
-            "rune.nodes.io.authorization:basic",
+            "rune.nodes.io.http_client.auth:basic",
             lambda basic: lambda username, password: basic("", password),
         ),
     ),
     "h3-size": fault(
         _H + "h3_an_answer_has_a_largest_size",
         replace(
-            "rune.nodes.io.unpack:unpacked",
+            "rune.nodes.io.http_client.response:unpacked",
             lambda unpacked: (
                 lambda pieces, encoding, most, label: unpacked(pieces, encoding, sys.maxsize, label)
             ),
         ),
     ),
     "h3-pool": fault(
-        _H + "h3_calls_share_a_pool", replace("rune.nodes.world:World.http", _open_client_again)
+        _H + "h3_calls_share_a_pool", replace("rune.nodes.resources:World.http", _open_client_again)
     ),
     "h3-private": fault(
         _H + "h3_private_addresses_are_not_called[http://[::1]/]",
-        skip("rune.nodes.io.guard:Guard.permits", result=True),
+        skip("rune.nodes.io.http_client.ssrf:Guard.permits", result=True),
     ),
     "h3-redirect": fault(
         _H + "h3_nor_through_a_redirect",
-        skip("rune.nodes.io.guard:Guard.check_target"),
+        skip("rune.nodes.io.http_client.ssrf:Guard.check_target"),
     ),
     "h3-rebinding": fault(
         _H + "h3_nor_through_a_name_that_changes_its_address",
-        replace("rune.nodes.io.guard:Guard.addresses", _check_first_address),
-        skip("rune.nodes.io.client:_Connector._expected", result=True),
+        replace("rune.nodes.io.http_client.ssrf:Guard.addresses", _check_first_address),
+        skip("rune.nodes.io.http_client.client:_Connector._expected", result=True),
     ),
     "h4-headers": fault(
         _H + "h4_a_line_break_adds_no_header_and_no_recipient",
-        replace("rune.nodes.io.mail:_line", lambda line: lambda text: text),
+        replace("rune.nodes.io.smtp:_line", lambda line: lambda text: text),
     ),
     "h4-silence": fault(
         _H + "h4_a_silent_mail_server_is_not_waited_for",
-        edit("rune.nodes.io.delivery:deliver", ("asyncio.timeout(WHOLE_SECONDS)", "asyncio.timeout(None)")),
+        edit("rune.nodes.io.smtp:deliver", ("asyncio.timeout(WHOLE_SECONDS)", "asyncio.timeout(None)")),
         SHORT_COMMANDS,
     ),
     "h4-tls": fault(
         _H + "h4_implicit_tls_is_spoken",
         replace(
-            "rune.nodes.io.mailserver:Server.options",
+            "rune.nodes.io.smtp:Server.options",
             lambda options: lambda self: {**options(self), "use_tls": False},
         ),
         SHORT_COMMANDS,
@@ -163,11 +163,11 @@ TABLE: dict[str, Fault] = {
     ),
     "f7": fault(
         _CREDENTIALS + "f7_who_wakes_up_uses_the_credential_of_today",
-        replace("rune.nodes.usage:_resolved", _keep_credential),
+        replace("rune.nodes.credentials:_resolved", _keep_credential),
     ),
     "i6-use": fault(
         _CREDENTIALS + "i6_whether_a_credential_may_be_used_is_asked_when_it_is_used",
-        replace("rune.nodes.usage:Usage.credential", _ignore_host),
+        replace("rune.nodes.credentials:Usage.credential", _ignore_host),
     ),
     "i6-policy": fault(
         _CREDENTIALS + "i6_a_failure_follows_the_policy_of_its_node",
@@ -179,11 +179,11 @@ TABLE: dict[str, Fault] = {
     ),
     "i7-row": fault(
         _CREDENTIALS + "i7_a_credential_is_in_no_row",
-        replace("rune.nodes.usage:Usage.ended", lambda ended: lambda self, outcome: outcome),
+        replace("rune.nodes.credentials:Usage.ended", lambda ended: lambda self, outcome: outcome),
     ),
     "i7-document": fault(
         _CREDENTIALS + "i7_a_document_names_a_credential_and_holds_none",
-        replace("rune.core.fields:credentials", _ignore_unknown_fields),
+        replace("rune.core.definition.fields:credentials", _ignore_unknown_fields),
     ),
     "i7-expression": fault(
         _CREDENTIALS + "i7_no_expression_reaches_a_credential",

@@ -31,18 +31,18 @@ def change_dead_ends(change: Callable[[list[Any]], list[Any]]) -> Callable[[Any]
 
 
 def _complete_at_dead_end(effects: list[Any]) -> list[Any]:
-    from rune.core.effect import Finish
+    from rune.core.execution.decision import Finish
 
     return [Finish("completed") if type(each).__name__ == "Gather" else each for each in effects]
 
 
-DEAD_END_COMPLETES = replace("rune.core.routing:bury", change_dead_ends(_complete_at_dead_end))
+DEAD_END_COMPLETES = replace("rune.core.execution.routing:bury", change_dead_ends(_complete_at_dead_end))
 """A dead edge into an aggregator ends the execution."""
 
 
 def _emit_at_joins(effects: list[Any], plan: Any, *_: Any) -> list[Any]:
     """Give a join a token for each arrival."""
-    from rune.core.effect import Emit
+    from rune.core.execution.decision import Emit
 
     return [
         Emit(plan.dst[each.edge], each.payload, each.error) if type(each).__name__ == "Arrive" else each
@@ -75,7 +75,7 @@ def _complete_at_leaf(original: Any) -> Any:
     """End the execution as soon as one node without successors has run."""
 
     async def _follow(attempt: Any, book: Any, run: Any, decisions: Any) -> None:
-        from rune.core.effect import Finish
+        from rune.core.execution.decision import Finish
 
         await original(attempt, book, run, decisions)
         last = decisions[-1]
@@ -107,25 +107,28 @@ def _keep_last_result(original: Any) -> Any:
 TABLE: dict[str, Fault] = {
     "a1": fault(
         _A + "a1_every_out_edge_of_a_trigger_starts",
-        adjust("rune.core.apply:follow", lambda found, *_: _set(found, effects=found.effects[:1])),
+        adjust(
+            "rune.core.execution.transition:follow", lambda found, *_: _set(found, effects=found.effects[:1])
+        ),
     ),
     "a2": fault(
         _A + "a2_an_ignored_failure_at_a_leaf_completes",
         adjust(
-            "rune.core.compile:_node_plan", lambda node, *_: node if node.out else _set(node, policy="halt")
+            "rune.core.plan.compiler:_node_plan",
+            lambda node, *_: node if node.out else _set(node, policy="halt"),
         ),
     ),
     "a3": fault(
         _A + "a3_successors_learn_what_failed",
         adjust(
-            "rune.core.routing:routes",
+            "rune.core.execution.routing:routes",
             lambda found, _, fact: _set(found, error=None) if fact.status == "failed" else found,
         ),
     ),
     "a4": fault(
         _A + "a4_error_edge_is_not_followed_on_success",
         replace(
-            "rune.core.compile:_outlets",
+            "rune.core.plan.compiler:_outlets",
             lambda original: (
                 lambda definition, node, type, out, _: original(definition, node, type, out, (out, ()))
             ),
@@ -133,46 +136,48 @@ TABLE: dict[str, Fault] = {
     ),
     "a5": fault(
         _A + "a5_a_halt_stops_siblings_and_stays",
-        adjust("rune.core.routing:follow", _drop_finish),
+        adjust("rune.core.execution.routing:follow", _drop_finish),
     ),
     "a6": fault(
         _A + "a6_a_cycle_is_refused",
-        adjust("rune.core.graph:find_cycle", lambda cycle, graph: () if graph.order else cycle),
+        adjust("rune.core.plan.graph:find_cycle", lambda cycle, graph: () if graph.order else cycle),
     ),
-    "a7": fault(_A + "a7_two_nodes_of_one_id_are_refused", skip("rune.core.checks.identity:_unique")),
+    "a7": fault(_A + "a7_two_nodes_of_one_id_are_refused", skip("rune.core.validation.checks:_unique")),
     "a8": fault(
         _A + "a8_the_tail_of_a_diamond_runs_once",
-        adjust("rune.core.routing:enter", _emit_at_joins),
+        adjust("rune.core.execution.routing:enter", _emit_at_joins),
         REPEAT_FINISHED_NODE,
         TOLERATE_DUPLICATE_IN_FOLD,
     ),
     "a9": fault(
         _A + "a9_what_the_engine_detects_is_failed_and_what_a_node_does_is_halted",
-        adjust("rune.core.routing:follow", _blame_engine),
+        adjust("rune.core.execution.routing:follow", _blame_engine),
     ),
     "a10": fault(
         _A + "a10_a_halted_run_has_its_true_duration",
-        replace("rune.runtime.endings:Endings.finish", _end_at_start),
+        replace("rune.runtime.lifecycle.finisher:Endings.finish", _end_at_start),
     ),
     "a11": fault(
         _A + "a11_a_failed_item_is_the_item_s_alone",
-        adjust("rune.runtime.history:History._node_run", lambda run, *_: _set(run, lineage=())),
+        adjust("rune.runtime.queries.history:History._node_run", lambda run, *_: _set(run, lineage=())),
     ),
     "b1": fault(
         _B + "b1_one_completion_whatever_the_shape",
-        replace("rune.runtime.attempt:Attempt._follow", _complete_at_leaf),
+        replace("rune.runtime.worker.executor:Attempt._follow", _complete_at_leaf),
     ),
     "b2": fault(
         _B + "b2_completed_means_that_no_branch_runs",
-        adjust("rune.core.transition:Transition.settle", _finish_when_idle),
+        adjust("rune.core.execution.transition:Transition.settle", _finish_when_idle),
     ),
     "b3": fault(
         _B + "b3_the_final_context_holds_every_branch",
-        replace("rune.runtime.history:History.context", _keep_last_result),
+        replace("rune.runtime.queries.history:History.context", _keep_last_result),
     ),
     "b4": fault(_B + "b4_a_dead_end_inside_a_split_completes_nothing", DEAD_END_COMPLETES),
     "b5": fault(
         _B + "b5_waiting_at_a_join_is_told_apart_from_dead",
-        adjust("rune.core.explain:_joins", lambda found, *_: [_set(each, missing=()) for each in found]),
+        adjust(
+            "rune.core.execution.explain:_joins", lambda found, *_: [_set(each, missing=()) for each in found]
+        ),
     ),
 }

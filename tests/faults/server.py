@@ -23,7 +23,7 @@ def _serve_only_ends(serve: Any) -> Any:
 
 def _report_completed(event: Any) -> Any:
     def changed(fact: Any) -> Any:
-        from rune.core.fact import End
+        from rune.core.execution.fact import End
 
         return "execution.completed" if isinstance(fact, End) else event(fact)
 
@@ -32,7 +32,7 @@ def _report_completed(event: Any) -> Any:
 
 def _know_only_plans_in_memory(plan: Any) -> Any:
     async def changed(self: Any, hash: str) -> Any:
-        from rune.runtime.planbook import UnknownDefinition
+        from rune.runtime.plan_cache import UnknownDefinition
 
         if hash not in self._plans:
             raise UnknownDefinition(f"no definition has the hash {hash}")
@@ -55,7 +55,7 @@ def _start_without_name(start: Any) -> Any:
     async def changed(
         self: Any, trigger: Any, input: bytes, execution: str, key: Any, *, limited: bool = True
     ) -> Any:
-        from rune.runtime.launcher import new_execution_id
+        from rune.runtime.lifecycle.launcher import new_execution_id
 
         if not limited:
             execution, key = new_execution_id(), None
@@ -66,7 +66,7 @@ def _start_without_name(start: Any) -> Any:
 
 def _forget_starting_tick(advance: Any) -> Any:
     def changed(schedule: Any, following: Any, standing: Any, now: int, *, running: bool) -> Any:
-        from rune.core.ticks import started
+        from rune.core.triggers import started
 
         return advance(schedule, following, started(standing, None), now, running=running)
 
@@ -90,8 +90,8 @@ def _take_for_stored(permits: Any) -> Any:
 
 def _admit_without_key(admit: Any) -> Any:
     async def changed(self: Any, connection: Any) -> Any:
-        from rune.core.rights import Principal
-        from rune.master.problems import ApiError
+        from rune.core.permissions import Principal
+        from rune.server.responses import ApiError
 
         try:
             return await admit(self, connection)
@@ -106,39 +106,39 @@ def _admit_without_key(admit: Any) -> Any:
 TABLE: dict[str, Fault] = {
     "i1": fault(
         _I + "i1_what_was_accepted_and_never_opened_runs",
-        replace("rune.runtime.relay:Relay._serve", _serve_only_ends),
+        replace("rune.runtime.maintenance.outbox_relay:Relay._serve", _serve_only_ends),
         hangs=True,
     ),
     "i3": fault(
         _I + "i3_a_stream_ends_with_what_happened",
-        replace("rune.runtime.history:_execution_event", _report_completed),
+        replace("rune.runtime.queries.history:_execution_event", _report_completed),
     ),
     "i4": fault(
         _I + "i4_who_never_saw_the_definition_is_told_everything",
-        replace("rune.runtime.planbook:Planbook.plan", _know_only_plans_in_memory),
+        replace("rune.runtime.plan_cache:Planbook.plan", _know_only_plans_in_memory),
     ),
     "i5": fault(
         _I + "i5_a_start_that_comes_again_wipes_nothing",
-        replace("rune.adapters.embedded.state:EmbeddedState.begin", _admit_again),
+        replace("rune.adapters.sqlite.state:EmbeddedState.begin", _admit_again),
     ),
 }
 
 ELSEWHERE: dict[str, Fault] = {
     "i2-crowd": fault(
         _TICKS + "i2_many_schedulers_at_once_start_each_tick_once",
-        replace("rune.runtime.starts:Starts._start", _start_without_name),
+        replace("rune.runtime.maintenance.trigger_scheduler:Starts._start", _start_without_name),
     ),
     "i2-dies": fault(
         _TICKS + "i2_a_scheduler_that_dies_anywhere_loses_no_tick_and_starts_none_twice",
-        replace("rune.core.ticks:advance", _forget_starting_tick),
+        replace("rune.core.triggers:advance", _forget_starting_tick),
     ),
     "i6-key": fault(
         "tests/access/test_grants.py::test_h_i6_a_grant_to_one_key_is_nobody_elses",
-        replace("rune.core.rights:permits", _grant_to_all_of_a_kind),
+        replace("rune.core.permissions:permits", _grant_to_all_of_a_kind),
     ),
     "i6-workflow": fault(
         "tests/access/test_grants.py::test_h_i6_a_grant_to_a_workflow_is_for_its_stored_versions",
-        replace("rune.core.rights:permits", _take_for_stored),
+        replace("rune.core.permissions:permits", _take_for_stored),
     ),
     "i7-cluster": same(
         "tests/rabbitmq_cluster/test_canary.py::test_h_i7_no_secret_is_seen_anywhere_in_a_cluster",
@@ -146,16 +146,16 @@ ELSEWHERE: dict[str, Fault] = {
     ),
     "i8-routes": fault(
         "tests/access/test_matrix.py::test_h_i8_every_route_answers_everybody_as_the_table_says",
-        replace("rune.master.gate:KeyGate.admit", _admit_without_key),
+        replace("rune.server.auth:KeyGate.admit", _admit_without_key),
     ),
     "i8-scopes": fault(
         "tests/access/test_scopes.py::test_h_i8_a_scope_opens_its_workflows_and_no_others",
-        skip("rune.master.access.scoping:_check_execution"),
+        skip("rune.server.auth:_check_execution"),
     ),
     "i13": fault(
         "tests/contract/test_retention.py::TestRetention::test_h_i13_removing_history_shrinks_the_file",
         replace(
-            "rune.adapters.embedded.retention:_cut",
+            "rune.adapters.sqlite.retention:_cut",
             lambda cut: lambda db, pages, leave: cut(db, pages, sys.maxsize),
         ),
     ),

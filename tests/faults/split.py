@@ -35,8 +35,8 @@ def _reopen_ended_item(original: Any) -> Any:
     """Apply what is decided about an item that has ended."""
 
     def apply(plan: Any, state: Any, decision: Any) -> Any:
-        from rune.core.state import Scope
-        from rune.core.transition import Transition
+        from rune.core.execution.state import Scope
+        from rune.core.execution.transition import Transition
 
         if not decision.path or decision.path in state.scopes:
             return original(plan, state, decision)
@@ -92,30 +92,30 @@ def _refill_when_empty(original: Any) -> Any:
 TABLE: dict[str, Fault] = {
     "d1": fault(
         _D + "d1_inner_splits_of_different_items_share_nothing",
-        replace("rune.core.gather:item_entry", _mix_up_outer_items),
+        replace("rune.core.execution.joins:item_entry", _mix_up_outer_items),
     ),
     "d2": fault(
         _D + "d2_the_lineage_ends_at_the_aggregator",
         edit(
-            "rune.core.transition:Transition._gather",
+            "rune.core.execution.transition:Transition._gather",
             ("self._open_aggregator(around, node, fan)", "self._open_aggregator(scope, node, fan)"),
         ),
-        skip("rune.core.apply:_release"),
+        skip("rune.core.execution.transition:_release"),
     ),
     "d3": fault(
         _D + "d3_a_redelivered_item_is_counted_once",
-        adjust("rune.core.control:touch", _run_ended_item),
+        adjust("rune.core.execution.control:touch", _run_ended_item),
         edit(
-            "rune.adapters.embedded.state:EmbeddedState.claim",
+            "rune.adapters.sqlite.state:EmbeddedState.claim",
             (
                 "running.state.scopes[token.path].live.get(token.node)",
                 "running.state.scopes[token.path].live.get(token.node) "
                 "if token.path in running.state.scopes else None",
             ),
         ),
-        replace("rune.core.apply:apply", _reopen_ended_item),
+        replace("rune.core.execution.transition:apply", _reopen_ended_item),
         edit(
-            "rune.core.transition:Transition._gather",
+            "rune.core.execution.transition:Transition._gather",
             (
                 "item * edges + self._plan.gather_position[effect.edge]",
                 "min(fan.resolved, len(fan.marks) - 1)",
@@ -126,17 +126,17 @@ TABLE: dict[str, Fault] = {
         _D + "d4_a_redelivered_split_fans_out_once",
         RUN_FINISHED_TOKEN,
         REPEAT_FINISHED_NODE,
-        adjust("rune.core.apply:_gives_up", lambda _, node, *__: node.fans_out),
+        adjust("rune.core.execution.transition:_gives_up", lambda _, node, *__: node.fans_out),
     ),
     "d5": fault(
         _D + "d5_failed_and_dead_ending_items_are_counted",
-        replace("rune.core.routing:bury", change_dead_ends(_drop_gathers)),
+        replace("rune.core.execution.routing:bury", change_dead_ends(_drop_gathers)),
     ),
     "d6": fault(_D + "d6_the_order_of_arrival_changes_nothing", DEAD_END_COMPLETES),
     "d7": fault(
         _D + "d7_an_item_that_forks_is_one_item",
         edit(
-            "rune.core.values:Values.entries",
+            "rune.core.execution.scope:Values.entries",
             (
                 "yield False, {self._plan.ids[source]: self.value(ref) for source, ref in entry.payloads}",
                 "yield from [(False, self.value(ref)) for _, ref in entry.payloads]",
@@ -146,29 +146,29 @@ TABLE: dict[str, Fault] = {
     "d8": fault(
         _D + "d8_two_aggregators_share_nothing",
         edit(
-            "rune.core.transition:Transition._gather",
+            "rune.core.execution.transition:Transition._gather",
             ("around.fans[split]", "around.fans[min(around.fans)]"),
         ),
     ),
     "d9": fault(
         _D + "d9_results_are_values_and_not_text",
-        adjust("rune.core.values:Values.entries", _turn_into_text),
+        adjust("rune.core.execution.scope:Values.entries", _turn_into_text),
     ),
     "d10": fault(
         _D + "d10_an_element_is_what_the_item_gave",
-        edit("rune.core.values:Values.entries", ("len(entry.payloads) > 1", "entry.payloads")),
+        edit("rune.core.execution.scope:Values.entries", ("len(entry.payloads) > 1", "entry.payloads")),
     ),
     "d11": fault(
         _D + "d11_nothing_of_the_items_is_seen_behind_the_aggregator",
-        edit("rune.runtime.history:History.context", ("not path", "True")),
+        edit("rune.runtime.queries.history:History.context", ("not path", "True")),
     ),
     "d12": fault(
         _D + "d12_an_empty_list_skips_the_body_and_gathers_nothing",
-        replace("rune.core.transition:Transition._open_aggregator", _ignore_empty_list),
+        replace("rune.core.execution.transition:Transition._open_aggregator", _ignore_empty_list),
     ),
     "d13": fault(
         _D + "d13_items_may_take_days",
-        adjust("rune.core.traits:_sleeps_upstream", lambda found, *_: [False] * len(found)),
+        adjust("rune.core.plan.analysis:_sleeps_upstream", lambda found, *_: [False] * len(found)),
     ),
     "d15": fault(
         _D + "d15_an_empty_list_stays_a_list",
@@ -176,18 +176,20 @@ TABLE: dict[str, Fault] = {
     ),
     "d17": fault(
         _D + "d17_one_failing_item_stops_nobody",
-        adjust("rune.core.compile:_node_plan", _halt_by_default),
+        adjust("rune.core.plan.compiler:_node_plan", _halt_by_default),
     ),
     "d18": fault(
         _D + "d18_progress_is_part_of_the_explanation",
-        adjust("rune.core.explain:_fans", lambda found, *_: [_set(each, done=None) for each in found]),
+        adjust(
+            "rune.core.execution.explain:_fans", lambda found, *_: [_set(each, done=None) for each in found]
+        ),
     ),
     "d20": fault(
         _D + "d20_no_row_grows_with_the_number_of_items",
-        replace("rune.runtime.book:Book.written", _write_into_row),
+        replace("rune.runtime.values:Book.written", _write_into_row),
     ),
     "d21": fault(
         _D + "d21_a_slow_item_holds_up_only_its_place",
-        replace("rune.core.transition:Transition.fill", _refill_when_empty),
+        replace("rune.core.execution.transition:Transition.fill", _refill_when_empty),
     ),
 }

@@ -13,11 +13,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from rune.adapters.redis.client import Client
-from rune.compose import running_engine
-from rune.core.plan import Plan
+from rune.bootstrap import running_engine
+from rune.core.plan.model import Plan
 from rune.nodes.registry import Registry, standard_registry
 from rune.ports.journal import FORMAT, Accepted
-from rune.runtime.launcher import new_execution_id
+from rune.runtime.lifecycle.launcher import new_execution_id
 from rune.settings import Settings
 from rune.testing.harness import Harness
 from tests.cluster.standing import stores

@@ -9,8 +9,8 @@ import pytest
 
 from rune.nodes.custom import kind_of, node
 from rune.nodes.registry import standard_registry
-from rune.runtime import failures
-from rune.runtime.runner import Runner
+from rune.runtime.worker import worker
+from rune.runtime.worker.node_runner import Runner
 from tests.hazards.building import Fields, Opened, Ran, entry, gated, kind, sets, workflow
 
 DEEP = "{{ $trigger.a.b.c + 1 }}"
@@ -22,7 +22,7 @@ def nothing_can_be_run(patched: pytest.MonkeyPatch, *delays: float) -> None:
     async def broken(*given: Any) -> Any:
         raise LookupError("the engine itself")
 
-    patched.setattr(failures, "DELAYS", delays)
+    patched.setattr(worker, "DELAYS", delays)
     patched.setattr(Runner, "run", broken)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rune.core.fact import Result
-from rune.core.token import Token
+from rune.codec.facts import encode_fact
+from rune.core.execution.fact import Result
+from rune.core.execution.token import Token
 from rune.errors import InvalidDocument
 from rune.testing.harness import Harness, Run
-from rune.wire.codec import encode_fact
 from tests.hazards.building import Fields, Ran, entry, fails, kind, sets, splits, status, waits, workflow
 
 GATHER = kind("aggregator")

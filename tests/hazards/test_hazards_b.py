@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rune.core.fact import End, Result
+from rune.core.execution.fact import End, Result
 from rune.testing.clock import VirtualClock
 from rune.testing.harness import harness
 from tests.hazards.building import kind, ran, runs, sets, splits, waits, workflow

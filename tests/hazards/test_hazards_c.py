@@ -10,11 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from rune.core.token import Token
+from rune.core.execution.token import Token
 from rune.ports.queue import Delivery
-from rune.runtime import failures, worker
-from rune.runtime.attempt import Attempt
-from rune.runtime.failures import Failures
+from rune.runtime.worker import worker
+from rune.runtime.worker import worker as failures
+from rune.runtime.worker.executor import Attempt
+from rune.runtime.worker.worker import Failures
 from rune.testing.clock import VirtualClock
 from rune.testing.harness import harness
 from tests.hazards import delivering

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from rune.core.fact import Result
+from rune.core.execution.fact import Result
 from tests.hazards import merging
 from tests.hazards.building import counting, kind, workflow
 from tests.hazards.clustered import LATER, engines, fresh, ran, status_of, until, until_queued, wipe

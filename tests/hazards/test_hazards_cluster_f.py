@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rune.core.fact import Result
-from rune.core.token import Token
+from rune.core.execution.fact import Result
+from rune.core.execution.token import Token
 from tests.hazards import waiting
 from tests.hazards.building import counting, entry, fails, kind, sets, splits, waits, workflow
 from tests.hazards.clustered import (

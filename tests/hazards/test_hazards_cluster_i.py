@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rune.adapters.redis.open import RedisStores
-from rune.core.fact import Attempt, Begun, Result
-from rune.core.routing import follow
-from rune.core.token import Token
+from rune.adapters.redis.stores import RedisStores
+from rune.codec.facts import encode_fact
+from rune.core.execution.fact import Attempt, Begun, Result
+from rune.core.execution.routing import follow
+from rune.core.execution.token import Token
 from rune.testing.harness import Run, compiled
-from rune.wire.codec import encode_fact
 from tests.chaos.stand import BreakablePostgres, BreakableRedis
 from tests.hazards.building import counting, entry, gated, kind, sets, splits, waits, workflow
 from tests.hazards.clustered import (

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from rune import compose
+from rune import bootstrap
 from rune.errors import InvalidDocument
-from rune.ports.secret import TYPES
+from rune.ports.credentials import TYPES
 from rune.settings import Settings
 from rune.testing.clock import VirtualClock
 from rune.testing.harness import harness
@@ -37,7 +37,7 @@ def used(
 
     async def scenario() -> Fields:
         async with serving(heard) as port:
-            async with compose.desk(Settings(home=str(folder))) as desk:
+            async with bootstrap.desk(Settings(home=str(folder))) as desk:
                 await desk.add_credential("shop", type, values(port), hosts)
             call = {
                 **kind("http", url=f"http://127.0.0.1:{port}{path}"),

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rune.core.fact import Result
-from rune.runtime import scheduler
+from rune.core.execution.fact import Result
+from rune.runtime.maintenance import scheduler
 from rune.testing.clock import VirtualClock
 from rune.testing.harness import harness
 from tests.hazards import waiting

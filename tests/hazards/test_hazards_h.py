@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from rune.core.outcome import Failure, Outcome, Output
-from rune.nodes.world import World
+from rune.core.execution.outcome import Failure, Outcome, Output
+from rune.nodes.resources import World
 from tests.cli.process import PATIENCE, Rune, until
 from tests.conformance.case import Case
 from tests.conformance.stubs import surroundings
@@ -107,7 +107,7 @@ def test_h_h4_a_line_break_adds_no_header_and_no_recipient() -> None:
 
 def test_h_h4_a_silent_mail_server_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     # fault: h4-silence: the session as a whole has no time limit
-    monkeypatch.setattr("rune.nodes.io.delivery.WHOLE_SECONDS", 0.1)
+    monkeypatch.setattr("rune.nodes.io.smtp.WHOLE_SECONDS", 0.1)
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()

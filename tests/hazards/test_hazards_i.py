@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rune.adapters.postgres import accepting
+from rune.adapters.postgres import journal_writes
 from rune.testing.harness import compiled, harness
 from tests.hazards.building import counting, fails, gated, kind, sets, workflow
 from tests.hazards.clustered import accepted, engines, fresh, status_of
@@ -20,7 +20,7 @@ SIGNALLED = kind("wait", resume="signal", name="go")
 
 def test_h_i1_what_was_accepted_and_never_opened_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     # fault: i1: the relay opens nothing
-    monkeypatch.setattr(accepting, "OPENED_WITHIN", 0)  # ms; nobody is about to open it
+    monkeypatch.setattr(journal_writes, "OPENED_WITHIN", 0)  # ms; nobody is about to open it
     settings = fresh()
     calls: list[str] = []
     plan = compiled(workflow("start>a", a=kind("t.call")), counting(calls))

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from rune.adapters.rabbitmq.errors import AmqpError, BrokerAway
+from rune.adapters.rabbitmq.amqp.errors import AmqpError, BrokerAway
 from rune.adapters.rabbitmq.queue import RabbitQueue
 from rune.adapters.rabbitmq.topology import Kind, Topology
-from rune.core.token import Token
+from rune.core.execution.token import Token
 from tests.rabbitmq.helping import scenario
 from tests.services.proxy import Proxy
 from tests.services.rabbitmq import broker

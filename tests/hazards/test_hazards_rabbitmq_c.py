@@ -13,10 +13,10 @@ import aio_pika
 import pytest
 from msgspec.structs import replace
 
-from rune.adapters.rabbitmq.client import Message
-from rune.core.token import Token
+from rune.adapters.rabbitmq.amqp.client import Message
+from rune.core.execution.token import Token
 from rune.ports.queue import Delivery
-from rune.runtime.attempt import Attempt
+from rune.runtime.worker.executor import Attempt
 from rune.settings import Settings
 from rune.testing.harness import Harness
 from tests.hazards import delivering

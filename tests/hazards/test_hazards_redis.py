@@ -11,21 +11,21 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from rune.adapters.embedded.journal import EmbeddedJournal
 from rune.adapters.redis.client import Client, RedisError
-from rune.adapters.redis.instructions import ARRIVE
+from rune.adapters.redis.encoding import ARRIVE
 from rune.adapters.redis.keys import Keys
-from rune.adapters.redis.outlet import NOTHING_SENT
 from rune.adapters.redis.state import RedisState
-from rune.core.outcome import Output, Suspend
-from rune.core.plan import Plan
-from rune.core.step import step
-from rune.core.token import Token
+from rune.adapters.redis.streams import NOTHING_SENT
+from rune.adapters.sqlite.journal import EmbeddedJournal
+from rune.codec.facts import Inline
+from rune.core.execution.outcome import Output, Suspend
+from rune.core.execution.step import step
+from rune.core.execution.token import Token
+from rune.core.plan.model import Plan
 from rune.ports.journal import Accepted
 from rune.runtime.clock import SystemClock
 from rune.testing.clock import VirtualClock
-from rune.testing.contracts.world import chain
-from rune.wire.codec import Inline
+from tests.contract.suites.world import chain
 from tests.contract.test_embedded import opened
 from tests.contract.test_redis import fresh_keys
 from tests.contract.test_redis_server import cluster

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from rune.core.fact import End, Suspension
+from rune.core.execution.fact import End, Suspension
 from rune.testing.harness import Run
 from tests.hazards.building import Fields, Opened, Ran, entry, kind, splits, waits, workflow
 from tests.hazards.clustered import until

@@ -146,7 +146,7 @@ def test_the_check_sees_impurity(source: str) -> None:
         "import datetime\nx = datetime.datetime.fromisoformat('2026-01-01')",
         "def f(now: int) -> int: return now",
         "import sys\nsys.intern('x')",
-        "from rune.core.plan import Plan",
+        "from rune.core.plan.model import Plan",
         "class Clock:\n    def now(self): ...\ndef f(clock): clock.now()",
     ],
 )

@@ -70,7 +70,7 @@ def parsed(path: pathlib.Path) -> ast.Module:
 
 
 def module_name(path: pathlib.Path) -> str:
-    """`rune.core.plan` for its file, `rune.core` for the package's `__init__`."""
+    """`rune.core.plan.model` for its file, `rune.core` for the package's `__init__`."""
     parts = list(path.relative_to(SOURCE).with_suffix("").parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 

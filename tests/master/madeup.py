@@ -12,7 +12,7 @@ from hypothesis.strategies import SearchStrategy
 from schemathesis import GenerationMode
 from schemathesis.core.result import Ok
 
-from rune.master.app import document
+from rune.server.app import document
 
 STREAMS = {"/api/v1/events", "/api/v1/executions/{execution}/events"}
 MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 import httpx
 
+from rune.bootstrap import reader, running_engine
+from rune.bootstrap.http import serve
 from rune.client import AsyncClient
-from rune.compose import reader, running_engine
-from rune.compose.serving import serve
-from rune.master.service import Master
+from rune.server.context import Master
 from rune.settings import Settings
 
 T = TypeVar("T")

@@ -9,10 +9,10 @@ import msgspec
 
 from rune.client import AsyncClient, Refusal
 from rune.client.models import Limits, Started
-from rune.core.compile import compile_definition
-from rune.core.parse import parse_document
-from rune.nodes.discovery import full_registry
-from rune.runtime.limiter import first_queues
+from rune.core.definition.parser import parse_document
+from rune.core.plan.compiler import compile_definition
+from rune.nodes.registry import full_registry
+from rune.runtime.services.limits import first_queues
 from tests.access.asking import BOOTSTRAP
 from tests.cluster.standing import stores
 from tests.master.running import DEADLINE, HELLO, WAITS, Served, served

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from rune.core.effect import Finish
-from rune.core.outcome import Error
+from rune.core.execution.decision import Finish
+from rune.core.execution.outcome import Error
 from tests.cli.here import Here
 from tests.cli.process import Rune, until
 from tests.cluster.commands import GATED, HALTS, named

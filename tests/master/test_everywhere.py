@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from rune.cli.local import WHY
+from rune.cli.backend import WHY
 from rune.cli.main import app
 from tests.cli.here import Here
 from tests.cluster.commands import GATED
@@ -199,7 +199,7 @@ def test_a_key_that_is_only_printed_needs_no_server(tmp_path: Path) -> None:
 
 def test_what_asks_nobody_is_not_led_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "rune.cli.serving.keep_log", lambda settings: None
+        "rune.cli.commands.serve.keep_log", lambda settings: None
     )  # this process has others to log for
     rune = Here(tmp_path / "home", RUNE_URL=NOBODY)
     file = tmp_path / "hello.json"

@@ -8,11 +8,10 @@ import pytest
 from fastapi.routing import APIRoute, APIWebSocketRoute
 from websockets.asyncio.client import connect
 
-from rune.compose.answering import NotServed
-from rune.compose.serving import check_address
-from rune.master.app import make_app
-from rune.master.gate import authorize
-from rune.master.vitals import HEALTH
+from rune.bootstrap.http import NotServed, check_address
+from rune.server.app import make_app
+from rune.server.auth import authorize
+from rune.server.monitoring import HEALTH
 from tests.master.running import HELLO, Served, run
 
 

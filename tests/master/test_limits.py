@@ -14,10 +14,10 @@ import pytest
 
 from rune.client import Refusal
 from rune.client.models import Limits
-from rune.core.fact import Fact
+from rune.core.execution.fact import Fact
+from rune.ports.access import Held
+from rune.ports.inspection import Depth
 from rune.ports.journal import Accepted
-from rune.ports.limits import Held
-from rune.ports.telemetry import Depth
 from tests.access.asking import BOOTSTRAP, Crowd
 from tests.cli.here import Here
 from tests.master.running import API, DEADLINE, HELLO, WAITS, Served, run

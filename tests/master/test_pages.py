@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from rune.adapters.embedded import journal as embedded_journal
-from rune.adapters.embedded.journal import EmbeddedJournal
-from rune.adapters.embedded.readonly import ReadOnly
-from rune.master import runs, skips
-from rune.runtime.reader import Reader
+from rune.adapters.sqlite import journal as embedded_journal
+from rune.adapters.sqlite.journal import EmbeddedJournal
+from rune.adapters.sqlite.readonly import ReadOnly
+from rune.runtime.queries.reader import Reader
+from rune.server import node_runs
 from tests.master.running import HELLO, ITEMS, Served, run
 
 
@@ -50,8 +50,8 @@ def test_a_first_page_reads_no_more_than_it_shows(tmp_path: Path, monkeypatch: p
 
 
 def test_a_narrowed_list_may_be_short_and_leads_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "MOST_LOOKED_AT", 40)
-    monkeypatch.setattr(runs, "AT_ONCE", 20)
+    monkeypatch.setattr(node_runs, "MOST_LOOKED_AT", 40)
+    monkeypatch.setattr(node_runs, "AT_ONCE", 20)
 
     async def work(server: Served) -> None:
         await server.deploy(ITEMS)
@@ -75,7 +75,7 @@ def test_a_narrowed_list_may_be_short_and_leads_on(tmp_path: Path, monkeypatch: 
 def test_what_was_skipped_in_a_long_execution_that_goes_on_is_told_once_it_has_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(skips, "FEW", 10)
+    monkeypatch.setattr(node_runs, "FEW", 10)
     waiting = {
         **ITEMS,
         "nodes": [

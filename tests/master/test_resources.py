@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import rune
-from rune.core.effect import Finish
-from rune.core.outcome import Error
+from rune.core.execution.decision import Finish
+from rune.core.execution.outcome import Error
 from rune.ports.journal import StoreAway
 from tests.master.running import HELLO, WAITS, Served, run
 from tests.waiting import until
@@ -122,7 +122,7 @@ def test_health_knows_whether_the_stores_answer(tmp_path: Path, monkeypatch: pyt
             raise StoreAway("gone")
 
         monkeypatch.setattr(server.master.reader, "executions", away)
-        monkeypatch.setattr("rune.master.probe.HEARTBEAT", 0.0)
+        monkeypatch.setattr("rune.server.monitoring.HEARTBEAT", 0.0)
         await server.master.probe.touch()
         unready = await server.http.get("/readyz")
         assert (unready.status_code, unready.json()["code"]) == (503, "NOT_READY")

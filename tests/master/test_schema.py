@@ -14,7 +14,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from rune.master.app import document
+from rune.server.app import document
 from tests.master.madeup import ask_until
 from tests.master.running import HELLO, ITEMS, WAITS, Served, in_thread
 from tests.whole import WHOLE

@@ -38,7 +38,7 @@ class Up:
     def start(self, *options: str) -> str:
         self.process = subprocess.Popen(
             [
-                "env", "--default-signal=INT,TERM", sys.executable, "-m", "rune.cli.up",
+                "env", "--default-signal=INT,TERM", sys.executable, "-m", "rune.cli.commands.serve",
                 "--port", str(self.port), "--json", *options,
             ],
             stdout=subprocess.PIPE,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
+from rune.core.execution.outcome import Error, Failure, Outcome, Output
 from rune.core.expr import Names
-from rune.core.outcome import Error, Failure, Outcome, Output
-from rune.core.parameters import compile_parameters
+from rune.core.plan.parameters import compile_parameters
 from rune.nodes.registry import Facts, run_node, standard_registry
 
 NAMES = Names(frozenset({"fetch", "gone"}), {})

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from rune.core.limits import LIMITS
 from rune.errors import LimitExceeded, NodeFailure
-from rune.nodes.boundary import check_json
+from rune.nodes.base import check_json
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 SCALARS = st.none() | st.booleans() | st.integers() | FLOATS | st.text()

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from rune.core import codes
-from rune.core.nodetype import JoinRule, NodeType, Window
-from rune.nodes.catalogue import STANDARD, catalogue, standard_catalogue
+from rune.core.definition import problems
+from rune.core.node_type import JoinRule, NodeType, Window
+from rune.nodes.registry import STANDARD, catalogue, standard_catalogue
 
 TYPES = pytest.mark.parametrize("kind", STANDARD, ids=lambda kind: kind.name)
 
@@ -146,67 +146,67 @@ def test_every_type_has_parameters_that_fit() -> None:
 @pytest.mark.parametrize(
     ("name", "parameters", "expected"),
     [
-        ("noop", {"effectfull": True}, [("effectfull", codes.UNKNOWN_PARAMETER)]),
-        ("noop", {"effectful": "true"}, [("effectful", codes.BAD_PARAMETER)]),
-        ("split", {}, [("input_array", codes.MISSING_PARAMETER)]),
-        ("split", {"input_array": "abc"}, [("input_array", codes.BAD_PARAMETER)]),
-        ("split", {"input_array": [], "batch_size": 0}, [("batch_size", codes.BAD_PARAMETER)]),
-        ("split", {"input_array": [], "batch_size": "{{ 2 }}"}, [("batch_size", codes.BAD_PARAMETER)]),
-        ("merge", {"wait_mode": {"at_least": 0}}, [("wait_mode.at_least", codes.BAD_PARAMETER)]),
-        ("merge", {"wait_mode": {}}, [("wait_mode.at_least", codes.MISSING_PARAMETER)]),
-        ("merge", {"wait_mode": 5}, [("wait_mode", codes.BAD_PARAMETER)]),
-        ("aggregator", {"tolerate": "250%"}, [("tolerate", codes.BAD_PARAMETER)]),
+        ("noop", {"effectfull": True}, [("effectfull", problems.UNKNOWN_PARAMETER)]),
+        ("noop", {"effectful": "true"}, [("effectful", problems.BAD_PARAMETER)]),
+        ("split", {}, [("input_array", problems.MISSING_PARAMETER)]),
+        ("split", {"input_array": "abc"}, [("input_array", problems.BAD_PARAMETER)]),
+        ("split", {"input_array": [], "batch_size": 0}, [("batch_size", problems.BAD_PARAMETER)]),
+        ("split", {"input_array": [], "batch_size": "{{ 2 }}"}, [("batch_size", problems.BAD_PARAMETER)]),
+        ("merge", {"wait_mode": {"at_least": 0}}, [("wait_mode.at_least", problems.BAD_PARAMETER)]),
+        ("merge", {"wait_mode": {}}, [("wait_mode.at_least", problems.MISSING_PARAMETER)]),
+        ("merge", {"wait_mode": 5}, [("wait_mode", problems.BAD_PARAMETER)]),
+        ("aggregator", {"tolerate": "250%"}, [("tolerate", problems.BAD_PARAMETER)]),
         (
             "http",
             {"url": "x", "headers": {"A": {}}, "method": "get"},
-            [("method", codes.BAD_PARAMETER), ("headers.A", codes.BAD_PARAMETER)],
+            [("method", problems.BAD_PARAMETER), ("headers.A", problems.BAD_PARAMETER)],
         ),
         (
             "http",
             {"url": "x", "query": 5, "timeout": "soon"},
-            [("query", codes.BAD_PARAMETER), ("timeout", codes.BAD_PARAMETER)],
+            [("query", problems.BAD_PARAMETER), ("timeout", problems.BAD_PARAMETER)],
         ),
-        ("http", {"url": "x", "retry": "{{ 3 }}"}, [("retry", codes.BAD_PARAMETER)]),
-        ("http", {"url": "x", "raise_on_status": "9xx"}, [("raise_on_status", codes.BAD_PARAMETER)]),
-        ("edit", {"assignments": "{{ x }}"}, [("assignments", codes.BAD_PARAMETER)]),
+        ("http", {"url": "x", "retry": "{{ 3 }}"}, [("retry", problems.BAD_PARAMETER)]),
+        ("http", {"url": "x", "raise_on_status": "9xx"}, [("raise_on_status", problems.BAD_PARAMETER)]),
+        ("edit", {"assignments": "{{ x }}"}, [("assignments", problems.BAD_PARAMETER)]),
         (
             "edit",
             {"assignments": [{"value": 1}, 5, {"name": "a", "typ": 1}]},
             [
-                ("assignments[0].name", codes.MISSING_PARAMETER),
-                ("assignments[1]", codes.BAD_PARAMETER),
-                ("assignments[2].typ", codes.UNKNOWN_PARAMETER),
+                ("assignments[0].name", problems.MISSING_PARAMETER),
+                ("assignments[1]", problems.BAD_PARAMETER),
+                ("assignments[2].typ", problems.UNKNOWN_PARAMETER),
             ],
         ),
-        ("conditional", {"expression": []}, [("expression", codes.BAD_PARAMETER)]),
+        ("conditional", {"expression": []}, [("expression", problems.BAD_PARAMETER)]),
         (
             "conditional",
             {"expression": [{"op1": 1, "operator": "="}]},
-            [("expression[0].operator", codes.BAD_PARAMETER)],
+            [("expression[0].operator", problems.BAD_PARAMETER)],
         ),
         (
             "conditional",
             {"expression": "x", "true_edge_id": "e", "false_edge_id": "e"},
-            [("false_edge_id", codes.BAD_PARAMETER)],
+            [("false_edge_id", problems.BAD_PARAMETER)],
         ),
-        ("switch", {"rules": "{{ x }}"}, [("rules", codes.BAD_PARAMETER)]),
-        ("switch", {"rules": [{"value": 1}], "routes": ["a"]}, [("routes", codes.BAD_PARAMETER)]),
-        ("switch", {"rules": [{"value": 1}], "routes": ["a", "a"]}, [("routes", codes.BAD_PARAMETER)]),
-        ("filter", {}, [("expression", codes.MISSING_PARAMETER)]),
-        ("filter", {"expression": "x", "rules": [{"field": "a"}]}, [("rules", codes.BAD_PARAMETER)]),
-        ("sort", {"expression": "x", "rules": [{"field": "a"}]}, [("rules", codes.BAD_PARAMETER)]),
-        ("llm_service", {"model": "m"}, [("prompt", codes.MISSING_PARAMETER)]),
-        ("wait", {"resume": "date_time"}, [("date_time", codes.MISSING_PARAMETER)]),
-        ("wait", {"resume": "date_time", "date_time": "soon"}, [("date_time", codes.BAD_PARAMETER)]),
-        ("wait", {"unit": "fortnights"}, [("unit", codes.BAD_PARAMETER)]),
-        ("datetime", {"operation": "add"}, [("amount", codes.MISSING_PARAMETER)]),
-        ("datetime", {"operation": "parse"}, [("date", codes.MISSING_PARAMETER)]),
-        ("schedule", {}, [("cron", codes.MISSING_PARAMETER)]),
-        ("schedule", {"cron": "* * * * *", "amount": 1}, [("amount", codes.BAD_PARAMETER)]),
+        ("switch", {"rules": "{{ x }}"}, [("rules", problems.BAD_PARAMETER)]),
+        ("switch", {"rules": [{"value": 1}], "routes": ["a"]}, [("routes", problems.BAD_PARAMETER)]),
+        ("switch", {"rules": [{"value": 1}], "routes": ["a", "a"]}, [("routes", problems.BAD_PARAMETER)]),
+        ("filter", {}, [("expression", problems.MISSING_PARAMETER)]),
+        ("filter", {"expression": "x", "rules": [{"field": "a"}]}, [("rules", problems.BAD_PARAMETER)]),
+        ("sort", {"expression": "x", "rules": [{"field": "a"}]}, [("rules", problems.BAD_PARAMETER)]),
+        ("llm_service", {"model": "m"}, [("prompt", problems.MISSING_PARAMETER)]),
+        ("wait", {"resume": "date_time"}, [("date_time", problems.MISSING_PARAMETER)]),
+        ("wait", {"resume": "date_time", "date_time": "soon"}, [("date_time", problems.BAD_PARAMETER)]),
+        ("wait", {"unit": "fortnights"}, [("unit", problems.BAD_PARAMETER)]),
+        ("datetime", {"operation": "add"}, [("amount", problems.MISSING_PARAMETER)]),
+        ("datetime", {"operation": "parse"}, [("date", problems.MISSING_PARAMETER)]),
+        ("schedule", {}, [("cron", problems.MISSING_PARAMETER)]),
+        ("schedule", {"cron": "* * * * *", "amount": 1}, [("amount", problems.BAD_PARAMETER)]),
         (
             "schedule",
             {"cron": "daily", "timezone": "Mars/Base"},
-            [("cron", codes.BAD_PARAMETER), ("timezone", codes.BAD_PARAMETER)],
+            [("cron", problems.BAD_PARAMETER), ("timezone", problems.BAD_PARAMETER)],
         ),
     ],
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rune.core.outcome import Output
+from rune.core.execution.outcome import Output
 from tests.nodes.running import error, output, run
 
 TRIGGER = {"n": 4, "who": "bob", "tags": ["a", "b"], "nil": None, "code": "007"}

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
+from rune.core.execution.outcome import Failure, Outcome, Output, Suspend
 from rune.core.expr import Names
-from rune.core.outcome import Failure, Outcome, Output, Suspend
-from rune.core.parameters import compile_parameters
+from rune.core.plan.parameters import compile_parameters
 from rune.errors import NodeFailure
 from rune.nodes.base import RunnableType
 from rune.nodes.custom import NodeContext, kind_of, node

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rune.nodes import discovery
-from rune.nodes.discovery import BadNodeModule, full_registry, load_module
+from rune.nodes import registry
+from rune.nodes.registry import BadNodeModule, full_registry, load_module
 
 GOOD = """
 from rune.nodes.custom import node
@@ -33,8 +33,8 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def listed(monkeypatch: pytest.MonkeyPatch, *values: str) -> None:
-    points = EntryPoints(EntryPoint("acme", value, discovery.GROUP) for value in values)
-    monkeypatch.setattr(discovery, "entry_points", lambda group: points.select(group=group))
+    points = EntryPoints(EntryPoint("acme", value, registry.GROUP) for value in values)
+    monkeypatch.setattr(registry, "entry_points", lambda group: points.select(group=group))
 
 
 @pytest.mark.usefixtures("modules")

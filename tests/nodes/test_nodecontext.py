@@ -11,15 +11,14 @@ from typing import Any
 
 import pytest
 
-from rune.cli.progress import state_of
-from rune.cli.tally import Tally
-from rune.compose import running_engine
-from rune.core.token import Token
+from rune.bootstrap import running_engine
+from rune.cli.progress import Tally, state_of
+from rune.core.execution.token import Token
 from rune.errors import NodeFailure
 from rune.nodes.blobs import Blobs, is_reference
 from rune.nodes.custom import NodeContext, kind_of, node
 from rune.nodes.registry import Registry, standard_registry
-from rune.runtime.reporter import Reporter, as_text
+from rune.runtime.worker.node_runner import Reporter, as_text
 from rune.settings import Settings
 from rune.testing.clock import VirtualClock
 from rune.testing.harness import Harness, compiled, harness, run_document

@@ -14,9 +14,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rune.core.outcome import Error, Failure, FanOut, Output, Suspend
-from rune.nodes.inuse import IN_USE, protect_log
-from rune.nodes.redaction import HIDDEN, NAMES_ONLY, Redactor, by_name
+from rune.core.execution.outcome import Error, Failure, FanOut, Output, Suspend
+from rune.nodes.redaction import HIDDEN, IN_USE, NAMES_ONLY, Redactor, by_name, protect_log
 
 SECRET = 'S3cr+t/"ü<&> é\\x'
 VALUES = st.text(min_size=6, max_size=40).filter(lambda text: "*" not in text)

@@ -9,14 +9,22 @@ from typing import Any
 import msgspec
 import pytest
 
+from rune.core.execution.outcome import Failure, Outcome, Output
 from rune.core.expr import Names
-from rune.core.outcome import Failure, Outcome, Output
-from rune.core.parameters import compile_parameters
+from rune.core.plan.parameters import compile_parameters
 from rune.errors import NodeFailure
 from rune.nodes.base import Behaviour, Call, RunnableType
-from rune.nodes.catalogue import STANDARD, standard_catalogue
-from rune.nodes.declare import Model, declare
-from rune.nodes.registry import Registry, UnknownNodeType, execute, execute_async, run_node, standard_registry
+from rune.nodes.registry import (
+    STANDARD,
+    Registry,
+    UnknownNodeType,
+    execute,
+    execute_async,
+    run_node,
+    standard_catalogue,
+    standard_registry,
+)
+from rune.nodes.schema import Model, declare
 from tests.nodes.running import error, output, run
 
 

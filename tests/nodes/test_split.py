@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rune.core.execution.outcome import FanOut
 from rune.core.limits import LIMITS
-from rune.core.outcome import FanOut
 from tests.nodes.running import error, run
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rune.core.outcome import Output
+from rune.core.execution.outcome import Output
 from rune.nodes.registry import standard_registry
 from tests.nodes.running import error, run
 

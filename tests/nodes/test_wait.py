@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rune.core.outcome import Suspend
+from rune.core.execution.outcome import Suspend
 from tests.nodes.running import NOW, error, output, run
 
 CENTURY = 36_525 * 86_400_000

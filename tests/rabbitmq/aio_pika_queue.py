@@ -11,7 +11,7 @@ import aio_pika
 import msgspec
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage
 
-from rune.core.token import Token
+from rune.core.execution.token import Token
 from rune.ports.queue import LANES, Delivery, lane_of, lanes_at
 
 

@@ -12,7 +12,7 @@ from typing import Any, ParamSpec
 
 from pamqp import commands, frame, header
 
-from rune.adapters.rabbitmq.client import Channel, Connection, Message, connect
+from rune.adapters.rabbitmq.amqp.client import Channel, Connection, Message, connect
 from tests.services.listening import listening
 from tests.services.rabbitmq import Broker, broker
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from rune.adapters.rabbitmq.client import Message, connect
+from rune.adapters.rabbitmq.amqp.client import Message, connect
 from rune.adapters.rabbitmq.queue import RabbitQueue
 from rune.adapters.rabbitmq.topology import DELIVERIES
 from tests.services.rabbitmq import Broker, broker

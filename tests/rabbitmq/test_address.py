@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rune.adapters.rabbitmq.address import parse_address
-from rune.adapters.rabbitmq.errors import BadAddress
-from rune.compose.carrying import Carrier
-from rune.ports.fleet import Member
+from rune.adapters.rabbitmq.amqp.address import parse_address
+from rune.adapters.rabbitmq.amqp.errors import BadAddress
+from rune.bootstrap.rabbitmq import Carrier
+from rune.ports.processes import Member
 from rune.settings import Settings
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from rune.adapters.rabbitmq.client import (
+from rune.adapters.rabbitmq.amqp.client import (
     BrokerAway,
     ChannelClosed,
     ConnectionRefused,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rune.adapters.rabbitmq.dead import RESCUES, DeadLetters
-from rune.core.token import Token
+from rune.adapters.rabbitmq.dead_letters import RESCUES, DeadLetters
+from rune.core.execution.token import Token
 from tests.rabbitmq.helping import scenario
 from tests.rabbitmq.queues import place, worn_out
 

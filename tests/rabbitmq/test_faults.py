@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trustme
 
-from rune.adapters.rabbitmq.client import BrokerAway, ConnectionRefused, Stamp, connect
+from rune.adapters.rabbitmq.amqp.client import BrokerAway, ConnectionRefused, Stamp, connect
 from tests.rabbitmq.helping import connected, fake_broker, scenario
 from tests.services.proxy import Proxy
 from tests.services.rabbitmq import broker, mortal_broker

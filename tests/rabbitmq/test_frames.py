@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pamqp import body, commands, frame, header
 
-from rune.adapters.rabbitmq.errors import AmqpError, Nacked, Unroutable
-from rune.adapters.rabbitmq.frames import (
+from rune.adapters.rabbitmq.amqp.channel import Acks, Batch, Confirms
+from rune.adapters.rabbitmq.amqp.errors import AmqpError, Nacked, Unroutable
+from rune.adapters.rabbitmq.amqp.frames import (
     Stamp,
     ack_command,
     content,
@@ -21,7 +22,6 @@ from rune.adapters.rabbitmq.frames import (
     publish_command,
     read_deliver,
 )
-from rune.adapters.rabbitmq.settling import Acks, Batch, Confirms
 
 
 @given(st.binary(max_size=300), st.integers(1, 65535), st.integers(0, 2**40), st.sampled_from([64, 4088]))

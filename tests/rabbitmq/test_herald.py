@@ -11,7 +11,7 @@ from typing import Any
 import aio_pika
 import pytest
 
-from rune.adapters.rabbitmq.herald import (
+from rune.adapters.rabbitmq.status_publisher import (
     LINGER,
     PAUSE,
     TOGETHER,
@@ -20,9 +20,9 @@ from rune.adapters.rabbitmq.herald import (
     RabbitHerald,
 )
 from rune.adapters.rabbitmq.topology import Topology
-from rune.core.token import Token
+from rune.codec.messages import NodeStatusMessage, encode_message, moment
+from rune.core.execution.token import Token
 from rune.settings import BadSettings, load_settings
-from rune.wire.rabbit import NodeStatusMessage, encode_message, moment
 from tests.rabbitmq.helping import scenario
 from tests.rabbitmq.queues import place
 from tests.rabbitmq_cluster.plain import valid

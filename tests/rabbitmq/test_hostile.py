@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pamqp import commands
 
-from rune.adapters.rabbitmq.client import (
+from rune.adapters.rabbitmq.amqp.client import (
     BrokerAway,
     Channel,
     Connection,

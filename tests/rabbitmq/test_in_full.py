@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rune.codec.messages import MOST_IN_FULL, MessageTooLarge
 from rune.settings import BadSettings, load_settings
-from rune.wire.rabbit import MOST_IN_FULL, MessageTooLarge
 
 CLUSTER = {
     "RUNE_JOURNAL": "postgresql://x/y",

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rune.adapters.rabbitmq import link
-from rune.adapters.rabbitmq.errors import BrokerAway
+from rune.adapters.rabbitmq.amqp import client
+from rune.adapters.rabbitmq.amqp.errors import BrokerAway
 
 TRIES = 12
 
@@ -32,12 +32,12 @@ def _pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         raise AssertionError("there is no connection")
 
     async def go() -> None:
-        made = link.Link("amqp://nowhere", "test", prepare)
+        made = client.Link("amqp://nowhere", "test", prepare)
         made.start()
         await enough.wait()
         await made.close()
 
-    monkeypatch.setattr(link, "connect", nobody)
+    monkeypatch.setattr(client, "connect", nobody)
     with monkeypatch.context() as patched:
         patched.setattr(asyncio, "sleep", noted)
         asyncio.run(go())
@@ -46,7 +46,7 @@ def _pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_pauses_grow_to_a_limit_and_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = _pauses(monkeypatch), _pauses(monkeypatch)
-    longest = [min(link.FIRST_PAUSE * 2**turn, link.LONGEST_PAUSE) for turn in range(TRIES)]
+    longest = [min(client.FIRST_PAUSE * 2**turn, client.LONGEST_PAUSE) for turn in range(TRIES)]
     for found in (first, second):
         assert all(most / 2 <= each <= most for each, most in zip(found, longest, strict=True))
     assert first != second, "two processes that lost the broker together do not come back together"

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from referencing import Registry, Resource
 
-from rune.core.token import Arrived, Fate, Ref, Token
-from rune.wire.rabbit import (
+from rune.codec.messages import (
     BadMessage,
     CompletionMessage,
     ErrorObject,
@@ -30,6 +29,7 @@ from rune.wire.rabbit import (
     frames,
     moment,
 )
+from rune.core.execution.token import Arrived, Fate, Ref, Token
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "docs" / "schemas"
 IDS = ("trigger", "users", "fetch", "orders", "price")

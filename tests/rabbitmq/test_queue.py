@@ -9,10 +9,10 @@ import pytest
 
 from rune.adapters.rabbitmq.queue import EARLY
 from rune.adapters.rabbitmq.topology import BadQueueName, Topology, TopologyMismatch
-from rune.core.token import Token
+from rune.codec.messages import NodeExecutionMessage
+from rune.core.execution.token import Token
 from rune.errors import RuneError
 from rune.ports.journal import StoreAway
-from rune.wire.rabbit import NodeExecutionMessage
 from tests.rabbitmq.helping import scenario
 from tests.rabbitmq.queues import place
 from tests.services.rabbitmq import broker

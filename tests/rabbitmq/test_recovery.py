@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from pamqp import commands
 
-from rune.core.token import Token
+from rune.core.execution.token import Token
 from rune.ports.journal import StoreAway
 from tests.rabbitmq.helping import scenario
 from tests.rabbitmq.queues import Place, place

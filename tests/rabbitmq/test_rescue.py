@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from rune.adapters.rabbitmq.errors import BrokerAway
-from rune.adapters.rabbitmq.rescue import SAME, rescue
+from rune.adapters.rabbitmq.amqp.errors import BrokerAway
+from rune.adapters.rabbitmq.dead_letters import SAME, rescue
 
 
 class _Letters:

@@ -9,15 +9,21 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from rune.adapters.rabbitmq.client import AmqpError, ChannelClosed, connect
-from rune.adapters.rabbitmq.dead import DeadLetters
-from rune.adapters.rabbitmq.definitions import all_exchanges, all_queues, as_text, definitions, user_name
+from rune.adapters.rabbitmq.amqp.client import AmqpError, ChannelClosed, connect
+from rune.adapters.rabbitmq.dead_letters import DeadLetters, rescue
 from rune.adapters.rabbitmq.legacy import Legacy
 from rune.adapters.rabbitmq.queue import RabbitQueue
-from rune.adapters.rabbitmq.rescue import rescue
-from rune.adapters.rabbitmq.topology import Topology, declare
-from rune.core.token import Token
-from rune.wire.rabbit import NodeExecutionMessage, encode_message
+from rune.adapters.rabbitmq.topology import (
+    Topology,
+    all_exchanges,
+    all_queues,
+    as_text,
+    declare,
+    definitions,
+    user_name,
+)
+from rune.codec.messages import NodeExecutionMessage, encode_message
+from rune.core.execution.token import Token
 from tests.rabbitmq.helping import scenario
 from tests.rabbitmq.queues import Place, worn_out
 from tests.services.rabbitmq import broker

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from rune.adapters.rabbitmq.channel import Outgoing
-from rune.adapters.rabbitmq.errors import AmqpError, BrokerAway, ChannelClosed
-from rune.adapters.rabbitmq.frames import Stamp
+from rune.adapters.rabbitmq.amqp.channel import Outgoing
+from rune.adapters.rabbitmq.amqp.errors import AmqpError, BrokerAway, ChannelClosed
+from rune.adapters.rabbitmq.amqp.frames import Stamp
 from rune.adapters.rabbitmq.publisher import Publisher
+from rune.adapters.rabbitmq.queue import Unsent
 from rune.adapters.rabbitmq.topology import Topology
-from rune.adapters.rabbitmq.unsent import Unsent
-from rune.core.token import Token
+from rune.core.execution.token import Token
 from rune.ports.journal import StoreAway
 from tests.rabbitmq.helping import scenario
 from tests.rabbitmq.queues import place

@@ -22,9 +22,9 @@ from aiohttp import web
 from msgspec.structs import replace
 from websockets.asyncio.client import connect
 
+from rune.bootstrap import fresh_key
 from rune.client import AsyncClient
-from rune.compose import fresh_key
-from rune.core.hook import sign
+from rune.core.triggers import sign
 from tests.cluster.standing import stores
 from tests.nodes.io.test_smtp import Sink
 from tests.rabbitmq_cluster.plain import Client, client

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from rune.core.fact import End
+from rune.core.execution.fact import End
 from rune.testing.harness import Harness
 from tests.cli.process import until
 from tests.cluster.commands import GATED, here, named, waits

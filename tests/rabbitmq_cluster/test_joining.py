@@ -9,10 +9,10 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from rune.adapters.rabbitmq.client import ChannelClosed
-from rune.adapters.rabbitmq.rescue import rescue
+from rune.adapters.rabbitmq.amqp.client import ChannelClosed
+from rune.adapters.rabbitmq.dead_letters import rescue
 from rune.adapters.rabbitmq.topology import TopologyMismatch
-from rune.compose import carrying
+from rune.bootstrap import rabbitmq
 from rune.settings import Settings
 from tests.cluster.standing import Standing
 from tests.hazards.building import counting, kind, workflow
@@ -87,7 +87,7 @@ async def _waits(here: Place) -> bool:
 def test_what_was_only_delivered_too_often_is_run_after_all(
     carried: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(carrying, "rescue", partial(rescue, pause=0.05))
+    monkeypatch.setattr(rabbitmq, "rescue", partial(rescue, pause=0.05))
     calls: list[str] = []
     document = workflow("start>a", a={**kind("t.call"), "queue": "rare"})
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rune.adapters.rabbitmq.definitions import definitions, user_name
-from rune.adapters.rabbitmq.topology import Topology
+from rune.adapters.rabbitmq.topology import Topology, definitions, user_name
 from tests.cli.here import Here
 from tests.cluster.commands import GATED, ended, here, named, waits
 from tests.cluster.standing import stores

@@ -14,7 +14,7 @@ import traceback
 from contextlib import suppress
 from typing import Any
 
-from rune.compose import reader, running_engine
+from rune.bootstrap import reader, running_engine
 from rune.settings import Settings
 from tests.conformance.actor import Refusal
 from tests.conformance.case import Case

@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 from rune.nodes.custom import NodeContext, node
-from rune.ports.secret import Custom
+from rune.ports.credentials import Custom
 
 log = logging.getLogger("acme.shop")
 

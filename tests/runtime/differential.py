@@ -7,10 +7,10 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from rune.core.fact import End, Result, Start
-from rune.core.lineage import Path as Lineage
-from rune.runtime.book import NotLoaded
-from rune.runtime.history import History
+from rune.core.execution.fact import End, Result, Start
+from rune.core.execution.token import Path as Lineage
+from rune.runtime.queries.history import History
+from rune.runtime.values import NotLoaded
 from rune.testing.harness import Harness, Run, harness
 from tests.oracle.document import to_document
 from tests.oracle.generate import random_model

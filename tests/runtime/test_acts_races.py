@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from rune.compose import reader, running_engine
-from rune.core.definition import canonical
-from rune.core.effect import Finish
-from rune.core.outcome import Error
+from rune.bootstrap import reader, running_engine
+from rune.core.definition.model import canonical
+from rune.core.execution.decision import Finish
+from rune.core.execution.outcome import Error
 from rune.errors import RuneError
 from rune.ports.journal import Ended
 from rune.ports.retention import Rule
-from rune.runtime.desk import Desk
 from rune.runtime.engine import Engine
+from rune.runtime.services.executions import Desk
 from rune.settings import Settings
 from rune.testing.harness import compiled
 from tests.conformance.actor import Look

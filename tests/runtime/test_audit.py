@@ -7,14 +7,14 @@ from typing import Literal
 
 import pytest
 
-from rune.core.fact import Attempt, Begun, Control, End, Fact, Result, Signal, Suspension
-from rune.core.outcome import Error
-from rune.core.plan import Plan
+from rune.codec.facts import Inline
+from rune.core.execution.fact import Attempt, Begun, Control, End, Fact, Result, Signal, Suspension
+from rune.core.execution.outcome import Error
+from rune.core.plan.model import Plan
 from rune.ports.journal import Accepted, Stored
-from rune.ports.store import Summary
-from rune.runtime.audit import Audit, Claims, audit
+from rune.ports.queries import Summary
+from rune.runtime.queries.verify import Audit, Claims, audit
 from rune.testing.harness import compiled
-from rune.wire.codec import Inline
 from tests.core.documents import document, node
 
 EFFECT = {"effectful": True}

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from rune.nodes.discovery import load_module
-from rune.nodes.registry import standard_registry
+from rune.nodes.registry import load_module, standard_registry
 from rune.testing.harness import harness
 from tests.runtime.bad_nodes import WAYS
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rune.compose import running_engine
-from rune.runtime.scheduler import Scheduler
+from rune.bootstrap import running_engine
+from rune.runtime.maintenance.scheduler import Scheduler
 from rune.settings import Settings
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from rune.core.effect import Decision, Finish
-from rune.core.fact import End, Result
-from rune.core.lineage import Path
+from rune.core.execution.decision import Decision, Finish
+from rune.core.execution.fact import End, Result
+from rune.core.execution.token import Path
 from rune.ports.state import Applied
-from rune.runtime.closing import Closing
+from rune.runtime.messaging.state_middleware import Closing
 
 LAST = [Decision(3, (), 7, Result(3, (), 7, "ok"))]
 OTHERS = [Decision(2, (), 6, Result(2, (), 6, "ok"))]

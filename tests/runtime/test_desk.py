@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rune.compose import running_engine
+from rune.bootstrap import running_engine
 from rune.errors import RuneError
-from rune.runtime.desk import Desk
+from rune.runtime.services.executions import Desk
 from rune.settings import Settings
 
 WAITS = {

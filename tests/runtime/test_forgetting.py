@@ -6,10 +6,9 @@ from typing import Any
 
 import msgspec
 
-from rune.core.fact import Result
-from rune.runtime.book import MOST_KEYS, Book
-from rune.runtime.cache import Cache
-from rune.wire.codec import Inline
+from rune.codec.facts import Inline
+from rune.core.execution.fact import Result
+from rune.runtime.values import MOST_KEYS, Book, Cache
 
 
 def book(cache: Cache, id: str) -> Book:

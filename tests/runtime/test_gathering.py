@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from rune.core.effect import Decision, Finish
-from rune.core.fact import Attempt, Choice, Result, TokenFact
-from rune.core.outcome import Error
-from rune.core.token import START, Fate, Token
+from rune.core.execution.decision import Decision, Finish
+from rune.core.execution.fact import Attempt, Choice, Result, TokenFact
+from rune.core.execution.outcome import Error
+from rune.core.execution.token import START, Fate, Token
 from rune.ports.journal import StoreAway
 from rune.ports.state import Applied
-from rune.runtime.gathering import MOST, Gathering
+from rune.runtime.messaging.state_middleware import MAX_BATCH, Gathering
 
 DONE = Finish("completed")
 
@@ -84,9 +84,9 @@ def test_one_of_them_sends_what_nobody_has_decided() -> None:
 
 
 def test_an_act_is_not_longer_than_a_script_may_take() -> None:
-    answers, heard = _gathered([act(item) for item in range(2 * MOST + 2)])
-    assert [len(each) for each in heard] == [2, 2 * MOST, 2 * MOST, 2]
-    assert len(answers) == 2 * MOST + 2
+    answers, heard = _gathered([act(item) for item in range(2 * MAX_BATCH + 2)])
+    assert [len(each) for each in heard] == [2, 2 * MAX_BATCH, 2 * MAX_BATCH, 2]
+    assert len(answers) == 2 * MAX_BATCH + 2
 
 
 def test_executions_have_nothing_to_do_with_each_other() -> None:

@@ -12,7 +12,7 @@ from collections import Counter
 
 import pytest
 
-from rune.cli.problems import INTERRUPTED, TERMINATED
+from rune.cli.output import INTERRUPTED, TERMINATED
 from tests.paths import ROOT
 from tests.runtime.forks import PATHS
 

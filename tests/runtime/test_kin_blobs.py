@@ -8,12 +8,12 @@ import pathlib
 from itertools import pairwise
 from typing import Any
 
-from rune.compose import running_engine
+from rune.bootstrap import running_engine
 from rune.nodes.custom import NodeContext, kind_of, node
 from rune.nodes.registry import Registry, standard_registry
 from rune.ports.retention import Rule
 from rune.runtime.engine import Engine
-from rune.runtime.history import read_history
+from rune.runtime.queries.history import read_history
 from rune.settings import Settings
 
 Raw = dict[str, Any]

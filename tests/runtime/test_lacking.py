@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from rune.ports.fleet import Member
-from rune.runtime.lacking import PATIENCE, Lacking
+from rune.ports.processes import Member
+from rune.runtime.worker.worker import PATIENCE, Lacking
 
 
 class Seen:
@@ -31,7 +31,7 @@ class Seen:
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [0.0]
-    monkeypatch.setattr("rune.runtime.lacking.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("rune.runtime.worker.worker.time.monotonic", lambda: now[0])
     return now
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from rune.ports.telemetry import Depth
-from rune.runtime import limiter
-from rune.runtime.limiter import Depths
+from rune.ports.inspection import Depth
+from rune.runtime.services import limits
+from rune.runtime.services.limits import Depths
 
 
 class Elsewhere:
@@ -35,7 +35,7 @@ def test_a_start_does_not_wait_for_a_queue_unless_it_is_limited_by_it(monkeypatc
         queue.may.set()
         assert await depths.read(wait=True) == {"default": 7, "slow": 9}
         assert queue.asked == 1
-        monkeypatch.setattr(limiter, "REMEMBERED", 0.0)
+        monkeypatch.setattr(limits, "REMEMBERED", 0.0)
         assert await depths.read(wait=False) == {"default": 7, "slow": 9}
         queue.breaks = True
         await depths.read(wait=True)

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from rune.adapters.embedded.filling import fill
+from rune.bench.baseline import fill
 from rune.ports.journal import KeySpent, StoreAway
 from rune.ports.retention import Collected, Progress, Retention, Rule
-from rune.runtime.janitor import FIRST, PERIOD, Janitor
+from rune.runtime.maintenance.cleaner import FIRST, PERIOD, Janitor
 from rune.testing.clock import VirtualClock
 from rune.testing.harness import Harness, harness
 from tests.core.documents import document, node

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from rune.core.fact import Result
-from rune.core.plan import Plan
-from rune.core.token import START, Ref
-from rune.nodes.discovery import full_registry
-from rune.runtime.seeding import Seeding
+from rune.codec.facts import Inline
+from rune.core.execution.fact import Result
+from rune.core.execution.token import START, Ref
+from rune.core.plan.model import Plan
+from rune.nodes.registry import full_registry
+from rune.runtime.messaging.foreign_messages import Seeding
 from rune.testing.harness import compiled
-from rune.wire.codec import Inline
 from tests.core.documents import document, keep, node
 
 REGISTRY = full_registry(())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from rune.runtime.share import BESIDE, LEAST, LONG_TURN, Share
+from rune.runtime.worker.fair_share import BESIDE, LEAST, LONG_TURN, Share
 
 SLOTS = 100
 NOW = 1000.0

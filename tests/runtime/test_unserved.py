@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rune.core.token import Token
-from rune.ports.fleet import Member
-from rune.runtime.unserved import Unserved
+from rune.core.execution.token import Token
+from rune.ports.processes import Member
+from rune.runtime.messaging.state_middleware import Unserved
 
 UNHELD = [("x", Token(1), 5), ("y", Token(2), 5)]
 

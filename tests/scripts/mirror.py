@@ -9,12 +9,10 @@ import msgspec
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from rune.adapters.redis.image import Circumstances, image, read_fields
-from rune.adapters.redis.instructions import Instructions, finish_out
-from rune.adapters.redis.keys import Keys
-from rune.adapters.redis.lua import function, library
-from rune.adapters.redis.reading import finish_of, state_of
-from rune.adapters.redis.texts import (
+from rune.adapters.redis.client import function, library
+from rune.adapters.redis.encoding import (
+    Instructions,
+    finish_out,
     listener_in,
     path_out,
     timer_in,
@@ -22,15 +20,17 @@ from rune.adapters.redis.texts import (
     token_in,
     token_out,
 )
-from rune.core.apply import apply, begin
-from rune.core.control import control, hear, touch
-from rune.core.effect import Applied, Decision, Finish, Timer
-from rune.core.fact import Control, Signal
+from rune.adapters.redis.keys import Keys
+from rune.adapters.redis.snapshot import Circumstances, finish_of, image, read_fields, state_of
+from rune.core.execution.control import control, hear, touch
+from rune.core.execution.decision import Applied, Decision, Finish, Timer
+from rune.core.execution.fact import Control, Signal
+from rune.core.execution.state import State
+from rune.core.execution.timers import OVERDUE, timers_of, wake
+from rune.core.execution.token import Token
+from rune.core.execution.transition import apply, begin
 from rune.core.limits import LIMITS, Limits
-from rune.core.plan import Plan
-from rune.core.state import State
-from rune.core.token import Token
-from rune.core.wake import OVERDUE, timers_of, wake
+from rune.core.plan.model import Plan
 
 NOW = 1_700_000_000_000
 INCARNATION = "7a"

@@ -7,12 +7,12 @@ from random import Random
 import pytest
 from redis import Redis
 
+from rune.core.execution.outcome import FanOut, Output
+from rune.core.execution.step import step, step_unrun
+from rune.core.execution.token import Fate, Token
+from rune.core.execution.transition import CHUNK
 from rune.core.limits import Limits
-from rune.core.outcome import FanOut, Output
-from rune.core.plan import Plan
-from rune.core.step import step, step_unrun
-from rune.core.token import Fate, Token
-from rune.core.transition import CHUNK
+from rune.core.plan.model import Plan
 from tests.core.plans import choose, gather, merge, most, node, plan, race, split
 from tests.scripts.mirror import Mirror
 from tests.scripts.walk import Walk

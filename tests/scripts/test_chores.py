@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 from redis import Redis
 
-from rune.adapters.redis.texts import path_out, token_in, token_out
-from rune.core.apply import apply
-from rune.core.control import control, touch
-from rune.core.effect import Decision
-from rune.core.fact import Control
+from rune.adapters.redis.encoding import path_out, token_in, token_out
+from rune.core.execution.control import control, touch
+from rune.core.execution.decision import Decision
+from rune.core.execution.fact import Control
+from rune.core.execution.outcome import FanOut, Output, Suspend
+from rune.core.execution.step import step, step_unrun
+from rune.core.execution.token import Fate, Token
+from rune.core.execution.transition import apply
 from rune.core.limits import Limits
-from rune.core.outcome import FanOut, Output, Suspend
-from rune.core.step import step, step_unrun
-from rune.core.token import Fate, Token
 from tests.core.plans import gather, node, plan, race, split
 from tests.scripts.mirror import NOW, PACK, Mirror
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from rune.core import apply as applying
-from rune.core import control as controlling
-from rune.core import wake as waking
-from rune.core.effect import Applied, Decision, Timer
-from rune.core.fact import Control, Signal
-from rune.core.plan import Plan
-from rune.core.state import State
+from rune.core.execution import control as controlling
+from rune.core.execution import timers as waking
+from rune.core.execution import transition as applying
+from rune.core.execution.decision import Applied, Decision, Timer
+from rune.core.execution.fact import Control, Signal
+from rune.core.execution.state import State
+from rune.core.plan.model import Plan
 from tests.core import plans
 from tests.core.test_apply import *  # noqa: F403
 from tests.core.test_barrier import *  # noqa: F403

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from rune.adapters.redis.lua import VERBS, function, library
-from rune.adapters.redis.texts import token_out
-from rune.core.outcome import Output, Suspend
-from rune.core.step import step
-from rune.core.token import Token
+from rune.adapters.redis.client import VERBS, function, library
+from rune.adapters.redis.encoding import token_out
+from rune.core.execution.outcome import Output, Suspend
+from rune.core.execution.step import step
+from rune.core.execution.token import Token
 from tests.core.plans import node, plan
 from tests.scripts.mirror import INCARNATION, KEYS, NOW, PACK, Mirror
 

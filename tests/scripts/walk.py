@@ -7,14 +7,14 @@ from typing import Any
 
 from redis import Redis
 
-from rune.core.effect import Decision
-from rune.core.fact import Choice, Control, Result, Signal
+from rune.core.execution.decision import Decision
+from rune.core.execution.fact import Choice, Control, Result, Signal
+from rune.core.execution.outcome import Cancelled, Error, Failure, FanOut, Outcome, Output, Suspend
+from rune.core.execution.routing import follow
+from rune.core.execution.step import step, step_unrun
+from rune.core.execution.token import Fate, Token
 from rune.core.limits import LIMITS, Limits
-from rune.core.outcome import Cancelled, Error, Failure, FanOut, Outcome, Output, Suspend
-from rune.core.plan import Plan
-from rune.core.routing import follow
-from rune.core.step import step, step_unrun
-from rune.core.token import Fate, Token
+from rune.core.plan.model import Plan
 from tests.scripts.mirror import Mirror
 
 STEPS = 400

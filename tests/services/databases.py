@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from rune.adapters.postgres.database import LONGEST, Database
-from rune.adapters.postgres.migrating import migrate
-from rune.adapters.postgres.open import Postgres
-from rune.nodes.discovery import full_registry
-from rune.runtime.planbook import Planbook
-from rune.runtime.reader import Reader
+from rune.adapters.postgres.migrations import migrate
+from rune.adapters.postgres.stores import Postgres
+from rune.nodes.registry import full_registry
+from rune.runtime.plan_cache import Planbook
+from rune.runtime.queries.reader import Reader
 from tests.services.postgres import Server, database_of, server
 
 TEMPLATE = "migrated"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from rune.core.fact import Fact, Result
-from rune.core.lineage import Path
-from rune.core.rerun import failed_items, from_node, kept, unfinished
-from rune.core.token import Ref
+from rune.core.execution.fact import Fact, Result
+from rune.core.execution.rerun import failed_items, from_node, kept, unfinished
+from rune.core.execution.token import Path, Ref
 from tests.sim.execution import Execution
 from tests.sim.journal import Violation
 

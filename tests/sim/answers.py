@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rune.core.fact import Attempt, Fact, Result, Signal, Suspension
-from rune.core.lineage import Path
-from rune.core.token import Token
+from rune.core.execution.fact import Attempt, Fact, Result, Signal, Suspension
+from rune.core.execution.token import Path, Token
 from tests.oracle.model import TokenKey
 from tests.sim.execution import Execution
 from tests.sim.family import SIGNAL, child_of, output

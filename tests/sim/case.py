@@ -7,10 +7,10 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from rune.core.compile import compile_definition
-from rune.core.jsontext import Decoded
-from rune.core.parse import parse_data
-from rune.core.plan import Plan
+from rune.core.definition.parser import parse_data
+from rune.core.definition.strict_json import Decoded
+from rune.core.plan.compiler import compile_definition
+from rune.core.plan.model import Plan
 from rune.nodes.registry import Registry
 from tests.oracle.document import to_document
 from tests.oracle.evaluate import evaluate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rune.core.fact import Control, Signal
+from rune.core.execution.fact import Control, Signal
 from tests.sim.execution import Execution
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from rune.core.outcome import Error, Failure, Outcome, Output
+from rune.core.execution.outcome import Error, Failure, Outcome, Output
 from rune.nodes.base import Call, RunnableType
-from rune.nodes.declare import Model, declare
 from rune.nodes.registry import Registry, standard_registry
+from rune.nodes.schema import Model, declare
 
 FAILED = "told to fail"
 

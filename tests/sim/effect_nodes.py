@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rune.core.outcome import Outcome
+from rune.core.execution.outcome import Outcome
 from rune.nodes import custom
 from rune.nodes.base import Call, RunnableType
 from tests.sim.effect import TYPE, Parameters, run

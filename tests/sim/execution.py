@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from rune.core.fact import End, Fact, fact_key
-from rune.core.lineage import Path
+from rune.core.execution.fact import End, Fact, fact_key
+from rune.core.execution.token import Path
 from tests.sim.case import Case
 from tests.sim.journal import Journal, Weather
 from tests.sim.store import Store

@@ -6,11 +6,11 @@ from collections.abc import Generator, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from rune.core.effect import Finish
-from rune.core.fact import End, Signal, Start
-from rune.core.outcome import Error
-from rune.core.token import Token, token_name
-from rune.core.values import failure_value
+from rune.core.execution.decision import Finish
+from rune.core.execution.fact import End, Signal, Start
+from rune.core.execution.outcome import Error
+from rune.core.execution.scope import failure_value
+from rune.core.execution.token import Token, token_name
 from rune.ids import child_id
 from tests.sim.desk import deliver
 from tests.sim.execution import Execution, Parent, accept

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rune.core.fact import Attempt, Control, End, Fact, Result, Signal, Suspension, TokenFact, fact_key
-from rune.core.lineage import Path
-from rune.core.token import Token
+from rune.core.execution.fact import (
+    Attempt,
+    Control,
+    End,
+    Fact,
+    Result,
+    Signal,
+    Suspension,
+    TokenFact,
+    fact_key,
+)
+from rune.core.execution.token import Path, Token
 from rune.nodes.base import Interruption
 
 

@@ -24,8 +24,8 @@ Function = Callable[..., Any]
 
 def apply_arrivals_of_twins(original: Function) -> Function:
     def apply(plan: Any, state: Any, decision: Any) -> Any:
-        from rune.core.effect import Arrive
-        from rune.core.transition import Transition
+        from rune.core.execution.decision import Arrive
+        from rune.core.execution.transition import Transition
 
         scope = state.scopes.get(decision.path)
         if scope is None or decision.node not in scope.done:
@@ -146,7 +146,7 @@ def keep_deadline(original: Function) -> Function:
 
 def expire_resumed_tokens(original: Function) -> Function:
     def resume(act: Any, scope: Any, timer: Any, now: int) -> None:
-        from rune.core.token import Fate
+        from rune.core.execution.token import Fate
 
         live = scope.live.get(timer.node)
         if live is not None and not live.waiting and live.wakes_at and live.token.signal:
@@ -224,29 +224,29 @@ def copy_with(value: Any, **fields: Any) -> Any:
 RULES: dict[str, tuple[Change, ...]] = {
     "no dedupe": (
         edit(
-            "rune.core.apply:apply",
+            "rune.core.execution.transition:apply",
             (
                 "decision.node in scope.done and (live is None or fact is not None)",
                 "decision.node in scope.done and live is None and fact is None",
             ),
         ),
-        skip("rune.core.apply:_gives_up", True),
+        skip("rune.core.execution.transition:_gives_up", True),
     ),
     "counter for set": (
-        replace("rune.core.apply:apply", apply_arrivals_of_twins),
-        replace("rune.core.transition:Transition._arrive", fill_any_free_edge),
+        replace("rune.core.execution.transition:apply", apply_arrivals_of_twins),
+        replace("rune.core.execution.transition:Transition._arrive", fill_any_free_edge),
     ),
     "key without lineage": (
-        replace("rune.core.fact:fact_key", remove_lineage),
+        replace("rune.core.execution.fact:fact_key", remove_lineage),
         replace(
             "tests.sim.journal:Journal.result",
             lambda original: lambda self, node, path: original(self, node, path[:-1]),
         ),
     ),
-    "delete on fire": (replace("rune.core.transition:Transition._arrive", delete_open_barriers),),
+    "delete on fire": (replace("rune.core.execution.transition:Transition._arrive", delete_open_barriers),),
     "no dead edges": (
         replace(
-            "rune.core.routing:routes",
+            "rune.core.execution.routing:routes",
             lambda original: lambda node, fact: copy_with(original(node, fact), dead=()),
         ),
     ),
@@ -273,9 +273,9 @@ RULES: dict[str, tuple[Change, ...]] = {
         ),
     ),
     "ack before publish": (replace("tests.sim.worker:relay", clear_outbox_first),),
-    "no timer": (replace("rune.core.transition:Transition.sleep", sleep_without_timer),),
+    "no timer": (replace("rune.core.execution.transition:Transition.sleep", sleep_without_timer),),
     "no fence": (replace("tests.sim.store:Store.renew", renew_always),),
-    "no finish timer": (replace("rune.core.transition:Transition.finish", finish_without_timer),),
+    "no finish timer": (replace("rune.core.execution.transition:Transition.finish", finish_without_timer),),
     "run without head check": (
         edit(
             "tests.sim.worker:Worker._journal",
@@ -299,19 +299,21 @@ RULES: dict[str, tuple[Change, ...]] = {
             ),
         ),
     ),
-    "loser visible behind a race": (skip("rune.core.context:visible"),),
+    "loser visible behind a race": (skip("rune.core.execution.visibility:visible"),),
     "window never slides": (
-        edit("rune.core.transition:Transition.settle", ("refill and fan.next < fan.count", "False")),
+        edit(
+            "rune.core.execution.transition:Transition.settle", ("refill and fan.next < fan.count", "False")
+        ),
     ),
     "error edge on success": (
         replace(
-            "rune.core.compile:_outlets",
+            "rune.core.plan.compiler:_outlets",
             lambda original: (
                 lambda definition, node, type, out, _normal: original(definition, node, type, out, (out, ()))
             ),
         ),
         replace(
-            "rune.core.compile:_node_plan",
+            "rune.core.plan.compiler:_node_plan",
             lambda original: (
                 lambda *arguments: copy_with(plan := original(*arguments), normal=(plan.out, ()))
             ),
@@ -319,42 +321,44 @@ RULES: dict[str, tuple[Change, ...]] = {
     ),
     "marks count arrivals, not items": (
         edit(
-            "rune.core.transition:Transition._gather",
+            "rune.core.execution.transition:Transition._gather",
             ("item * edges + self._plan.gather_position[effect.edge]", "fan.resolved"),
         ),
     ),
-    "fold forgets pauses": (skip("rune.core.fold:_Fold._park"),),
+    "fold forgets pauses": (skip("rune.core.execution.fold:_Fold._park"),),
 }
 
 SIGNALS: dict[str, tuple[Change, ...]] = {
-    "signal heard twice": (replace("rune.core.control:hear", forget_heard_signal),),
+    "signal heard twice": (replace("rune.core.execution.control:hear", forget_heard_signal),),
     "signal taken twice": (skip("tests.sim.journal:Journal._is_spent", False),),
-    "fold drops unheeded signals": (skip("rune.core.fold:hear"),),
-    "fold gives signals out again": (replace("rune.core.fold:_Fold._hear", forget_taken_signals),),
+    "fold drops unheeded signals": (skip("rune.core.execution.fold:hear"),),
+    "fold gives signals out again": (replace("rune.core.execution.fold:_Fold._hear", forget_taken_signals),),
     "signal for an item goes to any": (
         edit(
-            "rune.core.transition:Transition.hand_on",
+            "rune.core.execution.transition:Transition.hand_on",
             ("signal.path is None or path == signal.path", "True"),
         ),
     ),
     "signal goes to the youngest": (
-        edit("rune.core.transition:Transition.hand_on", ("min(waiting)", "max(waiting)")),
+        edit("rune.core.execution.transition:Transition.hand_on", ("min(waiting)", "max(waiting)")),
     ),
     "early signal is not looked for": (
-        replace("rune.core.transition:Transition.listen", hide_early_signals),
+        replace("rune.core.execution.transition:Transition.listen", hide_early_signals),
     ),
-    "given signal is not given back": (replace("rune.core.apply:Transition", ignore_signals_handed_on),),
+    "given signal is not given back": (
+        replace("rune.core.execution.transition:Transition", ignore_signals_handed_on),
+    ),
     "failed wait listens on": (
-        edit("rune.core.apply:_try_again", ("if live.waiting: _stop_waiting(act, live)", "")),
+        edit("rune.core.execution.transition:_try_again", ("if live.waiting: _stop_waiting(act, live)", "")),
     ),
     "timeout after the signal": (
-        replace("rune.core.transition:Transition.wake", keep_deadline),
-        edit("rune.core.transition:Transition.take", ("self.disarm(live)", "")),
-        replace("rune.core.wake:_resume", expire_resumed_tokens),
+        replace("rune.core.execution.transition:Transition.wake", keep_deadline),
+        edit("rune.core.execution.transition:Transition.take", ("self.disarm(live)", "")),
+        replace("rune.core.execution.timers:_resume", expire_resumed_tokens),
     ),
     "cancelled region lets waits be": (
         edit(
-            "rune.core.transition:Transition.cancel_region",
+            "rune.core.execution.transition:Transition.cancel_region",
             (
                 "live.waiting and live.token.node in node.region",
                 "live.waiting and live.signal is None and live.token.node in node.region",
@@ -364,13 +368,17 @@ SIGNALS: dict[str, tuple[Change, ...]] = {
 }
 
 OPERATIONS: dict[str, tuple[Change, ...]] = {
-    "pause does not park": (replace("rune.core.transition:Transition.emit", ignore_pause),),
-    "woken in a pause": (replace("rune.core.transition:Transition.wake", ignore_pause),),
-    "resume forgets what was parked": (replace("rune.core.control:control", leave_tokens_parked),),
-    "time stands not still in a pause": (replace("rune.core.wake:_deadline", count_time_in_pauses),),
+    "pause does not park": (replace("rune.core.execution.transition:Transition.emit", ignore_pause),),
+    "woken in a pause": (replace("rune.core.execution.transition:Transition.wake", ignore_pause),),
+    "resume forgets what was parked": (replace("rune.core.execution.control:control", leave_tokens_parked),),
+    "time stands not still in a pause": (
+        replace("rune.core.execution.timers:_deadline", count_time_in_pauses),
+    ),
     "begun is ignored": (replace("tests.sim.worker:Worker._begins", begin_always),),
     "unknown outcome is tried again": (
-        edit("rune.core.retry:tries_again", ('if error.code == "UNKNOWN_OUTCOME": return False', "")),
+        edit(
+            "rune.core.execution.step:tries_again", ('if error.code == "UNKNOWN_OUTCOME": return False', "")
+        ),
     ),
     "no limit": (replace("tests.sim.store:Store._is_full", admit_one_more),),
     "held back for good": (
@@ -396,10 +404,10 @@ OPERATIONS: dict[str, tuple[Change, ...]] = {
         ),
     ),
     "abandoned child goes on": (skip("tests.sim.worker:abandon", ()),),
-    "kept stands on what runs again": (skip("rune.core.rerun:_Stale._opened_by", ()),),
-    "list kept although an item runs again": (skip("rune.core.rerun:_Stale._tell_aggregators"),),
-    "kept runs again": (skip("rune.core.apply:_was_made", False),),
-    "end before the end": (replace("rune.core.ending:_is_all_there_is", ignore_other_tokens),),
+    "kept stands on what runs again": (skip("rune.core.execution.rerun:_Stale._opened_by", ()),),
+    "list kept although an item runs again": (skip("rune.core.execution.rerun:_Stale._tell_aggregators"),),
+    "kept runs again": (skip("rune.core.execution.transition:_was_made", False),),
+    "end before the end": (replace("rune.core.execution.inline_run:_is_all_there_is", ignore_other_tokens),),
 }
 
 MUTANTS = {**RULES, **SIGNALS, **OPERATIONS}

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from rune.core.context import Lookup
-from rune.core.effect import Decision
-from rune.core.fact import Attempt, Result, Signal
-from rune.core.lineage import Path
-from rune.core.outcome import Error, Failure, Outcome, Output
-from rune.core.token import Token, token_name
-from rune.core.values import Values
+from rune.core.execution.decision import Decision
+from rune.core.execution.fact import Attempt, Result, Signal
+from rune.core.execution.outcome import Error, Failure, Outcome, Output
+from rune.core.execution.scope import Values
+from rune.core.execution.token import Path, Token, token_name
+from rune.core.execution.visibility import Lookup
 from rune.nodes.base import Call
 from rune.nodes.registry import Registry, execute, execute_async, prepare
 from tests.sim.effect import FAILED

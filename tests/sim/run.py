@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from rune.core.fact import Begun, Control, Result, Signal
+from rune.core.execution.fact import Begun, Control, Result, Signal
 from tests.sim.again import beginning
 from tests.sim.answers import check_family
 from tests.sim.case import Case, random_case, registry

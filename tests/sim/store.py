@@ -6,16 +6,16 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
-from rune.core.apply import apply
-from rune.core.control import Verdict, control, end, hear, touch
-from rune.core.effect import Applied, Decision, Finish, Timer
-from rune.core.ending import certain_end
-from rune.core.fact import Control, End, Signal, fact_key
-from rune.core.fold import fold
-from rune.core.plan import Plan
-from rune.core.state import Live, State
-from rune.core.token import Fate, Token
-from rune.core.wake import wake
+from rune.core.execution.control import Verdict, control, end, hear, touch
+from rune.core.execution.decision import Applied, Decision, Finish, Timer
+from rune.core.execution.fact import Control, End, Signal, fact_key
+from rune.core.execution.fold import fold
+from rune.core.execution.inline_run import certain_end
+from rune.core.execution.state import Live, State
+from rune.core.execution.timers import wake
+from rune.core.execution.token import Fate, Token
+from rune.core.execution.transition import apply
+from rune.core.plan.model import Plan
 from tests.sim.journal import Journal, Outage, Violation, Weather
 
 LEASE = 9_000

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from rune.core.apply import apply, begin
-from rune.core.control import hear
-from rune.core.effect import Applied
-from rune.core.fact import Fact, Result, Signal, Start, Suspension
-from rune.core.fold import fold
-from rune.core.plan import Plan
-from rune.core.rerun import kept
-from rune.core.routing import follow
-from rune.core.state import State
-from rune.core.step import UNHEARD
+from rune.core.execution.control import hear
+from rune.core.execution.decision import Applied
+from rune.core.execution.fact import Fact, Result, Signal, Start, Suspension
+from rune.core.execution.fold import fold
+from rune.core.execution.rerun import kept
+from rune.core.execution.routing import follow
+from rune.core.execution.state import State
+from rune.core.execution.step import UNHEARD
+from rune.core.execution.transition import apply, begin
+from rune.core.plan.model import Plan
 from tests.oracle.model import Edge, Hear, Model, Node, Retry, Trigger
 from tests.sim.case import plan_of
 

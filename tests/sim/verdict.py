@@ -8,16 +8,15 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
-from rune.core.apply import apply
-from rune.core.fact import Attempt, Choice, Control, End, Fact, Result
-from rune.core.fold import fold
-from rune.core.lineage import Path, within
-from rune.core.outcome import Error
-from rune.core.plan import Plan
-from rune.core.state import Live, Scope, State, in_cancelled_region
-from rune.core.step import step_unrun
-from rune.core.token import Fate
-from rune.core.wake import OVERDUE, timers_of
+from rune.core.execution.fact import Attempt, Choice, Control, End, Fact, Result
+from rune.core.execution.fold import fold
+from rune.core.execution.outcome import Error
+from rune.core.execution.state import Live, Scope, State, in_cancelled_region
+from rune.core.execution.step import step_unrun
+from rune.core.execution.timers import OVERDUE, timers_of
+from rune.core.execution.token import Fate, Path, within
+from rune.core.execution.transition import apply
+from rune.core.plan.model import Plan
 from tests.oracle.choices import Expected
 from tests.oracle_check import Disagreement, Past, check_past
 from tests.sim.answers import answers

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rune.core.fact import Signal
-from rune.core.lineage import Path
+from rune.core.execution.fact import Signal
+from rune.core.execution.token import Path
 from tests.oracle.model import Hear
 from tests.sim.desk import deliver
 from tests.sim.execution import Execution

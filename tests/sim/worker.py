@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from rune.core.effect import Decision
-from rune.core.fact import Attempt, Begun, Choice, End, Fact, Result, TokenFact
-from rune.core.inplace import Run
-from rune.core.outcome import Cancelled, Error, Failure, Outcome
-from rune.core.routing import follow
-from rune.core.step import step, step_unrun
-from rune.core.token import Fate, Token
+from rune.core.execution.decision import Decision
+from rune.core.execution.fact import Attempt, Begun, Choice, End, Fact, Result, TokenFact
+from rune.core.execution.inline_run import Run
+from rune.core.execution.outcome import Cancelled, Error, Failure, Outcome
+from rune.core.execution.routing import follow
+from rune.core.execution.step import step, step_unrun
+from rune.core.execution.token import Fate, Token
 from tests.sim.execution import Execution
 from tests.sim.family import abandon, finish
 from tests.sim.journal import Ended, Spent

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from rune.core.apply import begin
-from rune.core.effect import Finish, Timer
-from rune.core.fact import Fact, Start
-from rune.core.plan import Plan
-from rune.core.state import State
-from rune.core.token import Token
+from rune.core.execution.decision import Finish, Timer
+from rune.core.execution.fact import Fact, Start
+from rune.core.execution.state import State
+from rune.core.execution.token import Token
+from rune.core.execution.transition import begin
+from rune.core.plan.model import Plan
 from rune.nodes.registry import Registry
 from tests.oracle.model import Model
 from tests.sim.case import Case

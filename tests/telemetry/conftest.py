@@ -10,7 +10,7 @@ from urllib.request import urlopen
 import pytest
 from msgspec.structs import replace
 
-from rune.compose import fresh_key, running_engine
+from rune.bootstrap import fresh_key, running_engine
 from rune.runtime.engine import Engine
 from tests.cluster.standing import stores
 from tests.services.fleet import Fleet, fleet

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from rune.core.fact import Attempt, End, Result, Suspension
+from rune.core.execution.fact import Attempt, End, Result, Suspension
 from rune.runtime.engine import Engine
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rune.telemetry.context import TraceContext, execution_span, node_span, read_header, trace_of
-from rune.telemetry.spread import Spread
+from rune.telemetry.counters import Spread
+from rune.telemetry.tracing import TraceContext, execution_span, node_span, read_header, trace_of
 
 COMING = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from rune.telemetry.meter import Meter
-from rune.telemetry.metric import Metrics
-from rune.telemetry.readings import QueueReading, Readings
+from rune.telemetry.counters import Meter
+from rune.telemetry.prometheus import Metrics, QueueReading, Readings
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "rules.yaml"

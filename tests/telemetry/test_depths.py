@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from rune.adapters.embedded.ages import STEP, Ages
-from rune.adapters.rabbitmq import depths
-from rune.adapters.rabbitmq.client import Connection, connect
-from rune.adapters.rabbitmq.errors import BrokerAway
+from rune.adapters.rabbitmq import queue as depths
+from rune.adapters.rabbitmq.amqp.client import Connection, connect
+from rune.adapters.rabbitmq.amqp.errors import BrokerAway
 from rune.adapters.rabbitmq.queue import RabbitQueue
-from rune.core.token import Token
-from rune.ports.telemetry import Depth
+from rune.adapters.sqlite.queue import STEP, Ages
+from rune.core.execution.token import Token
+from rune.ports.inspection import Depth
 from tests.services.rabbitmq import broker
 
 

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 import redis
 
-from rune.adapters.rabbitmq.definitions import definitions, user_name
 from rune.adapters.rabbitmq.queue import RabbitQueue
-from rune.adapters.rabbitmq.topology import Topology
-from rune.cli.checkup import clock, rooms
+from rune.adapters.rabbitmq.topology import Topology, definitions, user_name
+from rune.cli.commands.doctor import clock, rooms
 from rune.ports.inspection import Survey
 from tests.cli.here import Here
 from tests.cluster.standing import stores

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from rune.core.effect import Finish
-from rune.core.fact import Result
-from rune.core.outcome import Error
-from rune.master.scrape import Scrape
+from rune.core.execution.decision import Finish
+from rune.core.execution.fact import Result
+from rune.core.execution.outcome import Error
+from rune.server.monitoring import Scrape
 from tests.master.running import WAITS, Served, run
 from tests.telemetry.acting_nodes import Gate
 from tests.telemetry.conftest import Watched

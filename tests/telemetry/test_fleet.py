@@ -6,12 +6,12 @@ import asyncio
 import json
 from typing import Any
 
-from rune.core.compile import compile_definition
-from rune.core.parse import parse_document
-from rune.core.plan import Plan
-from rune.documents import check_document
+from rune.core.definition.parser import parse_document
+from rune.core.plan.compiler import compile_definition
+from rune.core.plan.model import Plan
+from rune.documents.loader import check_document
 from rune.runtime.engine import Engine
-from rune.telemetry.context import ARRIVING
+from rune.telemetry.tracing import ARRIVING
 from tests.telemetry.acting_nodes import SAID
 from tests.telemetry.collector import Seen
 from tests.telemetry.conftest import Watched

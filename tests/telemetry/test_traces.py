@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rune.telemetry.context import execution_span, node_span
+from rune.telemetry.tracing import execution_span, node_span
 from tests.master.running import Served, run
 from tests.telemetry.collector import Collector, collecting
 from tests.telemetry.documents import CHILD, MIXED, PARENT

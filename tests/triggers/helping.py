@@ -12,11 +12,11 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from rune.compose import reader, running_engine
-from rune.ports.store import Summary
-from rune.ports.trigger import Trigger, Triggers
+from rune.bootstrap import reader, running_engine
+from rune.ports.queries import Summary
+from rune.ports.triggers import Trigger, Triggers
 from rune.runtime.engine import Engine
-from rune.runtime.ticking import Ticker
+from rune.runtime.maintenance.trigger_scheduler import Ticker
 from rune.settings import Settings
 from rune.testing.clock import VirtualClock
 

@@ -11,7 +11,7 @@ import httpx
 import msgspec
 
 from rune.client import Client
-from rune.core.hook import sign
+from rune.core.triggers import sign
 from tests.cli.process import until
 from tests.cluster.standing import stores
 from tests.services.fleet import Process, fleet

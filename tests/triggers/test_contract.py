@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rune.adapters.embedded.trigger import EmbeddedTriggers
-from rune.adapters.postgres.open import postgres
-from rune.adapters.postgres.trigger import PostgresTriggers
-from rune.testing.contracts.trigger import TriggerContract
+from rune.adapters.postgres.stores import postgres
+from rune.adapters.postgres.triggers import PostgresTriggers
+from rune.adapters.sqlite.triggers import EmbeddedTriggers
+from tests.contract.suites.trigger import TriggerContract
 from tests.contract.test_embedded import left_on_disk, opened
 from tests.services.databases import dsn_of, left_behind, ready
 

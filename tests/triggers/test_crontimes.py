@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rune.core.ticks import Schedule
-from rune.nodes.crontimes import cron, cron_flaw, following
+from rune.core.triggers import Schedule
+from rune.nodes.cron import cron, cron_flaw, following
 from tests.triggers.helping import DAY, MINUTE, moment
 
 EXPRESSIONS = [

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from rune.core.hook import sign
+from rune.core.triggers import sign
 from tests.master.running import DEADLINE, Served, run, served
 from tests.triggers.helping import hooked
 from tests.whole import WHOLE

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from rune.core.ticks import AGAIN
+from rune.core.triggers import AGAIN
 from rune.ports.journal import StoreAway
-from rune.ports.trigger import Trigger, Triggers
-from rune.runtime.ticking import Ticker
-from rune.runtime.triggers import TriggerBook
+from rune.ports.triggers import Trigger, Triggers
+from rune.runtime.maintenance.trigger_scheduler import Ticker
+from rune.runtime.services.triggers import TriggerBook
 from tests.triggers.helping import DAY, DEADLINE, HOUR, MINUTE, Clockwork, clockwork, moment, run, scheduled
 from tests.whole import WHOLE
 

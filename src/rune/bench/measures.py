@@ -1,26 +1,244 @@
-"""The measures. Each runs in a process of its own, on a file of its own, and checks what it counts."""
+"""Load: executions started the public way, so many at once, each seen to its end.
+
+What a measure reports.
+
+Whether the small has to wait for the big: one-node executions beside a fan-out of 100,000 items.
+
+Open files: a measure with a thousand connections needs more than many systems give by default.
+
+Measures of http nodes: their rate beside that of a bare client, and what many calls under way cost.
+
+The measures. Each runs in a process of its own, on a file of its own, and checks what it counts.
+
+A web server for measures, in a process of its own: `python -m rune.bench.measures` prints its port.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import msgspec
+from aiohttp import web
 
-from rune.bench import calls, documents
-from rune.bench.fairness import fair_share
-from rune.bench.load import completed
-from rune.bench.report import Report, percentile, resident_mb
-from rune.compose import bare_rate, filled, running_engine
+from rune.bench import workloads
+from rune.bench.baseline import bare_rate, fill
+from rune.bootstrap import running_engine
+from rune.core.plan.model import Plan
 from rune.ports.retention import Rule
+from rune.runtime.engine import Engine
 from rune.settings import Settings
+
+
+async def completed(engine: Engine, plan: Plan, payloads: Sequence[bytes], at_once: int) -> list[float]:
+    """Run one execution per payload; answers how long each took from start to completed, in ms."""
+    waiting = iter(payloads)
+    took: list[float] = []
+
+    async def lane() -> None:
+        for payload in waiting:
+            began = time.perf_counter()
+            _, ending = await engine.start(plan, payload)
+            end = await ending
+            if end.status != "completed":
+                raise AssertionError(f"an execution ended as {end.status}: {end.error}")
+            took.append((time.perf_counter() - began) * 1000)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(at_once, len(payloads))):
+            group.create_task(lane())
+    return took
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One measure. `limit` is what a loop without an engine does in the same run, `ratio` the rate over it."""
+
+    name: str
+    rate: float | None = None
+    unit: str = ""
+    limit: float | None = None
+    ratio: float | None = None
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    rss_mb: float | None = None
+    goal: str = ""
+    met: bool | None = None
+    details: dict[str, float | int | str] = {}
+
+
+def resident_mb() -> float:
+    """Memory of this process now."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def percentile(values: list[float], share: float) -> float:
+    """The value below which this share of the values lies."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+MOST = 5.0
+
+
+async def fair_share(folder: Path, scale: float) -> Report:
+    """One-node executions, one after the other: alone, then beside a fan-out of 100,000 items."""
+    items, count = max(2_000, int(100_000 * scale)), max(50, int(500 * scale))
+    async with running_engine(Settings(home=str(folder))) as engine:
+        small = workloads.chain(1, engine.registry.catalogue, effectful=True)
+        big = workloads.fan(items, engine.registry.catalogue, effectful=True)
+        await completed(engine, small, [b"{}"] * 20, 1)
+        alone = await completed(engine, small, [b"{}"] * count, 1)
+        payload = msgspec.json.encode({"xs": list(range(items))})
+        crowd = asyncio.create_task(completed(engine, big, [payload], 1))
+        beside: list[float] = []
+        while not crowd.done():
+            beside += await completed(engine, small, [b"{}"], 1)
+        await crowd
+    idle, busy = percentile(alone, 0.99), percentile(beside, 0.99)
+    return Report(
+        name="fair-share",
+        p50_ms=percentile(beside, 0.5),
+        p99_ms=busy,
+        limit=idle,
+        ratio=idle / busy,
+        unit="ms p99 alone (limit)",
+        goal=f"p99 <= {MOST:g}x that of an idle engine",
+        met=busy <= MOST * idle,
+        details={"items": items, "beside": len(beside), "p50_alone_ms": round(percentile(alone, 0.5), 2)},
+    )
+
+
+def many_files(wanted: int = 8192) -> None:
+    """Allow this process so many open files, as far as the system lets it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+AT_ONCE = 64
+ROUNDS = 3
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[str]:
+    """The address of a server in a process of its own."""
+    many_files()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "rune.bench.measures",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        port = int(await process.stdout.readline())
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.stdin.close()
+        await process.wait()
+
+
+async def http_64(folder: Path, scale: float) -> Report:
+    """http nodes, 64 under way, against a bare client doing the same; the better of three rounds each, in turn."""
+    count = max(500, int(6_000 * scale))
+    rates: list[float] = []
+    limits: list[float] = []
+    async with serving() as url, running_engine(_slot_settings(folder, 256)) as engine:
+        plan = workloads.calls(f"{url}/", AT_ONCE, engine.registry.catalogue)
+        await completed(engine, plan, [_numbers(200)], 1)
+        for _ in range(ROUNDS):
+            limits.append(await _bare(f"{url}/", count))
+            began = time.perf_counter()
+            await completed(engine, plan, [_numbers(count)], 1)
+            rates.append(count / (time.perf_counter() - began))
+    rate, limit = max(rates), max(limits)
+    return Report(
+        name="http-64",
+        rate=rate,
+        unit="requests/s",
+        limit=limit,
+        ratio=rate / limit,
+        goal=">= 60 % of a bare client",
+        met=rate >= 0.6 * limit,
+        details={"worst_round": round(min(a / b for a, b in zip(rates, limits, strict=True)), 2)},
+    )
+
+
+async def _bare(url: str, count: int) -> float:
+    """What a client without an engine does: it asks, and reads JSON."""
+    left = iter(range(count))
+    connector = aiohttp.TCPConnector(limit=AT_ONCE)
+    async with aiohttp.ClientSession(connector=connector) as session:
+
+        async def lane() -> None:
+            for _ in left:
+                async with session.get(url) as response:
+                    assert response.status == 200
+                    msgspec.json.decode(await response.read())
+
+        began = time.perf_counter()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(AT_ONCE):
+                group.create_task(lane())
+        return count / (time.perf_counter() - began)
+
+
+async def http_1000(folder: Path, scale: float) -> Report:
+    """1,000 calls under way in one process: how much memory it takes."""
+    count = max(50, int(1_000 * min(scale, 1.0)))
+    async with serving() as url, running_engine(_slot_settings(folder, count + 24)) as engine:
+        before = resident_mb()
+        plan = workloads.calls(f"{url}/hold", count, engine.registry.catalogue)
+        began = time.perf_counter()
+        running = asyncio.create_task(completed(engine, plan, [_numbers(count)], 1))
+        async with aiohttp.ClientSession() as session:
+            while await _text(session, f"{url}/held") != str(count):
+                if running.done():
+                    running.result()
+                await asyncio.sleep(0.02)
+            took = time.perf_counter() - began
+            memory = resident_mb()
+            await _text(session, f"{url}/release")
+        await running
+    return Report(
+        name="http-1000",
+        rate=count / took,
+        unit="begun/s",
+        rss_mb=memory,
+        goal=f"{count:,} under way within 200 MB",
+        met=memory < 200,
+        details={"before_mb": round(before, 1), "a_call_kb": round((memory - before) * 1024 / count, 1)},
+    )
+
+
+async def _text(session: aiohttp.ClientSession, url: str) -> str:
+    async with session.get(url) as response:
+        return await response.text()
+
+
+def _slot_settings(folder: Path, slots: int) -> Settings:
+    return Settings(home=str(folder), slots=slots, http_allow=("127.0.0.1",), http_per_host=slots)
+
+
+def _numbers(count: int) -> bytes:
+    return msgspec.json.encode({"xs": list(range(count))})
+
 
 Measure = Callable[[Path, float], Coroutine[Any, Any, Report]]
 HELLO = Path("examples") / "hello" / "hello.yaml"
@@ -43,7 +261,7 @@ async def chain_pure(folder: Path, scale: float) -> Report:
 async def _chains(folder: Path, scale: float, *, effectful: bool, goal: int) -> Report:
     count = max(200, int(4_000 * scale))
     async with running_engine(_settings(folder)) as engine:
-        plan = documents.chain(10, engine.registry.catalogue, effectful=effectful)
+        plan = workloads.chain(10, engine.registry.catalogue, effectful=effectful)
         await completed(engine, plan, [b"{}"] * 200, 200)
         began = time.perf_counter()
         took = await completed(engine, plan, [b'{"x": 1}'] * count, 200)
@@ -83,7 +301,7 @@ async def fan_100k(folder: Path, scale: float) -> Report:
 
 async def _fan(folder: Path, name: str, items: int, *, goal: int, goal_mb: int) -> Report:
     async with running_engine(_settings(folder)) as engine:
-        plan = documents.fan(items, engine.registry.catalogue)
+        plan = workloads.fan(items, engine.registry.catalogue)
         await completed(engine, plan, [b'{"xs": [1, 2, 3]}'], 1)
         payload = msgspec.json.encode({"xs": list(range(items))})
         before = resident_mb()
@@ -109,7 +327,7 @@ async def nested(folder: Path, scale: float) -> Report:
     """100 x 100 items in nested splits."""
     side = max(10, int(100 * scale**0.5))
     async with running_engine(_settings(folder)) as engine:
-        plan = documents.nested(engine.registry.catalogue)
+        plan = workloads.nested(engine.registry.catalogue)
         await completed(engine, plan, [b'{"rows": [[1], [2, 3]]}'], 1)
         payload = msgspec.json.encode({"rows": [list(range(side)) for _ in range(side)]})
         before = resident_mb()
@@ -135,7 +353,7 @@ async def sharing(folder: Path, scale: float) -> Report:
     items = max(100, int(10_000 * scale))
     took: list[float] = []
     async with running_engine(_settings(folder)) as engine:
-        plan = documents.sharing(engine.registry.catalogue)
+        plan = workloads.sharing(engine.registry.catalogue)
         for size in (10, 10, 5_000_000):
             payload = msgspec.json.encode({"xs": list(range(items)), "field": 1, "blob": "x" * size})
             began = time.perf_counter()
@@ -158,7 +376,7 @@ async def long_chain(folder: Path, scale: float) -> Report:
     length = min(1_999, max(100, int(2_000 * scale)))
     async with running_engine(_settings(folder)) as engine:
         catalogue = engine.registry.catalogue
-        short, long = (documents.chain(n, catalogue, effectful=True) for n in (10, length))
+        short, long = (workloads.chain(n, catalogue, effectful=True) for n in (10, length))
         await completed(engine, short, [b"{}"] * 20, 1)
         began = time.perf_counter()
         await completed(engine, short, [b'{"x": 1}'] * (length // 10), 1)
@@ -190,7 +408,7 @@ async def latency_10(folder: Path, scale: float) -> Report:
 async def _latency(folder: Path, scale: float, nodes: int, goal: float) -> Report:
     count = max(20, int(300 * scale))
     async with running_engine(_settings(folder)) as engine:
-        plan = documents.chain(nodes, engine.registry.catalogue, effectful=False)
+        plan = workloads.chain(nodes, engine.registry.catalogue, effectful=False)
         await completed(engine, plan, [b"{}"] * 20, 1)
         took = await completed(engine, plan, [b'{"x": 1}'] * count, 1)
     commits = max(20, int(100 * scale))
@@ -213,7 +431,7 @@ async def waits(folder: Path, scale: float) -> Report:
     count = max(1_000, int(1_000_000 * scale))
     woken = max(500, min(10_000, count // 10))
     async with running_engine(_settings(folder)) as engine:
-        plan = documents.waiting(engine.registry.catalogue)
+        plan = workloads.waiting(engine.registry.catalogue)
         far = msgspec.json.encode({"when": "2099-01-01T00:00:00Z"})
         began = time.perf_counter()
         rate = await _arm(engine, plan, [far] * (count - woken), began)
@@ -272,7 +490,7 @@ async def retention(folder: Path, scale: float) -> Report:
     kept = count // 1_000
     settings = _settings(folder)
     now = time.time_ns() // 1_000_000
-    filled(settings.database, count, ended_by=now - 3_600_000)
+    fill(settings.database, count, ended_by=now - 3_600_000)
     before = resident_mb()
     async with running_engine(settings, working=False) as engine:
         done = await engine.backend.retention.collect([Rule(keep=kept)], now)
@@ -365,7 +583,46 @@ MEASURES: dict[str, Measure] = {
     "waits-1m": waits,
     "retention-1m": retention,
     "fair-share": fair_share,
-    "http-64": calls.http_64,
-    "http-1000": calls.http_1000,
+    "http-64": http_64,
+    "http-1000": http_1000,
     "cold-start": cold_start,
 }
+
+
+BODY = b'{"id":7,"name":"Ada","tags":["a","b"],"active":true}'
+
+
+class Server:
+    """Answers at once, or holds whoever asks until all are let go."""
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.released = asyncio.Event()
+
+    async def answer(self, request: web.BaseRequest) -> web.Response:
+        """`/`: a small object. `/hold`: later. `/held`: how many wait. `/release`: no more waiting."""
+        if request.path == "/hold":
+            self.held += 1
+            await self.released.wait()
+        elif request.path == "/held":
+            return web.Response(text=str(self.held))
+        elif request.path == "/release":
+            self.released.set()
+        return web.Response(body=BODY, content_type="application/json")
+
+
+async def serve() -> None:
+    """Until standard input is closed."""
+    many_files()
+    server = web.Server(Server().answer)
+    runner = web.ServerRunner(server)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, backlog=2048)
+    await site.start()
+    sys.stdout.write(f"{runner.addresses[0][1]}\n")
+    sys.stdout.flush()
+    await asyncio.to_thread(sys.stdin.read)
+
+
+if __name__ == "__main__":
+    asyncio.run(serve())

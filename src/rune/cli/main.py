@@ -7,36 +7,22 @@ from typing import Annotated
 import typer
 
 import rune
-from rune.cli.audit import audit
-from rune.cli.backup import backup, restore
-from rune.cli.bench import bench
-from rune.cli.cancel import cancel
-from rune.cli.check import check
-from rune.cli.credentials import credentials
-from rune.cli.deploy import deploy
-from rune.cli.doctor import doctor
-from rune.cli.explain import explain
-from rune.cli.gc import gc
-from rune.cli.graph import graph
-from rune.cli.keys import keys
-from rune.cli.letters import letters
-from rune.cli.listing import list_executions
-from rune.cli.log import log
-from rune.cli.migrate import migrate
-from rune.cli.nodes import nodes
-from rune.cli.pausing import pause, resume
-from rune.cli.retrying import rerun, retry
-from rune.cli.run import run
-from rune.cli.serve import serve
-from rune.cli.show import show
-from rune.cli.signal import signal
-from rune.cli.start import start
-from rune.cli.topology import topology
-from rune.cli.triggers import triggers
-from rune.cli.up import up
-from rune.cli.watch import watch
-from rune.cli.workers import workers
-from rune.cli.workflows import workflows
+from rune.cli.commands.access import keys, log
+from rune.cli.commands.bench import bench
+from rune.cli.commands.check import check
+from rune.cli.commands.cluster import migrate, topology, workers
+from rune.cli.commands.control import cancel, pause, rerun, resume, retry, signal, start
+from rune.cli.commands.credentials import credentials
+from rune.cli.commands.dlq import letters
+from rune.cli.commands.doctor import doctor
+from rune.cli.commands.executions import explain, list_executions, show, watch
+from rune.cli.commands.graph import graph
+from rune.cli.commands.maintenance import audit, backup, gc, restore
+from rune.cli.commands.nodes import nodes
+from rune.cli.commands.run import run
+from rune.cli.commands.serve import serve, up
+from rune.cli.commands.triggers import triggers
+from rune.cli.commands.workflows import deploy, workflows
 
 app = typer.Typer(
     name="rune",

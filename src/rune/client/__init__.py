@@ -1,7 +1,7 @@
 """The Python client: what programs talk to a Rune server with."""
 
-from rune.client.blocking import Client
-from rune.client.refusal import ClientError, Refusal, Unreachable
-from rune.client.waiting import AsyncClient
+from rune.client.async_client import AsyncClient
+from rune.client.client import Client
+from rune.client.errors import ClientError, Refusal, Unreachable
 
 __all__ = ["AsyncClient", "Client", "ClientError", "Refusal", "Unreachable"]

@@ -1,25 +1,94 @@
-"""What a node is given and what it gives back. A node knows nothing of the engine."""
+"""The boundary of a node: what leaves it is JSON, or it does not leave.
+
+What a node is given and what it gives back. A node knows nothing of the engine.
+"""
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
+from rune.core.definition.strict_json import has_lone_surrogate
+from rune.core.execution.outcome import Error, Failure, Outcome
 from rune.core.expr import Expression, Template
 from rune.core.limits import LIMITS, Limits
-from rune.core.nodetype import NodeType
-from rune.core.outcome import Error, Failure, Outcome
-from rune.core.parameters import Element, Rules, evaluate
-from rune.errors import NodeFailure, RuneError
+from rune.core.node_type import NodeType
+from rune.core.plan.parameters import Element, Rules, evaluate
+from rune.errors import LimitExceeded, NodeFailure, RuneError
 from rune.nodes.blobs import NO_BLOBS, Blobs
-from rune.nodes.boundary import check_json
-from rune.nodes.inuse import IN_USE
-from rune.nodes.usage import CleanBlobs, Reference, Resolving, Usage
-from rune.nodes.world import NOWHERE, World
-from rune.ports.secret import Credential
+from rune.nodes.credentials import CleanBlobs, Reference, Resolving, Usage
+from rune.nodes.redaction import IN_USE
+from rune.nodes.resources import NOWHERE, World
+from rune.ports.credentials import Credential
+
+NOT_JSON = "NOT_JSON"
+
+_PLAIN = frozenset({int, bool, type(None)})
+
+
+def check_json(value: Any, limits: Limits = LIMITS) -> None:
+    """Refuse what is not JSON, is nested too deep, or could not be written within the output limit.
+
+    Goes level by level, so that depth costs no stack; a value that holds itself ends at the depth limit.
+    """
+    # An element takes two bytes at least, which bounds the walk over a value that shares its parts.
+    left = limits.output_bytes // 2
+    level: list[Any] = [[value]]
+    for _ in range(limits.json_depth + 1):
+        below: list[Any] = []
+        for container in level:
+            left -= len(container)
+            if left < 0:
+                raise LimitExceeded("bytes of the output", limits.output_bytes)
+            values = container
+            if type(container) is dict:
+                _check_keys(container)
+                values = container.values()
+            for each in values:
+                kind = type(each)
+                if kind is str:
+                    if not each.isascii():
+                        _check_text(each)
+                elif kind is dict or kind is list:
+                    below.append(each)
+                elif kind not in _PLAIN:
+                    _check_number(each, kind)
+        if not below:
+            return
+        level = below
+    raise LimitExceeded("nesting of the output", limits.json_depth)
+
+
+def _check_text(value: str) -> None:
+    if has_lone_surrogate(value):
+        raise _refused("text with half of a surrogate pair")
+
+
+def _check_number(value: Any, kind: type) -> None:
+    if kind is not float:
+        raise _refused(f"a value of type {kind.__name__}")
+    if not math.isfinite(value):
+        raise _refused(str(value))
+
+
+def _check_keys(value: dict[Any, Any]) -> None:
+    try:
+        if "".join(value).isascii():
+            return
+    except TypeError:
+        kinds = sorted({type(key).__name__ for key in value if not isinstance(key, str)})
+        raise _refused(f"a key of type {kinds[0]}") from None
+    if any(has_lone_surrogate(key) for key in value):
+        raise _refused("a key with half of a surrogate pair")
+
+
+def _refused(what: str) -> NodeFailure:
+    return NodeFailure(f"the output holds {what}, which is not JSON", code=NOT_JSON)
+
 
 _log = logging.getLogger("rune.node")
 

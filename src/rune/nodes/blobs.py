@@ -13,8 +13,8 @@ from msgspec import Meta
 
 from rune.core.limits import LIMITS
 from rune.errors import LimitExceeded, NodeFailure
-from rune.nodes.declare import Model
-from rune.ports.blob import Blob
+from rune.nodes.schema import Model
+from rune.ports.blobs import Blob
 
 BINARY = "application/octet-stream"
 UNKNOWN = "BLOB_UNKNOWN"

@@ -1,4 +1,8 @@
-"""Node types from plain functions.
+"""The context of a custom node: what its function may know of its run, and what it may ask for.
+
+Threads for functions that block. One that never returns holds up neither the loop nor the end of the process.
+
+Node types from plain functions.
 
     @node("acme.score")
     async def score(ctx: NodeContext, customer_id: str, weight: float = 1.0) -> dict[str, Any]:
@@ -10,21 +14,123 @@ The function stays what it was and can be called and tested as such; its node ki
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import contextvars
 import copy
 import inspect
 import re
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
-from rune.core.outcome import Failure, FanOut, Outcome, Output, Suspend
+from rune.core.execution.outcome import Failure, FanOut, Outcome, Output, Suspend
 from rune.errors import NodeFailure
-from rune.nodes.base import Call, RunnableType
-from rune.nodes.boundary import NOT_JSON
-from rune.nodes.declare import Model, declare
-from rune.nodes.nodecontext import NodeContext
-from rune.nodes.threads import in_thread
+from rune.nodes.base import NOT_JSON, Call, Level, RunnableType
+from rune.nodes.blobs import Blobs
+from rune.nodes.schema import Model, declare
+
+T = TypeVar("T")
+
+
+class NodeContext:
+    """One run of a custom node.
+
+    `node` is its id, `payload` what entered it, `attempt` which try this is (from 1), `now` the time of the
+    execution in epoch milliseconds. `idempotency_key` names the effect: the same in every attempt, so that whoever is
+    called can tell a repetition; empty if the node wants none. `traceparent` is the W3C trace context to send along
+    with calls to others; empty where nobody traces.
+    """
+
+    def __init__(self, call: Call[Any], loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.node = call.node
+        self.payload = call.payload
+        self.attempt = call.attempt
+        self.now = call.now
+        self.idempotency_key = call.idempotency_key
+        self.traceparent = call.traceparent
+        self._call = call
+        self._loop = loop
+        self._cancelled = False
+
+    @property
+    def blob(self) -> Blobs:
+        """Keeps bytes that are too large or too binary to return: `put(data, name, content_type)` gives a reference
+        that can be part of the output, `get(reference)` the bytes. Both are awaited."""
+        return self._call.blobs
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody waits for this run any more: it took too long, its execution has ended, or the worker stops.
+        A function without `await` cannot be interrupted; it may look here between two steps and return."""
+        return self._cancelled
+
+    def progress(self, what: float | str) -> None:
+        """Tell whoever looks on how far it is: a share between 0 and 1, or a few words. Nothing is kept of it."""
+        self._call.progress(what)
+
+    def log(self, message: str, *, level: Level = "info", **fields: Any) -> None:
+        """Write a line to the log of the worker, with the node and its execution beside it."""
+        self._call.log(message, level=level, **fields)
+
+    async def credential(self) -> Any:
+        """The credential that the node names, resolved at this moment; None if it names none."""
+        return await self._call.credential()
+
+    def wait(self, asked: Coroutine[Any, Any, T]) -> T:
+        """For functions without `await`: `ctx.wait(ctx.blob.get(reference))` blocks the thread until it is there."""
+        if self._loop is None or self._cancelled:
+            asked.close()
+            if self._cancelled:
+                raise NodeFailure("nobody waits for this run any more", code="CANCELLED")
+            raise RuntimeError(
+                "only a function that runs in a thread can wait so; elsewhere there is `await`"
+            )
+        return asyncio.run_coroutine_threadsafe(asked, self._loop).result()
+
+    def abandon(self) -> None:
+        """From now on `cancelled` is true."""
+        self._cancelled = True
+
+
+async def in_thread(function: Callable[[], T], abandon: Callable[[], None]) -> T:
+    """What the function gives. If the wait for it is cancelled, `abandon` is called and the thread left to itself.
+
+    The threads of a pool are waited for when the interpreter ends, for as long as it takes; these are not. How many
+    there are is bounded by the slots of the worker.
+    """
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[T] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if ended.done():
+            return
+        if error is not None:
+            ended.set_exception(error)
+        else:
+            ended.set_result(result)  # type: ignore[arg-type]
+
+    def body() -> None:
+        result: T | None = None
+        error: BaseException | None = None
+        try:
+            result = context.run(function)
+        except (
+            BaseException
+        ) as raised:  # whatever it is, it is the function's, and whoever waits must hear of it
+            error = raised
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, result, error)
+
+    threading.Thread(target=body, name="rune-node", daemon=True).start()
+    try:
+        return await ended
+    except asyncio.CancelledError:
+        abandon()
+        raise
+
 
 __all__ = ["NodeContext", "kind_of", "node"]
 

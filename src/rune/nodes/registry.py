@@ -1,28 +1,111 @@
-"""The registry: every node type that can run, and how one is run."""
+"""The catalogue: every node type that comes with Rune and how it is run, by name and by alias.
+
+The registry: every node type that can run, and how one is run.
+
+Node types as documents: what people and programs are told of them.
+
+Finding node types that others bring: installed distributions, and modules named at the start.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType, ModuleType
 from typing import Any, TypedDict, Unpack
 
 import msgspec
 
-from rune.core import codes
+from rune.core.definition import problems as codes
+from rune.core.execution.outcome import Cancelled, Failure, FanOut, Outcome, Output, Suspend
 from rune.core.limits import Limits
-from rune.core.nodetype import Catalogue
-from rune.core.outcome import Cancelled, Failure, FanOut, Outcome, Output, Suspend
-from rune.core.parameters import Parameters
+from rune.core.node_type import Catalogue, NodeType
+from rune.core.plan.parameters import Parameters
 from rune.errors import NodeFailure, RuneError
-from rune.nodes.base import Arrivals, Call, Entries, Interruption, Progress, RunnableType, failure_of
+from rune.nodes.base import (
+    Arrivals,
+    Call,
+    Entries,
+    Interruption,
+    Progress,
+    RunnableType,
+    check_json,
+    failure_of,
+)
 from rune.nodes.blobs import Blobs
-from rune.nodes.boundary import check_json
-from rune.nodes.catalogue import STANDARD_KINDS, catalogue
-from rune.nodes.fit import told
-from rune.nodes.usage import Reference
-from rune.nodes.world import World
+from rune.nodes.control import (
+    aggregator,
+    conditional,
+    fail,
+    input,
+    manual,
+    merge,
+    noop,
+    output,
+    schedule,
+    split,
+    switch,
+    wait,
+    webhook,
+    workflow,
+)
+from rune.nodes.credentials import Reference
+from rune.nodes.custom import kind_of
+from rune.nodes.data import datetime, edit, filter, limit, log, sort
+from rune.nodes.io import http, llm_service, smtp
+from rune.nodes.resources import World
+from rune.nodes.schema import told
 from rune.ports.journal import Ended, StoreAway, TokenEnded
+
+STANDARD_KINDS: tuple[RunnableType, ...] = (
+    RunnableType(manual.TYPE, manual.Parameters, manual.run, builds=False),
+    RunnableType(input.TYPE, input.Parameters, input.run, builds=False),
+    RunnableType(webhook.TYPE, webhook.Parameters, webhook.run, builds=False),
+    RunnableType(schedule.TYPE, schedule.Parameters, schedule.run, builds=False),
+    RunnableType(conditional.TYPE, conditional.Parameters, conditional.run, builds=False),
+    RunnableType(switch.TYPE, switch.Parameters, switch.run),
+    RunnableType(split.TYPE, split.Parameters, split.run, builds=False),
+    RunnableType(aggregator.TYPE, aggregator.Parameters, aggregator.run),
+    RunnableType(merge.TYPE, merge.Parameters, merge.run),
+    RunnableType(wait.TYPE, wait.Parameters, wait.run, builds=False),
+    RunnableType(edit.TYPE, edit.Parameters, edit.run),
+    RunnableType(filter.TYPE, filter.Parameters, filter.run),
+    RunnableType(sort.TYPE, sort.Parameters, sort.run),
+    RunnableType(limit.TYPE, limit.Parameters, limit.run),
+    RunnableType(datetime.TYPE, datetime.Parameters, datetime.run, builds=False),
+    RunnableType(log.TYPE, log.Parameters, log.run),
+    RunnableType(workflow.TYPE, workflow.Parameters, workflow.run),
+    RunnableType(noop.TYPE, noop.Parameters, noop.run, builds=False),
+    RunnableType(fail.TYPE, fail.Parameters, fail.run, builds=False),
+    RunnableType(output.TYPE, output.Parameters, output.run),
+    RunnableType(http.TYPE, http.Parameters, http.run, lax=True),
+    RunnableType(smtp.TYPE, smtp.Parameters, smtp.run),
+    RunnableType(llm_service.TYPE, llm_service.Parameters, llm_service.run),
+)
+"""What is put together of payloads and expressions is looked at again: it nests deeper than its parts."""
+
+STANDARD: tuple[NodeType, ...] = tuple(kind.type for kind in STANDARD_KINDS)
+
+
+def catalogue(types: Iterable[NodeType]) -> Catalogue:
+    """These types by name and alias; a name that is taken twice is refused."""
+    found: dict[str, NodeType] = {}
+    for each in types:
+        for name in (each.name, *each.aliases):
+            if name in found:
+                raise ValueError(f"two node types are called `{name}`")
+            found[name] = each
+    return MappingProxyType(found)
+
+
+@cache
+def standard_catalogue() -> Catalogue:
+    """The node types that come with Rune."""
+    return catalogue(STANDARD)
+
 
 _ENDINGS = (Output, Failure, Suspend, FanOut, Cancelled)
 
@@ -159,3 +242,95 @@ def _checked(kind: RunnableType, outcome: Outcome, call: Call[Any]) -> Outcome:
     if kind.builds and isinstance(outcome, Output):
         check_json(outcome.value, call.limits)
     return outcome
+
+
+def described(registry: Registry) -> list[dict[str, Any]]:
+    """Each type once, however many names it has."""
+    known = {each.name: each for each in registry.catalogue.values()}
+    return [describe(registry, each) for each in known.values()]
+
+
+def describe(registry: Registry, each: NodeType) -> dict[str, Any]:
+    """One of them. `parameters` is a JSON Schema; `outlets` and `effectful` are those of a node that says nothing about
+    them."""
+    return {
+        "type": each.name,
+        "aliases": list(each.aliases),
+        "summary": each.summary,
+        "doc": each.doc,
+        "output": each.output,
+        "errors": dict(each.errors),
+        "outlets": _outlets(each),
+        "trigger": each.trigger,
+        "effectful": _effectful(each),
+        "fans_out": each.fans_out,
+        "gathers_items": each.joins_items,
+        "waits": each.suspends,
+        "runnable": each.name in registry,
+        "parameters": dict(each.schema),
+    }
+
+
+def _outlets(each: NodeType) -> list[str]:
+    try:
+        return list(each.outlets({}))
+    except (KeyError, TypeError, ValueError):
+        return []
+
+
+def _effectful(each: NodeType) -> bool:
+    try:
+        return bool(each.effectful({}))
+    except (KeyError, TypeError, ValueError):
+        return False
+
+
+GROUP = "rune.nodes"
+
+
+class BadNodeModule(RuneError):
+    """A module of node types cannot be used."""
+
+    code = "BAD_NODE_MODULE"
+
+
+def load_module(name: str) -> tuple[RunnableType, ...]:
+    """Import a module and give the node types in it."""
+    try:
+        module = importlib.import_module(name)
+    except (Exception, SystemExit) as error:  # a script that ends itself would end us without a word
+        raise BadNodeModule(f"module `{name}` cannot be imported: {type(error).__name__}: {error}") from error
+    return _kinds_in(module, f"module `{name}`")
+
+
+def installed() -> tuple[RunnableType, ...]:
+    """The node types of every distribution that lists some in the entry-point group `rune.nodes`."""
+    return tuple(kind for each in entry_points(group=GROUP) for kind in _load(each))
+
+
+def full_registry(modules: Iterable[str] = ()) -> Registry:
+    """The node types that come with Rune, those installed beside it, and those of the named modules."""
+    found = {id(kind): kind for kind in installed()}
+    found.update((id(kind), kind) for name in modules for kind in load_module(name))
+    try:
+        return standard_registry().extended(found.values())
+    except ValueError as error:
+        raise BadNodeModule(str(error)) from error
+
+
+def _load(point: EntryPoint) -> tuple[RunnableType, ...]:
+    place = f"entry point `{point.name} = {point.value}`"
+    try:
+        target: Any = point.load()
+    except (Exception, SystemExit) as error:
+        raise BadNodeModule(f"{place} cannot be loaded: {type(error).__name__}: {error}") from error
+    return _kinds_in(target, place)
+
+
+def _kinds_in(target: Any, place: str) -> tuple[RunnableType, ...]:
+    """The kinds of a module, or of one decorated function."""
+    candidates = vars(target).values() if isinstance(target, ModuleType) else (target,)
+    found = {id(kind): kind for each in candidates if (kind := kind_of(each)) is not None}
+    if not found:
+        raise BadNodeModule(f"{place} has no function decorated with @node")
+    return tuple(found.values())

@@ -7,11 +7,11 @@ from typing import Protocol
 
 import msgspec
 
-from rune.core.fact import End, Fact, Result, Signal, TokenFact
-from rune.core.lineage import Path
-from rune.core.rights import LOCAL
+from rune.core.execution.fact import End, Fact, Result, Signal, TokenFact
+from rune.core.execution.token import Path
+from rune.core.permissions import LOCAL
 from rune.errors import RuneError
-from rune.ports.limits import Held
+from rune.ports.access import Held
 
 FORMAT = 1
 """Version of what is written. A reader that meets a newer one hands the work back."""

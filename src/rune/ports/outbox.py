@@ -1,6 +1,8 @@
 """The outbox: what has to be done once an execution has started or ended, until somebody says that it is done.
 
 Where journal and state are one store there is no outbox: an act there is whole or it is not.
+
+The herald tells the outside how executions go. Nothing here depends on whether somebody listens.
 """
 
 from __future__ import annotations
@@ -36,3 +38,16 @@ class Outbox(Protocol):
 
     async def settled(self, execution: str, kind: Kind) -> None:
         """The same, by whoever wrote the row."""
+
+
+class Herald(Protocol):
+    """Messages in their final form, for whoever reads them."""
+
+    def say(self, body: bytes) -> None:
+        """A status. Neither waits nor fails: what cannot be told is dropped, the oldest first."""
+
+    async def complete(self, body: bytes) -> None:
+        """A completion: with whoever keeps it when this returns."""
+
+    async def hand_over(self, body: bytes) -> None:
+        """An execution that another engine is to run: with whoever keeps it when this returns."""

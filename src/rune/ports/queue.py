@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from rune.core.token import Token
+from rune.core.execution.token import Token
 
 HIGH, NORMAL, LOW = 7, 5, 3
 LANES = ("high", "normal", "low")

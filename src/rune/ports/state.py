@@ -7,12 +7,11 @@ from typing import Protocol
 
 import msgspec
 
-from rune.core.control import Verdict
-from rune.core.effect import Decision, Finish, Timer
-from rune.core.explain import Waiting
-from rune.core.fact import Control, End, Signal
-from rune.core.lineage import Path
-from rune.core.token import Token
+from rune.core.execution.control import Verdict
+from rune.core.execution.decision import Decision, Finish, Timer
+from rune.core.execution.explain import Waiting
+from rune.core.execution.fact import Control, End, Signal
+from rune.core.execution.token import Path, Token
 
 Fence = tuple[int, int]
 """Incarnation of the store, and a number that only grows."""

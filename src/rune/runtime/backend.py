@@ -7,22 +7,19 @@ from typing import Protocol
 
 import msgspec
 
-from rune.core.plan import Plan
-from rune.ports.blob import Blob
+from rune.core.plan.model import Plan
+from rune.ports.access import Keys, Log, StartLimits
+from rune.ports.blobs import Blob
 from rune.ports.clock import Clock
-from rune.ports.fleet import Fleet
-from rune.ports.grants import Grants
+from rune.ports.credentials import Grants, Secret
 from rune.ports.journal import Accepted, Journal
-from rune.ports.keys import Keys
-from rune.ports.library import Library
-from rune.ports.limits import StartLimits
-from rune.ports.log import Log
 from rune.ports.outbox import Outbox
+from rune.ports.processes import Fleet
 from rune.ports.queue import Queue
 from rune.ports.retention import Retention
-from rune.ports.secret import Secret
 from rune.ports.state import Applied, State
-from rune.ports.trigger import Triggers
+from rune.ports.triggers import Triggers
+from rune.ports.workflows import Library
 
 
 class Admission(Protocol):

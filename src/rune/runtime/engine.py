@@ -9,38 +9,35 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from rune.core.fact import End
-from rune.core.plan import Plan
+from rune.core.execution.fact import End
+from rune.core.plan.model import Plan
 from rune.nodes.registry import Registry
-from rune.nodes.world import World
-from rune.ports.fleet import Member
-from rune.ports.herald import Herald
+from rune.nodes.resources import World
 from rune.ports.journal import Accepted
+from rune.ports.outbox import Herald
+from rune.ports.processes import Member
 from rune.ports.retention import Rule
-from rune.ports.trigger import Triggers
-from rune.runtime.attempt import Attempt
-from rune.runtime.awaiting import Awaiting
+from rune.ports.triggers import Triggers
 from rune.runtime.backend import Backend
-from rune.runtime.books import Books
 from rune.runtime.clock import SystemClock
-from rune.runtime.desk import Desk
-from rune.runtime.endings import Endings
-from rune.runtime.heartbeat import Heartbeat
-from rune.runtime.janitor import Janitor
-from rune.runtime.launcher import Options, new_execution_id
-from rune.runtime.legacy import RunsElsewhere
-from rune.runtime.limiter import MAX_WAITING
-from rune.runtime.parts import Parts
-from rune.runtime.planbook import Planbook
-from rune.runtime.relay import Relay
-from rune.runtime.reporter import Told
-from rune.runtime.scheduler import Scheduler
-from rune.runtime.starts import Starts
-from rune.runtime.ticking import Ticker
-from rune.runtime.triggers import TriggerBook
-from rune.runtime.witness import Witness
-from rune.runtime.worker import Worker
-from rune.telemetry.log import HERE
+from rune.runtime.components import Parts
+from rune.runtime.instrumentation import Witness
+from rune.runtime.lifecycle.finisher import Awaiting, Endings
+from rune.runtime.lifecycle.launcher import Options, RunsElsewhere, new_execution_id
+from rune.runtime.maintenance.cleaner import Janitor
+from rune.runtime.maintenance.heartbeat import Heartbeat
+from rune.runtime.maintenance.outbox_relay import Relay
+from rune.runtime.maintenance.scheduler import Scheduler
+from rune.runtime.maintenance.trigger_scheduler import Starts, Ticker
+from rune.runtime.plan_cache import Planbook
+from rune.runtime.services.executions import Desk
+from rune.runtime.services.limits import MAX_WAITING
+from rune.runtime.services.triggers import TriggerBook
+from rune.runtime.values import Books
+from rune.runtime.worker.executor import Attempt
+from rune.runtime.worker.node_runner import Told
+from rune.runtime.worker.worker import Worker
+from rune.telemetry.logs import HERE
 
 log = logging.getLogger("rune.engine")
 

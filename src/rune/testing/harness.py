@@ -17,19 +17,19 @@ from typing import Any
 
 import msgspec
 
-from rune.compose import running_engine
-from rune.core.compile import compile_definition
-from rune.core.fact import End
-from rune.core.jsontext import Decoded
-from rune.core.parse import parse_data
-from rune.core.plan import Plan
-from rune.documents import check_document
+from rune.bootstrap import running_engine
+from rune.core.definition.parser import parse_data
+from rune.core.definition.strict_json import Decoded
+from rune.core.execution.fact import End
+from rune.core.plan.compiler import compile_definition
+from rune.core.plan.model import Plan
+from rune.documents.loader import check_document
 from rune.errors import InvalidDocument
 from rune.nodes.registry import Registry, standard_registry
 from rune.ports.clock import Clock
 from rune.ports.journal import Accepted, Stored
 from rune.runtime.engine import Engine
-from rune.runtime.history import History, read_history
+from rune.runtime.queries.history import History, read_history
 from rune.settings import Settings
 from rune.testing.clock import VirtualClock
 

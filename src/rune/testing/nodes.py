@@ -12,7 +12,7 @@ from typing import Any
 
 from rune.nodes.base import Call
 from rune.nodes.blobs import Blobs
-from rune.nodes.nodecontext import NodeContext
+from rune.nodes.custom import NodeContext
 
 
 class MemoryBlob:

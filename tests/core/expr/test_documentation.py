@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rune.core.expr import Names, budget, compile_expression, compile_template
-from rune.core.expr.functions.dateformat import _SHORTHANDS, _WRITERS
+from rune.core.expr.functions.dates import _SHORTHANDS, _WRITERS
 from tests.core.expr.doctable import PAGE, with_table
 from tests.core.expr.helper import same
 

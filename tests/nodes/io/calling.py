@@ -10,12 +10,12 @@ from typing import Any
 
 from aiohttp import web
 
+from rune.core.execution.outcome import Failure, Outcome
 from rune.core.expr import Names
-from rune.core.outcome import Failure, Outcome
-from rune.core.parameters import compile_parameters
+from rune.core.plan.parameters import compile_parameters
 from rune.nodes.blobs import Blobs
 from rune.nodes.registry import Facts, execute_async, prepare, standard_registry
-from rune.nodes.world import World
+from rune.nodes.resources import World
 from rune.testing.nodes import MemoryBlob
 
 NOW = 1_700_000_000_000

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rune.core.outcome import Failure, Outcome
-from rune.core.parameters import compile_parameters
+from rune.core.execution.outcome import Failure, Outcome
+from rune.core.plan.parameters import compile_parameters
 from rune.errors import RuneError
 from rune.nodes.blobs import Blobs
 from rune.nodes.registry import execute_async, prepare, standard_registry
-from rune.nodes.world import World
-from rune.ports.secret import Credential, Draft, Listing, fields_of
+from rune.nodes.resources import World
+from rune.ports.credentials import Credential, Draft, Listing, fields_of
 from rune.testing.nodes import MemoryBlob
 from tests.nodes.io.calling import KEY, NAMES, NOW
 

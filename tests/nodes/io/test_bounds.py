@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rune.core.outcome import Error, Outcome
+from rune.core.execution.outcome import Error, Outcome
 from rune.nodes.blobs import is_reference
 from tests.nodes.io.calling import Raw, call, listening, local_world
 from tests.nodes.io.test_smtp import MAIL
@@ -234,7 +234,7 @@ async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 def test_a_mail_server_that_behaves_badly_is_given_up(
     talk: Raw, scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rune.nodes.io.delivery.WHOLE_SECONDS", 2.0)
+    monkeypatch.setattr("rune.nodes.io.smtp.WHOLE_SECONDS", 2.0)
     found: list[Error] = []
 
     async def scenario() -> None:

@@ -12,11 +12,10 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from rune.core.outcome import Outcome
+from rune.core.execution.outcome import Outcome
 from rune.errors import RuneError
-from rune.nodes.inuse import IN_USE
-from rune.nodes.redaction import Redactor
-from rune.ports.secret import Credential, KeyProblem, Unreadable
+from rune.nodes.redaction import IN_USE, Redactor
+from rune.ports.credentials import Credential, KeyProblem, Unreadable
 from rune.testing.nodes import MemoryBlob
 from tests.nodes.io.calling import Handler, listening, local_world, serving
 from tests.nodes.io.secrets import CANARY, NONE, TOKEN, Drawer, credential, use

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from rune.errors import NodeFailure
-from rune.nodes.io.address import joined, target
-from rune.nodes.io.guard import BadAllowList, Guard, Policy
-from rune.nodes.io.networks import is_public
+from rune.nodes.io.http_client.ssrf import BadAllowList, Guard, Policy, is_public, joined, target
 from rune.nodes.redaction import redacted
 
 LINES = (pathlib.Path(__file__).parent / "ssrf.txt").read_text(encoding="utf-8").split("\n")

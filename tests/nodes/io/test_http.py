@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from rune.core.definition import Retry
-from rune.core.outcome import Failure, Outcome, Output
+from rune.core.definition.model import Retry
+from rune.core.execution.outcome import Failure, Outcome, Output
 from rune.nodes.io import http
 from tests.nodes.io.calling import KEY, NOW, Handler, call, local_world, serving
 from tests.nodes.running import error, output

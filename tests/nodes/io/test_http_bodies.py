@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from rune.core.outcome import Outcome
+from rune.core.execution.outcome import Outcome
 from rune.nodes.blobs import Blobs, Reference, file_name, is_reference
-from rune.nodes.declare import parameter_schema
-from rune.nodes.io.body import INLINE, named
+from rune.nodes.io.http_client.response import INLINE, named
+from rune.nodes.schema import parameter_schema
 from rune.testing.nodes import MemoryBlob
 from tests.nodes.io.calling import Handler, call, local_world, serving
 from tests.nodes.io.test_http import answering, ask

@@ -13,8 +13,8 @@ import pytest
 import trustme
 from aiohttp import web
 
-from rune.core.outcome import Outcome
-from rune.nodes.world import World
+from rune.core.execution.outcome import Outcome
+from rune.nodes.resources import World
 from tests.nodes.io.calling import Raw, call, listening, local_world, serving
 from tests.nodes.running import error, output
 
@@ -330,7 +330,7 @@ def test_a_name_nobody_knows_is_no_connection() -> None:
 
 
 def test_a_name_that_nobody_answers_for_is_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rune.nodes.io.guard.RESOLVE_SECONDS", 0.05)
+    monkeypatch.setattr("rune.nodes.io.http_client.ssrf.RESOLVE_SECONDS", 0.05)
 
     async def silent(host: str, port: int) -> list[str]:
         await asyncio.Event().wait()

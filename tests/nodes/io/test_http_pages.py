@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from rune.core.outcome import Outcome
-from rune.nodes.catalogue import standard_catalogue
+from rune.core.execution.outcome import Outcome
+from rune.nodes.registry import standard_catalogue
 from tests.nodes.io.test_http import ask
 from tests.nodes.running import error, output
 

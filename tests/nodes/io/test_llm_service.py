@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from rune.core.outcome import Outcome
-from rune.nodes.catalogue import standard_catalogue
-from rune.nodes.io.events import LONGEST, Events, TooLong
+from rune.core.execution.outcome import Outcome
+from rune.nodes.io.llm_service import MAX_EVENT_BYTES, Events, TooLong
+from rune.nodes.registry import standard_catalogue
 from tests.nodes.io.calling import KEY, NOW, Handler, call, listening, local_world, serving
 from tests.nodes.running import error, output
 
@@ -334,7 +334,7 @@ def test_events_come_in_any_pieces() -> None:
 
 def fed_for_ever(piece: bytes) -> None:
     events = Events()
-    for _ in range(LONGEST // 1000 + 2):
+    for _ in range(MAX_EVENT_BYTES // 1000 + 2):
         events.feed(piece)
 
 

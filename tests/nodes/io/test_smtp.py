@@ -16,12 +16,10 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rune.core.outcome import Outcome
+from rune.core.execution.outcome import Outcome
 from rune.errors import NodeFailure
 from rune.nodes.blobs import Blobs
-from rune.nodes.io.mail import compose
-from rune.nodes.io.mailserver import server
-from rune.nodes.io.smtp import Parameters
+from rune.nodes.io.smtp import Parameters, compose, server
 from rune.testing.nodes import MemoryBlob
 from tests.nodes.io.calling import KEY, call, listening, local_world
 from tests.nodes.running import error, output
@@ -353,7 +351,7 @@ def test_no_server_and_nobody_there() -> None:
 
 
 def test_a_silent_server_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rune.nodes.io.delivery.WHOLE_SECONDS", 0.1)
+    monkeypatch.setattr("rune.nodes.io.smtp.WHOLE_SECONDS", 0.1)
 
     class Silent(Sink):
         async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from rune.compose import running_engine
+from rune.bootstrap import running_engine
 from rune.errors import RuneError
 from rune.nodes.custom import NodeContext, kind_of
 from rune.nodes.custom import node as custom
 from rune.nodes.registry import standard_registry
-from rune.nodes.world import NOWHERE, World
+from rune.nodes.resources import NOWHERE, World
 from rune.settings import load_settings
 from rune.testing.harness import run_document
 from tests.core.documents import document, node
@@ -79,7 +79,7 @@ def test_a_call_without_a_world_reaches_nothing() -> None:
 
 def test_who_calls_nobody_loads_no_client() -> None:
     program = (
-        "import sys, rune.compose\n"
+        "import sys, rune.bootstrap\n"
         "print([name for name in ('aiohttp', 'aiosmtplib', 'yarl', 'idna') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

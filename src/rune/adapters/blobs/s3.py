@@ -12,7 +12,7 @@ from typing import NamedTuple
 from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import S3Store
 
-from rune.adapters.blobs.names import BadKey, execution_name, name_of
+from rune.adapters.blobs.keys import BadKey, execution_name, name_of
 from rune.ports.journal import StoreAway
 
 PATIENCE = 30.0

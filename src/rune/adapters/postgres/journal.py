@@ -1,27 +1,30 @@
 """The journal in PostgreSQL. The primary key of the fact table is the write-once rule; an exclusive lock per execution
-makes the order of its facts the order of their commits."""
+makes the order of its facts the order of their commits.
+
+Executions as a list, and the claims of one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
-from rune.adapters.postgres.accepting import ACCEPTED, Acceptor
-from rune.adapters.postgres.database import Database, spelt
-from rune.adapters.postgres.reading import Lookup, ResultReader
-from rune.adapters.postgres.recording import LANES, Recorder
-from rune.adapters.postgres.sql import query
-from rune.adapters.rowforms import letter_of
-from rune.core.fact import End, Signal, TokenFact
-from rune.core.lineage import Path
+from rune.adapters.postgres.batching import Lookup, ResultReader
+from rune.adapters.postgres.database import Database, query, spelt
+from rune.adapters.postgres.journal_writes import ACCEPTED, LANES, Acceptor, Recorder
+from rune.adapters.rows import letter_of, summary_of
+from rune.codec.facts import decode_fact, decode_path, encode_path
+from rune.core.execution.fact import End, Signal, TokenFact
+from rune.core.execution.token import Path
 from rune.ports.journal import FORMAT, Accepted, DeadLetter, NewerFormat, Stored
-from rune.wire.codec import decode_fact, encode_path
+from rune.ports.queries import ALL, STATUSES, Summary, Wanted
 
 MOST_HISTORIES = 64
 _END = msgspec.msgpack.Decoder(End)
 
-Wanted = tuple[str, int, int | None]
+FactsWanted = tuple[str, int, int | None]
 """Facts of an execution, behind a number, at most so many."""
 
 
@@ -46,7 +49,7 @@ class PostgresJournal:
         self.results = ResultReader(database).results
         self._starts: Lookup[str, Accepted | None] = Lookup(database, self._accepted)
         self._ends: Lookup[str, End | None] = Lookup(database, self._ended)
-        self._facts: Lookup[Wanted, list[Stored]] = Lookup(database, self._stored, most=MOST_HISTORIES)
+        self._facts: Lookup[FactsWanted, list[Stored]] = Lookup(database, self._stored, most=MOST_HISTORIES)
 
     @property
     def saved(self) -> set[str]:
@@ -73,7 +76,7 @@ class PostgresJournal:
     async def facts(self, execution: str, after: int = 0, limit: int | None = None) -> list[Stored]:
         return await self._facts.of((execution, after, limit)) if spelt(execution) else []
 
-    async def _stored(self, wanted: Sequence[Wanted]) -> list[list[Stored]]:
+    async def _stored(self, wanted: Sequence[FactsWanted]) -> list[list[Stored]]:
         found: list[list[Stored]] = [[] for _ in wanted]
         columns = [list(each) for each in zip(*wanted, strict=True)]
         for place, seq, body, late in await self._database.fetch(query("facts"), *columns):
@@ -144,3 +147,39 @@ class PostgresJournal:
         await self._acceptor.close()
         await self._recorder.close()
         await self._database.close()
+
+
+class PostgresIndex:
+    """Reads only."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def executions(
+        self, wanted: Wanted = ALL, *, after: str | None = None, limit: int = 50
+    ) -> list[Summary]:
+        """Newest first, behind a given id."""
+        name = "executions"
+        values: list[Any] = []
+        if wanted.workflow is not None:
+            statuses = STATUSES if wanted.status is None else (wanted.status,)
+            name, values = "executions_of_workflow", [wanted.workflow, statuses]
+        elif wanted.status is not None:
+            name, values = "executions_of_status", [wanted.status]
+        rows = await self._database.look(query(name), after, limit, *values)
+        return [summary_of(tuple(row)) for row in rows]
+
+    async def execution(self, execution: str) -> Summary | None:
+        """One execution."""
+        row = await self._database.find(query("execution"), execution)
+        return summary_of(tuple(row)) if row is not None else None
+
+    async def matching(self, prefix: str, limit: int) -> list[str]:
+        """Ids that begin like this, at most so many."""
+        rows = await self._database.look(query("matching"), prefix, prefix + "\U0010ffff", limit)
+        return [row["id"] for row in rows]
+
+    async def claims(self, execution: str) -> dict[tuple[int, Path], int]:
+        """How often each token was claimed."""
+        rows = await self._database.look(query("claims"), execution)
+        return {(node, decode_path(path)): count for node, path, count in rows}

@@ -10,11 +10,10 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rune.adapters.postgres.database import Database
-from rune.adapters.postgres.grouping import Groups
-from rune.adapters.postgres.sql import query
+from rune.adapters.postgres.batching import Groups
+from rune.adapters.postgres.database import Database, query
+from rune.ports.inspection import Backlog
 from rune.ports.outbox import Kind, Notice
-from rune.ports.telemetry import Backlog
 
 MOST = 256
 LINGER = 0.1

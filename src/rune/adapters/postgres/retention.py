@@ -1,4 +1,7 @@
-"""Retention in PostgreSQL: removes in short acts that wait for nobody and let nobody wait.
+"""The selection: ended executions that rules select, read in pages, the newest first, so that an execution that holds
+results of an earlier one goes before it.
+
+Retention in PostgreSQL: removes in short acts that wait for nobody and let nobody wait.
 
 The server gives the space of what is gone to what comes next; to give it back to the disk a table has to be written
 anew, which is what `vacuum` does.
@@ -9,18 +12,97 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from rune.adapters.postgres.database import Database, Row
+from rune.adapters.postgres.database import Database, Row, query
 from rune.adapters.postgres.journal import PostgresJournal
-from rune.adapters.postgres.selection import Candidate, Selection
-from rune.adapters.postgres.sql import query
-from rune.adapters.rowforms import LATE
-from rune.ports.blob import Blob
+from rune.adapters.rows import LATE
+from rune.ports.blobs import Blob
 from rune.ports.journal import StoreAway
-from rune.ports.retention import KEY_LIFE, Collected, Progress, Rule
+from rune.ports.retention import ENDED, KEY_LIFE, Collected, Progress, Rule, applicable
+
+_FAR = 2**62
+
+Bound = tuple[int, int]
+"""When it ended and its number; a rule selects what lies before."""
+
+
+class Candidate(NamedTuple):
+    """An execution that a rule selects."""
+
+    n: int
+    id: str
+    ended_at: int
+
+
+class Selection:
+    """Walks workflow by workflow. Every page is a statement of its own: nothing is held open in between."""
+
+    def __init__(self, database: Database, rules: Sequence[Rule], now: int) -> None:
+        self._database = database
+        self._rules = rules
+        self._now = now
+        self._workflow = ""
+        self._bounds: dict[str, Bound] = {}
+        self._cursor: Bound | None = None
+
+    async def page(self, limit: int) -> list[Candidate]:
+        """The next ones; none when all were seen."""
+        while True:
+            if self._cursor is None and not await self._enter_next():
+                return []
+            assert self._cursor is not None
+            bounds = list(self._bounds.items())
+            rows = await self._database.fetch(
+                query("selected"),
+                self._workflow,
+                *self._cursor,
+                [status for status, _ in bounds],
+                [bound[0] for _, bound in bounds],
+                [bound[1] for _, bound in bounds],
+                limit,
+            )
+            if rows:
+                found = [Candidate(*row) for row in rows]
+                self._cursor = (found[-1].ended_at, found[-1].n)
+                return found
+            self._cursor = None
+
+    async def _enter_next(self) -> bool:
+        """Go on to the next workflow of which something is selected."""
+        while True:
+            row = await self._database.row(query("next_workflow"), self._workflow)
+            if row is None:
+                return False
+            self._workflow = row["workflow"]
+            self._bounds = await self._bounds_of(applicable(self._rules, self._workflow))
+            if self._bounds:
+                self._cursor = max(self._bounds.values())
+                return True
+
+    async def _bounds_of(self, rules: Sequence[Rule]) -> dict[str, Bound]:
+        """What is selected of each status: one rule is enough, so the farthest bound counts."""
+        bounds: dict[str, Bound] = {}
+        for rule in rules:
+            bound = await self._bound(rule)
+            if bound is None:
+                continue
+            for status in rule.status or ENDED:
+                bounds[status] = max(bound, bounds.get(status, bound))
+        return bounds
+
+    async def _bound(self, rule: Rule) -> Bound | None:
+        """Where the part that a rule selects begins; None if it selects nothing."""
+        bound = (_FAR, _FAR) if rule.older_than is None else (self._now - rule.older_than + 1, -1)
+        if not rule.keep:
+            return bound
+        row = await self._database.row(
+            query("last_kept"), self._workflow, list(rule.status or ENDED), rule.keep - 1
+        )
+        return None if row is None else min(bound, (row["ended_at"], row["n"]))
+
 
 PAGE = 256
 AT_ONCE = 64

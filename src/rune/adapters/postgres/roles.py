@@ -2,17 +2,29 @@
 
 What runs under a role changes no schema, and a worker that is taken over reads no key of the API and rewrites neither
 credentials nor the log.
+
+What the user of a connection may do, beside what each role needs.
+
+What a server and its database tell to somebody who takes no part.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 
-from rune.adapters.postgres.database import Connection, place
-from rune.adapters.postgres.failing import Driver, Refused, told
-from rune.adapters.postgres.sql import query
+from rune.adapters.postgres.database import (
+    Connection,
+    Database,
+    Driver,
+    Refused,
+    migrations,
+    place,
+    query,
+    told,
+)
 
 VERBS = {"r": "SELECT", "a": "INSERT", "w": "UPDATE", "d": "DELETE"}
 """The letters that PostgreSQL itself has for them."""
@@ -111,3 +123,40 @@ def statements(role: str, tables: Mapping[str, str]) -> list[str]:
         f"GRANT SELECT (id) ON log TO {role}",  # what is written twice is noticed by it
         f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role}",
     ]
+
+
+async def rights(database: Database) -> dict[str, Any]:
+    """Findings, by the names that a survey has for them."""
+    ((user, makes, _),) = await database.fetch(query("standing"))
+    rows = await database.fetch(query("rights"))
+    have = {table: set(letters) for table, letters, _ in rows}
+    able = [role for role, needs in ROLES.items() if not _lacking(have, needs)]
+    return {
+        "journal_user": user,
+        "journal_roles": tuple(role.removeprefix("rune_") for role in able),
+        "journal_lacks": () if able else tuple(_lacking(have, ROLES["rune_worker"])),
+        "may_migrate": makes and all(owns for _, _, owns in rows),
+    }
+
+
+def _lacking(have: Mapping[str, set[str]], needs: Mapping[str, str]) -> list[str]:
+    """Of the tables that are there: one that is missing is for the schema to tell."""
+    return [
+        f"{VERBS[letter]} on {table}"
+        for table, letters in needs.items()
+        for letter in letters
+        if table in have and letter not in have[table]
+    ]
+
+
+async def inspect(database: Database) -> dict[str, Any]:
+    """Findings, by the names that a survey has for them."""
+    ((version, fsync),) = await database.fetch(query("inspect"))
+    ((known,),) = await database.fetch(query("migration_known"))
+    schema = (await database.fetch(query("migration_last")))[0][0] if known else 0
+    return {
+        "postgres": version,
+        "fsync": fsync == "on",
+        "schema": schema,
+        "known_schema": len(migrations()),
+    }

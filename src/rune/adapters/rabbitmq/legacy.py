@@ -8,17 +8,16 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from rune.adapters.rabbitmq.channel import Channel
-from rune.adapters.rabbitmq.client import DEADLINE
-from rune.adapters.rabbitmq.connection import Connection
-from rune.adapters.rabbitmq.errors import AmqpError, Unroutable
-from rune.adapters.rabbitmq.frames import Message, Stamp
-from rune.adapters.rabbitmq.link import Link
+from rune.adapters.rabbitmq.amqp.channel import Channel
+from rune.adapters.rabbitmq.amqp.client import DEADLINE, Link
+from rune.adapters.rabbitmq.amqp.connection import Connection
+from rune.adapters.rabbitmq.amqp.errors import AmqpError, Unroutable
+from rune.adapters.rabbitmq.amqp.frames import Message, Stamp
 from rune.adapters.rabbitmq.queue import HINT, Strangers, shortened
 from rune.adapters.rabbitmq.topology import Topology, declare, find_or_make
+from rune.codec.messages import decode_execution
 from rune.errors import RuneError
 from rune.ports.journal import StoreAway
-from rune.wire.rabbit import decode_execution
 
 log = logging.getLogger("rune.legacy")
 

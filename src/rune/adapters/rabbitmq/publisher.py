@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from rune.adapters.rabbitmq.channel import Channel, Outgoing
-from rune.adapters.rabbitmq.connection import Connection
-from rune.adapters.rabbitmq.errors import AmqpError, BrokerAway, ChannelClosed, NotTaken, Unroutable
-from rune.adapters.rabbitmq.frames import JSON, Stamp
-from rune.adapters.rabbitmq.link import Link
+from rune.adapters.rabbitmq.amqp.channel import Channel, Outgoing
+from rune.adapters.rabbitmq.amqp.client import Link
+from rune.adapters.rabbitmq.amqp.connection import Connection
+from rune.adapters.rabbitmq.amqp.errors import AmqpError, BrokerAway, ChannelClosed, NotTaken, Unroutable
+from rune.adapters.rabbitmq.amqp.frames import JSON, Stamp
 from rune.adapters.rabbitmq.topology import Topology, declare
 
 AGAIN = 0.05  # s before a message that was not taken is tried again; doubles

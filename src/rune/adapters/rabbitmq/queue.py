@@ -1,28 +1,31 @@
-"""The queue on RabbitMQ: hints as JSON messages, confirmed when sent, acknowledged when served."""
+"""What could not be sent in time: kept for a while, and sent as soon as the broker takes messages again.
+
+Nobody may rely on it: whoever sent it was told that the broker is away, and what is dropped here, or is in a process
+that dies, is sent again from the state, a minute later. It spares executions that minute.
+
+Depths: how much waits in the queues of a topology. For how long, only the broker's own metrics say.
+
+The queue on RabbitMQ: hints as JSON messages, confirmed when sent, acknowledged when served.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from typing import Protocol
 
-from rune.adapters.rabbitmq.channel import Outgoing
-from rune.adapters.rabbitmq.client import connect
-from rune.adapters.rabbitmq.depths import Depths
-from rune.adapters.rabbitmq.errors import AmqpError
-from rune.adapters.rabbitmq.frames import Stamp
-from rune.adapters.rabbitmq.intake import WATCH, Held, Intake
+from rune.adapters.rabbitmq.amqp.channel import Outgoing
+from rune.adapters.rabbitmq.amqp.client import connect
+from rune.adapters.rabbitmq.amqp.connection import Connection
+from rune.adapters.rabbitmq.amqp.errors import AmqpError, BrokerAway, ChannelClosed
+from rune.adapters.rabbitmq.amqp.frames import Stamp
+from rune.adapters.rabbitmq.consumer import WATCH, Held, Intake
 from rune.adapters.rabbitmq.publisher import Publisher
 from rune.adapters.rabbitmq.topology import DEFAULT, DELAYS, Kind, Topology, declare
-from rune.adapters.rabbitmq.unsent import Unsent
-from rune.core.token import Token
-from rune.errors import RuneError
-from rune.ports.journal import StoreAway
-from rune.ports.queue import LANES, Delivery, lane_of
-from rune.ports.telemetry import Depth
-from rune.wire.rabbit import (
+from rune.codec.messages import (
     NAMELESS,
     BadMessage,
     MessageTooLarge,
@@ -32,6 +35,110 @@ from rune.wire.rabbit import (
     decode_hint,
     encode_hint,
 )
+from rune.core.execution.token import Token
+from rune.errors import RuneError
+from rune.ports.inspection import Depth
+from rune.ports.journal import StoreAway
+from rune.ports.queue import LANES, Delivery, lane_of
+
+MOST = 10_000
+MOST_BYTES = 16 * 1024 * 1024
+MAX_RETRY_BATCH = 100
+PATIENCE = 60.0  # s of waiting for a connection, before it is asked for again
+PAUSE = 0.5
+HOPELESS = frozenset({"NO_ROUTE", "ACCESS_REFUSED", "NOT_ALLOWED", "PRECONDITION_FAILED"})
+"""What will not be better when the broker is back: no such queue, no right, too long."""
+
+
+class Unsent:
+    """The newest messages that the publisher was not rid of."""
+
+    def __init__(self, publisher: Publisher, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
+        self._publisher = publisher
+        self._most = most
+        self._most_bytes = most_bytes
+        self._kept: deque[Outgoing] = deque()
+        self._bytes = 0
+        self._sending: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def keep(self, messages: Sequence[Outgoing], error: AmqpError) -> None:
+        """Send them later, unless that is hopeless; the oldest give way if there are too many."""
+        if error.code in HOPELESS:
+            return
+        self._kept.extend(messages)
+        self._bytes += sum(len(each[2]) for each in messages)
+        while len(self._kept) > self._most or self._bytes > self._most_bytes:
+            self._bytes -= len(self._kept.popleft()[2])
+        if self._kept and self._sending is None:
+            self._sending = asyncio.create_task(self._send())
+            self._sending.add_done_callback(self._done)
+
+    def _done(self, _: asyncio.Task[None]) -> None:
+        self._sending = None
+
+    async def _send(self) -> None:
+        while self._kept:
+            batch = [self._kept.popleft() for _ in range(min(MAX_RETRY_BATCH, len(self._kept)))]
+            self._bytes -= sum(len(each[2]) for each in batch)
+            try:
+                await self._publisher.link.up(PATIENCE)
+                await self._publisher.publish(batch)
+            except AmqpError as error:
+                if error.code not in HOPELESS:
+                    self._kept.extendleft(reversed(batch))
+                    self._bytes += sum(len(each[2]) for each in batch)
+                    await asyncio.sleep(PAUSE)
+
+    async def close(self) -> None:
+        """What is still kept is dropped."""
+        if self._sending is not None:
+            self._sending.cancel()
+            await asyncio.gather(self._sending, return_exceptions=True)
+
+
+class Depths:
+    """Looks over a connection of its own, which is kept from one look to the next."""
+
+    def __init__(self, url: str, topology: Topology) -> None:
+        self._url = url
+        self._topology = topology
+        self._connection: Connection | None = None
+        self._looking = asyncio.Lock()
+
+    async def read(self) -> list[Depth]:
+        """One for each queue that this process knows of."""
+        async with self._looking:
+            kept = self._connection
+            if kept is not None and kept.error is None:
+                try:
+                    return await self._look(kept)
+                except BrokerAway:
+                    pass  # it was gone already, and nobody had noticed
+            self._connection = await connect(self._url, name="depths")
+            return await self._look(self._connection)
+
+    async def _look(self, connection: Connection) -> list[Depth]:
+        channel = await connection.channel()
+        found: list[Depth] = []
+        for queue in self._topology.queues:
+            waiting = 0
+            for lane in LANES:
+                try:
+                    told = await channel.declare_queue(self._topology.lane(queue, lane), passive=True)
+                    waiting += told.message_count or 0
+                except ChannelClosed:  # not there, or not for us to see
+                    channel = await connection.channel()
+            found.append(Depth(queue=queue, waiting=waiting))
+        await channel.close()
+        return found
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+
 
 log = logging.getLogger("rune.queue")
 
@@ -48,7 +155,7 @@ Naming = Callable[[str], Awaitable[Names]]
 Strangers = Callable[[NodeExecutionMessage, bytes], Awaitable[None]]
 """What to do about a message that somebody else wrote, also given as it came. An error makes it a dead letter."""
 
-TOGETHER = 4 * 1024 * 1024  # bytes of full messages that are written before the first of them is sent
+MAX_BATCH_BYTES = 4 * 1024 * 1024  # bytes of full messages that are written before the first of them is sent
 
 
 def shortened(reason: str) -> str:
@@ -173,7 +280,7 @@ class RabbitQueue:
                 (self.topology.execution, await self._key(execution, token, priority), body, HINT)
             )
             size += len(body)
-            if size >= TOGETHER:
+            if size >= MAX_BATCH_BYTES:
                 await self._publish(messages)
                 messages, size = [], 0
         if messages:

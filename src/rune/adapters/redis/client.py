@@ -1,19 +1,135 @@
-"""A lean client: calls made in one turn of the loop travel together, replies are parsed in bulk."""
+"""TLS: what an address of Redis says about certificates.
+
+`rediss://user:password@host:port/0?option=value`, every part percent-encoded. Options, as clients of Redis name them:
+`ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile`, `ssl_cert_reqs` (`required` or `none`), `ssl_check_hostname` (`true` or
+`false`). Without `ssl_ca_certs` the authorities of the system are trusted.
+
+The scripts: one file per verb and a few that they share, loaded into the server as one library.
+
+A library is compiled once, while a script that is sent by its hash defines all of its functions anew at every call: for
+these verbs that is a third of the time. Its names carry a hash of its text, so two versions can be side by side.
+
+A lean client: calls made in one turn of the loop travel together, replies are parsed in bulk.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import re
+import ssl
 from collections import deque
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any, cast
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qs, parse_qsl, unquote, urlsplit
 
 import hiredis
 
-from rune.adapters.redis.lua import function, library
-from rune.adapters.redis.tls import context, trouble
 from rune.errors import RuneError
 from rune.ports.journal import StoreAway
+
+CHOICES = {"ssl_cert_reqs": ("required", "none"), "ssl_check_hostname": ("true", "false")}
+FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+
+
+class BadAddress(RuneError):
+    """An address that cannot be used."""
+
+    code = "BAD_ADDRESS"
+
+
+def context(url: SplitResult) -> ssl.SSLContext | None:
+    """How the connection is encrypted; None if it is not."""
+    if url.scheme != "rediss":
+        return None
+    given = _options(url.query)
+    try:
+        made = ssl.create_default_context(cafile=given.get("ssl_ca_certs") or None)
+        if given.get("ssl_certfile"):
+            made.load_cert_chain(given["ssl_certfile"], given.get("ssl_keyfile") or None)
+    except OSError as error:
+        raise BadAddress(f"{place(url)}: the certificates cannot be read: {error}") from None
+    unchecked = given.get("ssl_cert_reqs") == "none"
+    if unchecked or given.get("ssl_check_hostname") == "false":
+        made.check_hostname = False
+    if unchecked:
+        made.verify_mode = ssl.CERT_NONE
+    return made
+
+
+def _options(query: str) -> dict[str, str]:
+    given = dict(parse_qsl(query, keep_blank_values=True))
+    for name, value in given.items():
+        if name not in FILES and name not in CHOICES:
+            raise BadAddress(f"`{name}` is no option of a `rediss://` address")
+        if name in CHOICES and value not in CHOICES[name]:
+            raise BadAddress(f"{name}={value}: {' or '.join(CHOICES[name])}")
+    return given
+
+
+def place(url: SplitResult) -> str:
+    """Where a server is, without what must not be shown."""
+    if url.scheme == "unix":
+        return f"unix://{url.path}"
+    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}"
+
+
+def trouble(url: SplitResult, error: BaseException) -> str:
+    """Why a server cannot be reached, in words that say what to change."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"{place(url)}: the certificate of Redis is not trusted: {error.verify_message};"
+            " name its authority with ?ssl_ca_certs=FILE"
+        )
+    if isinstance(error, ssl.SSLError):
+        return f"{place(url)}: no TLS with Redis: {error.reason or error}"
+    return f"Redis cannot be reached: {error}"
+
+
+FOLDER = Path(__file__).parent / "scripts"
+SHARED = ("store", "transition", "waiting", "deciding", "timers", "holding")
+VERBS = (
+    "apply",
+    "claim",
+    "control",
+    "end",
+    "fire",
+    "fold",
+    "forget",
+    "incarnation",
+    "install",
+    "later",
+    "renew",
+    "signal",
+    "sweep",
+    "yield",
+)
+_COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
+_REGISTER = """
+redis.register_function('{verb}_{sha}', function(keys, arguments)
+  store.begin(keys, arguments)
+  return verbs['{verb}']()
+end)
+"""
+
+
+@cache
+def library() -> tuple[str, bytes]:
+    """The hash of the library, and its text as the server loads it."""
+    parts = [(FOLDER / f"{name}.lua").read_text() for name in (*SHARED, *VERBS)]
+    text = _COMMENT.sub("", "\n".join(parts))
+    sha = hashlib.sha256(text.encode()).hexdigest()[:12]
+    registered = "".join(_REGISTER.format(verb=verb, sha=sha) for verb in VERBS)
+    return sha, f"#!lua name=rune_{sha}\n{text}{registered}".encode()
+
+
+@cache
+def function(verb: str) -> str:
+    """The name of a verb's function in the server."""
+    return f"{verb}_{library()[0]}"
+
 
 DEADLINE = 10.0  # s: a server that answers nothing for so long is away
 PORT = 6379

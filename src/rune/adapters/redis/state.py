@@ -1,42 +1,167 @@
-"""The state in Redis: every verb is one script on one execution; where there is no state, it is folded first."""
+"""Crowds: what several tokens of one execution ask for while one of them is being served is asked for in one act.
+
+Foresight: while a token that is all there is of its execution is in our hands, nothing else can happen to it.
+
+The state in Redis: every verb is one script on one execution; where there is no state, it is folded first.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from rune.adapters.redis.client import Client
-from rune.adapters.redis.consumers import Consumers
-from rune.adapters.redis.crowds import Crowds
-from rune.adapters.redis.folding import FOLD_LEASE, Folder
-from rune.adapters.redis.foresight import Foresight
-from rune.adapters.redis.image import read_fields
-from rune.adapters.redis.instructions import Instruction, finish_out
+from rune.adapters.redis.encoding import (
+    Instruction,
+    Known,
+    Plans,
+    Register,
+    Sent,
+    finish_out,
+    path_out,
+    timer_in,
+    token_in,
+    token_out,
+)
 from rune.adapters.redis.keys import Keys
-from rune.adapters.redis.known import Known, Plans, Register
-from rune.adapters.redis.outlet import NOTHING_SENT, Outlet
-from rune.adapters.redis.reading import finish_of, state_of
-from rune.adapters.redis.recovery import Recovery, Roll
-from rune.adapters.redis.streams import DEFAULT, GROUP, Entry
-from rune.adapters.redis.texts import Sent, path_out, timer_in, token_in, token_out
-from rune.core.effect import Decision, Finish, Timer
-from rune.core.explain import Waiting, explain
-from rune.core.fact import Control, End, Signal
-from rune.core.lineage import Path
-from rune.core.plan import Plan
-from rune.core.state import State
-from rune.core.token import Token
-from rune.core.wake import OVERDUE
+from rune.adapters.redis.rebuild import FOLD_LEASE, Folder, Recovery, Roll
+from rune.adapters.redis.snapshot import finish_of, read_fields, state_of
+from rune.adapters.redis.streams import DEFAULT, GROUP, NOTHING_SENT, Consumers, Entry, Outlet
+from rune.codec.messages import Names
+from rune.core.execution.decision import Decision, Finish, Timer
+from rune.core.execution.explain import Waiting, explain
+from rune.core.execution.fact import Control, End, Signal
+from rune.core.execution.inline_run import end_of_one
+from rune.core.execution.state import State
+from rune.core.execution.timers import OVERDUE
+from rune.core.execution.token import Path, Token
+from rune.core.plan.model import Plan
 from rune.ports.clock import Clock
 from rune.ports.journal import Accepted, Journal, StoreAway
 from rune.ports.state import Applied, Claim, Due, Fence, Listener
-from rune.wire.rabbit import Names
+
+MAX_BATCH = 32  # in one act: a script must not keep others waiting for milliseconds
+
+W = TypeVar("W")
+A = TypeVar("A")
+WaitingCalls = list[tuple[W, "asyncio.Future[A]"]]
+
+
+class Crowds(Generic[W, A]):
+    """Whoever is alone is served at once, and by whoever asks. `together` serves several and answers one
+    answer each, or None where they have to be served one by one."""
+
+    def __init__(
+        self,
+        alone: Callable[[Known, W], Awaitable[A]],
+        together: Callable[[Known, Sequence[W]], Awaitable[Sequence[A] | None]],
+    ) -> None:
+        self._alone = alone
+        self._together = together
+        self._crowds: dict[str, WaitingCalls[W, A]] = {}
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    async def serve(self, known: Known, wish: W) -> A:
+        """The answer to one wish."""
+        execution = known.accepted.id
+        crowd = self._crowds.get(execution)
+        if crowd is not None:
+            future: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+            crowd.append((wish, future))
+            return await future
+        self._crowds[execution] = []
+        try:
+            return await self._alone(known, wish)
+        finally:
+            self._next(known)
+
+    def _next(self, known: Known) -> None:
+        """Who has come meanwhile is served together, and who comes meanwhile is served next."""
+        execution = known.accepted.id
+        waiting = self._crowds.pop(execution)
+        if waiting:
+            self._crowds[execution] = []
+            serving = asyncio.create_task(self._serve_all(known, waiting))
+            self._under_way.add(serving)
+            serving.add_done_callback(self._under_way.discard)
+
+    async def _serve_all(self, known: Known, waiting: WaitingCalls[W, A]) -> None:
+        try:
+            pieces = (waiting[start : start + MAX_BATCH] for start in range(0, len(waiting), MAX_BATCH))
+            await asyncio.gather(*(self._serve_some(known, piece) for piece in pieces))
+        finally:
+            self._next(known)
+
+    async def _serve_some(self, known: Known, waiting: WaitingCalls[W, A]) -> None:
+        try:
+            answers = None
+            if len(waiting) > 1:
+                answers = await self._together(known, [wish for wish, _ in waiting])
+            if answers is None:
+                answers = [await self._alone(known, wish) for wish, _ in waiting]
+        except BaseException as error:
+            for _, future in waiting:
+                if not future.done():
+                    future.set_exception(error) if isinstance(error, Exception) else future.cancel()
+            if not isinstance(error, Exception):
+                raise
+            return
+        for (_, future), answer in zip(waiting, answers, strict=True):
+            if not future.done():
+                future.set_result(answer)
+
+
+MAX_PREDICTED = 10_000
+
+
+class _Alone:
+    """A node that was claimed, when by either clock, and what was foreseen last."""
+
+    __slots__ = ("answer", "decisions", "node", "then", "when")
+
+    def __init__(self, node: int, now: int) -> None:
+        self.node = node
+        self.then = now
+        self.when = time.monotonic()
+        self.decisions: Sequence[Decision] | None = None
+        self.answer: tuple[Finish, int] | None = None
+
+
+class Foresight:
+    """Which decisions are certain to be the last."""
+
+    def __init__(self, clock: Clock | None) -> None:
+        self._clock = clock
+        self._alone: OrderedDict[str, _Alone] = OrderedDict()
+
+    def note(self, execution: str, token: Token, now: int) -> None:
+        """This token was claimed here, and it is all there is."""
+        self._alone[execution] = _Alone(token.node, now)
+        if len(self._alone) > MAX_PREDICTED:
+            self._alone.popitem(last=False)
+
+    def forget(self, execution: str) -> None:
+        self._alone.pop(execution, None)
+
+    def end(self, execution: str, decisions: Sequence[Decision]) -> tuple[Finish, int] | None:
+        """The end that these decisions bring, and its time; the same however often it is asked for."""
+        alone = self._alone.get(execution)
+        if alone is None:
+            return None
+        if alone.decisions is not decisions:
+            alone.decisions = decisions
+            finish = end_of_one(decisions) if decisions[0].node == alone.node else None
+            passed = 0 if self._clock is not None else round((time.monotonic() - alone.when) * 1000)
+            alone.answer = None if finish is None else (finish, alone.then + passed)
+        return alone.answer
+
 
 log = logging.getLogger("rune.state")
 

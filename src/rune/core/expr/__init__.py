@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rune.core.expr.errors import (
+from rune.core.expr.budget import (
     BudgetError,
     ExpressionError,
     ExpressionSyntaxError,

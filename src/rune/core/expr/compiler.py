@@ -1,20 +1,71 @@
-"""From Python's syntax tree to closures, over a white-list of node kinds."""
+"""Python's syntax tree of the placeholder form of an expression.
+
+From Python's syntax tree to closures, over a white-list of node kinds.
+"""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
-from rune.core.expr import codes, loops, operators
-from rune.core.expr.budget import MAX_NESTING
-from rune.core.expr.errors import ExpressionSyntaxError
+from rune.core.expr import closures, operators
+from rune.core.expr.budget import (
+    MAX_NESTING,
+    MAX_NODES,
+    MAX_SHAPE_CHARS,
+    SHAPE_CACHE_SIZE,
+    ExpressionSyntaxError,
+)
 from rune.core.expr.functions import FUNCTIONS, Function
 from rune.core.expr.lexer import Lexed, Token
+from rune.core.expr.lookups import Code, Path, cut, fetch, follow, glance, index, peek
 from rune.core.expr.names import Names, Reference, known_references, unknown
-from rune.core.expr.paths import Code, Path, cut, fetch, follow, glance, index, peek
-from rune.core.expr.tree import is_marked, size
 from rune.core.expr.values import describe, is_number, json_equal
+
+
+def parse(source: str, lexed: Lexed) -> ast.expr:
+    """The tree of an expression, which many others may share: it is not to be changed."""
+    try:
+        tree = (_shape if len(lexed.code) <= MAX_SHAPE_CHARS else _parsed)(lexed.code)
+    except SyntaxError as error:
+        offset = lexed.offset(max(0, (error.offset or 1) - 1))
+    except (RecursionError, MemoryError):
+        problem = f"the expression is nested too deeply (limit: {MAX_NESTING})"
+        raise ExpressionSyntaxError(problem, 0) from None
+    else:
+        _check_size(tree, lexed)
+        return tree
+    if offset >= len(source.rstrip()):
+        raise ExpressionSyntaxError("the expression ends too early", len(source.rstrip()))
+    near = source[offset : offset + 20].strip()
+    raise ExpressionSyntaxError(f"the expression cannot be read near {near}", offset)
+
+
+def _parsed(code: str) -> ast.expr:
+    return ast.parse(code, mode="eval").body
+
+
+# A placeholder form holds nothing of the author's own, so a few shapes serve most expressions.
+_shape = lru_cache(maxsize=SHAPE_CACHE_SIZE)(_parsed)
+
+
+def _check_size(tree: ast.expr, lexed: Lexed) -> None:
+    """Refuse too many syntax nodes. There are never more of them than pieces, which need no counting."""
+    if len(lexed.pieces) > MAX_NODES and size(tree) > MAX_NODES:
+        raise ExpressionSyntaxError(f"the expression is too long (limit: {MAX_NODES} syntax nodes)", 0)
+
+
+def size(*nodes: ast.AST) -> int:
+    """How many pieces of syntax that have a value there are in these trees."""
+    return sum(isinstance(each, ast.expr) for node in nodes for each in ast.walk(node))
+
+
+def is_marked(node: ast.expr, mark: str) -> bool:
+    """Whether a tree is the call that the lexer wrote as `T(…)` or `P(…)`."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == mark
+
 
 _ARITHMETIC: dict[type[ast.operator], operators.Operation] = {
     ast.Add: operators.add,
@@ -44,7 +95,7 @@ _REFUSED = {
     ast.Starred: ("* does not unpack here", "lists are joined with +"),
 }
 _TOO_DEEP = f"the expression is nested too deeply (limit: {MAX_NESTING})"
-_NONE = codes.constant(None)
+_NONE = closures.constant(None)
 _LINKS = (ast.Attribute, ast.Subscript)
 
 
@@ -146,9 +197,9 @@ class Compiler:
         if isinstance(node, ast.Name):
             token = self._lexed.token(node.id)
             if token.kind == "literal":
-                return self._followed(codes.constant(token.value), path, "the value")
+                return self._followed(closures.constant(token.value), path, "the value")
             if token.kind == "word" and token.value in self._variables:
-                return self._followed(codes.variable(self._variables[token.value]), path, token.value)
+                return self._followed(closures.variable(self._variables[token.value]), path, token.value)
             root, bare = self._root(token)
             self.references.append(Reference(root, path, self._forgiving > 0, token.offset))
             code = fetch(root, path, bare=bare)
@@ -198,10 +249,10 @@ class Compiler:
         first = self.compile(left)
         constant = self._constant(node.right)
         if constant is not None and len(row) == 1:
-            return codes.arithmetic_with(first, _ARITHMETIC[type(node.op)], constant[0])
+            return closures.arithmetic_with(first, _ARITHMETIC[type(node.op)], constant[0])
         for each in reversed(row):
             rest.append((_ARITHMETIC[type(each.op)], self.compile(each.right)))
-        return codes.arithmetic(first, rest)
+        return closures.arithmetic(first, rest)
 
     def _coalesce(self, node: ast.BinOp) -> Code:
         row: list[ast.expr] = []
@@ -210,45 +261,47 @@ class Compiler:
             row.append(left.right)
             left = left.left
         peeked = [self._forgive(each) for each in (left, *reversed(row[1:]))]
-        return codes.coalesce(peeked, self.compile(row[0]))
+        return closures.coalesce(peeked, self.compile(row[0]))
 
     def _unary(self, node: ast.UnaryOp) -> Code:
         constant = self._constant(node)
         if constant is not None:
-            return codes.constant(constant[0])
+            return closures.constant(constant[0])
         operand = self.compile(node.operand)
         if isinstance(node.op, ast.Not):
-            return codes.negation(operand)
-        return codes.unary(operators.negate if isinstance(node.op, ast.USub) else operators.affirm, operand)
+            return closures.negation(operand)
+        return closures.unary(
+            operators.negate if isinstance(node.op, ast.USub) else operators.affirm, operand
+        )
 
     def _logic(self, node: ast.BoolOp) -> Code:
         operands = [self.compile(each) for each in node.values]
-        return codes.both(operands) if isinstance(node.op, ast.And) else codes.either(operands)
+        return closures.both(operands) if isinstance(node.op, ast.And) else closures.either(operands)
 
     def _compare(self, node: ast.Compare) -> Code:
         left = self.compile(node.left)
         if len(node.ops) == 1:
             constant = self._constant(node.comparators[0])
             if constant is not None and isinstance(node.ops[0], ast.Eq):
-                return codes.equality(left, constant[0])
+                return closures.equality(left, constant[0])
         pairs = zip(node.ops, node.comparators, strict=True)
         rest = [(_COMPARISONS[type(op)], self._compared(op, each)) for op, each in pairs]
-        return codes.comparison(left, *rest[0]) if len(rest) == 1 else codes.comparisons(left, rest)
+        return closures.comparison(left, *rest[0]) if len(rest) == 1 else closures.comparisons(left, rest)
 
     def _compared(self, op: ast.cmpop, node: ast.expr) -> Code:
         """The right side of a comparison. A list of literals behind `in` is made only once."""
         if isinstance(op, ast.In | ast.NotIn) and isinstance(node, ast.List):
             literals = [self._constant(each) for each in node.elts]
             if None not in literals:
-                return codes.constant([each[0] for each in literals if each])
+                return closures.constant([each[0] for each in literals if each])
         return self.compile(node)
 
     def _choice(self, node: ast.IfExp) -> Code:
         """Both forms: `a if c else b`, and `c ? a : b`, which arrives as `c if T(a) else b`."""
         if is_marked(node.test, "T"):
             (chosen,) = self._one_argument(node.test)
-            return codes.choice(self.compile(node.body), self.compile(chosen), self.compile(node.orelse))
-        return codes.choice(self.compile(node.test), self.compile(node.body), self.compile(node.orelse))
+            return closures.choice(self.compile(node.body), self.compile(chosen), self.compile(node.orelse))
+        return closures.choice(self.compile(node.test), self.compile(node.body), self.compile(node.orelse))
 
     def _one_argument(self, node: Any) -> list[ast.expr]:
         arguments: list[ast.expr] = node.args
@@ -258,7 +311,7 @@ class Compiler:
 
     def _list(self, node: ast.List) -> Code:
         self.accounted = True
-        return codes.new_list([self.compile(each) for each in node.elts])
+        return closures.new_list([self.compile(each) for each in node.elts])
 
     def _object(self, node: ast.Dict) -> Code:
         self.accounted = True
@@ -267,23 +320,23 @@ class Compiler:
             if key is None:
                 raise self._error("** does not unpack here", value, "objects are joined with merge(a, b)")
             entries.append((self.compile(key), self.compile(value)))
-        return codes.new_object(entries)
+        return closures.new_object(entries)
 
     def _list_loop(self, node: ast.ListComp | ast.GeneratorExp) -> Code:
         outer = dict(self._variables)
         rounds = self._rounds(node.generators, size(node.elt))
         element = self.compile(node.elt)
         self._variables = outer
-        return loops.list_loop(rounds, element)
+        return closures.list_loop(rounds, element)
 
     def _object_loop(self, node: ast.DictComp) -> Code:
         outer = dict(self._variables)
         rounds = self._rounds(node.generators, size(node.key, node.value))
         key, element = self.compile(node.key), self.compile(node.value)
         self._variables = outer
-        return loops.object_loop(rounds, key, element)
+        return closures.object_loop(rounds, key, element)
 
-    def _rounds(self, generators: list[ast.comprehension], body_cost: int) -> list[loops.Loop]:
+    def _rounds(self, generators: list[ast.comprehension], body_cost: int) -> list[closures.Loop]:
         self.accounted = True
         rounds = []
         for each in generators:
@@ -293,7 +346,7 @@ class Compiler:
             slots = tuple([self._bind(target) for target in targets])
             conditions = [self.compile(condition) for condition in each.ifs]
             cost = size(*each.ifs) + (body_cost if each is generators[-1] else 1)
-            rounds.append(loops.Loop(slots, unpacks, source, conditions, cost))
+            rounds.append(closures.Loop(slots, unpacks, source, conditions, cost))
         return rounds
 
     def _bind(self, target: ast.expr) -> int:
@@ -345,16 +398,16 @@ class Compiler:
         """A call, with what a pipe put in front of its arguments."""
         self._check_arguments(function, node, len(first))
         if not isinstance(node, ast.Call):
-            return codes.call(function.call, first, {})
+            return closures.call(function.call, first, {})
         named = {self._keyword(each): self.compile(each.value) for each in node.keywords}
         operands = [*first, *(self.compile(each) for each in node.args)]
-        return codes.call(function.call, operands, named)
+        return closures.call(function.call, operands, named)
 
     def _lenient(self, function: Function, peeked: Code, others: list[ast.expr]) -> Code:
         """`exists` and `default` accept what is missing, which no ordinary function sees."""
         if function.name == "exists":
-            return codes.existence(peeked)
-        return codes.coalesce([peeked], self.compile(others[0]))
+            return closures.existence(peeked)
+        return closures.coalesce([peeked], self.compile(others[0]))
 
     def _pipe(self, node: ast.Call) -> Code:
         stages = [

@@ -6,14 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from rune.core.expr.budget import MAX_NESTING, MAX_SOURCE_BYTES, Run
-from rune.core.expr.compiler import Compiler
-from rune.core.expr.errors import ExpressionError, ExpressionSyntaxError
-from rune.core.expr.lexer import lex
+from rune.core.expr.budget import MAX_NESTING, MAX_SOURCE_BYTES, ExpressionError, ExpressionSyntaxError, Run
+from rune.core.expr.compiler import Compiler, parse
+from rune.core.expr.lexer import expression_end, lex
+from rune.core.expr.lookups import Code, fetch
 from rune.core.expr.names import ROOTS, Names, Reference
-from rune.core.expr.paths import Code, fetch
-from rune.core.expr.scan import expression_end
-from rune.core.expr.tree import parse
 
 # A reference and nothing else, the commonest expression of all. `$node` needs the names of nodes, and a
 # name with two underscores needs an error, so both take the long way.

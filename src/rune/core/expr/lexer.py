@@ -10,6 +10,8 @@ does not have is expressed by what this language has no other use for:
     x | f | g(y)    P(x, f, g(y))
 
 `T` and `P` cannot be forged, because the author's own names are placeholders.
+
+Finding the end of an expression inside text.
 """
 
 from __future__ import annotations
@@ -22,14 +24,14 @@ from typing import Any
 
 import msgspec
 
-from rune.core.expr.budget import MAX_NESTING, MAX_TOKENS
-from rune.core.expr.errors import ExpressionSyntaxError
-from rune.core.expr.literals import read_number, read_text
+from rune.core.expr.budget import MAX_NESTING, MAX_TOKENS, ExpressionSyntaxError
 from rune.core.expr.names import (
     Names,
     id_ends,
     is_word_start,
     known_references,
+    read_number,
+    read_text,
     refuse_dunder,
     root_at,
     unknown,
@@ -75,7 +77,7 @@ class Token(msgspec.Struct, frozen=True, gc=False):
     offset: int
 
 
-_MARK = Token("mark", None, 0)
+_START_TOKEN = Token("mark", None, 0)
 
 
 class Lexed(msgspec.Struct, frozen=True):
@@ -93,7 +95,7 @@ class Lexed(msgspec.Struct, frozen=True):
 
     def token(self, placeholder: str) -> Token:
         """What a placeholder stands for; the marks `P` and `T` stand for nothing of the author's."""
-        return self.tokens.get(placeholder, _MARK)
+        return self.tokens.get(placeholder, _START_TOKEN)
 
 
 class _Level:
@@ -382,3 +384,35 @@ _READERS: dict[str, Callable[[_Lexer], None]] = {
     ".": _Lexer._dot,
     "$": _Lexer._reference,
 }
+
+
+_QUOTE_OR_BRACE = re.compile(r"""["'{}]""")
+# Possessive, so that a long text which is not closed costs no memory.
+_QUOTED = {
+    '"': re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL),
+    "'": re.compile(r"'[^'\\]*+(?:\\.[^'\\]*+)*+'", re.DOTALL),
+}
+
+
+def expression_end(text: str, start: int) -> int:
+    """Where the `}}` stands that closes an expression beginning at `start`; -1 if it is not closed.
+
+    Braces of objects and whatever stands in quotes do not close it.
+    """
+    depth = 0
+    mark = _QUOTE_OR_BRACE.search(text, start)
+    while mark:
+        char, at = mark[0], mark.start()
+        if char == "{":
+            depth += 1
+        elif char == "}":
+            if depth == 0 and text.startswith("}}", at):
+                return at
+            depth -= 1
+        else:
+            quoted = _QUOTED[char].match(text, at)
+            if quoted is None:
+                return -1
+            at = quoted.end() - 1
+        mark = _QUOTE_OR_BRACE.search(text, at + 1)
+    return -1

@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rune.core.expr.budget import MAX_INT, MAX_INT_BITS, SLOT_BYTES, Run
-from rune.core.expr.errors import BudgetError, ExpressionError
-from rune.core.expr.patterns import search
+from rune.core.expr.budget import MAX_INT, MAX_INT_BITS, SLOT_BYTES, BudgetError, ExpressionError, Run
+from rune.core.expr.regex import search
 from rune.core.expr.values import is_number, json_equal, spoken
 
 Operation = Callable[[Any, Any, Run], Any]

@@ -6,12 +6,18 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from rune.core.expr.budget import MAX_BUILT_BYTES, MAX_JSON_DEPTH
-from rune.core.expr.errors import BudgetError, ExpressionError, ExpressionSyntaxError, ExpressionSyntaxErrors
+from rune.core.expr.budget import (
+    MAX_BUILT_BYTES,
+    MAX_JSON_DEPTH,
+    BudgetError,
+    ExpressionError,
+    ExpressionSyntaxError,
+    ExpressionSyntaxErrors,
+)
 from rune.core.expr.expression import compile_source
+from rune.core.expr.lexer import expression_end
+from rune.core.expr.lookups import fetch
 from rune.core.expr.names import Names, Reference, id_ends, known_references, path_at, root_at, unknown
-from rune.core.expr.paths import fetch
-from rune.core.expr.scan import expression_end
 from rune.core.expr.values import to_text
 
 Resolver = Callable[[Mapping[str, Any]], Any]

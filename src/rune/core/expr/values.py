@@ -11,8 +11,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from rune.core.expr.budget import Run
-from rune.core.expr.errors import ExpressionError, MissingError
+from rune.core.expr.budget import ExpressionError, MissingError, Run
 
 _KINDS = {
     type(None): "null",

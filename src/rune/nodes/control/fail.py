@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from rune.core.execution.outcome import Error, Failure, Outcome
 from rune.core.expr import to_text
-from rune.core.outcome import Error, Failure, Outcome
 from rune.nodes.base import Call
-from rune.nodes.declare import Model, declare
+from rune.nodes.schema import Model, declare
 
 
 class Parameters(Model, kw_only=True, frozen=True):

@@ -7,12 +7,11 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from rune.core.nodetype import Join, JoinRule
-from rune.core.outcome import Outcome, Output
+from rune.core.execution.outcome import Outcome, Output
+from rune.core.node_type import Join, JoinRule
 from rune.errors import NodeFailure
 from rune.nodes.base import Call
-from rune.nodes.declare import Model, declare
-from rune.nodes.fit import describe_value
+from rune.nodes.schema import Model, declare, describe_value
 
 
 class AtLeast(Model, kw_only=True, frozen=True):

@@ -9,13 +9,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 from msgspec import Meta
 
-from rune.core.outcome import Outcome, Output
-from rune.core.problem import Problem
-from rune.core.ticks import CatchUp, Schedule
+from rune.core.definition.problems import Problem
+from rune.core.execution.outcome import Outcome, Output
+from rune.core.triggers import CatchUp, Schedule
 from rune.nodes.base import Call
-from rune.nodes.crontimes import cron_flaw
-from rune.nodes.declare import Model, declare
-from rune.nodes.rules import Unit, conflicting, missing
+from rune.nodes.cron import cron_flaw
+from rune.nodes.schema import Model, Unit, conflicting, declare, missing
 
 _MS: dict[Unit, int] = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
 

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from rune.core.nodetype import Window
-from rune.core.outcome import FanOut, Outcome
+from rune.core.execution.outcome import FanOut, Outcome
+from rune.core.node_type import Window
 from rune.errors import LimitExceeded
 from rune.nodes.base import Call
-from rune.nodes.declare import Model, declare
+from rune.nodes.schema import Model, declare
 
 
 class Parameters(Model, kw_only=True, frozen=True):

@@ -7,13 +7,12 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from rune.core.definition.problems import Problem
+from rune.core.execution.outcome import Outcome, Output
 from rune.core.expr import MISSING
-from rune.core.outcome import Outcome, Output
-from rune.core.problem import Problem
 from rune.nodes.base import Call
-from rune.nodes.comparing import compare
-from rune.nodes.declare import Model, declare
-from rune.nodes.rules import Operator, conflicting
+from rune.nodes.schema import Model, Operator, conflicting, declare
+from rune.nodes.values import compare
 
 
 class Rule(Model, kw_only=True, frozen=True):

@@ -8,13 +8,12 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from rune.core import codes
-from rune.core.outcome import Outcome, Output, Suspend
-from rune.core.problem import Problem
+from rune.core.definition import problems
+from rune.core.definition.problems import Problem
+from rune.core.execution.outcome import Outcome, Output, Suspend
 from rune.errors import NodeFailure
 from rune.nodes.base import Call
-from rune.nodes.declare import Model, declare
-from rune.nodes.rules import Unit, missing
+from rune.nodes.schema import Model, Unit, declare, missing
 
 
 class Parameters(Model, kw_only=True, frozen=True):
@@ -47,7 +46,7 @@ def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
     written_out = isinstance(text, str) and "$" not in text and "{{" not in text
     if written_out and _moment(text) is None:
         message = f"`{text[:60]}` is no ISO 8601 date"
-        return [Problem("date_time", codes.BAD_PARAMETER, message, EXAMPLE)]
+        return [Problem("date_time", problems.BAD_PARAMETER, message, EXAMPLE)]
     return []
 
 

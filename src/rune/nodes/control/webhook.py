@@ -9,12 +9,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from rune.core.hook import DELIVERY, Hook
-from rune.core.outcome import Outcome, Output
-from rune.core.problem import Problem
+from rune.core.definition.problems import Problem
+from rune.core.execution.outcome import Outcome, Output
+from rune.core.triggers import DELIVERY, Hook
 from rune.nodes.base import Call
-from rune.nodes.declare import Model, declare
-from rune.nodes.rules import conflicting
+from rune.nodes.schema import Model, conflicting, declare
 
 _PATH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")

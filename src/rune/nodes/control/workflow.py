@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType
 
-from rune.core.outcome import Outcome, Output, Suspend
+from rune.core.execution.outcome import Outcome, Output, Suspend
 from rune.errors import NodeFailure
 from rune.nodes.base import Call
-from rune.nodes.declare import Model, declare
+from rune.nodes.schema import Model, declare
 
 
 class Parameters(Model, kw_only=True, frozen=True):

@@ -9,14 +9,13 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec import UNSET, Meta, UnsetType
 
+from rune.core.definition.problems import Problem
+from rune.core.execution.outcome import Outcome, Output
 from rune.core.expr import ExpressionError, to_text
-from rune.core.expr.functions.dateformat import format_with, parse_with
-from rune.core.outcome import Outcome, Output
-from rune.core.problem import Problem
+from rune.core.expr.functions.dates import format_with, parse_with
 from rune.errors import NodeFailure
 from rune.nodes.base import Call
-from rune.nodes.declare import Model, declare
-from rune.nodes.rules import missing
+from rune.nodes.schema import Model, declare, missing
 
 
 class Parameters(Model, kw_only=True, frozen=True):

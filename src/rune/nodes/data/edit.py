@@ -8,13 +8,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from rune.core.outcome import Outcome, Output
+from rune.core.execution.outcome import Outcome, Output
 from rune.errors import NodeFailure
 from rune.nodes.base import Call
-from rune.nodes.conversion import converted
-from rune.nodes.declare import Model, declare
-from rune.nodes.elements import each_value
-from rune.nodes.fit import describe_value, told
+from rune.nodes.schema import Model, declare, describe_value, told
+from rune.nodes.values import converted, each_value
 
 
 class Assignment(Model, kw_only=True, frozen=True):

@@ -7,15 +7,13 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta
 
+from rune.core.definition.problems import Problem
+from rune.core.execution.outcome import Outcome, Output
 from rune.core.expr import MISSING, MissingError, truthy
-from rune.core.outcome import Outcome, Output
-from rune.core.parameters import located
-from rune.core.problem import Problem
+from rune.core.plan.parameters import located
 from rune.nodes.base import Call
-from rune.nodes.comparing import apply, field_of
-from rune.nodes.declare import Model, declare
-from rune.nodes.elements import each_value, input_items, listing
-from rune.nodes.rules import Items, Operator, either
+from rune.nodes.schema import Items, Model, Operator, declare, either
+from rune.nodes.values import apply, each_value, field_of, input_items, listing
 
 
 class Rule(Model, kw_only=True, frozen=True):

@@ -6,11 +6,10 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta
 
-from rune.core.outcome import Outcome, Output
+from rune.core.execution.outcome import Outcome, Output
 from rune.nodes.base import Call
-from rune.nodes.declare import Model, declare
-from rune.nodes.elements import input_items, listing
-from rune.nodes.rules import Items
+from rune.nodes.schema import Items, Model, declare
+from rune.nodes.values import input_items, listing
 
 
 class Parameters(Model, kw_only=True, frozen=True):

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from rune.core.outcome import Outcome, Output
+from rune.core.execution.outcome import Outcome, Output
 from rune.nodes.base import Call
-from rune.nodes.declare import Model, declare
+from rune.nodes.schema import Model, declare
 
 
 class Parameters(Model, kw_only=True, frozen=True):

@@ -7,17 +7,15 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta
 
+from rune.core.definition.problems import Problem
+from rune.core.execution.outcome import Outcome, Output
 from rune.core.expr import ExpressionError, MissingError
 from rune.core.expr.operators import comparable
 from rune.core.expr.values import spoken
-from rune.core.outcome import Outcome, Output
-from rune.core.parameters import located
-from rune.core.problem import Problem
+from rune.core.plan.parameters import located
 from rune.nodes.base import Call
-from rune.nodes.comparing import field_of
-from rune.nodes.declare import Model, declare
-from rune.nodes.elements import each_value, input_items, listing
-from rune.nodes.rules import Items, either
+from rune.nodes.schema import Items, Model, declare, either
+from rune.nodes.values import each_value, field_of, input_items, listing
 
 Direction = Literal["asc", "desc"]
 

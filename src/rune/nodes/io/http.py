@@ -8,12 +8,11 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
-from rune.core.outcome import Outcome, Output
+from rune.core.execution.outcome import Outcome, Output
 from rune.nodes.base import Call
-from rune.nodes.declare import Model, declare
-from rune.nodes.io.pages import Pagination, combined
-from rune.nodes.rules import Scalar
-from rune.nodes.usage import CREDENTIAL_ERRORS
+from rune.nodes.credentials import CREDENTIAL_ERRORS
+from rune.nodes.io.http_client.pagination import Pagination, combined
+from rune.nodes.schema import Model, Scalar, declare
 
 BodyType = Literal["auto", "json", "form", "multipart", "text", "binary"]
 Wanted = Literal["auto", "json", "text", "blob"]
@@ -139,6 +138,6 @@ async def run(call: Call[Parameters]) -> Outcome:
 
 @cache
 def _exchange() -> Callable[[Call[Parameters]], Awaitable[dict[str, Any]]]:
-    from rune.nodes.io.exchange import exchange  # noqa: PLC0415 - who calls nobody should not wait for it
+    from rune.nodes.io.http_client.exchange import exchange  # noqa: PLC0415 - who calls nobody should not wait for it
 
     return exchange

@@ -6,7 +6,7 @@
 --          is all there is, when the first party of its join arrived; of several a list of these; or FOLD
 -- A crash behind this: a lease that runs out, and the sweeper sends the token again.
 
--- The translation of rune.core.control.touch.
+-- The translation of rune.core.execution.control.touch.
 local function touched(node, path, live, want)
   if meta.f then return 'void' end
   if not store.get('s' .. path) then return act.started(path) and 'done' or 'unknown' end

@@ -1,4 +1,4 @@
--- The translation of rune.core.apply: a decision made true. Each answers false where the state has never heard of the
+-- The translation of rune.core.execution.transition: a decision made true. Each answers false where the state has never heard of the
 -- token: then nothing may be written, and whoever asks has to fold.
 
 -- Whether the item of a scope was ever started: a scope that is gone has ended.

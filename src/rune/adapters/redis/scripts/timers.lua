@@ -1,4 +1,4 @@
--- The translation of rune.core.wake: what a due timer means, and which timers a state needs.
+-- The translation of rune.core.execution.timers: what a due timer means, and which timers a state needs.
 
 -- How many ms the execution was paused after a moment.
 function act.paused_since(since)

@@ -1,4 +1,4 @@
--- The translation of rune.core.transition: tokens, joins, windows and counts change together here and nowhere else.
+-- The translation of rune.core.execution.transition: tokens, joins, windows and counts change together here and nowhere else.
 -- Paths are texts such as 3.5.7.2; references are opaque texts, of which two kinds are made here (i: item, e: entered).
 local CHUNK, FIRST_FAILURES, FINISH_GRACE, MARKS = 128, 10, 3000, 512
 local COMPLETED = '{"status":"completed"}'

@@ -1,4 +1,4 @@
--- The translation of what rune.core.transition says of tokens that wait: for a time, for a signal, in a lost race.
+-- The translation of what rune.core.execution.transition says of tokens that wait: for a time, for a signal, in a lost race.
 local function sortable(path)
   local parts = {}
   for each in path:gmatch('%d+') do parts[#parts + 1] = string.format('%08x', tonumber(each)) end

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from rune.core.expr.functions.collections import LISTS
 from rune.core.expr.functions.dates import DATES
-from rune.core.expr.functions.encoding import ENCODING
-from rune.core.expr.functions.jsons import JSONS
-from rune.core.expr.functions.lists import LISTS
+from rune.core.expr.functions.encoding import ENCODING, JSONS
 from rune.core.expr.functions.numbers import NUMBERS
 from rune.core.expr.functions.table import Function
 from rune.core.expr.functions.text import TEXT

@@ -1,22 +1,177 @@
-"""Functions on dates. A date is ISO 8601 text, or seconds since 1970; what comes out is in UTC."""
+"""strftime patterns, read and written here.
+
+The C library's own would depend on the locale of the machine, and takes field widths such as
+`%999999999d` at their word.
+
+Functions on dates. A date is ISO 8601 text, or seconds since 1970; what comes out is in UTC.
+"""
 
 from __future__ import annotations
 
 import calendar
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-from rune.core.expr.budget import Run
-from rune.core.expr.errors import ExpressionError
-from rune.core.expr.functions.dateformat import format_with, parse_with
+from rune.core.expr.budget import ExpressionError, Run
 from rune.core.expr.functions.table import Table, number_of, text_of
 from rune.core.expr.values import is_number, spoken
 
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_MONTH_NAMES = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SHORTHANDS = {"F": "%Y-%m-%d", "T": "%H:%M:%S", "R": "%H:%M", "D": "%m/%d/%y"}
+
+_WRITERS: dict[str, Callable[[datetime], str]] = {
+    "Y": lambda m: f"{m.year:04}",
+    "y": lambda m: f"{m.year % 100:02}",
+    "m": lambda m: f"{m.month:02}",
+    "d": lambda m: f"{m.day:02}",
+    "e": lambda m: f"{m.day:2}",
+    "H": lambda m: f"{m.hour:02}",
+    "I": lambda m: f"{(m.hour - 1) % 12 + 1:02}",
+    "M": lambda m: f"{m.minute:02}",
+    "S": lambda m: f"{m.second:02}",
+    "f": lambda m: f"{m.microsecond:06}",
+    "p": lambda m: "AM" if m.hour < 12 else "PM",
+    "j": lambda m: f"{m.timetuple().tm_yday:03}",
+    "a": lambda m: _DAYS[m.weekday()][:3],
+    "A": lambda m: _DAYS[m.weekday()],
+    "b": lambda m: _MONTH_NAMES[m.month - 1][:3],
+    "B": lambda m: _MONTH_NAMES[m.month - 1],
+    "u": lambda m: str(m.isoweekday()),
+    "w": lambda m: str(m.isoweekday() % 7),
+    "G": lambda m: f"{m.isocalendar().year:04}",
+    "V": lambda m: f"{m.isocalendar().week:02}",
+    "s": lambda m: str((m - _EPOCH) // timedelta(seconds=1)),
+    "z": lambda m: "+0000",
+    "Z": lambda m: "UTC",
+    "%": lambda m: "%",
+}
+
+# Numbers that can be read back, with the most digits each has.
+_WIDTHS = {"Y": 4, "y": 2, "m": 2, "d": 2, "e": 2, "H": 2, "I": 2, "M": 2, "S": 2, "f": 6, "s": 12}
+_NAMES = {
+    "a": [day[:3].lower() for day in _DAYS],
+    "A": [day.lower() for day in _DAYS],
+    "b": [month[:3].lower() for month in _MONTH_NAMES],
+    "B": [month.lower() for month in _MONTH_NAMES],
+    "p": ["am", "pm"],
+    "Z": ["utc", "gmt", "z"],
+}
+
+
+def _directives(pattern: str) -> list[tuple[str, str]]:
+    """The pattern as (directive, "") and ("", literal) pairs, shorthands written out."""
+    found: list[tuple[str, str]] = []
+    at = 0
+    while at < len(pattern):
+        letter = pattern[at + 1 : at + 2]
+        if pattern[at] != "%":
+            found.append(("", pattern[at]))
+            at += 1
+        elif letter in _SHORTHANDS:
+            found.extend(_directives(_SHORTHANDS[letter]))
+            at += 2
+        elif letter in _WRITERS:
+            found.append((letter, ""))
+            at += 2
+        else:
+            known = " ".join(f"%{each}" for each in (*_WRITERS, *_SHORTHANDS))
+            raise ExpressionError(f"the pattern has an unknown %{letter}; there is: {known}")
+    return found
+
+
+def format_with(moment: datetime, pattern: str) -> str:
+    """A date in UTC as a strftime pattern says."""
+    return "".join(literal or _WRITERS[letter](moment) for letter, literal in _directives(pattern))
+
+
+def parse_with(text: str, pattern: str) -> datetime:
+    """The date in a text of which a strftime pattern tells the form."""
+    refused = ExpressionError(f'the date "{text[:40]}" does not fit "{pattern[:40]}"')
+    fields: dict[str, int] = {}
+    at = 0
+    for letter, literal in _directives(pattern):
+        if letter in _WIDTHS:
+            end = _digits_end(text, at, _WIDTHS[letter])
+            if end == at:
+                raise refused
+            fields[letter] = int(text[at:end].ljust(6, "0") if letter == "f" else text[at:end])
+        elif letter in _NAMES:
+            end = _name_end(text, at, letter, fields)
+        elif letter == "z":
+            end = _offset_end(text, at, fields)
+        elif letter and letter != "%":
+            raise ExpressionError(f"a date cannot be read with %{letter}")
+        else:
+            end = at + 1 if text[at : at + 1] == (literal or "%") else -1
+        if end < 0:
+            raise refused
+        at = end
+    if at != len(text):
+        raise refused
+    try:
+        return _assemble(fields)
+    except (ValueError, OverflowError):
+        raise refused from None
+
+
+def _digits_end(text: str, at: int, width: int) -> int:
+    end = at
+    while end < len(text) and end - at < width and text[end] in "0123456789":
+        end += 1
+    return end
+
+
+def _name_end(text: str, at: int, letter: str, fields: dict[str, int]) -> int:
+    for index, name in enumerate(_NAMES[letter]):
+        if text[at : at + len(name)].lower() == name:
+            fields[letter] = index
+            return at + len(name)
+    return -1
+
+
+def _offset_end(text: str, at: int, fields: dict[str, int]) -> int:
+    """`Z`, `+0200` or `+02:00`, kept in minutes."""
+    if text[at : at + 1] in ("Z", "z"):
+        return at + 1
+    digits = text[at + 1 : at + 6].replace(":", "", 1)[:4]
+    if text[at : at + 1] not in ("+", "-") or _digits_end(digits, 0, 4) != 4:
+        return -1
+    minutes = int(digits[:2]) * 60 + int(digits[2:])
+    fields["z"] = minutes if text[at] == "+" else -minutes
+    return at + (6 if text[at + 3 : at + 4] == ":" else 5)
+
+
+def _assemble(fields: dict[str, int]) -> datetime:
+    if "s" in fields:
+        return _EPOCH + timedelta(seconds=fields["s"])
+    year = fields.get("Y", 1900)
+    if "y" in fields:
+        year = fields["y"] + (2000 if fields["y"] < 69 else 1900)
+    hour = fields.get("H", 0)
+    if "I" in fields:
+        hour = fields["I"] % 12 + 12 * fields.get("p", 0)
+    return datetime(
+        year,
+        fields.get("m", fields.get("b", fields.get("B", 0)) + 1),
+        fields.get("d", fields.get("e", 1)),
+        hour,
+        fields.get("M", 0),
+        fields.get("S", 0),
+        fields.get("f", 0),
+        timezone(timedelta(minutes=fields.get("z", 0))),
+    ).astimezone(UTC)
+
+
 DATES = Table("dates")
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
-_MONTHS = {"month": 1, "year": 12}
+_MONTHS_PER_UNIT = {"month": 1, "year": 12}
 
 
 def iso(moment: datetime) -> str:
@@ -94,13 +249,13 @@ def add_time(run: Run, date: Any, amount: Any, unit: Any, /) -> str:
     try:
         if name in _SECONDS:
             return iso(moment + timedelta(seconds=count * _SECONDS[name]))
-        if name in _MONTHS and type(count) is int:
-            return iso(_months_later(moment, count * _MONTHS[name]))
+        if name in _MONTHS_PER_UNIT and type(count) is int:
+            return iso(_months_later(moment, count * _MONTHS_PER_UNIT[name]))
     except (ValueError, OverflowError):
         raise ExpressionError("add_time() leaves the years 1 to 9999") from None
-    if name in _MONTHS:
+    if name in _MONTHS_PER_UNIT:
         raise ExpressionError(f"add_time() takes a whole number of {name}s")
-    known = ", ".join(f"{each}s" for each in (*_SECONDS, *_MONTHS))
+    known = ", ".join(f"{each}s" for each in (*_SECONDS, *_MONTHS_PER_UNIT))
     raise ExpressionError(f'add_time() knows no unit "{unit[:40]}"; there is: {known}')
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rune.core.expr.budget import MAX_INT_DIGITS, Run
-from rune.core.expr.errors import ExpressionError, MissingError
+from rune.core.expr.budget import MAX_INT_DIGITS, ExpressionError, MissingError, Run
 from rune.core.expr.functions.table import Table, list_of, number_of, whole_of
 from rune.core.expr.operators import checked, comparable
 from rune.core.expr.values import spoken, truthy

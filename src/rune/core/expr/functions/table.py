@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from rune.core.expr.errors import ExpressionError
+from rune.core.expr.budget import ExpressionError
 from rune.core.expr.values import is_number, spoken
 
 

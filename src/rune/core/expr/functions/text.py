@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rune.core.expr import operators, patterns
-from rune.core.expr.budget import Run
-from rune.core.expr.errors import ExpressionError
+from rune.core.expr import operators, regex
+from rune.core.expr.budget import ExpressionError, Run
 from rune.core.expr.functions.table import Table, list_of, text_of
 from rune.core.expr.values import to_text
 
@@ -96,7 +95,7 @@ def ends_with(run: Run, text: Any, suffix: Any, /) -> bool:
     "true",
 )
 def matches(run: Run, text: Any, pattern: Any, /) -> bool:
-    return patterns.search(text_of(text, "matches"), text_of(pattern, "matches"), run)
+    return regex.search(text_of(text, "matches"), text_of(pattern, "matches"), run)
 
 
 @TEXT.add(
@@ -106,4 +105,4 @@ def matches(run: Run, text: Any, pattern: Any, /) -> bool:
     '["1", "22"]',
 )
 def find_all(run: Run, text: Any, pattern: Any, /) -> list[Any]:
-    return patterns.find_all(text_of(text, "find_all"), text_of(pattern, "find_all"), run)
+    return regex.find_all(text_of(text, "find_all"), text_of(pattern, "find_all"), run)

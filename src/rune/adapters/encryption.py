@@ -1,0 +1,356 @@
+"""The key ring seals what must not be read: AES-256-GCM, a random nonce for every seal, the newest key for new ones.
+
+Where the keys come from: the environment, or a file that only its owner can read.
+
+Sealing: a credential as a table has it, and what is open to read beside the seal.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from rune.ports.credentials import AnyFields, Credential, Draft, KeyProblem, Listing, Unreadable, fields_of
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+KEY_BYTES = 32
+NONCE_BYTES = 12
+
+
+class KeyRing:
+    """The first key seals, every key opens."""
+
+    def __init__(self, keys: Iterable[bytes]) -> None:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - who uses none need not wait
+
+        self._ciphers: dict[str, AESGCM] = {key_name(key): AESGCM(key) for key in keys}
+
+    def __repr__(self) -> str:
+        return f"KeyRing({', '.join(self._ciphers)})"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the keys, the newest first."""
+        return tuple(self._ciphers)
+
+    def seal(self, data: bytes, bound: bytes) -> tuple[str, bytes]:
+        """The name of the key, and the sealed data, which opens only with the same `bound`."""
+        name = self.names[0]
+        nonce = os.urandom(NONCE_BYTES)
+        return name, nonce + self._ciphers[name].encrypt(nonce, data, bound)
+
+    def open(self, name: str, sealed: bytes, bound: bytes) -> bytes:
+        """The data, if it was sealed with a key of this ring and is unaltered."""
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415
+
+        cipher = self._ciphers.get(name)
+        if cipher is None:
+            raise Unreadable(f"it was sealed with the key {name}, which is not among {', '.join(self.names)}")
+        try:
+            return cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], bound)
+        except (InvalidTag, ValueError):
+            raise Unreadable("what is stored was altered") from None
+
+
+def key_name(key: bytes) -> str:
+    """A key's name: tells keys apart and tells nothing of the key."""
+    return hashlib.sha256(b"rune key name\0" + key).hexdigest()[:16]
+
+
+def new_key() -> str:
+    """A fresh key as text."""
+    return base64.b64encode(os.urandom(KEY_BYTES)).decode()
+
+
+def read_keys(text: str, where: str) -> list[bytes]:
+    """The keys in a text, one a line or separated by commas; `#` begins a remark. No refusal shows any of it."""
+    lines = (line.partition("#")[0] for line in text.splitlines())
+    words = [word.strip() for line in lines for word in line.split(",") if word.strip()]
+    if not words:
+        raise KeyProblem(f"{where} holds no key", code="SECRET_KEY_INVALID")
+    keys: list[bytes] = []
+    for number, word in enumerate(words, 1):
+        try:
+            key = base64.b64decode(word.replace("-", "+").replace("_", "/"), validate=True)
+        except (binascii.Error, ValueError):
+            key = b""
+        if len(key) != KEY_BYTES:
+            raise KeyProblem(
+                f"{where}: key {number} is not {KEY_BYTES} bytes in base64", code="SECRET_KEY_INVALID"
+            )
+        keys.append(key)
+    return keys
+
+
+_LARGEST = 64 * 1024
+_HEAD = "# Keys of Rune's credentials. The first one seals, all of them open. Without them the credentials are lost.\n"
+
+
+class KeySource:
+    """Gives the ring. A file is read again when it has changed, so a new key needs no new start."""
+
+    def __init__(self, text: str, file: Path) -> None:
+        self._text = text
+        self.file = file
+        self._ring: KeyRing | None = None
+        self._seen: tuple[int, int, int] | None = None
+
+    def __repr__(self) -> str:
+        return f"KeySource({self.where})"
+
+    @property
+    def where(self) -> str:
+        """What to look at when something is wrong."""
+        return "RUNE_SECRET_KEY" if self._text else str(self.file)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether keys are kept in a file."""
+        return not self._text
+
+    def ring(self) -> KeyRing:
+        """The keys as they are now."""
+        if self._text:
+            if self._ring is None:
+                self._ring = KeyRing(read_keys(self._text, self.where))
+            return self._ring
+        try:
+            found = self.file.stat()
+        except FileNotFoundError:
+            raise KeyProblem(
+                f"there is no key: neither RUNE_SECRET_KEY nor the file {self.file}",
+                code="SECRET_KEY_MISSING",
+            ) from None
+        except OSError as error:
+            raise _unreadable(self.file, error) from None
+        seen = (found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+        if self._ring is None or seen != self._seen:
+            self._ring, self._seen = KeyRing(self._read()), seen
+        return self._ring
+
+    def _read(self) -> list[bytes]:
+        try:
+            with self.file.open("rb") as file:
+                mode = os.fstat(file.fileno()).st_mode
+                if mode & 0o077:
+                    raise KeyProblem(
+                        f"{self.file} can be read by others (mode {mode & 0o777:04o}): chmod 600 it",
+                        code="SECRET_KEY_UNSAFE",
+                    )
+                text = file.read(_LARGEST).decode("utf-8", "replace")
+        except OSError as error:
+            raise _unreadable(self.file, error) from None
+        return read_keys(text, str(self.file))
+
+    def ring_beside(self, count: int, key: str | None) -> KeyRing:
+        """The keys, to seal one more than so many that are sealed with this key. A first one is made only where nothing
+        is sealed: otherwise one was lost, and that must be seen."""
+        if not count:
+            return self.ring_or_new()
+        try:
+            return self.ring()
+        except KeyProblem as problem:
+            if problem.code != "SECRET_KEY_MISSING":
+                raise
+            sealed = "1 credential is" if count == 1 else f"{count} credentials are"
+            raise KeyProblem(
+                f"{problem.message}; {sealed} sealed with the key {key}: bring it back", code=problem.code
+            ) from None
+
+    def ring_or_new(self) -> KeyRing:
+        """The keys; if there never were any, a first one is made."""
+        if self.is_file and not self.file.exists():
+            self.add()
+        return self.ring()
+
+    def add(self) -> str:
+        """Put a new key before those that are there; answers its name. A crash leaves the old file or the new one."""
+        if not self.is_file:
+            raise KeyProblem(
+                "the keys come from RUNE_SECRET_KEY: put a new one first there, before the old ones",
+                code="SECRET_KEY_ENVIRONMENT",
+            )
+        key = new_key()
+        try:
+            with _alone(self.file.parent):
+                old = ""
+                if self.file.exists():
+                    self._read()
+                    old = self.file.read_text()
+                _write(self.file, f"{_HEAD}{key}\n{old.removeprefix(_HEAD)}")
+        except OSError as error:
+            raise _unreadable(self.file, error) from None
+        (made,) = read_keys(key, self.where)
+        return key_name(made)
+
+
+def _unreadable(file: Path, error: OSError) -> KeyProblem:
+    why = (error.strerror or type(error).__name__).lower()
+    return KeyProblem(f"{file}: {why}", code="SECRET_KEY_MISSING")
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _write(file: Path, text: str) -> None:
+    """Under another name first: a key that is half written would be a key that is lost."""
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(handle, "w") as opened:
+            opened.write(text)
+            opened.flush()
+            os.fsync(opened.fileno())
+        draft.rename(file)
+    finally:
+        draft.unlink(missing_ok=True)
+    folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+class Content(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is sealed. Name and hosts are in it as well: altered beside the seal they would lead values astray."""
+
+    name: str
+    fields: AnyFields
+    hosts: tuple[str, ...] = ()
+
+
+class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is written beside the seal, for lists."""
+
+    fields: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    """One credential as the table has it."""
+
+    id: str
+    name: str
+    type: str
+    version: int
+    key: str
+    sealed: bytes
+    shown: bytes
+    created_at: int
+    changed_at: int
+
+    @property
+    def bound(self) -> bytes:
+        """What the seal is tied to."""
+        return f"{self.id}\0{self.type}\0{self.version}".encode()
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_CONTENT = msgspec.msgpack.Decoder(Content)
+_SHOWN = msgspec.msgpack.Decoder(Shown)
+
+
+def opened(ring: KeyRing, row: Sealed) -> Content:
+    try:
+        content = _CONTENT.decode(ring.open(row.key, row.sealed, row.bound))
+    except msgspec.DecodeError:
+        raise Unreadable("it was written by a newer Rune") from None
+    if content.name != row.name or str(content.fields.__struct_config__.tag) != row.type:
+        raise Unreadable("what is stored was altered")
+    return content
+
+
+def seal(ring: KeyRing, row: Sealed, fields: AnyFields, hosts: tuple[str, ...]) -> Sealed:
+    key, sealed = ring.seal(_ENCODER.encode(Content(row.name, fields, hosts)), row.bound)
+    given: dict[str, Any] = msgspec.to_builtins(fields)
+    names = given["values"] if row.type == "custom" else given.keys() - {"type"}
+    shown = _ENCODER.encode(Shown(tuple(sorted(names)), hosts))
+    return msgspec.structs.replace(row, key=key, sealed=sealed, shown=shown)
+
+
+def first(ring: KeyRing, draft: Draft) -> Sealed:
+    """A credential that is new."""
+    type = str(draft.fields.__struct_config__.tag)
+    row = Sealed(draft.id, draft.name, type, 1, "", b"", b"", draft.at, draft.at)
+    return seal(ring, row, draft.fields, draft.hosts)
+
+
+def rotated(
+    ring: KeyRing, old: Sealed, values: Mapping[str, Any], hosts: tuple[str, ...] | None, at: int
+) -> Sealed:
+    """A credential with new values; None: the hosts that it has."""
+    fields, kept = _changed(ring, old, values)
+    new = msgspec.structs.replace(old, version=old.version + 1, changed_at=at)
+    return seal(ring, new, fields, kept if hosts is None else hosts)
+
+
+def resealed(ring: KeyRing, rows: Iterable[Sealed]) -> list[Sealed]:
+    """Those that an older key seals, sealed with the newest."""
+    return [_resealed(ring, row) for row in rows if row.key != ring.names[0]]
+
+
+def _resealed(ring: KeyRing, row: Sealed) -> Sealed:
+    try:
+        content = opened(ring, row)
+    except Unreadable as error:
+        raise Unreadable(f"`{row.name}`: {error.message}; nothing was changed") from None
+    return seal(ring, row, content.fields, content.hosts)
+
+
+def _changed(ring: KeyRing, old: Sealed, values: Mapping[str, Any]) -> tuple[AnyFields, tuple[str, ...]]:
+    """The fields after a change. What cannot be opened any more can still be replaced as a whole."""
+    try:
+        content = opened(ring, old)
+    except Unreadable:
+        return fields_of(old.type, values), _SHOWN.decode(old.shown).hosts
+    before: dict[str, Any] = msgspec.to_builtins(content.fields)
+    before.pop("type", None)
+    if old.type == "custom":
+        before = before["values"]
+    return fields_of(old.type, {**before, **values}), content.hosts
+
+
+def credential_of(ring: KeyRing, row: Sealed) -> Credential:
+    content = opened(ring, row)
+    return Credential(
+        id=row.id,
+        name=row.name,
+        type=row.type,
+        version=row.version,
+        fields=content.fields,
+        hosts=content.hosts,
+    )
+
+
+def listing_of(row: Sealed) -> Listing:
+    shown = _SHOWN.decode(row.shown)
+    return Listing(
+        id=row.id,
+        name=row.name,
+        type=row.type,
+        version=row.version,
+        fields=shown.fields,
+        hosts=shown.hosts,
+        key=row.key,
+        created_at=row.created_at,
+        changed_at=row.changed_at,
+    )

@@ -1,0 +1,74 @@
+"""Blobs in the same database.
+
+Opens what PostgreSQL keeps for the cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from rune.adapters.postgres.database import Database, query
+from rune.adapters.postgres.journal import PostgresIndex, PostgresJournal
+from rune.adapters.postgres.outbox import PostgresOutbox
+from rune.adapters.postgres.retention import PostgresRetention
+from rune.adapters.postgres.workflows import PostgresLibrary
+from rune.ports.blobs import Blob
+
+
+class PostgresBlob:
+    """Bytes by key; the execution is the part of the key before the first slash."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._asked: dict[str, asyncio.Task[bytes | None]] = {}
+
+    async def put(self, key: str, data: bytes) -> None:
+        await self._database.fetch(query("blob_put"), key.partition("/")[0], key, data)
+
+    async def get(self, key: str) -> bytes | None:
+        """Whoever asks for what is on its way gets the same: hundreds of items want one page at once."""
+        if self._database.is_still:
+            return await self._get(key)
+        asked = self._asked.get(key)
+        if asked is None:
+            asked = self._asked[key] = asyncio.create_task(self._get(key))
+            asked.add_done_callback(lambda _: self._asked.pop(key, None))
+        return await asyncio.shield(asked)
+
+    async def _get(self, key: str) -> bytes | None:
+        row = await self._database.find(query("blob_get"), key.partition("/")[0], key)
+        return row["data"] if row is not None else None
+
+    async def delete(self, execution: str) -> int:
+        row = await self._database.once(query("blob_delete"), execution)
+        return int(row["count"]) if row is not None else 0
+
+
+class Postgres:
+    """The adapters over one database."""
+
+    def __init__(self, database: Database, outside: Blob | None = None) -> None:
+        self.database = database
+        self.journal = PostgresJournal(database)
+        self.blob = outside or PostgresBlob(database)
+        self.library = PostgresLibrary(database)
+        self.retention = PostgresRetention(database, self.journal, outside)
+        self.index = PostgresIndex(database)
+        self.outbox = PostgresOutbox(database)
+
+
+@asynccontextmanager
+async def postgres(
+    dsn: str, *, outside: Blob | None = None, read_only: bool = False
+) -> AsyncIterator[Postgres]:
+    """The adapters while the block runs. `outside`: where blobs are, if not in the database."""
+    database = Database(dsn, read_only=read_only)
+    await database.open()
+    opened = Postgres(database, outside)
+    try:
+        yield opened
+    finally:
+        await opened.outbox.close()
+        await opened.journal.close()

@@ -1,0 +1,87 @@
+"""Triggers in PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import asyncpg  # type: ignore[import-untyped]
+import msgspec
+
+from rune.adapters.postgres.database import Database, Refused, Row, query
+from rune.ports.triggers import PathTaken, Trigger
+
+_TRIGGER = msgspec.msgpack.Decoder(Trigger)
+_PACK = msgspec.msgpack.Encoder()
+
+
+class PostgresTriggers:
+    """A revision is compared and replaced in one statement."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def list(self, workflow: str | None = None) -> Sequence[Trigger]:
+        return _read(await self._database.look(query("triggers"), workflow))
+
+    async def find(self, id: str) -> Trigger | None:
+        return next(iter(_read(await self._database.look(query("trigger"), id))), None)
+
+    async def at_path(self, path: str) -> Trigger | None:
+        return next(iter(_read(await self._database.look(query("trigger_at_path"), path))), None)
+
+    async def put(self, trigger: Trigger) -> Trigger | None:
+        stored = msgspec.structs.replace(trigger, revision=trigger.revision + 1)
+        body = _PACK.encode(stored)
+        asked: tuple[Any, ...]
+        if trigger.revision:
+            asked = (
+                query("trigger_update"),
+                stored.id,
+                stored.path,
+                stored.due,
+                trigger.revision,
+                body,
+            )
+        else:
+            asked = (
+                query("trigger_insert"),
+                stored.id,
+                stored.workflow,
+                stored.node,
+                stored.path,
+                stored.due,
+                body,
+            )
+        try:
+            row = await self._database.once(*asked)
+        except Refused as refused:
+            if isinstance(refused.__cause__, asyncpg.UniqueViolationError):
+                raise PathTaken(f"another hook is at `{stored.path}` already") from None
+            raise
+        return None if row is None else stored
+
+    async def remove(self, trigger: Trigger) -> bool:
+        row = await self._database.once(query("trigger_remove"), trigger.id, trigger.revision)
+        return row is not None
+
+    async def due(self, now: int, limit: int) -> Sequence[Trigger]:
+        return _read(await self._database.fetch(query("triggers_due"), now, limit))
+
+    async def next_due(self) -> int | None:
+        (row,) = await self._database.fetch(query("triggers_next"))
+        due: int | None = row["due"]
+        return due
+
+    async def saw(self, trigger: str, mark: str, delivery: str, until: int) -> str:
+        await self._database.fetch(query("signed_insert"), trigger, mark, delivery, until)
+        (row,) = await self._database.fetch(query("signed"), trigger, mark)
+        return str(row["delivery"])
+
+    async def forget(self, now: int) -> int:
+        (row,) = await self._database.fetch(query("signed_forget"), now)
+        return int(row["dropped"])
+
+
+def _read(rows: Sequence[Row]) -> Sequence[Trigger]:
+    return [_TRIGGER.decode(row["body"]) for row in rows]

@@ -1,0 +1,143 @@
+"""The library in PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from rune.adapters.postgres.database import Database, Row, query
+from rune.adapters.rows import alias_of, name_in, weights_in
+from rune.ports.workflows import (
+    LATEST,
+    Alias,
+    Change,
+    Entry,
+    Expected,
+    Version,
+    changed,
+    check_alias,
+    number_of,
+    out_of_sight,
+    repeatable,
+    shares_of,
+    unknown,
+    weighed,
+)
+
+_LAST = 2**31 - 1
+
+
+class PostgresLibrary:
+    """Versions and aliases. Whoever deploys a workflow does so alone, so a version number is simply the next one."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def deploy(
+        self,
+        definition: bytes,
+        hash: str,
+        workflow: str,
+        at: int,
+        *,
+        alias: str | None = None,
+        expected: Expected | None = None,
+    ) -> Version:
+        if alias is not None:
+            check_alias(alias)
+        name = name_in(definition)
+        row = await self._act("deploy", expected, workflow, hash, definition, name, alias, at)
+        if row["change"] == "changed":
+            raise changed(f"workflow `{workflow}`", row["tag"])
+        return await self._answer(workflow, row["number"], row["change"])
+
+    async def point(
+        self,
+        workflow: str,
+        alias: str,
+        version: int | None,
+        at: int,
+        *,
+        weights: Mapping[int, float] | None = None,
+        expected: Expected | None = None,
+    ) -> Version:
+        shares = shares_of(alias, weights)
+        named = (*shares,) if version is None else (version, *shares)
+        if any(not 0 < each <= _LAST for each in named):
+            raise await self._unknown(workflow, alias, named)
+        packed = msgspec.json.encode(shares).decode()
+        row = await self._act("point", expected, workflow, alias, version, at, packed)
+        match row["answer"]:
+            case "unknown":
+                raise await self._unknown(workflow, alias, named)
+            case "hidden":
+                raise out_of_sight(workflow)
+            case "changed":
+                raise changed(f"alias `{alias}` of `{workflow}`", row["tag"])
+            case change:
+                return await self._answer(workflow, row["number"], change)
+
+    async def _act(self, verb: str, expected: Expected | None, *values: Any) -> Row:
+        """A change, with what is expected as its last value."""
+        wanted = None if expected is None else [*expected]
+        if repeatable(expected):
+            (row,) = await self._database.fetch(query(verb), *values, wanted)
+            return row
+        return await self._database.once(query(verb), *values, wanted)
+
+    async def _unknown(self, workflow: str, alias: str, named: Sequence[int]) -> Exception:
+        """Which of the versions that were named is not there; the alias where none is."""
+        versions = await self.versions(workflow)
+        known = {each.number for each in versions}
+        return unknown(workflow, versions, next((each for each in named if each not in known), alias))
+
+    async def hide(self, workflow: str, at: int) -> bool:
+        row = await self._database.once(query("hide"), workflow, at)
+        if row is None:
+            raise unknown(workflow, (), LATEST)
+        return bool(row["hid"])
+
+    async def find(self, workflow: str, which: str | None = None, *, by: str | None = None) -> Version:
+        wanted = LATEST if which is None else which
+        number = number_of(wanted)
+        row = await self._database.find(
+            query("versions"), workflow, number, wanted if number is None else None
+        )
+        if row is not None and not row["hidden"]:
+            weights = weights_in(row["weights"]) if number is None and by is not None else {}
+            other = weighed(workflow, wanted, weights, by) if by is not None else None
+            return _version(row) if other is None else await self.find(workflow, str(other))
+        rows = await self._database.look(query("versions"), workflow, None, None)
+        if rows and rows[0]["hidden"]:
+            raise out_of_sight(workflow)
+        raise unknown(workflow, [_version(each) for each in rows], wanted)
+
+    async def aliases(self, workflow: str) -> list[Alias]:
+        return [alias_of(row) for row in await self._database.look(query("aliases"), workflow, None)]
+
+    async def versions(self, workflow: str) -> list[Version]:
+        return [_version(row) for row in await self._database.look(query("versions"), workflow, None, None)]
+
+    async def entries(self, *, hidden: bool = False) -> list[Entry]:
+        return [
+            Entry(
+                workflow=row["id"],
+                name=row["name"],
+                latest=row["number"],
+                versions=row["versions"],
+                aliases=dict(zip(row["names"], row["numbers"], strict=True)),
+                deployed_at=row["deployed_at"],
+                hidden=row["hidden"],
+            )
+            for row in await self._database.fetch(query("entries"), hidden)
+        ]
+
+    async def _answer(self, workflow: str, number: int, change: Change) -> Version:
+        (row,) = await self._database.fetch(query("versions"), workflow, number, None)
+        return msgspec.structs.replace(_version(row), change=change)
+
+
+def _version(row: Row) -> Version:
+    return Version(row["workflow"], row["number"], row["hash"], row["at"], tuple(row["aliases"]))

@@ -1,0 +1,1 @@
+"""An AMQP 0-9-1 client on asyncio."""

@@ -1,0 +1,374 @@
+"""Texts: how paths, references, timers and tokens are written where a script can make them too.
+
+Instructions: decisions as the scripts take them. The plan stays here; what a script needs of it goes along.
+
+What a process knows of executions: how they were accepted, and their plan.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from rune.core.execution.decision import (
+    Arrive,
+    Decision,
+    Effect,
+    Emit,
+    Finish,
+    Gather,
+    Skip,
+    Spread,
+    Timer,
+    Uncollected,
+)
+from rune.core.execution.fact import Attempt, Choice, Result, Suspension
+from rune.core.execution.outcome import Error
+from rune.core.execution.routing import enter
+from rune.core.execution.step import retry_due
+from rune.core.execution.token import ROOT, START, Arrived, Fate, Path, Ref, Token, token_name
+from rune.core.plan.model import NodePlan, Plan
+from rune.ports.journal import Accepted, Journal
+
+_LETTER = {"start": "s", "result": "r", "item": "i", "entered": "e"}
+_KIND: dict[str, Any] = {letter: kind for kind, letter in _LETTER.items()}
+_TIMER = {"wait": "w", "retry": "r", "join": "j", "finish": "f", "deadline": "d"}
+_TIMER_KIND: dict[str, Any] = {letter: kind for kind, letter in _TIMER.items()}
+_FATES = {fate.value: fate for fate in Fate}
+
+Sent = tuple[int, str, str, str | bool, str, str, int, bool, str | bool, int, int]
+"""A token as scripts send it: node, path, payload, error, arrived, fate, attempt, resumed, signal, items, at."""
+
+
+def path_out(path: Path) -> str:
+    """`3.5.7.2`; the root is the empty text."""
+    return ".".join(map(str, path)) if path else ""
+
+
+def path_in(text: str) -> Path:
+    return tuple(map(int, text.split("."))) if text else ROOT
+
+
+def ref_out(ref: Ref) -> str:
+    """`s`, or letter, node and path: `r7@3.5`."""
+    if ref.kind == "start":
+        return "s"
+    return f"{_LETTER[ref.kind]}{ref.node}@{path_out(ref.path)}"
+
+
+def ref_in(text: str) -> Ref:
+    if text == "s":
+        return START
+    node, _, path = text[1:].partition("@")
+    return Ref(_KIND[text[0]], int(node), path_in(path))
+
+
+def maybe_ref_out(ref: Ref | None) -> str | bool:
+    return False if ref is None else ref_out(ref)
+
+
+def maybe_ref_in(text: str | bool) -> Ref | None:
+    return ref_in(text) if isinstance(text, str) else None
+
+
+def arrived_out(arrived: tuple[Arrived, ...]) -> str:
+    return " ".join(f"{each.edge}={ref_out(each.payload)}" for each in arrived)
+
+
+def arrived_in(text: str) -> tuple[Arrived, ...]:
+    if not text:
+        return ()
+    parts = (each.partition("=") for each in text.split(" "))
+    return tuple(Arrived(int(edge), ref_in(payload)) for edge, _, payload in parts)
+
+
+def token_out(token: Token) -> Sent:
+    return (
+        token.node,
+        path_out(token.path),
+        ref_out(token.payload),
+        maybe_ref_out(token.error),
+        arrived_out(token.arrived),
+        token.fate.value,
+        token.attempt,
+        token.resumed,
+        False if token.signal is None else token.signal,
+        token.items,
+        token.at,
+    )
+
+
+def token_in(sent: Sent) -> Token:
+    node, path, payload, error, arrived, fate, attempt, resumed, signal, items, at = sent
+    return Token(
+        node,
+        path_in(path),
+        ref_in(payload),
+        maybe_ref_in(error),
+        arrived_in(arrived),
+        _FATES[fate],
+        attempt,
+        resumed,
+        signal if isinstance(signal, str) else None,
+        items,
+        at,
+    )
+
+
+_TOKEN_ENCODER = msgspec.msgpack.Encoder()
+_TOKEN_DECODER = msgspec.msgpack.Decoder(Sent)
+
+
+def token_bytes(token: Token) -> bytes:
+    """A token as it travels in a stream."""
+    return _TOKEN_ENCODER.encode(token_out(token))
+
+
+def token_of(data: bytes) -> Token:
+    return token_in(_TOKEN_DECODER.decode(data))
+
+
+def timer_out(timer: Timer) -> str:
+    return f"{_TIMER[timer.kind]}|{timer.node}|{path_out(timer.path)}|{timer.number}"
+
+
+def timer_in(text: str) -> Timer:
+    letter, node, path, number = text.split("|")
+    return Timer(_TIMER_KIND[letter], int(node), path_in(path), int(number))
+
+
+def listener_prefix(name: str, path: Path | None) -> bytes:
+    """How the members of those begin who listen for a name, in one lineage or in any."""
+    text = name.encode()
+    if path is None:
+        return b"n%08x%b" % (len(text), text)
+    return b"p%08x%b%b/" % (len(text), text, _sortable(path))
+
+
+def listener_members(name: str, path: Path, node: int, since: int) -> tuple[bytes, bytes]:
+    """The two members of one listener, both of which sort the longest wait first."""
+    tail = f"!{path_out(path)}!{node:08d}".encode()
+    when = b"%015d" % since
+    who = _sortable(path)
+    text = name.encode()
+    head = b"%08x%b" % (len(text), text)
+    return b"n" + head + when + who + tail, b"p" + head + who + b"/" + when + tail
+
+
+def listener_in(member: bytes) -> tuple[str, int, Path, int]:
+    """Name, since when, path and node of a member by name."""
+    size = int(member[1:9], 16)
+    name = member[9 : 9 + size].decode()
+    since = int(member[9 + size : 24 + size])
+    _, path, node = member[24 + size :].decode().split("!")
+    return name, since, path_in(path), int(node)
+
+
+def _sortable(path: Path) -> bytes:
+    return b"".join(b"%08x" % each for each in path)
+
+
+EMIT, ARRIVE, GATHER, SKIP, SPREAD, UNCOLLECTED, FINISH = range(1, 8)
+NONE = -1
+
+pack = msgspec.msgpack.Encoder().encode
+_JSON = msgspec.json.Encoder()
+_FINISH = msgspec.json.Decoder(Finish)
+_ERROR = msgspec.json.Decoder(Error)
+
+Instruction = tuple[Any, ...]
+
+
+def finish_out(finish: Finish) -> str:
+    """An end as an opaque text."""
+    return _text(finish)
+
+
+def finish_in(text: str) -> Finish:
+    return _FINISH.decode(text)
+
+
+def error_out(error: Error) -> str:
+    return _text(error)
+
+
+def error_in(text: str) -> Error:
+    return _ERROR.decode(text)
+
+
+def _text(value: Any) -> str:
+    return _JSON.encode(value).decode()
+
+
+def region_out(node: NodePlan) -> str | bool:
+    """The nodes that an opening cancels, so that a script finds one by looking for its number between commas."""
+    return f",{','.join(map(str, sorted(node.region)))}," if node.region else False
+
+
+class Instructions:
+    """The translation of one plan's decisions."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._joins: dict[int, Instruction] = {}
+        self._fans: dict[int, Instruction] = {}
+        self._infos: dict[int, Instruction] = {}
+
+    def packed(self, decisions: Sequence[Decision]) -> bytes:
+        return pack(self.listed(decisions))
+
+    def listed(self, decisions: Sequence[Decision]) -> list[Instruction]:
+        return [self._decision(each) for each in decisions]
+
+    def _decision(self, decision: Decision) -> Instruction:
+        fact, path = decision.fact, path_out(decision.path)
+        if type(fact) is Result:
+            info = (fact.status, *self._info(decision.node), _or(fact.signal))
+            return decision.node, path, decision.at, "result", info, self._effects(decision.effects)
+        if fact is None:
+            info = ("skipped", *self._info(decision.node), False)
+            return decision.node, path, decision.at, "skip", info, self._effects(decision.effects)
+        return decision.node, path, decision.at, *self._change(fact), ()
+
+    def _info(self, node: int) -> Instruction:
+        found = self._infos.get(node)
+        if found is None:
+            plan = self.plan.nodes[node]
+            gathers = plan.split_of if plan.joins_items else NONE
+            found = _timeout(plan), plan.timeout_from, gathers, region_out(plan)
+            self._infos[node] = found
+        return found
+
+    def _change(self, fact: Any) -> Instruction:
+        if type(fact) is Attempt:
+            return "attempt", (fact.attempt, self._due(fact), _or(fact.signal))
+        if type(fact) is Suspension:
+            return "suspend", (fact.attempt, _or(fact.due), _or(fact.signal), _or(fact.deadline))
+        assert type(fact) is Choice
+        region = region_out(self.plan.nodes[fact.node])
+        return "choice", (arrived_out(fact.arrived), ref_out(fact.payload), maybe_ref_out(fact.error), region)
+
+    def _due(self, fact: Attempt) -> int:
+        asked = fact.failure.details.get("retry_at")
+        earliest = asked if type(asked) is int else 0
+        name = token_name(fact.node, fact.path, self.plan.ids)
+        return retry_due(self.plan.nodes[fact.node].retry, fact.attempt, fact.at, name, earliest)
+
+    def _effects(self, effects: Sequence[Effect]) -> list[Instruction]:
+        return [self._effect(each) for each in effects]
+
+    def _effect(self, effect: Effect) -> Instruction:
+        if type(effect) is Emit:
+            return EMIT, effect.node, ref_out(effect.payload), maybe_ref_out(effect.error)
+        if type(effect) is Arrive:
+            payload, error = maybe_ref_out(effect.payload), maybe_ref_out(effect.error)
+            return *self.join(effect.edge), effect.alive, payload, error
+        if type(effect) is Gather:
+            return GATHER, self.plan.gather_position[effect.edge], effect.mark
+        if type(effect) is Skip:
+            return SKIP, effect.node
+        if type(effect) is Spread:
+            payload, error = ref_out(effect.payload), maybe_ref_out(effect.error)
+            return SPREAD, effect.node, effect.count, payload, error, *self.fan(effect.node)
+        if type(effect) is Uncollected:
+            return UNCOLLECTED, effect.node, error_out(effect.failure)
+        assert type(effect) is Finish
+        return FINISH, finish_out(effect)
+
+    def join(self, edge: int) -> Instruction:
+        """What an arrival brings along of its join: node, place, edge, source, parties, rule, timeout."""
+        found = self._joins.get(edge)
+        if found is None:
+            plan = self.plan
+            node = plan.nodes[plan.dst[edge]]
+            opens = 0 if node.opens == "all" else 1 if node.opens == "any" else node.opens
+            place = node.in_edges.index(edge)
+            facts = (edge, plan.src[edge], len(node.in_edges), opens, _timeout(node), node.timeout_from)
+            found = self._joins[edge] = (ARRIVE, node.index, place, *facts)
+        return found
+
+    def fan(self, split: int) -> Instruction:
+        """What a fan-out needs to start its items: window, aggregator, what enters an item, its races."""
+        found = self._fans.get(split)
+        if found is None:
+            plan = self.plan
+            node = plan.nodes[split]
+            window = NONE if node.window.size is None else node.window.size
+            gathers: Instruction = (NONE, 0, NONE, "")
+            if node.aggregator >= 0:
+                join = plan.nodes[node.aggregator]
+                gathers = (join.index, len(join.in_edges), _timeout(join), join.timeout_from)
+            found = (window, *gathers, self._template(node), races_out(plan, node.races))
+            self._fans[split] = found
+        return found
+
+    def _template(self, node: NodePlan) -> list[Instruction]:
+        """What enters each item; payload and error are left to the script."""
+        found: list[Instruction] = []
+        for each in self._effects(enter(self.plan, node.success, START, None)):
+            kept = {EMIT: 2, ARRIVE: 10}.get(each[0])
+            found.append(each if kept is None else (*each[:kept], False, False))
+        return found
+
+
+def races_out(plan: Plan, joins: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Joins whose timeout runs from the opening of their scope."""
+    return [(join, plan.nodes[join].timeout or 0) for join in joins]
+
+
+def _timeout(node: NodePlan) -> int:
+    return NONE if node.timeout is None else node.timeout
+
+
+def _or(value: Any) -> Any:
+    return False if value is None else value
+
+
+MOST = 20_000
+
+Plans = Callable[[str], Awaitable[Plan]]
+
+
+class Known(msgspec.Struct):
+    """An execution."""
+
+    accepted: Accepted
+    plan: Plan
+    instructions: Instructions
+
+
+class Register:
+    """The executions that were touched last, bounded."""
+
+    def __init__(self, journal: Journal, plans: Plans) -> None:
+        self._journal = journal
+        self._plans = plans
+        self._known: OrderedDict[str, Known] = OrderedDict()
+        self._instructions: OrderedDict[str, Instructions] = OrderedDict()
+
+    async def of(self, execution: str) -> Known:
+        """Raises KeyError for one that was never accepted."""
+        found = self._known.get(execution)
+        if found is not None:
+            return found
+        accepted = await self._journal.accepted(execution)
+        if accepted is None:
+            raise KeyError(execution)
+        return self.add(accepted, await self._plans(accepted.hash))
+
+    def add(self, accepted: Accepted, plan: Plan) -> Known:
+        instructions = self._instructions.get(plan.hash)
+        if instructions is None or instructions.plan is not plan:
+            instructions = self._instructions[plan.hash] = Instructions(plan)
+        if len(self._instructions) > MOST // 100:
+            self._instructions.popitem(last=False)
+        known = self._known[accepted.id] = Known(accepted, plan, instructions)
+        if len(self._known) > MOST:
+            self._known.popitem(last=False)
+        return known
+
+    def forget(self, execution: str) -> None:
+        self._known.pop(execution, None)

@@ -1,0 +1,45 @@
+"""The fleet in Redis: one field per process; who has not been seen for a while is taken out by whoever looks."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rune.adapters.redis.client import Client
+from rune.adapters.redis.keys import Keys
+from rune.ports.processes import GONE, Member
+
+_JSON = msgspec.json.Encoder()
+_MEMBER = msgspec.json.Decoder(Member)
+
+
+class RedisFleet:
+    """Who is there."""
+
+    def __init__(self, client: Client, keys: Keys) -> None:
+        self._client = client
+        self._key = f"{keys.prefix}:fleet"
+
+    async def beat(self, member: Member) -> None:
+        shown = msgspec.structs.replace(member, seen_at=await self._now())
+        await self._client.call("HSET", self._key, member.name, _JSON.encode(shown))
+
+    async def leave(self, name: str) -> None:
+        await self._client.call("HDEL", self._key, name)
+
+    async def members(self) -> list[Member]:
+        now = await self._now()
+        found = []
+        for packed in await self._client.call("HVALS", self._key):
+            try:
+                member = _MEMBER.decode(packed)
+            except msgspec.MsgspecError:
+                continue  # of a newer version
+            if now - member.seen_at <= GONE * 1000:
+                found.append(member)
+            else:
+                await self.leave(member.name)
+        return sorted(found, key=lambda each: (each.started_at, each.name))
+
+    async def _now(self) -> int:
+        seconds, micros = await self._client.call("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000

@@ -1,0 +1,364 @@
+"""The image of a state: the fields, timers and listeners by which the scripts know it, and the way back.
+
+Reading a state back from its fields, for whoever only looks: why an execution is where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from rune.adapters.redis.encoding import (
+    Instructions,
+    Sent,
+    arrived_out,
+    error_in,
+    error_out,
+    finish_in,
+    finish_out,
+    listener_members,
+    maybe_ref_in,
+    maybe_ref_out,
+    path_in,
+    path_out,
+    races_out,
+    ref_in,
+    ref_out,
+    region_out,
+    timer_out,
+    token_in,
+)
+from rune.core.execution.decision import Finish, Timer
+from rune.core.execution.fact import Signal
+from rune.core.execution.inline_run import COMPLETED
+from rune.core.execution.joins import Arrival, Barrier
+from rune.core.execution.outcome import Error
+from rune.core.execution.state import Fan, Live, Scope, State
+from rune.core.execution.token import Fate, Path, indices
+from rune.core.limits import LIMITS
+from rune.core.plan.model import NodePlan, Plan
+
+MARKS = 512  # places to a field
+DONE_BITS = 7
+MAY_BE_ZERO = "dxs"
+
+Field = tuple[str, Any]
+
+
+class Image(msgspec.Struct):
+    """What is to be installed."""
+
+    fields: list[Field]
+    timers: list[tuple[int, str]]
+    listeners: list[bytes]
+    offset: int
+
+
+class Circumstances(msgspec.Struct):
+    """What a state is installed with that does not follow from facts."""
+
+    incarnation: str
+    nap: int | None  # ms: shorter waits stay; None: all do
+    offset: int = 0
+    fake_time: bool = False
+    read_back: bool = False
+
+
+def image(plan: Plan, state: State, around: Circumstances, armed: list[tuple[Timer, int]]) -> Image:
+    """How a folded state is written."""
+    names = Instructions(plan)
+    fields: list[Field] = [("!", _meta(plan, state, around)), ("#", _fixed(plan, state))]
+    if state.first_failures:
+        first = [(path_out(path), node, error_out(each)) for path, node, each in state.first_failures]
+        fields.append(("e", first))
+    if state.unheeded:
+        fields.append(("q", [_encode_signal(each) for each in state.unheeded]))
+    fields += [(f"H{each}", 1) for each in state.heard]
+    for scope in state.scopes.values():
+        fields += _scope_fields(plan, names, state, scope)
+    listeners = [
+        member
+        for name, waiting in state.listening.items()
+        for (path, node), since in waiting.items()
+        for member in listener_members(name, path, node, since)
+    ]
+    return Image(fields, [(due, timer_out(timer)) for timer, due in armed], listeners, around.offset)
+
+
+def _encode_signal(signal: Signal) -> tuple[int, str, str, str | bool]:
+    return signal.at, signal.id, signal.name, False if signal.path is None else path_out(signal.path)
+
+
+def _meta(plan: Plan, state: State, around: Circumstances) -> dict[str, Any]:
+    regions = [(join, path_out(path), region_out(plan.nodes[join])) for join, path in sorted(state.cancelled)]
+    children = sum(len(each) for name, each in state.listening.items() if name.startswith("child:"))
+    found = {
+        "i": around.incarnation,
+        "np": around.nap,
+        "o": around.offset,
+        "ft": around.fake_time,
+        "rb": around.read_back,
+        "a": state.active_items,
+        "k": state.controls,
+        "p": state.paused_at,
+        "pc": None if state.paused_at is None else 0,
+        "ps": state.pauses,
+        "r": regions,
+        "f": None if state.finish is None else finish_out(state.finish),
+        "u": state.failures,
+        "lc": children,
+        "m": plan.max_parallel,
+        "c": 0 if plan.max_parallel is not None else None,
+        "lw": None if state.limits.window == LIMITS.window else state.limits.window,
+        "li": None
+        if state.limits.items_in_flight == LIMITS.items_in_flight
+        else state.limits.items_in_flight,
+    }
+    return {
+        name: value
+        for name, value in found.items()
+        if value or (name in ("i", "c", "np", "pc") and value is not None)
+    }
+
+
+def _fixed(plan: Plan, state: State) -> dict[str, Any]:
+    timeout = -1 if plan.timeout is None else plan.timeout
+    return {"s": state.started_at, "t": timeout, "r": races_out(plan, plan.races)}
+
+
+def _scope_fields(plan: Plan, names: Instructions, state: State, scope: Scope) -> Iterator[Field]:
+    path = path_out(scope.path)
+    body = {
+        "o": scope.opened_at,
+        "c": scope.count,
+        "a": scope.active,
+        "s": scope.stirring or None,
+        "d": _bits(scope.done),
+        "f": list(scope.fans),
+    }
+    yield f"s{path}", {name: each for name, each in body.items() if each or name in ("o", "c", "a")}
+    for node, live in scope.live.items():
+        since = state.listening.get(live.signal or "", {}).get((scope.path, node))
+        yield f"l{path}|{node}", _live(live, since)
+    for node, barrier in scope.barriers.items():
+        yield from _barrier(plan.nodes[node], names, f"{path}|{node}", barrier)
+    for split, fan in scope.fans.items():
+        yield from _encode_fan(names, f"{path}|{split}", split, fan)
+
+
+def _bits(done: set[int]) -> str:
+    if not done:
+        return ""
+    found = bytearray(max(done) // DONE_BITS + 1)
+    for node in done:
+        found[node // DONE_BITS] |= 1 << node % DONE_BITS
+    return found.decode("ascii")
+
+
+def _live(live: Live, since: int | None) -> dict[str, Any]:
+    token = live.token
+    found = {
+        "e": maybe_ref_out(token.error),
+        "r": arrived_out(token.arrived),
+        "f": None if token.fate is Fate.RUN else token.fate.value,
+        "t": None if token.attempt == 1 else token.attempt,
+        "m": token.resumed,
+        "g": token.signal,
+        "i": token.items,
+        "z": token.at,
+        "w": live.waiting,
+        "k": live.parked,
+        "d": live.due,
+        "s": live.signal,
+        "x": live.deadline,
+        "h": since,
+        "j": None if live.heard is None else _encode_signal(live.heard),
+    }
+    kept = {name: each for name, each in found.items() if each or (name in MAY_BE_ZERO and each is not None)}
+    return {"p": ref_out(token.payload), **kept}
+
+
+def _barrier(node: NodePlan, names: Instructions, name: str, barrier: Barrier) -> Iterator[Field]:
+    if not barrier.arrivals:
+        return
+    parties = 0
+    for edge, each in barrier.arrivals.items():
+        _, _, place, _, source, parties, *_ = names.join(edge)
+        payload, error = maybe_ref_out(each.payload), maybe_ref_out(each.error)
+        yield f"a{name}|{place}", (edge, source, each.alive, payload, error, each.at)
+    body = {
+        "n": len(barrier.arrivals),
+        "l": len(barrier.live()),
+        "f": barrier.first,
+        "t": barrier.latest,
+        "p": parties,
+        "x": -1 if node.timeout is None else node.timeout,
+        "y": node.timeout_from,
+    }
+    yield f"b{name}", {**body, "o": True} if barrier.opened else body
+
+
+def _encode_fan(names: Instructions, name: str, split: int, fan: Fan) -> Iterator[Field]:
+    window, gathers, edges, timeout, since, template, races = names.fan(split)
+    payload, error = ref_out(fan.payload), maybe_ref_out(fan.error)
+    fixed = {"n": fan.count, "p": payload, "e": error, "w": window, "g": gathers, "m": edges, "t": timeout}
+    yield f"F{name}", {**fixed, "o": since, "x": template, "r": races}
+    released = gathers >= 0 and fan.count * edges > 0 and not fan.marks
+    body = {
+        "r": fan.resolved,
+        "f": fan.first,
+        "l": fan.latest,
+        "c": fan.closed,
+        "z": released,
+        "d": len(fan.ahead),
+    }
+    kept = {key: each for key, each in body.items() if each}
+    yield f"f{name}", {"n": fan.count, "x": fan.next, "i": fan.in_flight, "a": fan.active, **kept}
+    for item in fan.ahead:
+        yield f"A{name}|{item}", 1
+    for start in range(0, len(fan.marks), MARKS):
+        marks = bytes(fan.marks[start : start + MARKS]).rstrip(b"\0")
+        if marks:
+            yield f"k{name}|{start // MARKS}", marks.decode("ascii")
+
+
+def read_fields(raw: Mapping[bytes, bytes]) -> dict[str, Any]:
+    """The fields of an execution, decoded."""
+    return {name.decode(): msgspec.msgpack.decode(value) for name, value in raw.items()}
+
+
+Fields = Mapping[str, Any]
+
+
+def state_of(plan: Plan, fields: Fields) -> State:
+    """The state that these fields are the image of."""
+    meta, fixed = fields["!"], fields["#"]
+    state = State(started_at=fixed["s"], active_items=meta.get("a", 0), controls=meta.get("k", 0))
+    window, items = meta.get("lw", LIMITS.window), meta.get("li", LIMITS.items_in_flight)
+    if (window, items) != (LIMITS.window, LIMITS.items_in_flight):
+        state.limits = type(LIMITS)(window=window, items_in_flight=items)
+    state.paused_at = meta.get("p")
+    state.pauses = [(begin, end) for begin, end in meta.get("ps", ())]
+    state.cancelled = {(join, path_in(path)) for join, path, _ in meta.get("r", ())}
+    state.failures = meta.get("u", 0)
+    state.first_failures = [(path_in(p), node, error_in(each)) for p, node, each in fields.get("e", ())]
+    state.unheeded = [_decode_signal(each) for each in fields.get("q", ())]
+    state.heard = {name[1:] for name in fields if name[0] == "H"}
+    _scopes(state, fields)
+    text = meta.get("f")
+    if text is not None:
+        failed = (state.failures, fields.get("e", ()))
+        state.finish = finish_of(plan, text, failed)
+    return state
+
+
+def _decode_signal(kept: Any) -> Signal:
+    at, id, name, path = kept
+    return Signal(at, id, name, path_in(path) if isinstance(path, str) else None)
+
+
+def _scopes(state: State, fields: Fields) -> None:
+    for name, body in fields.items():
+        if name[0] == "s":
+            state.scopes[path_in(name[1:])] = Scope(
+                path_in(name[1:]),
+                body["o"],
+                body["c"],
+                body["a"],
+                body.get("s", False),
+                done=_done(body.get("d", "")),
+            )
+    for name, body in fields.items():
+        path, _, rest = name[1:].partition("|")
+        if name[0] == "l":
+            _add_live(state, path_in(path), path, int(rest), body)
+        elif (
+            name[0] == "b" and path_in(path) in state.scopes
+        ):  # a halt leaves edges unresolved in a scope that ends
+            barrier = state.scopes[path_in(path)].barriers[int(rest)] = Barrier(opened=body.get("o", False))
+            for place in range(body["p"]):
+                arrival = fields.get(f"a{path}|{rest}|{place}")
+                if arrival is not None:
+                    edge, _, alive, payload, error, at = arrival
+                    barrier.arrivals[edge] = Arrival(alive, maybe_ref_in(payload), maybe_ref_in(error), at)
+        elif name[0] == "f":
+            state.scopes[path_in(path)].fans[int(rest)] = _decode_fan(fields, f"{path}|{rest}", body)
+
+
+def _done(text: str) -> set[int]:
+    return {
+        place * DONE_BITS + bit
+        for place, byte in enumerate(text.encode("ascii"))
+        for bit in range(DONE_BITS)
+        if byte >> bit & 1
+    }
+
+
+def sent_of(node: int, path: str, live: Fields) -> Sent:
+    """A token as it is sent, from the field of a live one."""
+    return (
+        node,
+        path,
+        live["p"],
+        live.get("e", False),
+        live.get("r", ""),
+        live.get("f", "run"),
+        live.get("t", 1),
+        live.get("m", False),
+        live.get("g", False),
+        live.get("i", 0),
+        live.get("z", 0),
+    )
+
+
+def _add_live(state: State, path: Path, text: str, node: int, body: Fields) -> None:
+    waiting, parked = body.get("w", False), body.get("k", False)
+    token = token_in(sent_of(node, text, body))
+    live = Live(token, waiting, parked, body.get("d"), body.get("s"), body.get("x"))
+    if "j" in body:
+        live.heard = _decode_signal(body["j"])
+    state.scopes[path].live[node] = live
+    if live.signal is not None:
+        state.listening.setdefault(live.signal, {})[(path, node)] = body["h"]
+
+
+def _decode_fan(fields: Fields, name: str, body: Fields) -> Fan:
+    fixed = fields[f"F{name}"]
+    size = 0 if body.get("z") else body["n"] * fixed["m"]
+    marks = bytearray(size)
+    for start in range(0, size, MARKS):
+        found = fields.get(f"k{name}|{start // MARKS}", "").encode("ascii")
+        marks[start : start + len(found)] = found
+    started = [each for each in fields if each.startswith(f"A{name}|")] if body.get("d") else []
+    return Fan(
+        body["n"],
+        ref_in(fixed["p"]),
+        maybe_ref_in(fixed["e"]),
+        marks,
+        body["x"],
+        {int(each.rpartition("|")[2]) for each in started},
+        body["i"],
+        body["a"],
+        body.get("r", 0),
+        body.get("f", 0),
+        body.get("l", 0),
+        body.get("c", False),
+    )
+
+
+def finish_of(plan: Plan, text: str, failed: tuple[int, Any] | bool) -> Finish:
+    """An end. One because of items that failed without a list is told here, where the names of nodes are known."""
+    if text != "!items":
+        finish = finish_in(text)
+        return COMPLETED if finish == COMPLETED else finish
+    assert not isinstance(failed, bool)
+    count, first = failed
+    shown = []
+    for path, node, failure in first:
+        error = error_in(failure)
+        index = list(indices(path_in(path)))
+        shown.append({"node": plan.ids[node], "index": index, "code": error.code, "message": error.message})
+    message = f"{count} failed without a list that shows them"
+    return Finish("failed", Error("ITEMS_FAILED", message, {"count": count, "first": shown}, engine=True))

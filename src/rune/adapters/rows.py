@@ -1,0 +1,133 @@
+"""Rows of access as the ports speak of them: keys, grants and entries of the log.
+
+Rows as the ports speak of them: an execution in a list, a dead letter, an alias, and whose blobs a start names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from rune.codec.facts import Large, Paged
+from rune.core.execution.fact import End, Fact, Result
+from rune.core.permissions import DEFAULT_GRANTS
+from rune.ports.access import Entry, Key
+from rune.ports.journal import Accepted, DeadLetter
+from rune.ports.queries import Summary
+from rune.ports.workflows import Alias
+
+_SCOPES = msgspec.json.Decoder(tuple[str, ...])
+_GRANTS = msgspec.json.Decoder(frozenset[str])
+_DETAILS = msgspec.json.Decoder(dict[str, str])
+
+
+def key_row(key: Key) -> tuple[object, ...]:
+    row = msgspec.structs.astuple(key)
+    return (*row[:3], msgspec.json.encode(key.scopes).decode(), *row[4:])
+
+
+def key_of(row: Sequence[Any]) -> Key:
+    names = Key.__struct_fields__
+    values = dict(zip(names, row, strict=True))
+    return Key(**{**values, "scopes": _SCOPES.decode(values["scopes"]), "digest": bytes(values["digest"])})
+
+
+def grants_of(text: str | None) -> frozenset[str]:
+    return DEFAULT_GRANTS if text is None else _GRANTS.decode(text)
+
+
+def grants_text(grants: frozenset[str]) -> str:
+    return msgspec.json.encode(sorted(grants)).decode()
+
+
+def entry_row(entry: Entry) -> tuple[object, ...]:
+    details = msgspec.json.encode(entry.details).decode()
+    return entry.id, entry.at, entry.actor, entry.action, entry.target, details, entry.outcome
+
+
+def entry_of(row: Sequence[Any]) -> Entry:
+    number, id, at, actor, action, target, details, outcome = row
+    return Entry(
+        number=number,
+        id=id,
+        at=at,
+        actor=actor,
+        action=action,
+        target=target,
+        details=_DETAILS.decode(details),
+        outcome=outcome,
+    )
+
+
+LETTERS = frozenset({"DEAD_LETTERED", "WORKER_CRASH"})
+"""The codes of an end that the engine itself is the reason of."""
+
+LATE = 10 * 60_000
+"""How long after its end something may still be written for an execution, in ms."""
+
+
+class _Named(msgspec.Struct):
+    """As much of a definition as a list shows."""
+
+    name: str = ""
+
+
+_ACCEPTED = msgspec.msgpack.Decoder(Accepted)
+_NAMED = msgspec.json.Decoder(_Named)
+_WEIGHTS = msgspec.json.Decoder(dict[int, float])
+_END = msgspec.msgpack.Decoder(End)
+
+
+def summary_of(row: tuple[object, ...]) -> Summary:
+    id, workflow, hash, status, at, ended_at, accepted, end = row
+    assert isinstance(accepted, bytes)
+    return Summary(
+        id=str(id),
+        workflow=str(workflow),
+        hash=str(hash),
+        status=str(status),
+        started_at=int(str(at)),
+        ended_at=ended_at if isinstance(ended_at, int) else None,
+        error=_END.decode(end).error if isinstance(end, bytes) else None,
+        labels=_ACCEPTED.decode(accepted).labels,
+    )
+
+
+def letter_of(execution: str, code: str, at: int, workflow: str, end: bytes) -> DeadLetter:
+    error = _END.decode(end).error
+    details = error.details if error is not None else {}
+    return DeadLetter(
+        id=execution,
+        execution=execution,
+        workflow=workflow,
+        node=str(details.get("node", "")),
+        code=code,
+        message=error.message if error is not None else "",
+        at=at,
+    )
+
+
+def name_in(definition: bytes) -> str:
+    """What a list calls a workflow."""
+    return _NAMED.decode(definition).name
+
+
+def alias_of(row: Iterable[Any]) -> Alias:
+    name, number, revision, weights = row
+    return Alias(name, number, revision, weights_in(weights))
+
+
+def weights_in(text: str) -> dict[int, float]:
+    return _WEIGHTS.decode(text)
+
+
+def references(execution: Accepted, kept: Sequence[Fact]) -> set[str]:
+    """The other executions whose blobs this one names."""
+    found = set(execution.needs)
+    for fact in kept:
+        value = fact.value if isinstance(fact, Result) else None
+        if isinstance(value, Large | Paged):
+            found.add(value.key.partition("/")[0])
+    return found - {execution.id}

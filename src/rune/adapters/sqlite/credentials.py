@@ -1,0 +1,156 @@
+"""Credentials in the same file, sealed. Nothing of a value is ever written in the clear.
+
+Grants of credentials in the same file.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from rune.adapters.encryption import KeySource, Sealed, credential_of, first, listing_of, resealed, rotated
+from rune.adapters.rows import grants_of, grants_text
+from rune.adapters.sqlite.database import Database, asked
+from rune.ports.credentials import Credential, Draft, Listing, Missing, NameTaken
+from rune.ports.journal import StoreAway
+
+T = TypeVar("T")
+
+_COLUMNS = "id, name, type, version, key, sealed, shown, created_at, changed_at"
+_BY = f"SELECT {_COLUMNS} FROM credential WHERE id = ?1 OR name = ?1"
+
+
+class EmbeddedSecret:
+    """Credentials by name or id."""
+
+    def __init__(self, database: Database, keys: KeySource) -> None:
+        self._database = database
+        self._keys = keys
+
+    async def put(self, draft: Draft) -> Listing:
+        def work(db: sqlite3.Connection) -> Listing:
+            known = _row(db, draft.id)
+            if known is not None and known.name == draft.name:
+                return listing_of(known)
+            if known is not None or _row(db, draft.name) is not None:
+                raise NameTaken(f"there is a credential `{draft.name}` already")
+            used = db.execute("SELECT count(*), max(key) FROM credential").fetchone()
+            sealed = first(self._keys.ring_beside(*used), draft)
+            db.execute(
+                f"INSERT INTO credential ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                msgspec.structs.astuple(sealed),
+            )
+            return listing_of(sealed)
+
+        return await self._write(work)
+
+    async def resolve(self, reference: str) -> Credential | None:
+        row = _row(self._database.reader, reference)
+        return None if row is None else credential_of(self._keys.ring(), row)
+
+    async def list(self) -> Sequence[Listing]:
+        rows = _asked(self._database.reader, f"SELECT {_COLUMNS} FROM credential ORDER BY name", ())
+        return [listing_of(Sealed(*row)) for row in rows]
+
+    async def find(self, reference: str) -> Listing | None:
+        row = _row(self._database.reader, reference)
+        return None if row is None else listing_of(row)
+
+    async def rotate(
+        self, reference: str, values: Mapping[str, Any], hosts: tuple[str, ...] | None, at: int
+    ) -> Listing:
+        def work(db: sqlite3.Connection) -> Listing:
+            old = _found(db, reference)
+            sealed = rotated(self._keys.ring(), old, values, hosts, at)
+            _update(db, sealed)
+            return listing_of(sealed)
+
+        return await self._write(work)
+
+    async def remove(self, reference: str) -> Listing:
+        def work(db: sqlite3.Connection) -> Listing:
+            row = _found(db, reference)
+            _clean(db, "DELETE FROM credential WHERE id = ?", (row.id,))
+            return listing_of(row)
+
+        return await self._write(work)
+
+    async def rekey(self) -> int:
+        def work(db: sqlite3.Connection) -> int:
+            rows = [Sealed(*row) for row in db.execute(f"SELECT {_COLUMNS} FROM credential")]
+            new = resealed(self._keys.ring(), rows)
+            for row in new:
+                _update(db, row)
+            return len(new)
+
+        return await self._write(work)
+
+    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        answer: T = await self._database.submit(work)
+        return answer
+
+
+def _asked(db: sqlite3.Connection, statement: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    try:
+        return db.execute(statement, values).fetchall()
+    except sqlite3.Error as error:
+        raise StoreAway(f"the credentials cannot be read: {error}") from None
+
+
+def _row(db: sqlite3.Connection, reference: str) -> Sealed | None:
+    rows = _asked(db, _BY, (reference,))
+    return Sealed(*rows[0]) if rows else None
+
+
+def _found(db: sqlite3.Connection, reference: str) -> Sealed:
+    row = _row(db, reference)
+    if row is None:
+        raise Missing(f"there is no credential `{reference[:128]}`")
+    return row
+
+
+def _update(db: sqlite3.Connection, row: Sealed) -> None:
+    _clean(
+        db,
+        "UPDATE credential SET version = ?, key = ?, sealed = ?, shown = ?, changed_at = ? WHERE id = ?",
+        (row.version, row.key, row.sealed, row.shown, row.changed_at, row.id),
+    )
+
+
+def _clean(db: sqlite3.Connection, statement: str, values: tuple[Any, ...]) -> None:
+    """What is replaced is overwritten: a key that was given up must not open what is left in the file."""
+    db.execute("PRAGMA secure_delete = ON")
+    try:
+        db.execute(statement, values)
+    finally:
+        db.execute("PRAGMA secure_delete = OFF")
+
+
+_OF = "SELECT whom FROM credential_grant WHERE credential = ?"
+
+
+class EmbeddedGrants:
+    """Grants by the id of a credential."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def of(self, credential: str) -> frozenset[str]:
+        rows = asked(self._database, _OF, (credential,))
+        return grants_of(rows[0][0] if rows else None)
+
+    async def change(self, credential: str, add: Collection[str], remove: Collection[str]) -> frozenset[str]:
+        def work(db: sqlite3.Connection) -> frozenset[str]:
+            row = db.execute(_OF, (credential,)).fetchone()
+            found = (grants_of(row[0] if row else None) | set(add)) - set(remove)
+            db.execute(
+                "INSERT INTO credential_grant VALUES (?, ?) ON CONFLICT DO UPDATE SET whom = excluded.whom",
+                (credential, grants_text(found)),
+            )
+            return found
+
+        answer: frozenset[str] = await self._database.submit(work)
+        return answer

@@ -1,0 +1,384 @@
+"""Migrations: the schema, version by version, each step in one transaction with its mark.
+
+Rows of facts, written together: as many as there are in a group, in as few statements as will do.
+
+SQLite lets go of Python's lock once per statement. Few wide statements keep the loop and the writer out of each
+other's way.
+
+The database file: one writer thread that commits in groups, one reader, one schema.
+
+Whatever the loop submits while a group is being written becomes the next group: a single idle write is not
+delayed, and a thousand at once cost one fsync.
+
+Tables that a file of an earlier program does not have yet: whoever only reads it finds nothing there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rune.adapters.rows import LETTERS
+from rune.core.execution.fact import End
+from rune.ports.journal import NewerFormat, StoreAway
+
+
+def _step(name: str) -> Callable[[], str]:
+    return lambda: files(__package__).joinpath(name).read_text()
+
+
+STEPS: tuple[Callable[[], str], ...] = tuple(
+    _step(name) for name in ("schema.sql", "lists.sql", "access.sql", "triggers.sql", "limits.sql")
+)
+"""Step i brings a file from version i to version i + 1."""
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring a file to the version of this program. A file of a newer program is left alone."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > len(STEPS):
+        raise NewerFormat(f"the file has schema version {version}, this Rune knows up to {len(STEPS)}")
+    for number in range(version, len(STEPS)):
+        connection.executescript(
+            f"BEGIN IMMEDIATE;\n{STEPS[number]()}\nPRAGMA user_version = {number + 1};\nCOMMIT;"
+        )
+
+
+Row = tuple[int, int, int, bytes, int, int, int, bytes]
+"""Execution, kind, node, path, number, seq, late, body."""
+
+_WIDTHS = (64, 16, 4, 1)
+_FACTS = "INSERT INTO fact (execution, kind, node, path, number, seq, late, body) VALUES "
+_CLAIMS = "INSERT OR IGNORE INTO claim (execution, node, path, fence, at) VALUES "
+_PACK = msgspec.msgpack.Encoder()
+
+
+def _statements(head: str, columns: int) -> dict[int, str]:
+    row = "(" + ", ".join("?" * columns) + ")"
+    return {width: head + ", ".join([row] * width) for width in _WIDTHS}
+
+
+_FACT_STATEMENTS = _statements(_FACTS, 8)
+_CLAIM_STATEMENTS = _statements(_CLAIMS, 5)
+
+
+_START_STATEMENTS = _statements(
+    "INSERT INTO execution (n, id, workflow, hash, at, wake_at, accepted) VALUES ", 7
+)
+_WAKE_STATEMENTS = {
+    width: f"WITH sleeper (n, wake_at) AS (VALUES {', '.join(['(?, ?)'] * width)}) "
+    "UPDATE execution SET wake_at = sleeper.wake_at FROM sleeper "
+    "WHERE execution.n = sleeper.n AND execution.wake_at IS NOT NULL"
+    for width in _WIDTHS
+}
+_END_STATEMENTS = {
+    width: f"WITH ended (n, status, at, end) AS (VALUES {', '.join(['(?, ?, ?, ?)'] * width)}) "
+    "UPDATE execution SET status = ended.status, ended_at = ended.at, end = ended.end, wake_at = NULL FROM ended "
+    "WHERE execution.n = ended.n"
+    for width in _WIDTHS
+}
+
+
+class Rows:
+    """Facts of one execution, claims made meanwhile, and the terminal fact if it is among them. `status` is what lists
+    show from now on."""
+
+    __slots__ = ("claims", "end", "execution", "facts", "status", "wake_at")
+
+    def __init__(
+        self,
+        execution: str,
+        facts: list[Row],
+        claims: list[tuple[Any, ...]],
+        end: End | None,
+        wake_at: int | None = None,
+        status: str | None = None,
+    ) -> None:
+        self.execution = execution
+        self.facts = facts
+        self.claims = claims
+        self.end = end
+        self.wake_at = wake_at
+        self.status = status
+
+    def __call__(self, db: sqlite3.Connection) -> None:
+        write_rows(db, [self])
+
+
+class Start:
+    """One accepted execution."""
+
+    __slots__ = ("row",)
+
+    def __init__(self, row: tuple[Any, ...]) -> None:
+        self.row = row
+
+    def __call__(self, db: sqlite3.Connection) -> None:
+        _insert(db, _START_STATEMENTS, [self.row])
+
+
+def write_starts(db: sqlite3.Connection, group: Sequence[Start]) -> None:
+    """Insert accepted executions."""
+    _insert(db, _START_STATEMENTS, [each.row for each in group])
+
+
+def insert_facts(db: sqlite3.Connection, rows: Sequence[Row]) -> None:
+    """Insert facts that an execution begins with."""
+    _insert(db, _FACT_STATEMENTS, rows)
+
+
+def write_rows(db: sqlite3.Connection, group: Sequence[Rows]) -> None:
+    """Insert everything of a group; a fact that is there already fails all of it."""
+    _insert(db, _FACT_STATEMENTS, [row for each in group for row in each.facts])
+    _insert(db, _CLAIM_STATEMENTS, [row for each in group for row in each.claims])
+    _insert(
+        db, _WAKE_STATEMENTS, [(each.facts[0][0], each.wake_at) for each in group if each.wake_at is not None]
+    )
+    for each in group:
+        if each.status is not None:
+            db.execute("UPDATE execution SET status = ? WHERE n = ?", (each.status, each.facts[0][0]))
+    ends = [
+        (each.facts[0][0], each.end.status, each.end.at, _PACK.encode(each.end))
+        for each in group
+        if each.end is not None
+    ]
+    if ends:
+        _insert(db, _END_STATEMENTS, ends)
+        _write_letters(db, group)
+
+
+def _write_letters(db: sqlite3.Connection, group: Sequence[Rows]) -> None:
+    for each in group:
+        error = each.end.error if each.end is not None else None
+        if each.end is not None and error is not None and error.code in LETTERS:
+            db.execute(
+                "INSERT OR IGNORE INTO dead_letter (execution, code, at) VALUES (?, ?, ?)",
+                (each.execution, error.code, each.end.at),
+            )
+
+
+def _insert(db: sqlite3.Connection, statements: dict[int, str], rows: Sequence[tuple[Any, ...]]) -> None:
+    start = 0
+    for width, statement in statements.items():
+        while len(rows) - start >= width:
+            db.execute(statement, tuple(chain.from_iterable(rows[start : start + width])))
+            start += width
+
+
+Work = Callable[[sqlite3.Connection], Any]
+PATIENCE = 10_000
+"""How long a connection waits for another, in ms."""
+
+
+class Alone:
+    """Work that is in no transaction with others: it makes its own, or none."""
+
+    __slots__ = ("work",)
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+
+    def __call__(self, db: sqlite3.Connection) -> Any:
+        return self.work(db)
+
+
+class Write:
+    """Something to write, and who waits for it."""
+
+    __slots__ = ("answer", "error", "future", "work")
+
+    def __init__(self, work: Work, future: asyncio.Future[Any]) -> None:
+        self.work = work
+        self.future = future
+        self.answer: Any = None
+        self.error: BaseException | None = None
+
+
+class Database:
+    """Owns the connections. Reads are answered at once from a snapshot that includes every acknowledged write."""
+
+    def __init__(self, path: Path, *, relaxed: bool = False) -> None:
+        self.path = path
+        self._relaxed = relaxed
+        self._pending: deque[Write] = deque()
+        self._wakeup = threading.Condition()
+        self._stopping = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._writer = self._connect()
+        migrate(self._writer)
+        self.opened = self._count_opening()
+        self.reader = self._connect(read_only=True)
+        self._thread = threading.Thread(target=self._run, name="rune-writer", daemon=True)
+        self.groups = 0
+
+    def _count_opening(self) -> int:
+        """How often the file was opened for writing, this time included."""
+        try:
+            (count,) = self._writer.execute(
+                "INSERT INTO opening VALUES (1, 1) ON CONFLICT (one) DO UPDATE SET count = count + 1 RETURNING count"
+            ).fetchone()
+        except sqlite3.Error as error:
+            raise StoreAway(f"cannot write to {self.path}: {error}") from error
+        return int(count)
+
+    def _connect(self, *, read_only: bool = False) -> sqlite3.Connection:
+        uri = f"{self.path.resolve().as_uri()}{'?mode=ro' if read_only else ''}"
+        try:
+            connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+            connection.execute(f"PRAGMA busy_timeout = {PATIENCE}")
+            connection.execute("PRAGMA cache_size = -16384")
+            if not read_only:
+                # Only a file in which nothing was written takes this on: it has to come first.
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+                connection.execute("PRAGMA secure_delete = FAST")
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute(f"PRAGMA synchronous = {'NORMAL' if self._relaxed else 'FULL'}")
+                connection.execute("PRAGMA wal_autocheckpoint = 4000")
+        except sqlite3.Error as error:
+            raise StoreAway(f"cannot open {self.path}: {error}") from error
+        return connection
+
+    def connect_reader(self) -> sqlite3.Connection:
+        """One more reader, for whoever has much to read; theirs to close."""
+        return self._connect(read_only=True)
+
+    def connect_keeper(self) -> sqlite3.Connection:
+        """A connection that writes the log back into the file and nothing else; theirs to close."""
+        return self._connect()
+
+    def start(self) -> None:
+        """Begin to write, on behalf of the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    def submit(self, work: Work) -> asyncio.Future[Any]:
+        """Have something written; the answer comes when it is durable."""
+        assert self._loop is not None
+        future: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
+        self._enqueue(Write(work, future))
+        return future
+
+    def _enqueue(self, write: Write) -> None:
+        self._pending.append(write)
+        if len(self._pending) == 1:
+            with self._wakeup:
+                self._wakeup.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._wakeup:
+                while not self._pending and not self._stopping:
+                    self._wakeup.wait(0.2)
+                if not self._pending:
+                    return
+            group = [self._pending.popleft()]
+            if type(group[0].work) is Alone:
+                self._write_alone(group[0])
+            else:
+                while self._pending and type(self._pending[0].work) is not Alone:
+                    group.append(self._pending.popleft())
+                self._write(group)
+            self._answer(group)
+
+    def _write_alone(self, write: Write) -> None:
+        try:
+            write.answer = write.work(self._writer)
+        except sqlite3.Error as error:
+            write.error = StoreAway(f"{self.path}: {error}")
+        except Exception as error:
+            write.error = error
+        finally:
+            self._roll_back()
+
+    def _write(self, group: list[Write]) -> None:
+        """One transaction for all; if one of them fails, each gets its own savepoint and the innocent go through."""
+        self.groups += 1
+        try:
+            self._writer.execute("BEGIN IMMEDIATE")
+            rows: list[Rows] = []
+            starts: list[Start] = []
+            for write in group:
+                if type(write.work) is Rows:
+                    rows.append(write.work)
+                elif type(write.work) is Start:
+                    starts.append(write.work)
+                else:
+                    write.answer = write.work(self._writer)
+            write_starts(self._writer, starts)
+            write_rows(self._writer, rows)
+            self._writer.execute("COMMIT")
+        except Exception:
+            self._roll_back()
+            self._write_singly(group)
+
+    def _write_singly(self, group: list[Write]) -> None:
+        try:
+            self._writer.execute("BEGIN IMMEDIATE")
+            for write in group:
+                self._write_one(write)
+            self._writer.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            for write in group:
+                write.error = StoreAway(f"{self.path}: {error}")
+
+    def _write_one(self, write: Write) -> None:
+        self._writer.execute("SAVEPOINT one")
+        try:
+            write.answer = write.work(self._writer)
+            self._writer.execute("RELEASE one")
+        except sqlite3.OperationalError:
+            raise  # the file itself: nobody in this group gets through
+        except Exception as error:
+            self._writer.execute("ROLLBACK TO one")
+            self._writer.execute("RELEASE one")
+            write.error = error
+
+    def _roll_back(self) -> None:
+        if self._writer.in_transaction:
+            self._writer.execute("ROLLBACK")
+
+    def _answer(self, group: list[Write]) -> None:
+        assert self._loop is not None
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(_resolve, group)
+
+    def close(self) -> None:
+        """Write what is pending, then let go of the file."""
+        self._stopping = True
+        with self._wakeup:
+            self._wakeup.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+        self.reader.close()
+        self._writer.close()
+
+
+def _resolve(group: list[Write]) -> None:
+    for write in group:
+        future = write.future
+        if future.done():
+            continue
+        if write.error is not None:
+            future.set_exception(write.error)
+        else:
+            future.set_result(write.answer)
+
+
+def asked(database: Database, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The rows of a question."""
+    try:
+        return database.reader.execute(statement, values).fetchall()
+    except sqlite3.Error as error:
+        if str(error).startswith("no such table"):
+            return []
+        raise StoreAway(f"cannot read {database.path}: {error}") from None

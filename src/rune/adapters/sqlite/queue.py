@@ -1,0 +1,137 @@
+"""Ages: how long the head of a lane has waited, without a time for every entry.
+
+The queue in memory. What is in it is also in the state, so nothing is lost with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence, Sized
+
+from rune.core.execution.token import Token
+from rune.ports.inspection import Depth
+from rune.ports.queue import LANES, NORMAL, Delivery, lane_of, lanes_at
+
+STEP = 0.1  # s between two marks: what an age may be off by
+
+
+class Ages:
+    """Marks how many entries had been put into each lane at which moment."""
+
+    __slots__ = ("_clock", "_marks", "_next", "put")
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self.put = [0] * len(LANES)
+        self._marks: tuple[deque[tuple[int, float]], ...] = tuple(deque() for _ in LANES)
+        self._next = 0.0
+
+    def mark(self, lanes: Sequence[Sized]) -> None:
+        """Something is about to be put in."""
+        now = self._clock()
+        if now < self._next:
+            return
+        self._next = now + STEP
+        for lane, marks in enumerate(self._marks):
+            taken = self.put[lane] - len(lanes[lane])
+            while len(marks) > 1 and marks[1][0] <= taken:
+                marks.popleft()
+            if not marks or marks[-1][0] < self.put[lane]:
+                marks.append((self.put[lane], now))
+            else:
+                marks[-1] = (self.put[lane], now)
+
+    def oldest(self, lanes: Sequence[Sized]) -> float:
+        """How many seconds the oldest of all heads has waited."""
+        now = self._clock()
+        ages = [0.0]
+        for lane, marks in enumerate(self._marks):
+            taken = self.put[lane] - len(lanes[lane])
+            ages += [now - at for put, at in marks if len(lanes[lane]) and put <= taken][-1:]
+        return max(ages)
+
+
+class EmbeddedQueue:
+    """Lanes by priority, and whom to wake."""
+
+    def __init__(self) -> None:
+        self._lanes: tuple[deque[Delivery], ...] = tuple(deque() for _ in LANES)
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._turn = 0
+        self._calling = False
+        self._ages = Ages()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._lanes))
+
+    async def send(self, execution: str, tokens: Sequence[Token], priority: int = NORMAL) -> None:
+        self._ages.mark(self._lanes)
+        for token in tokens:
+            lane = lane_of(priority, items=bool(token.path))
+            self._ages.put[lane] += 1
+            self._lanes[lane].append(Delivery(execution, token))
+        self._call()
+
+    async def depths(self) -> list[Depth]:
+        """One queue, whatever nodes say: there is one process."""
+        return [Depth(queue="default", waiting=len(self), age=self._ages.oldest(self._lanes))]
+
+    def _call(self) -> None:
+        """Wake as many as there is work for, once the loop has come around: whoever sent it may take it first."""
+        if not self._calling and self._waiting:
+            self._calling = True
+            asyncio.get_running_loop().call_soon(self._wake)
+
+    def _wake(self) -> None:
+        self._calling = False
+        count = len(self)
+        while count and self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                count -= 1
+
+    async def receive(self) -> Delivery:
+        while True:
+            found = self._next()
+            if found is not None:
+                return found
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if waiter.done() and not waiter.cancelled():
+                    self._call()
+                raise
+
+    def _next(self) -> Delivery | None:
+        self._turn += 1
+        for lane in lanes_at(self._turn):
+            if self._lanes[lane]:
+                return self._lanes[lane].popleft()
+        return None
+
+    async def ack(self, delivery: Delivery) -> None:
+        """The state has already moved on."""
+
+    async def give_back(self, delivery: Delivery, delay: float = 0.0) -> None:
+        if delay:
+            asyncio.get_running_loop().call_later(delay, self._return, delivery)
+        else:
+            self._return(delivery)
+
+    async def dead_letter(self, delivery: Delivery, code: str, message: str) -> None:
+        """What it was about is in the journal."""
+
+    async def close(self) -> None:
+        """It goes with the process."""
+
+    def _return(self, delivery: Delivery) -> None:
+        self._ages.mark(self._lanes)
+        lane = lane_of(NORMAL, items=bool(delivery.token.path))
+        self._ages.put[lane] += 1
+        self._lanes[lane].append(delivery)
+        self._call()

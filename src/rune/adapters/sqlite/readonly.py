@@ -1,0 +1,128 @@
+"""The file as others see it: read-only, without the lock, while its owner goes on writing."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rune.adapters.rows import summary_of
+from rune.adapters.sqlite.database import STEPS, Database, Work
+from rune.codec.facts import decode_path
+from rune.core.execution.token import Path as LineagePath
+from rune.ports.journal import NewerFormat, StoreAway
+from rune.ports.queries import ALL, STATUSES, Summary, Wanted
+
+EMPTY = "EMPTY_STORE"
+"""The code of a refusal to read a file in which nothing was ever written."""
+
+MOST = 2**63 - 1
+_COLUMNS = "id, workflow, hash, status, at, ended_at, accepted, end"
+_NEWEST = "n < :before ORDER BY n DESC LIMIT :limit"
+
+
+@cache
+def list_statement(by_status: bool, by_workflow: bool) -> str:
+    """A page of executions. Of a workflow alone the newest of each status are found, and the newest of those shown:
+    one index answers with and without a status."""
+    head = f"SELECT {_COLUMNS} FROM execution WHERE"
+    if not by_workflow:
+        return f"{head} {'status = :status AND ' if by_status else ''}{_NEWEST}"
+    if by_status:
+        return f"{head} workflow = :workflow AND status = :status AND {_NEWEST}"
+    each = (
+        f"SELECT * FROM (SELECT n FROM execution WHERE workflow = :workflow AND status = '{status}' AND {_NEWEST})"
+        for status in STATUSES
+    )
+    return f"{head} n IN ({' UNION ALL '.join(each)}) ORDER BY n DESC LIMIT :limit"
+
+
+class ReadOnly(Database):
+    """A database of which nothing is written. A file that is not there yet is refused."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._relaxed = True
+        self.opened = 0
+        self.reader = self._connect(read_only=True)
+        (version,) = self._asked("PRAGMA user_version")
+        if version > len(STEPS):
+            self.reader.close()
+            raise NewerFormat(f"{path} has schema version {version}, this Rune knows up to {len(STEPS)}")
+        if version == 0:
+            self.reader.close()
+            raise StoreAway(f"{path} holds no executions yet", code=EMPTY)
+
+    def _asked(self, statement: str) -> tuple[int]:
+        try:
+            row: tuple[int] = self.reader.execute(statement).fetchone()
+        except sqlite3.Error as error:
+            raise StoreAway(f"cannot read {self.path}: {error}") from error
+        return row
+
+    def submit(self, work: Work) -> asyncio.Future[Any]:
+        raise StoreAway(f"{self.path} is open for reading only")
+
+    async def change(self) -> int:
+        """A number that differs when somebody has written since."""
+        return self._asked("PRAGMA data_version")[0]
+
+    @asynccontextmanager
+    async def still(self) -> AsyncIterator[None]:
+        """While the block runs, what is read does not change, whatever the owner writes."""
+        self.reader.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self.reader.execute("COMMIT")
+
+    def close(self) -> None:
+        self.reader.close()
+
+
+class EmbeddedIndex:
+    """Executions in a list, and the claims of one."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def executions(
+        self, wanted: Wanted = ALL, *, after: str | None = None, limit: int = 50
+    ) -> list[Summary]:
+        """Newest first, behind a given id."""
+        before: int | None = MOST
+        if after is not None:
+            found = self._database.reader.execute("SELECT n FROM execution WHERE id = ?", (after,)).fetchone()
+            before = found[0] if found else None
+        statement = list_statement(wanted.status is not None, wanted.workflow is not None)
+        given = {"status": wanted.status, "workflow": wanted.workflow, "before": before, "limit": limit}
+        rows = self._database.reader.execute(statement, given)
+        return [summary_of(row) for row in rows]
+
+    async def execution(self, execution: str) -> Summary | None:
+        """One execution."""
+        row = self._database.reader.execute(
+            f"SELECT {_COLUMNS} FROM execution WHERE id = ?", (execution,)
+        ).fetchone()
+        return summary_of(row) if row else None
+
+    async def matching(self, prefix: str, limit: int) -> list[str]:
+        """Ids that begin like this, at most so many."""
+        rows = self._database.reader.execute(
+            "SELECT id FROM execution WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
+            (prefix, prefix + "\U0010ffff", limit),
+        )
+        return [row[0] for row in rows]
+
+    async def claims(self, execution: str) -> dict[tuple[int, LineagePath], int]:
+        """How often each token was claimed."""
+        rows = self._database.reader.execute(
+            "SELECT node, path, count(*) FROM claim WHERE execution = (SELECT n FROM execution WHERE id = ?)"
+            " GROUP BY node, path",
+            (execution,),
+        )
+        return {(node, decode_path(path)): count for node, path, count in rows}

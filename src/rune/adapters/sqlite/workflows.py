@@ -1,0 +1,290 @@
+"""The library in SQLite."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from rune.adapters.rows import alias_of, name_in
+from rune.adapters.sqlite.database import Database, Work
+from rune.ports.workflows import (
+    LATEST,
+    NOTHING,
+    Alias,
+    Change,
+    Entry,
+    Expected,
+    Version,
+    changed,
+    check_alias,
+    meets,
+    number_of,
+    out_of_sight,
+    shares_of,
+    unknown,
+    weighed,
+)
+
+MOST_FOUND = 1_000
+_ALIASES = "(SELECT group_concat(name, ' ') FROM alias WHERE workflow = v.workflow AND number = v.number)"
+_VERSION = f"SELECT v.workflow, v.number, v.hash, v.at, {_ALIASES} FROM version v"
+_BY_NUMBER = f"{_VERSION} JOIN workflow w ON w.id = v.workflow WHERE v.workflow = ? AND v.number = ?"
+_BY_ALIAS = (
+    f"{_VERSION} JOIN workflow w ON w.id = v.workflow JOIN alias a USING (workflow, number)"
+    " WHERE v.workflow = ? AND a.name = ?"
+)
+_POINT = (
+    "INSERT INTO alias VALUES (?, ?, ?, ?, 1, ?)"
+    " ON CONFLICT DO UPDATE SET number = excluded.number, at = excluded.at, revision = revision + 1,"
+    " weights = excluded.weights WHERE number <> excluded.number OR weights <> excluded.weights"
+)
+_PLAIN = "{}"  # the weights of an alias that has none
+
+
+class EmbeddedLibrary:
+    """Versions and aliases. One thread writes, so a version number is simply the next one."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        # Whoever owns the file is the only one who writes, so what was found holds until something is written here.
+        self._owned = database.opened > 0
+        self._found: dict[tuple[str, str], tuple[Version, dict[int, float]]] = {}
+
+    async def _write(self, work: Work) -> Any:
+        """Have something written, then look again. Shielded: it is done even if nobody waits for it any more."""
+        writing = self._database.submit(work)
+        writing.add_done_callback(lambda _: self._found.clear())
+        return await asyncio.shield(writing)
+
+    async def deploy(
+        self,
+        definition: bytes,
+        hash: str,
+        workflow: str,
+        at: int,
+        *,
+        alias: str | None = None,
+        expected: Expected | None = None,
+    ) -> Version:
+        if alias is not None:
+            check_alias(alias)
+        name = name_in(definition)
+
+        def work(db: sqlite3.Connection) -> Version:
+            now = _tag(db, workflow)
+            if not meets(now, expected, already=now == hash):
+                raise changed(f"workflow `{workflow}`", now)
+            db.execute("INSERT OR IGNORE INTO definition VALUES (?, ?)", (hash, definition))
+            number, created = _numbered(db, workflow, hash, name, at)
+            moved = [_moved(db, workflow, each, number, at) for each in (LATEST, alias) if each is not None]
+            shown = _show(db, workflow, at)
+            return _answer(db, workflow, number, "created" if created else _change(shown or any(moved)))
+
+        version: Version = await self._write(work)
+        return version
+
+    async def point(
+        self,
+        workflow: str,
+        alias: str,
+        version: int | None,
+        at: int,
+        *,
+        weights: Mapping[int, float] | None = None,
+        expected: Expected | None = None,
+    ) -> Version:
+        shares = shares_of(alias, weights)
+
+        def work(db: sqlite3.Connection) -> Version:
+            known = _alias(db, workflow, alias)
+            number = known.number if version is None and known is not None else version
+            if number is None:
+                raise unknown(workflow, _versions(db, workflow), alias)
+            for each in (number, *shares):
+                if each.bit_length() > 63 or _version(db, workflow, each) is None:
+                    raise unknown(workflow, _versions(db, workflow), each)
+            if alias != LATEST and _hidden(db, workflow):
+                raise out_of_sight(workflow)
+            now = NOTHING if known is None else str(known.revision)
+            already = known is not None and (known.number, known.weights) == (number, shares)
+            if not meets(now, expected, already=already):
+                raise changed(f"alias `{alias}` of `{workflow}`", now)
+            moved = _moved(db, workflow, alias, number, at, shares)
+            shown = alias == LATEST and _unhide(db, workflow)
+            return _answer(db, workflow, number, _change(moved or shown))
+
+        pointed: Version = await self._write(work)
+        return pointed
+
+    async def hide(self, workflow: str, at: int) -> bool:
+        def work(db: sqlite3.Connection) -> bool:
+            hid = db.execute(
+                "UPDATE workflow SET hidden_at = ? WHERE id = ? AND hidden_at IS NULL", (at, workflow)
+            ).rowcount
+            if not hid and not _hidden(db, workflow):
+                raise unknown(workflow, (), LATEST)
+            return hid == 1
+
+        hid: bool = await self._write(work)
+        return hid
+
+    async def find(self, workflow: str, which: str | None = None, *, by: str | None = None) -> Version:
+        wanted = LATEST if which is None else which
+        version, weights = self._found.get((workflow, wanted)) or self._looked_up(workflow, wanted)
+        if weights and by is not None:
+            number = weighed(workflow, wanted, weights, by)
+            return version if number is None else await self.find(workflow, str(number))
+        return version
+
+    def _looked_up(self, workflow: str, wanted: str) -> tuple[Version, dict[int, float]]:
+        db = self._database.reader
+        number = number_of(wanted)
+        if number is not None:
+            row = db.execute(f"{_BY_NUMBER} AND w.hidden_at IS NULL", (workflow, number)).fetchone()
+        else:
+            row = db.execute(f"{_BY_ALIAS} AND w.hidden_at IS NULL", (workflow, wanted)).fetchone()
+        if row is not None:
+            alias = None if number is not None else _alias(db, workflow, wanted)
+            found = _read(row), {} if alias is None else alias.weights
+            if self._owned and len(self._found) < MOST_FOUND:
+                self._found[(workflow, wanted)] = found
+            return found
+        if _hidden(db, workflow):
+            raise out_of_sight(workflow)
+        raise unknown(workflow, _versions(db, workflow), wanted)
+
+    async def aliases(self, workflow: str) -> list[Alias]:
+        rows = self._database.reader.execute(
+            "SELECT name, number, revision, weights FROM alias WHERE workflow = ? ORDER BY name", (workflow,)
+        )
+        return [alias_of(row) for row in rows]
+
+    async def versions(self, workflow: str) -> list[Version]:
+        return _versions(self._database.reader, workflow)
+
+    async def entries(self, *, hidden: bool = False) -> list[Entry]:
+        rows = self._database.reader.execute(
+            "SELECT w.id, v.name, v.number, (SELECT max(number) FROM version WHERE workflow = w.id),"
+            " (SELECT group_concat(name || ' ' || number, ' ') FROM alias WHERE workflow = w.id),"
+            " w.deployed_at, w.hidden_at IS NOT NULL FROM workflow w"
+            " JOIN alias a ON a.workflow = w.id AND a.name = ?"
+            " JOIN version v ON v.workflow = w.id AND v.number = a.number"
+            " WHERE ? OR w.hidden_at IS NULL ORDER BY w.id",
+            (LATEST, hidden),
+        )
+        return [
+            Entry(
+                workflow=workflow,
+                name=name,
+                latest=latest,
+                versions=count,
+                aliases=_pairs(aliases),
+                deployed_at=deployed_at,
+                hidden=bool(out),
+            )
+            for workflow, name, latest, count, aliases, deployed_at, out in rows
+        ]
+
+
+def _numbered(db: sqlite3.Connection, workflow: str, hash: str, name: str, at: int) -> tuple[int, bool]:
+    """The number of this content, and whether it is new."""
+    known = db.execute(
+        "SELECT number FROM version WHERE workflow = ? AND hash = ?", (workflow, hash)
+    ).fetchone()
+    if known is not None:
+        return known[0], False
+    (number,) = db.execute(
+        "SELECT coalesce(max(number), 0) + 1 FROM version WHERE workflow = ?", (workflow,)
+    ).fetchone()
+    db.execute("INSERT INTO version VALUES (?, ?, ?, ?, ?)", (workflow, number, hash, name, at))
+    return number, True
+
+
+def _moved(
+    db: sqlite3.Connection,
+    workflow: str,
+    alias: str,
+    number: int,
+    at: int,
+    weights: Mapping[int, float] | None = None,
+) -> bool:
+    shares = msgspec.json.encode(weights).decode() if weights else _PLAIN
+    return db.execute(_POINT, (workflow, alias, number, at, shares)).rowcount == 1
+
+
+def _alias(db: sqlite3.Connection, workflow: str, name: str) -> Alias | None:
+    row = db.execute(
+        "SELECT name, number, revision, weights FROM alias WHERE workflow = ? AND name = ?", (workflow, name)
+    ).fetchone()
+    return alias_of(row) if row else None
+
+
+def _tag(db: sqlite3.Connection, workflow: str) -> str:
+    """The hash of what is the latest now, in sight."""
+    row = db.execute(
+        "SELECT v.hash FROM workflow w JOIN alias a ON a.workflow = w.id AND a.name = ?"
+        " JOIN version v ON v.workflow = w.id AND v.number = a.number WHERE w.id = ? AND w.hidden_at IS NULL",
+        (LATEST, workflow),
+    ).fetchone()
+    return row[0] if row else NOTHING
+
+
+def _show(db: sqlite3.Connection, workflow: str, at: int) -> bool:
+    """Note a deploy; whether the workflow had been out of sight."""
+    was = _hidden(db, workflow)
+    db.execute(
+        "INSERT INTO workflow VALUES (?, ?, NULL)"
+        " ON CONFLICT DO UPDATE SET deployed_at = excluded.deployed_at, hidden_at = NULL",
+        (workflow, at),
+    )
+    return was
+
+
+def _unhide(db: sqlite3.Connection, workflow: str) -> bool:
+    return (
+        db.execute(
+            "UPDATE workflow SET hidden_at = NULL WHERE id = ? AND hidden_at IS NOT NULL", (workflow,)
+        ).rowcount
+        == 1
+    )
+
+
+def _hidden(db: sqlite3.Connection, workflow: str) -> bool:
+    row = db.execute("SELECT hidden_at IS NOT NULL FROM workflow WHERE id = ?", (workflow,)).fetchone()
+    return row is not None and bool(row[0])
+
+
+def _version(db: sqlite3.Connection, workflow: str, number: int) -> Version | None:
+    row = db.execute(f"{_VERSION} WHERE v.workflow = ? AND v.number = ?", (workflow, number)).fetchone()
+    return _read(row) if row else None
+
+
+def _versions(db: sqlite3.Connection, workflow: str) -> list[Version]:
+    return [
+        _read(row) for row in db.execute(f"{_VERSION} WHERE v.workflow = ? ORDER BY v.number", (workflow,))
+    ]
+
+
+def _answer(db: sqlite3.Connection, workflow: str, number: int, change: Change) -> Version:
+    found = _version(db, workflow, number)
+    assert found is not None
+    return msgspec.structs.replace(found, change=change)
+
+
+def _change(moved: bool) -> Change:
+    return "moved" if moved else "none"
+
+
+def _read(row: tuple[Any, ...]) -> Version:
+    workflow, number, hash, at, aliases = row
+    return Version(workflow, number, hash, at, tuple(sorted(aliases.split())) if aliases else ())
+
+
+def _pairs(aliases: str) -> dict[str, int]:
+    """`latest 3 stable 2`, which no alias can be mistaken in."""
+    words = aliases.split()
+    return dict(sorted(zip(words[::2], map(int, words[1::2]), strict=True)))

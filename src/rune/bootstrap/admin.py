@@ -1,0 +1,247 @@
+"""What the command line asks of the broker: its topology, and the messages that nobody could serve.
+
+A look at the stores of a cluster by somebody who takes no part. A store that does not answer is a finding.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from rune.adapters.postgres.database import Database, place, query
+from rune.adapters.postgres.roles import inspect as inspect_postgres
+from rune.adapters.postgres.roles import rights
+from rune.adapters.rabbitmq.amqp.address import parse_address
+from rune.adapters.rabbitmq.dead_letters import DeadLetters, Letter
+from rune.adapters.rabbitmq.inspect import inspect as inspect_rabbitmq
+from rune.adapters.rabbitmq.topology import Topology, all_exchanges, all_queues, as_text, definitions, roles
+from rune.adapters.redis import checks
+from rune.adapters.redis.checks import inspect as inspect_redis
+from rune.adapters.redis.checks import lacking
+from rune.adapters.redis.client import Client
+from rune.adapters.redis.stores import RedisStores
+from rune.bootstrap.components import keys_found
+from rune.errors import RuneError
+from rune.ports.inspection import Survey
+from rune.settings import Settings
+
+MOST = 1000
+
+
+class BrokerLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """A message on the broker that nobody could serve. Its id follows from what it says."""
+
+    id: str
+    execution: str | None
+    workflow: str | None
+    node: str | None
+    queue: str
+    code: str
+    reason: str
+    body: bytes
+
+
+class _Named(msgspec.Struct):
+    """As much of a message as names it."""
+
+    workflow_id: str | None = None
+    current_node: str | None = None
+
+
+def topology(settings: Settings) -> Topology:
+    """What workers with these settings declare."""
+    return Topology(settings.queue_prefix, settings.queues, settings.queue_kind)
+
+
+def topology_text(settings: Settings) -> str:
+    """The topology for people."""
+    return as_text(topology(settings))
+
+
+def topology_document(settings: Settings) -> dict[str, Any]:
+    """The topology as one document."""
+    found = topology(settings)
+    return {
+        "exchanges": msgspec.to_builtins(all_exchanges(found)),
+        "queues": msgspec.to_builtins(all_queues(found)),
+        "roles": msgspec.to_builtins(roles(found)),
+    }
+
+
+def topology_definitions(settings: Settings, passwords: dict[str, str]) -> dict[str, Any]:
+    """The content of a file that RabbitMQ imports, with a user for each role."""
+    vhost = parse_address(settings.queue).vhost if settings.brokered else "/"
+    return definitions(topology(settings), vhost, passwords)
+
+
+def role_names(settings: Settings) -> list[str]:
+    """The roles that get a user."""
+    return list(roles(topology(settings)))
+
+
+def redis_users(settings: Settings, passwords: dict[str, str]) -> str:
+    """The content of a file that Redis loads, with a user for each role."""
+    return checks.acl_file(settings.prefix, passwords)
+
+
+def redis_roles() -> list[str]:
+    """The roles that get a user of Redis."""
+    return [*checks.ROLES, checks.WATCHER]
+
+
+async def broker_letters(settings: Settings, limit: int = MOST) -> list[BrokerLetter]:
+    """The messages that nobody could serve, the oldest first; none where there is no broker."""
+    if not settings.brokered:
+        return []
+    return [_named(each) for each in await _dead(settings).list(limit)]
+
+
+async def requeue_letter(settings: Settings, letter: str) -> int:
+    """Send a message again, to where it was; how many there were."""
+    return await _dead(settings).requeue(lambda each: letter_id(each) == letter)
+
+
+async def drop_letter(settings: Settings, letter: str) -> int:
+    """Remove a message; how many there were."""
+    return await _dead(settings).discard(lambda each: letter_id(each) == letter)
+
+
+def letter_id(letter: Letter) -> str:
+    """Twins have the same id, and share their fate."""
+    said = f"{letter.queue}\x1f{letter.code}\x1f".encode() + letter.body
+    return "m" + hashlib.blake2b(said, digest_size=8).hexdigest()
+
+
+def _dead(settings: Settings) -> DeadLetters:
+    return DeadLetters(settings.queue, topology(settings))
+
+
+def _named(letter: Letter) -> BrokerLetter:
+    try:
+        named = msgspec.json.decode(letter.body, type=_Named)
+    except (msgspec.DecodeError, RecursionError):
+        named = _Named()
+    return BrokerLetter(
+        id=letter_id(letter),
+        execution=letter.execution,
+        workflow=named.workflow_id,
+        node=named.current_node,
+        queue=letter.queue,
+        code=letter.code,
+        reason=letter.reason,
+        body=letter.body,
+    )
+
+
+QUESTIONS = 7
+
+
+async def survey(settings: Settings) -> Survey:
+    """What there is to know."""
+    found: dict[str, Any] = {"journal": place(settings.journal), "state": _shown(settings.state)}
+    found |= await _asked("journal_trouble", lambda: _journal(settings))
+    found |= await _asked("state_trouble", lambda: _state(settings))
+    if settings.brokered:
+        found["queue"] = _shown(settings.queue)
+        found |= await _asked("queue_trouble", lambda: inspect_rabbitmq(settings.queue, topology(settings)))
+    return Survey(**found, **keys_found(settings), rooms=_rooms(settings))
+
+
+async def _asked(trouble: str, ask: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    try:
+        return await ask()
+    except RuneError as error:
+        return {trouble: error.message}
+
+
+async def _journal(settings: Settings) -> dict[str, Any]:
+    database = Database(settings.journal, size=1, read_only=True)
+    await database.connect()
+    try:
+        found = await inspect_postgres(database)
+        if found["schema"]:
+            found |= await rights(database)
+        found["journal_skew"] = await _skew(lambda: _postgres_time(database))
+        return found | {"journal_ms": await _median(lambda: database.fetch("SELECT 1"))}
+    finally:
+        await database.close()
+
+
+async def _state(settings: Settings) -> dict[str, Any]:
+    stores = RedisStores(settings.state, prefix=settings.prefix, partitions=settings.partitions)
+    client = stores.client
+    try:
+        found = await inspect_redis(client)
+        if found["state_trouble"]:
+            return found
+        found |= {
+            "state_lacks": await lacking(client, stores.keys),
+            "state_skew": await _skew(lambda: _redis_time(client)),
+        }
+        if "hvals" in found["state_lacks"]:
+            return found
+        members = await stores.fleet.members()
+        return found | {
+            "state_ms": await _median(lambda: client.call("PING")),
+            "workers": tuple(each for each in members if "worker" in each.roles),
+            "schedulers": tuple(each for each in members if "scheduler" in each.roles),
+        }
+    finally:
+        await client.close()
+
+
+async def _postgres_time(database: Database) -> int:
+    ((_, _, now),) = await database.fetch(query("standing"))
+    return int(now)
+
+
+async def _redis_time(client: Client) -> int:
+    seconds, micros = await client.call("TIME")
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
+async def _skew(ask: Callable[[], Awaitable[int]]) -> float:
+    """By how many seconds a clock is ahead of ours, by the quickest of several answers: that one knows best."""
+    found: list[tuple[float, float]] = []
+    for _ in range(QUESTIONS):
+        began = time.time()
+        there = await ask()
+        ended = time.time()
+        found.append((ended - began, there / 1000 - (began + ended) / 2))
+    return round(min(found)[1], 3)
+
+
+def _rooms(settings: Settings) -> tuple[tuple[str, int], ...]:
+    """Where this machine writes, and how much it still can."""
+    folders = [Path(settings.home)]
+    if settings.blob.startswith("file://"):
+        folders.append(Path(settings.blob.removeprefix("file://")))
+    there = (
+        next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+        for folder in folders
+    )
+    return tuple(
+        (str(folder), shutil.disk_usage(place).free) for folder, place in zip(folders, there, strict=True)
+    )
+
+
+async def _median(ask: Callable[[], Awaitable[Any]]) -> float:
+    took = []
+    for _ in range(QUESTIONS):
+        began = time.perf_counter()
+        await ask()
+        took.append(time.perf_counter() - began)
+    return round(sorted(took)[QUESTIONS // 2] * 1000, 3)
+
+
+def _shown(url: str) -> str:
+    """An address without what is secret in it."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -1,0 +1,208 @@
+"""The cluster: PostgreSQL remembers, Redis coordinates, Redis Streams or RabbitMQ carry."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from rune.adapters.blobs.stores import open_blob
+from rune.adapters.postgres.access import PostgresKeys, PostgresLimits, PostgresLog
+from rune.adapters.postgres.credentials import PostgresGrants, PostgresSecret
+from rune.adapters.postgres.database import Database
+from rune.adapters.postgres.migrations import migrate as migrate_database
+from rune.adapters.postgres.roles import grant
+from rune.adapters.postgres.stores import Postgres, postgres
+from rune.adapters.postgres.triggers import PostgresTriggers
+from rune.adapters.redis.stores import RedisStores
+from rune.bootstrap.components import Access, keys, new_engine
+from rune.bootstrap.rabbitmq import Carrier
+from rune.nodes.registry import Registry, full_registry
+from rune.ports.blobs import Blob
+from rune.ports.clock import Clock
+from rune.ports.journal import StoreAway
+from rune.ports.processes import Member
+from rune.ports.queue import Queue
+from rune.ports.retention import Collected, Rule
+from rune.ports.state import State
+from rune.runtime.backend import Backend
+from rune.runtime.clock import SystemClock
+from rune.runtime.engine import ROLES, Engine
+from rune.runtime.maintenance.heartbeat import this_process
+from rune.runtime.messaging.state_middleware import Observer, observed
+from rune.runtime.plan_cache import Planbook
+from rune.runtime.queries.reader import Reader
+from rune.runtime.services.credentials import Vault
+from rune.runtime.services.executions import Desk
+from rune.settings import Settings
+
+
+@asynccontextmanager
+async def running_engine(
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    registry: Registry | None = None,
+    observer: Observer | None = None,
+    roles: frozenset[str] = ROLES,
+) -> AsyncIterator[Engine]:
+    """An engine that takes part in the cluster while the block runs."""
+    registry = registry or full_registry(settings.nodes)
+    clock = clock or SystemClock()
+    async with AsyncExitStack() as stack:
+        await _first(settings)
+        opened = await stack.enter_async_context(postgres(settings.journal, outside=_outside(settings)))
+        stores = _redis(settings)
+        await stack.enter_async_context(stores.running(clock))
+        member = this_process(
+            tuple(sorted(roles)), settings.queues, settings.slots, tuple(sorted(registry.catalogue))
+        )
+        carrier = Carrier(settings, member) if settings.brokered else None
+        engine = _engine(settings, opened, stores, clock, registry, observer, member, carrier)
+        stack.push_async_callback(engine.backend.queue.close)
+        if carrier is not None:
+            await stack.enter_async_context(carrier.running(roles))
+        await stack.enter_async_context(engine.running(grace=settings.grace, roles=roles))
+        yield engine
+
+
+async def _first(settings: Settings) -> None:
+    """An empty database is made ready by whoever comes first; one that holds something is left to `rune migrate`."""
+    database = Database(settings.journal, size=1)
+    try:
+        await database.open()
+        await database.close()
+    except StoreAway as away:
+        if away.code != "EMPTY_STORE":
+            raise
+        await migrate_database(settings.journal)
+
+
+def _redis(settings: Settings) -> RedisStores:
+    return RedisStores(settings.state, prefix=settings.prefix, partitions=settings.partitions)
+
+
+def _outside(settings: Settings) -> Blob | None:
+    return None if settings.blob == "embedded" else open_blob(settings.blob)
+
+
+def _engine(
+    settings: Settings,
+    opened: Postgres,
+    stores: RedisStores,
+    clock: Clock,
+    registry: Registry,
+    observer: Observer | None,
+    member: Member,
+    carrier: Carrier | None,
+) -> Engine:
+    plans = Planbook(opened.journal, registry.catalogue)
+
+    async def roll(after: str, limit: int) -> Sequence[tuple[str, int | None]]:
+        rows = await opened.journal.running(after, limit)
+        waiting = [each.id for each in rows if each.due is not None]
+        starts = await asyncio.gather(*map(opened.journal.accepted, waiting))
+        # What one with a clock of its own waits for is a time of that clock; by ours it may be due now.
+        own = {each.id for each in starts if each is not None and each.fake_time}
+        return [(each.id, None if each.id in own else each.due) for each in rows]
+
+    queue: Queue
+    told: State
+    if carrier is not None:
+        state = stores.state(opened.journal, plans.plan, roll=roll)
+        queue, told = carrier.queue, carrier.around(state, stores)
+    else:
+        queue = stores.queue(member.name, settings.queues)
+        told = state = stores.state(opened.journal, plans.plan, queue=queue, roll=roll)
+    backend = Backend(
+        journal=opened.journal,
+        state=observed(told, observer) if observer is not None else told,
+        queue=queue,
+        blob=opened.blob,
+        library=opened.library,
+        retention=opened.retention,
+        secret=PostgresSecret(opened.database, keys(settings)),
+        clock=clock,
+        triggers=PostgresTriggers(opened.database),
+        admission=state,
+        outbox=opened.outbox,
+        fleet=stores.fleet,
+        news=stores.news,
+        keys=PostgresKeys(opened.database),
+        grants=PostgresGrants(opened.database),
+        log=PostgresLog(opened.database),
+        limits=PostgresLimits(opened.database),
+    )
+    engine = new_engine(settings, backend, plans, registry, observer, member)
+    if carrier is not None:
+        carrier.serve(engine)
+    return engine
+
+
+@asynccontextmanager
+async def desk(settings: Settings) -> AsyncIterator[Desk]:
+    """The verbs. Any process may do them."""
+    async with running_engine(settings, roles=frozenset()) as engine:
+        yield engine.desk
+
+
+@asynccontextmanager
+async def _reading(settings: Settings) -> AsyncIterator[Postgres]:
+    async with postgres(settings.journal, outside=_outside(settings), read_only=True) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def reader(settings: Settings) -> AsyncIterator[Reader]:
+    """A look at what is remembered. Nothing is written."""
+    async with _reading(settings) as opened:
+        plans = Planbook(opened.journal, full_registry(settings.nodes).catalogue)
+        yield Reader(opened.index, opened.journal, opened.blob, plans, opened.database, opened.library)
+
+
+@asynccontextmanager
+async def credentials(settings: Settings) -> AsyncIterator[Vault]:
+    """The credentials as anybody may see them."""
+    async with _reading(settings) as opened:
+        yield Vault(PostgresSecret(opened.database, keys(settings)), SystemClock())
+
+
+@asynccontextmanager
+async def access(settings: Settings) -> AsyncIterator[Access]:
+    """Keys, grants and the log as anybody may see them."""
+    async with _reading(settings) as opened:
+        database = opened.database
+        yield Access(
+            PostgresKeys(database), PostgresGrants(database), PostgresLog(database), PostgresLimits(database)
+        )
+
+
+async def preview(settings: Settings, rules: Sequence[Rule], now: int) -> Collected:
+    """What a collection would remove."""
+    async with _reading(settings) as opened:
+        return await opened.retention.preview(rules, now)
+
+
+async def vacuum(settings: Settings) -> tuple[int, int]:
+    """Write the tables anew, without gaps; their size before and after."""
+    async with postgres(settings.journal) as opened:
+        return await opened.retention.vacuum()
+
+
+async def members(settings: Settings) -> list[Member]:
+    """Who takes part now."""
+    stores = _redis(settings)
+    try:
+        return await stores.fleet.members()
+    finally:
+        await stores.client.close()
+
+
+async def migrate(settings: Settings) -> list[str]:
+    """Bring the database to the version of this program; the steps that were taken."""
+    return await migrate_database(settings.journal)
+
+
+async def grant_roles(settings: Settings) -> list[str]:
+    """Give the database's roles their rights; their names."""
+    return await grant(settings.journal)

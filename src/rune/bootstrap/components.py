@@ -1,0 +1,114 @@
+"""Tracing: where spans go, if anywhere.
+
+What every backend is put together with.
+"""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+import msgspec
+
+import rune
+from rune.adapters.encryption import KeySource, new_key
+from rune.errors import RuneError
+from rune.nodes.registry import Registry
+from rune.nodes.resources import World
+from rune.ports.access import Keys, Log, StartLimits
+from rune.ports.credentials import Grants
+from rune.ports.processes import Member
+from rune.runtime.backend import Backend
+from rune.runtime.engine import Engine
+from rune.runtime.instrumentation import Witness
+from rune.runtime.messaging.state_middleware import Observer
+from rune.runtime.plan_cache import Planbook
+from rune.settings import Settings
+from rune.telemetry.tracing import Tracer
+
+
+class NotTraced(RuneError):
+    """Traces are wanted, and what sends them is not installed."""
+
+    code = "NOT_TRACED"
+
+
+def tracer(settings: Settings) -> Tracer | None:
+    """The tracer that the settings ask for; None costs nothing."""
+    if not settings.collector:
+        return None
+    try:
+        from rune.telemetry.otlp import Exporter  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise NotTraced(
+            f"traces go to {settings.collector}, but `{error.name}` is missing: install `rune-engine[telemetry]`,"
+            " or set RUNE_TRACES=off"
+        ) from None
+    about = {"service.version": rune.__version__, "host.name": platform.node()}
+    return Tracer(Exporter(settings.collector, about), settings.trace_share)
+
+
+def new_engine(
+    settings: Settings,
+    backend: Backend,
+    plans: Planbook,
+    registry: Registry,
+    observer: Observer | None = None,
+    member: Member | None = None,
+) -> Engine:
+    """The engine over a backend."""
+    world = World(
+        http_policy=settings.http_policy,
+        http_allow=settings.http_allow,
+        http_per_host=settings.http_per_host,
+        smtp_url=settings.smtp_url,
+        secret=backend.secret,
+    )
+    return Engine(
+        backend,
+        plans,
+        registry,
+        in_place=settings.in_place,
+        slots=settings.slots,
+        world=world,
+        told=observer.progressed if observer is not None else None,
+        rules=settings.retention,
+        member=member,
+        witness=Witness(tracer=tracer(settings)),
+        max_waiting=settings.max_waiting,
+    )
+
+
+class Access(msgspec.Struct, frozen=True):
+    """Who may do what, and who did."""
+
+    keys: Keys
+    grants: Grants
+    log: Log
+    limits: StartLimits
+
+
+def keys(settings: Settings) -> KeySource:
+    """Where the keys of the credentials are."""
+    return KeySource(settings.secret_key, settings.key_file)
+
+
+def keys_found(settings: Settings) -> dict[str, Any]:
+    """How many keys there are and where, or why they cannot be used."""
+    source = keys(settings)
+    try:
+        return {"keys": len(source.ring().names), "keys_from": source.where}
+    except RuneError as error:
+        missing = error.code == "SECRET_KEY_MISSING" and not source.file.exists()
+        return {"keys_from": source.where, "keys_trouble": "" if missing else error.message}
+
+
+def add_key(settings: Settings) -> tuple[str, str]:
+    """Make a new key the one that seals; answers its name and where it is."""
+    source = keys(settings)
+    return source.add(), source.where
+
+
+def fresh_key() -> str:
+    """A key that is kept nowhere."""
+    return new_key()

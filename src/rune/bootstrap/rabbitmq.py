@@ -1,0 +1,106 @@
+"""RabbitMQ carries: the queue, and what is told, heard and looked after beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from rune.adapters.rabbitmq.amqp.address import parse_address
+from rune.adapters.rabbitmq.amqp.errors import AmqpError
+from rune.adapters.rabbitmq.dead_letters import DeadLetters, rescue
+from rune.adapters.rabbitmq.legacy import Legacy
+from rune.adapters.rabbitmq.queue import RabbitQueue
+from rune.adapters.rabbitmq.status_publisher import BatchedHerald, RabbitHerald
+from rune.adapters.rabbitmq.topology import TopologyMismatch
+from rune.adapters.redis.state import RedisState
+from rune.adapters.redis.stores import RedisStores
+from rune.ports.processes import Member
+from rune.ports.state import State
+from rune.runtime.engine import Engine
+from rune.runtime.messaging.foreign_messages import Strangers
+from rune.runtime.messaging.full_messages import Inlining
+from rune.runtime.messaging.state_middleware import Closing, Gathering, Unserved, closing, gathering, unserved
+from rune.runtime.messaging.status_publisher import Herald, heralded
+from rune.settings import Settings
+
+log = logging.getLogger("rune.rabbitmq")
+
+
+class Carrier:
+    """Everything of one process that talks to the broker."""
+
+    def __init__(self, settings: Settings, member: Member) -> None:
+        parse_address(settings.queue)  # one that cannot be read is no outage: nobody is to wait for its end
+        self._settings = settings
+        self.queue = RabbitQueue(
+            settings.queue,
+            prefix=settings.queue_prefix,
+            queues=settings.queues,
+            consumer=member.name,
+            prefetch=settings.slots,
+            kind=settings.queue_kind,
+            adopt=True,
+        )
+        self._legacy = Legacy(settings.queue, self.queue.topology, member.name)
+        spoken = BatchedHerald if settings.statuses == "batched" else RabbitHerald
+        self._voice = spoken(self.queue.publisher, self.queue.topology, self._legacy)
+        self._herald: Herald | None = None
+        self._unserved: Unserved | None = None
+
+    def around(self, state: RedisState, stores: RedisStores) -> State:
+        """The state, with those around it who spare it work, and a herald if statuses are wanted. The herald stands
+        inside of who gathers: it has spoken of all when one of them sends."""
+        self.queue.routes(state.queue_of)
+        self.queue.names(state.names_of)
+        self._unserved = Unserved(state, state.queue_of)
+        told = closing(Closing(unserved(self._unserved), stores.release))
+        if self._settings.statuses != "none":
+            self._herald = Herald(told, self._voice)
+            told = heralded(self._herald)
+        return gathering(Gathering(told))
+
+    def serve(self, engine: Engine) -> None:
+        """Tell of its executions, and bring it what others write."""
+        engine.tell(self._voice)
+        if self._unserved is not None:
+            self._unserved.follows(engine.backend.fleet)
+        if self._herald is not None:
+            self._herald.follows(engine.books)
+        strangers = Strangers(engine.backend, engine.plans, engine.launcher)
+        self.queue.strangers(strangers.take)
+        self._legacy.takes(strangers.take)
+        if self._settings.wire_inline:
+            clock = engine.backend.clock
+            self.queue.inlines(Inlining(engine.books, engine.endings, clock, self._settings.wire_bytes))
+
+    async def _fit(self) -> None:
+        try:
+            await self.queue.check()
+        except TopologyMismatch:
+            raise
+        except AmqpError as error:
+            log.warning("the broker is not ready yet: %s", error.message)
+
+    @asynccontextmanager
+    async def running(self, roles: frozenset[str]) -> AsyncIterator[None]:
+        """While the engine runs, and a little longer: what it says at its end is still told. Who can never take part
+        is not let in: a broker that is away may come back, one that was set up otherwise stays so."""
+        if roles:
+            await self._fit()
+        works: list[asyncio.Task[None]] = []
+        if "worker" in roles and self._settings.legacy_consume:
+            self._legacy.start()
+        if "scheduler" in roles and self._settings.queue_kind == "quorum":
+            letters = DeadLetters(self._settings.queue, self.queue.topology)
+            works.append(asyncio.create_task(rescue(letters)))
+        try:
+            yield
+        finally:
+            for each in works:
+                each.cancel()
+            await asyncio.gather(*works, return_exceptions=True)
+            if self._herald is not None:
+                await self._herald.close()
+            await self._voice.close()

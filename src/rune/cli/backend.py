@@ -1,0 +1,376 @@
+"""Whom commands ask: the server that RUNE_URL names, or else the stores by way of the composition.
+
+What commands ask about keys, grants and the log: of the server that RUNE_URL names, or of the stores.
+
+Commands that a server cannot be asked for, and why.
+
+What the reading commands share: the way to the file, ids that may be abbreviated, and clear refusals.
+
+What the commands about stored definitions share: the way to the desk, names of versions, versions as documents.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import msgspec
+import typer
+
+from rune import bootstrap
+from rune.bootstrap.components import Access
+from rune.cli.output import INTERRUPTED, refuse_error
+from rune.client import AsyncClient
+from rune.core.execution.explain import Waiting
+from rune.core.execution.explain import explain as why
+from rune.errors import RuneError
+from rune.ports.workflows import LATEST, BadWeights, Version, check_weights, choose, unknown
+from rune.runtime.queries.history import iso
+from rune.runtime.queries.reader import Reader
+from rune.runtime.services.executions import Desk
+from rune.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from rune.cli.remote import RemoteVault
+
+
+@asynccontextmanager
+async def desk(settings: Settings) -> AsyncIterator[Desk]:
+    """The verbs, done by whoever may."""
+    if not settings.url:
+        async with bootstrap.desk(settings) as opened:
+            yield opened
+        return
+    from rune.cli.remote import (
+        RemoteDesk,
+        client,
+    )
+
+    async with client(settings) as asked:
+        yield cast(Desk, RemoteDesk(asked, settings))
+
+
+@asynccontextmanager
+async def reader(settings: Settings) -> AsyncIterator[Reader]:
+    """A look at what is remembered."""
+    if not settings.url:
+        async with bootstrap.reader(settings) as opened:
+            yield opened
+        return
+    from rune.cli.remote import (
+        RemoteReader,
+        client,
+    )
+
+    async with client(settings) as asked:
+        yield cast(Reader, RemoteReader(asked, settings))
+
+
+def exists(settings: Settings) -> bool:
+    """Whether there is anything to look at. A server that cannot be reached says so itself."""
+    return bool(settings.url) or bootstrap.exists(settings)
+
+
+async def owner(settings: Settings) -> tuple[bool, str]:
+    """Whether executions are run now, and by whom, in words."""
+    return (True, f"at {settings.url}") if settings.url else await bootstrap.owner(settings)
+
+
+def owner_pid(settings: Settings) -> int | None:
+    """Which process owns the file."""
+    return None if settings.url else bootstrap.owner_pid(settings)
+
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+def read_access(settings: Settings, wish: Callable[[Access], Awaitable[T]], nothing: T) -> T:
+    """Look into the stores, beside whoever writes them."""
+    return beside(settings, bootstrap.access, wish, nothing)
+
+
+def beside(
+    settings: Settings,
+    opening: Callable[[Settings], AbstractAsyncContextManager[S]],
+    wish: Callable[[S], Awaitable[T]],
+    nothing: T,
+) -> T:
+    """Look into what is opened so; `nothing` where nobody has written anything yet."""
+
+    async def asked() -> T:
+        async with opening(settings) as opened:
+            return await wish(opened)
+
+    if not bootstrap.exists(settings):
+        return nothing
+    try:
+        return asyncio.run(asked())
+    except RuneError as error:
+        if error.code != "EMPTY_STORE":
+            raise
+        return nothing
+
+
+def write(settings: Settings, wish: Callable[[Desk], Awaitable[T]]) -> T:
+    """Have something written by whoever owns the stores."""
+
+    async def asked() -> T:
+        async with bootstrap.desk(settings) as desk:
+            return await wish(desk)
+
+    return asyncio.run(asked())
+
+
+def over_url(settings: Settings, wish: Callable[[AsyncClient], Awaitable[T]]) -> T:
+    """Ask a server."""
+    from rune.cli.remote import client
+
+    async def asked() -> T:
+        async with client(settings) as opened:
+            return await wish(opened)
+
+    return asyncio.run(asked())
+
+
+def over_vault(settings: Settings, wish: Callable[[RemoteVault], Awaitable[T]]) -> T:
+    """Ask a server about its credentials."""
+    from rune.cli.remote import remote_vault
+
+    async def asked() -> T:
+        async with remote_vault(settings) as opened:
+            return await wish(opened)
+
+    return asyncio.run(asked())
+
+
+def changed(settings: Settings, wish: Callable[[Desk], Awaitable[T]]) -> T:
+    """Have a credential changed, by a server or by whoever owns the stores. Both know the same verbs."""
+    if settings.url:
+        return over_vault(settings, cast("Callable[[RemoteVault], Awaitable[T]]", wish))
+    return write(settings, wish)
+
+
+def leave(work: Callable[[Settings], None], *, as_json: bool) -> None:
+    """Do it and leave, with a refusal as the other commands say it."""
+    code = 0
+    try:
+        work(load_settings())
+    except RuneError as error:
+        code = refuse_error(error, as_json=as_json)
+    except (KeyboardInterrupt, EOFError):
+        code = INTERRUPTED
+    raise typer.Exit(code)
+
+
+WHY = {
+    "audit": "reads every row of the journal, which no server gives away",
+    "gc": "removes executions from the stores for good",
+    "backup": "copies the file of the machine that it runs on",
+    "restore": "puts back the file of the machine that it runs on",
+    "migrate": "changes the tables of the database, which servers have no right to",
+    "credentials rekey": "needs the keys that seal, old and new",
+    "credentials key new": "writes the file with the keys that seal",
+    "nodes --nodes": "loads modules of the machine that it runs on",
+}
+
+
+def stay_here(settings: Settings, command: str) -> None:
+    """Refuse a command whose work lies where the server runs, if the settings name one."""
+    if settings.url:
+        from rune.bootstrap import NotOverUrl
+
+        raise NotOverUrl(
+            f"`rune {command}` {WHY[command]}: unset RUNE_URL ({settings.url}) and run it where the server runs"
+        )
+
+
+Work = Callable[[Reader, Settings], Awaitable[int]]
+
+MOST_NAMED = 5
+
+
+class Unknown(RuneError):
+    """No execution is called like this."""
+
+    code = "UNKNOWN_EXECUTION"
+
+
+def read(
+    work: Work, *, as_json: bool, without_file: Callable[[], int] | None = None, here: str | None = None
+) -> int:
+    """Do something with the file, read-only; answers the exit code.
+
+    `without_file` is what to do where nothing was ever run, `here` a command that no server can be asked for.
+    """
+    try:
+        settings = load_settings()
+        if here is not None:
+            stay_here(settings, here)
+        if not exists(settings):
+            return _no_file(settings, without_file, as_json=as_json)
+        try:
+            return asyncio.run(_run(work, settings))
+        except RuneError as error:
+            if error.code != "EMPTY_STORE":
+                raise
+            return _no_file(settings, without_file, as_json=as_json)
+    except Unknown as unknown:
+        return refuse_error(unknown, as_json=as_json, hint="`rune list` shows what there is")
+    except RuneError as error:
+        return refuse_error(error, as_json=as_json)
+    except BrokenPipeError:
+        # Whoever read us has seen enough; the interpreter must not try to flush what is left.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+async def _run(work: Work, settings: Settings) -> int:
+    async with reader(settings) as opened:
+        return await work(opened, settings)
+
+
+def _no_file(settings: Settings, without_file: Callable[[], int] | None, *, as_json: bool) -> int:
+    if without_file is not None:
+        return without_file()
+    if settings.clustered:
+        return refuse_error(Unknown("nothing was run here yet: the database is empty"), as_json=as_json)
+    missing = Unknown(f"nothing was run here yet: there is no {settings.database}")
+    return refuse_error(missing, as_json=as_json, hint="`rune run FILE` makes it; RUNE_HOME says where it is")
+
+
+async def waiting_of(opened: Reader, execution: str, now: int) -> tuple[bool, list[Waiting]]:
+    """Whether an execution is paused, and what it waits for. A server says so itself: it knows every node type."""
+    told = getattr(opened, "waiting", None)
+    if told is not None:
+        answer: tuple[bool, list[Waiting]] = await told(execution)
+        return answer
+    plan, state = await opened.state(execution, now)
+    return state.paused_at is not None, why(plan, state)
+
+
+async def resolve(opened: Reader, given: str) -> str:
+    """The one execution whose id begins like this."""
+    if await opened.execution(given) is not None:
+        return given
+    found = await opened.matching(given, MOST_NAMED + 1) if given else []
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise Unknown(f"no execution has the id `{given}`")
+    more = ", …" if len(found) > MOST_NAMED else ""
+    raise Unknown(f"several executions begin with `{given}`: {', '.join(found[:MOST_NAMED])}{more}")
+
+
+HINTS = {"UNKNOWN_WORKFLOW": "`rune workflows` shows what there is"}
+
+Look = Callable[[Reader], Awaitable[int]]
+
+
+def refusing(work: Callable[[], int], *, as_json: bool) -> int:
+    """Do something and answer the exit code, of a refusal too."""
+    try:
+        return work()
+    except RuneError as error:
+        return refuse_error(error, as_json=as_json, hint=HINTS.get(error.code, ""))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def ask(settings: Settings, wish: Callable[[Desk], Awaitable[T]]) -> T:
+    """Have something written by whoever owns the file."""
+
+    async def asked() -> T:
+        async with desk(settings) as opened:
+            return await wish(opened)
+
+    return asyncio.run(asked())
+
+
+def known(settings: Settings, workflow: str, which: str | None) -> Version:
+    """Look before the file is taken, or made: a name that nobody knows leaves no traces."""
+    if not exists(settings):
+        raise unknown(workflow, (), LATEST)
+    try:
+        return choose(workflow, asyncio.run(_versions(settings, workflow)), which)
+    except RuneError as error:
+        if error.code != "EMPTY_STORE":
+            raise
+        raise unknown(workflow, (), LATEST) from None
+
+
+async def _versions(settings: Settings, workflow: str) -> list[Version]:
+    async with reader(settings) as opened:
+        return await opened.library.versions(workflow)
+
+
+def look(workflow: str, work: Look, *, as_json: bool) -> int:
+    """Look at a stored workflow; answers the exit code."""
+
+    async def looked(reader: Reader, _: Settings) -> int:
+        try:
+            return await work(reader)
+        except RuneError as error:
+            if error.code not in HINTS:
+                raise
+            return refuse_error(error, as_json=as_json, hint=HINTS[error.code])
+
+    def nothing() -> int:
+        missing = unknown(workflow, (), LATEST)
+        return refuse_error(missing, as_json=as_json, hint=HINTS[missing.code])
+
+    return read(looked, as_json=as_json, without_file=nothing)
+
+
+def reference(given: str) -> tuple[str, str | None]:
+    """`orders` or `orders@stable`: the workflow, and which of its versions."""
+    workflow, at, which = given.partition("@")
+    return workflow, which if at else None
+
+
+def shares_of(given: tuple[str, ...], alias: str, number: Callable[[str], int]) -> dict[int, float]:
+    """`4=10` and `latest=5` as percent by version."""
+    found: dict[int, float] = {}
+    for each in given:
+        which, _, share = each.partition("=")
+        try:
+            percent = float(share.removesuffix("%"))
+        except ValueError:
+            raise BadWeights(f"`{each}` says no share; write for example {which or '4'}=10") from None
+        if number(which) in found:
+            raise BadWeights(f"`{each}`: this version was named before")
+        found[number(which)] = percent
+    check_weights(alias, found)
+    return dict(sorted(found.items()))
+
+
+async def definition_of(reader: Reader, version: Version) -> dict[str, Any]:
+    """The definition as plain data in canonical form."""
+    data = await reader.definition(version.hash)
+    if data is None:
+        raise RuneError(
+            f"the definition {version.hash} of {label(version)} is missing", code="UNKNOWN_DEFINITION"
+        )
+    found: dict[str, Any] = msgspec.json.decode(data)
+    return found
+
+
+def label(version: Version) -> str:
+    """`orders@3`."""
+    return f"{version.workflow}@{version.number}"
+
+
+def version_document(version: Version) -> dict[str, Any]:
+    """A version as documents show it."""
+    return {
+        "version": version.number,
+        "hash": version.hash,
+        "deployed_at": iso(version.at),
+        "aliases": list(version.aliases),
+    }

@@ -1,0 +1,101 @@
+"""`rune check`: every problem of a document, before anything runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rune.core.validation.validate import Verdict
+
+
+def check(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Workflows, JSON or YAML; `-` reads stdin.")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Check workflow documents and list every problem."""
+    from rune.cli.arguments import examine_file
+
+    verdicts = [(name, examine_file(name)) for name in files]
+    if as_json:
+        typer.echo(_encoded([_report(name, verdict) for name, verdict in verdicts]))
+    else:
+        _print(verdicts)
+    if not all(verdict.valid for _, verdict in verdicts):
+        raise typer.Exit(2)
+
+
+def _report(name: str, verdict: Verdict) -> dict[str, Any]:
+    from rune.core.definition.model import content_hash
+
+    report: dict[str, Any] = {
+        "file": name,
+        "status": "valid" if verdict.valid else "invalid",
+        "problems": [
+            {field: getattr(each, field) for field in ("path", "code", "message", "hint", "severity")}
+            for each in verdict.problems
+        ],
+    }
+    if verdict.valid and verdict.definition is not None:
+        report["workflow_id"] = verdict.definition.id
+        report["nodes"] = len(verdict.definition.nodes)
+        report["edges"] = len(verdict.definition.edges)
+        report["hash"] = content_hash(verdict.definition)
+    return report
+
+
+def _encoded(reports: list[dict[str, Any]]) -> str:
+    import json
+
+    if len(reports) == 1:
+        return json.dumps(reports[0], ensure_ascii=False, indent=2)
+    status = "valid" if all(each["status"] == "valid" for each in reports) else "invalid"
+    return json.dumps({"status": status, "files": reports}, ensure_ascii=False, indent=2)
+
+
+def _print(verdicts: list[tuple[str, Verdict]]) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)
+    for name, verdict in verdicts:
+        print_verdict(console, name, verdict)
+    if len(verdicts) > 1:
+        invalid = sum(not verdict.valid for _, verdict in verdicts)
+        console.print(f"{len(verdicts)} files: {len(verdicts) - invalid} valid, {invalid} invalid")
+
+
+def print_verdict(console: Console, name: str, verdict: Verdict) -> None:
+    """One document's problems, then one line that sums it up."""
+    from rich.text import Text
+
+    from rune.core.definition.model import content_hash
+
+    for each in verdict.problems:
+        style = "bold red" if each.severity == "error" else "bold yellow"
+        console.print(
+            Text.assemble(
+                (f"{each.severity} ", style), (f"{each.path or 'document'}: ", "bold"), each.message
+            )
+        )
+        console.print(Text(f"        {f'{each.hint}  ' if each.hint else ''}[{each.code}]", "dim"))
+    errors = sum(each.severity == "error" for each in verdict.problems)
+    warnings = len(verdict.problems) - errors
+    counts = [_count(errors, "problem")] if errors else []
+    counts += [_count(warnings, "warning")] if warnings else []
+    shown = "stdin" if name == "-" else name
+    definition = verdict.definition
+    if verdict.valid and definition is not None:
+        counts = [_count(len(definition.nodes), "node"), _count(len(definition.edges), "edge"), *counts]
+        summed = f" valid: {', '.join(counts)}, {content_hash(definition)[:12]}"
+        console.print(Text.assemble(("✓ ", "bold green"), (shown, "bold"), summed))
+    else:
+        console.print(Text.assemble(("✗ ", "bold red"), (shown, "bold"), f" invalid: {', '.join(counts)}"))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

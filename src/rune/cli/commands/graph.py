@@ -1,0 +1,54 @@
+"""`rune graph`: a picture of a workflow."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def graph(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A workflow, JSON or YAML; `-` reads stdin.")],
+    svg: Annotated[
+        str | None, typer.Option(metavar="OUT", help="Write an SVG file; `-` writes to stdout.")
+    ] = None,
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="Print a Mermaid flowchart.")] = False,
+) -> None:
+    """Draw a workflow: in the terminal, as SVG or as Mermaid text."""
+    from rune.cli.arguments import examine_file
+    from rune.cli.draw import picture_of
+
+    verdict = examine_file(file)
+    if not verdict.valid:
+        from rich.console import Console
+
+        from rune.cli.commands.check import print_verdict
+
+        print_verdict(Console(stderr=True, highlight=False, soft_wrap=True), file, verdict)
+        raise typer.Exit(2)
+    picture = picture_of(verdict)
+    if svg is not None:
+        from rune.cli.draw import draw_svg
+
+        _write(svg, draw_svg(picture))
+    elif mermaid:
+        from rune.cli.draw import draw_mermaid
+
+        typer.echo(draw_mermaid(picture))
+    else:
+        from rune.cli.draw import print_picture
+
+        print_picture(picture)
+
+
+def _write(target: str, text: str) -> None:
+    if target == "-":
+        typer.echo(text)
+        return
+    try:
+        Path(target).write_text(text, encoding="utf-8")
+    except OSError as error:
+        print(f"cannot write {target}: {(error.strerror or str(error)).lower()}", file=sys.stderr)
+        raise typer.Exit(2) from None

@@ -1,0 +1,210 @@
+"""`rune run FILE`: run a workflow to its end, durable, in this process.
+
+What `rune run` does once its arguments are understood.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Annotated
+
+import msgspec
+import typer
+
+from rune.bootstrap import reader
+from rune.cli.arguments import StartKey, labels_of, payload_of, read_document
+from rune.cli.follow import Following
+from rune.cli.output import INTERRUPTED, refuse, refuse_error
+from rune.cli.progress import Tally
+from rune.core.definition.model import canonical
+from rune.core.definition.problems import Problem
+from rune.core.plan.compiler import compile_definition
+from rune.core.plan.model import Plan
+from rune.core.validation.validate import Verdict
+from rune.documents.loader import check_document, check_input
+from rune.errors import InvalidDocument, RuneError
+from rune.nodes.registry import Registry, full_registry
+from rune.ports.journal import Accepted
+from rune.runtime.engine import Engine
+from rune.runtime.lifecycle.launcher import Options, new_execution_id
+from rune.runtime.services.executions import Desk
+from rune.settings import Settings, load_settings
+
+
+def run(
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="The workflow: a JSON or YAML file, a folder that holds it, or - for standard input."
+        ),
+    ],
+    input: Annotated[
+        str, typer.Option("--input", "-i", help="The start payload: JSON, or @FILE.", show_default=False)
+    ] = "{}",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, nothing else.")] = False,
+    key: StartKey = None,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="NAME=VALUE", help="A label to find it by; may be given again."),
+    ] = None,
+    id: Annotated[
+        str | None, typer.Option("--id", help="The id of the execution; one is made up if not given.")
+    ] = None,
+    fake_time: Annotated[
+        bool, typer.Option("--fake-time", help="Give the execution a clock of its own: waits take no time.")
+    ] = False,
+    nodes: Annotated[
+        list[str] | None,
+        typer.Option("--nodes", help="A Python module with custom nodes; may be given again."),
+    ] = None,
+    in_place: Annotated[
+        bool, typer.Option("--in-place/--no-in-place", help="Run pure nodes together, or each on its own.")
+    ] = True,
+    worker: Annotated[
+        bool,
+        typer.Option("--worker/--no-worker", help="On a cluster: take part, or leave all of it to others."),
+    ] = True,
+) -> None:
+    """Run a workflow to its end and show what became of every node.
+
+    Executions that an earlier process left unfinished go on as well. Stopping it (Ctrl-C) loses nothing.
+
+    Exits 0 completed, 1 failed, halted or cancelled, 2 invalid, 3 backend out of reach, 130 or 143 stopped.
+
+    Examples: rune run examples/hello -i '{"name": "Ada"}'; rune run order.yaml -i @order.json --key order-7
+    """
+
+    request = Request(
+        file=file,
+        input=input,
+        as_json=as_json,
+        key=key,
+        labels=tuple(labels or ()),
+        id=id,
+        fake_time=fake_time,
+        nodes=tuple(nodes or ()),
+        in_place=in_place,
+        worker=worker,
+    )
+    raise typer.Exit(run_to_end(request))
+
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for."""
+
+    file: str
+    input: str = "{}"
+    as_json: bool = False
+    key: str | None = None
+    labels: tuple[str, ...] = ()
+    id: str | None = None
+    fake_time: bool = False
+    nodes: tuple[str, ...] = ()
+    in_place: bool = True
+    worker: bool = True
+
+
+def run_to_end(request: Request) -> int:
+    """Run a workflow; answers the exit code."""
+    try:
+        settings = load_settings()
+        settings = msgspec.structs.replace(
+            settings,
+            nodes=(*settings.nodes, *request.nodes),
+            in_place=settings.in_place and request.in_place,
+        )
+        return asyncio.run(_execute(settings, request))
+    except InvalidDocument as invalid:
+        return refuse(invalid.problems, as_json=request.as_json)
+    except RuneError as error:
+        return refuse_error(error, as_json=request.as_json)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+async def _execute(settings: Settings, request: Request) -> int:
+    if settings.url and request.id is not None:
+        from rune.cli.remote import not_over_url
+
+        raise not_over_url("`--id`", settings)
+    payload = payload_of(request.input)
+    labels = labels_of(request.labels)
+    registry = full_registry(settings.nodes)
+    verdict = check_document(read_document(request.file), registry.catalogue)
+    if not verdict.valid or verdict.definition is None:
+        return refuse(verdict.problems, as_json=request.as_json)
+    _, problems = check_input(verdict.definition, payload)
+    if request.id is not None and not _ID.fullmatch(request.id):
+        problems.append(
+            Problem("--id", "BAD_ID", "an id is made of letters, digits, `_` and `-`, at most 128")
+        )
+    if problems:
+        return refuse(problems, as_json=request.as_json)
+    run = Run(settings, request, _compiled(verdict, registry), payload, labels)
+    tally = None if request.as_json else Tally(run.id)
+    return await Following(
+        settings, run, tally, registry=registry, as_json=request.as_json, works=request.worker
+    ).to_end()
+
+
+class Run:
+    """The start of a definition that was read from a file."""
+
+    def __init__(
+        self, settings: Settings, request: Request, plan: Plan, payload: bytes, labels: dict[str, str]
+    ) -> None:
+        self.id = request.id or new_execution_id()
+        self._settings = settings
+        self._request = request
+        self._plan = plan
+        self._payload = payload
+        self._options = Options(key=request.key, labels=labels, fake_time=request.fake_time)
+        self._asked = False
+
+    async def here(self, engine: Engine) -> Accepted:
+        known = await engine.backend.journal.accepted(self.id)
+        if known is not None:
+            return self._mine(known, again=self._asked)
+        return await engine.launcher.start(
+            self._plan,
+            self._payload,
+            self._options,
+            execution=self.id,
+        )
+
+    async def there(self, desk: Desk) -> Accepted:
+        if self._request.id is not None and not self._asked:
+            await self._refuse_known()
+        self._asked = True
+        accepted = await desk.run(
+            canonical(self._plan.definition),
+            self._payload,
+            self._options,
+            execution=self.id,
+        )
+        return self._mine(accepted, again=True)
+
+    async def _refuse_known(self) -> None:
+        async with reader(self._settings) as opened:
+            if await opened.execution(self.id) is not None:
+                raise self._taken()
+
+    def _mine(self, found: Accepted, *, again: bool) -> Accepted:
+        """An id that somebody else used is refused; what was asked for twice is there once."""
+        same = found.hash == self._plan.hash and found.input == self._payload
+        if found.id == self.id and not (again and same):
+            raise self._taken()
+        return found
+
+    def _taken(self) -> InvalidDocument:
+        message = f"an execution `{self.id}` is there already"
+        return InvalidDocument((Problem("--id", "DUPLICATE_ID", message, "see `rune show`"),))
+
+
+def _compiled(verdict: Verdict, registry: Registry) -> Plan:
+    assert verdict.definition is not None
+    return compile_definition(verdict.definition, registry.catalogue, verdict.parameters)  # type: ignore[arg-type]

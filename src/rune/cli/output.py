@@ -1,0 +1,292 @@
+"""Text for terminals: aligned columns, a little colour, and nothing that could act on the terminal.
+
+How a command says no: problems as lines or as one document, and the exit codes.
+
+How an execution looks in a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import unicodedata
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rune.core.definition.problems import Problem
+    from rune.core.execution.explain import Waiting
+    from rune.errors import RuneError
+
+CODES = {"red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36, "grey": 90, "bold": 1}
+COLOURS = {
+    "success": "green",
+    "completed": "green",
+    "ok": "green",
+    "failed": "red",
+    "halted": "red",
+    "bad": "red",
+    "skipped": "grey",
+    "cancelled": "yellow",
+    "warn": "yellow",
+    "running": "cyan",
+    "waiting": "magenta",
+    "paused": "yellow",
+}
+"""By status."""
+
+Cell = str | tuple[str, str]
+"""Text, or text and its colour."""
+
+
+def colourful() -> bool:
+    """Whether stdout shows colours."""
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def clean(text: str) -> str:
+    """The text without characters that a terminal would obey."""
+    return "".join(each if each.isprintable() else " " if each in "\r\n\t" else "\ufffd" for each in text)
+
+
+def paint(text: str, colour: str) -> str:
+    """Coloured, where that is shown."""
+    if not colour or not colourful():
+        return text
+    return f"\x1b[{CODES[colour]}m{text}\x1b[0m"
+
+
+def by_status(status: str) -> Cell:
+    """A status in its colour."""
+    return status, COLOURS.get(status, "")
+
+
+def width(text: str) -> int:
+    """How many columns a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        2 if unicodedata.east_asian_width(each) in "WF" else not unicodedata.combining(each) for each in text
+    )
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+    """Columns as wide as they must be; the last one runs on."""
+    cells = [
+        [(clean(each), "") if isinstance(each, str) else (clean(each[0]), each[1]) for each in row]
+        for row in rows
+    ]
+    table = [[(each, "bold") for each in header], *cells]
+    widths = [max(width(row[column][0]) for row in table) for column in range(len(header))]
+    for row in table:
+        parts = [
+            paint(text, colour) + " " * (widths[i] - width(text)) for i, (text, colour) in enumerate(row)
+        ]
+        print("  ".join(parts).rstrip())
+
+
+def count(number: int, noun: str) -> str:
+    """`1 node`, `2,000 nodes`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def duration(ms: float) -> str:
+    """`12 ms`, `3.2 s`, `4 min 10 s`, `2 h 5 min`, `3 d 4 h`."""
+    if ms < 1000:
+        return f"{ms:.0f} ms"
+    seconds = ms / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    days, hours = divmod(hours, 24)
+    return f"{days:,} d {hours} h" if hours else f"{days:,} d"
+
+
+def moment(at: int) -> str:
+    """A time (epoch ms) as the reader's clock shows it."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at / 1000))
+
+
+def until(due: int, now: int) -> str:
+    """`in 3.0 s (2026-01-01 12:00:00)`, or that the time has come."""
+    left = f"in {duration(due - now)}" if due > now else "due"
+    return f"{left} ({moment(due)})"
+
+
+EXIT = {"completed": 0, "failed": 1, "halted": 1, "cancelled": 1}
+FOUND_WRONG, INVALID, UNREACHABLE = 1, 2, 3
+INTERRUPTED, TERMINATED = 130, 143
+
+
+def refuse_error(error: RuneError, *, as_json: bool, hint: str = "") -> int:
+    """Say why nothing was done, and answer the exit code."""
+    from rune.core.definition.problems import Problem
+
+    unreachable = error.code in {
+        "STORE_AWAY",
+        "NEWER_FORMAT",
+        "BAD_FRAME",
+        "NEEDS_MIGRATION",
+        "REDIS_UNFIT",
+        "UNREACHABLE",
+    }
+    if as_json:
+        refuse((Problem("", error.code, error.message, hint),), as_json=True)
+    else:
+        print(f"rune: {error.message}{f' ({hint})' if hint else ''}", file=sys.stderr)
+    return UNREACHABLE if unreachable else INVALID
+
+
+def refuse(problems: Sequence[Problem], *, as_json: bool) -> int:
+    """Print problems; one document on stdout, or lines on stderr."""
+    if as_json:
+        import msgspec
+
+        print_json({"status": "invalid", "problems": [msgspec.to_builtins(each) for each in problems]})
+    else:
+        for each in problems:
+            hint = f" ({each.hint})" if each.hint else ""
+            print(clean(f"{each.path or 'document'}: {each.message}{hint}"), file=sys.stderr)
+    return INVALID
+
+
+def print_json(document: object) -> None:
+    """One document on one line of stdout."""
+    import msgspec
+
+    sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
+    sys.stdout.flush()
+
+
+MOST_ROWS = 40
+MOST_OPEN = 20
+MOST_FAILURES = 5
+KIN = {"parent_id": "child of", "retry_of": "retry or rerun of"}
+STATUSES = ("success", "failed", "skipped", "cancelled")
+
+
+def print_document(document: dict[str, Any], *, most: int | None = None) -> None:
+    """The nodes of an execution, its end, and its output. Many are summed up unless `most` asks for them."""
+    nodes = document["nodes"]
+    if most is None and len(nodes) > MOST_ROWS:
+        _print_summed(nodes)
+    else:
+        shown = nodes[: MOST_ROWS if most is None else most]
+        print_table(("node", "item", "status", "attempts", "took", "error"), [_row(node) for node in shown])
+        if len(nodes) > len(shown):
+            print(paint(f"… and {count(len(nodes) - len(shown), 'more node run')}", "grey"))
+    status, name = document["status"], document["execution_id"]
+    took = document["total_duration_ms"]
+    ended = "" if took is None else f" in {duration(took)}"
+    print(f"\n{paint(status, COLOURS.get(status, ''))} {name} ({clean(document['workflow_id'])}){ended}")
+    for field, kin in KIN.items():
+        if document.get(field):
+            print(paint(f"{kin} {document[field]}", "grey"))
+    if document["error"]:
+        error = document["error"]
+        print(f"{paint(error['code'], 'red')}: {clean(error['message'])}")
+    if document["output"] is not None:
+        print(json.dumps(document["output"], ensure_ascii=False, indent=2))
+
+
+def _print_summed(nodes: list[dict[str, Any]]) -> None:
+    """One line a node, then the first failures."""
+    counts: dict[str, dict[str, int]] = {}
+    for node in nodes:
+        statuses = counts.setdefault(node["node_id"], {})
+        statuses[node["status"]] = statuses.get(node["status"], 0) + 1
+    columns = [each for each in STATUSES if any(each in statuses for statuses in counts.values())]
+    rows: list[list[Cell]] = []
+    for name, statuses in counts.items():
+        found = [(f"{statuses[each]:,}", COLOURS[each]) if each in statuses else "" for each in columns]
+        rows.append([name, *found])
+    print_table(("node", *columns), rows)
+    failures = [node for node in nodes if node["error"]]
+    if failures:
+        print()
+        print_table(
+            ("failed", "item", "status", "attempts", "took", "error"),
+            [_row(each) for each in failures[:MOST_FAILURES]],
+        )
+    if len(failures) > MOST_FAILURES:
+        print(paint(f"… and {len(failures) - MOST_FAILURES:,} more that failed", "grey"))
+
+
+def _row(node: dict[str, Any]) -> list[Cell]:
+    error = f"{node['error']['code']}: {node['error']['message']}" if node["error"] else ""
+    ran = node["attempts"]
+    return [
+        node["node_id"],
+        "/".join(str(frame["item_index"]) for frame in node["lineage"]),
+        by_status(node["status"]),
+        str(ran) if ran else "",
+        duration(node["duration_ms"]) if ran else "",
+        (error, "red"),
+    ]
+
+
+def print_open(waiting: Sequence[Waiting], now: int) -> None:
+    """What has not ended, and what it waits for."""
+    rows: list[list[Cell]] = []
+    for each in waiting[:MOST_OPEN]:
+        rows.append(
+            [each.node, "" if each.lineage == "/" else each.lineage, _reason(each), _until(each, now)]
+        )
+    print_table(("open", "item", "why", "until"), rows)
+    if len(waiting) > MOST_OPEN:
+        found: dict[str, int] = {}
+        for each in waiting:
+            found[f"{each.node} {each.reason}"] = found.get(f"{each.node} {each.reason}", 0) + 1
+        print(paint(f"… and {len(waiting) - MOST_OPEN:,} more; in all:", "grey"))
+        for reason, number in sorted(found.items(), key=lambda each: -each[1])[:MOST_OPEN]:
+            print(f"  {number:>9,}  {clean(reason)}")
+
+
+def _reason(each: Waiting) -> str:
+    parts = [each.reason]
+    for name, edges in (("arrived", each.arrived), ("skipped", each.skipped), ("missing", each.missing)):
+        if edges:
+            parts.append(f"{name} {', '.join(edges)}")
+    if each.total is not None:
+        parts.append(f"{each.done or 0:,} of {each.total:,} done")
+    return "; ".join(parts)
+
+
+def _until(each: Waiting, now: int) -> str:
+    if each.due is None:
+        return "no timeout" if each.missing or each.total is not None else ""
+    waits = not each.missing and each.total is None
+    return until(each.due, now) if waits else f"times out {until(each.due, now)}"
+
+
+def print_event(event: dict[str, Any]) -> None:
+    """One line of a history."""
+    items = "/".join(f"{frame['split_node_id']}:{frame['item_index']}" for frame in event["lineage"])
+    kind = event["kind"]
+    status = kind.rpartition(".")[2]
+    details = dict(event["details"])
+    shown: list[str] = []
+    error = details.pop("error", None)
+    if error:
+        shown.append(f"{error['code']}: {error['message']}")
+    if details.get("attempt", 1) > 1 or status == "retrying":
+        shown.append(f"attempt {details['attempt']}")
+    if details.get("resume_at"):
+        shown.append(f"until {moment(details['resume_at'])}")
+    if details.get("signal"):
+        shown.append(f"for signal `{details['signal']}`")
+    if details.get("late"):
+        shown.append("late")
+    what = clean(" ".join(each for each in (event["node_id"] or "", items) if each))
+    line = f"{event['number']:>5}  {moment(event['at'])}  {paint(kind, COLOURS.get(status, ''))}"
+    print(
+        "  ".join([line, *([what] if what else []), *([clean("; ".join(shown))] if shown else [])]),
+        flush=True,
+    )

@@ -1,0 +1,490 @@
+"""Asking a server: refusals come back as they would be raised here.
+
+The fleet of a server elsewhere.
+
+The library of a server elsewhere.
+
+The desk of a server elsewhere: the verbs, each asked for over HTTP.
+
+The reader of a server elsewhere: what is known of executions, asked for over HTTP.
+
+The credentials of a server elsewhere: values go over and never come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from rune.bootstrap import NotOverUrl
+from rune.client import AsyncClient, Refusal, models
+from rune.client.resources import Credential, Worker
+from rune.core.definition.problems import Problem
+from rune.core.execution.explain import Waiting
+from rune.core.execution.outcome import Error
+from rune.errors import InvalidDocument, RuneError
+from rune.ports.credentials import Listing
+from rune.ports.journal import Accepted, DeadLetter
+from rune.ports.processes import Member
+from rune.ports.queries import ALL, Event, Frame, Summary, Wanted
+from rune.ports.workflows import LATEST, Alias, Entry, Version, choose
+from rune.runtime.lifecycle.launcher import PLAIN, Options
+from rune.runtime.services.executions import Heard
+from rune.settings import Settings
+
+
+def not_over_url(what: str, settings: Settings) -> NotOverUrl:
+    """Why it is refused, and what to do instead."""
+    return NotOverUrl(
+        f"{what} cannot be asked of the server at {settings.url}: unset RUNE_URL and run it where the server runs"
+    )
+
+
+@asynccontextmanager
+async def client(settings: Settings) -> AsyncIterator[AsyncClient]:
+    """A client of the server that the settings name."""
+    async with AsyncClient(settings.url, key=settings.api_key or None) as opened:
+        with _as_here(settings.url):
+            yield opened
+
+
+@contextmanager
+def _as_here(url: str) -> Iterator[None]:
+    try:
+        yield
+    except Refusal as refused:
+        if refused.problems:
+            problems = [msgspec.to_builtins(each) for each in refused.problems]
+            raise InvalidDocument(tuple(msgspec.convert(each, Problem) for each in problems)) from None
+        if refused.code == "UNAUTHORIZED":
+            raise RuneError(
+                f"{url} asks for a key, and RUNE_API_KEY does not hold it", code="UNAUTHORIZED"
+            ) from None
+        if refused.code == "HTTP_STATUS":
+            raise RuneError(
+                f"{url} does not answer as a Rune server does: status {refused.status}", code="UNREACHABLE"
+            ) from None
+        raise
+    except msgspec.DecodeError as error:
+        raise RuneError(f"{url} does not answer as a Rune server does: {error}", code="UNREACHABLE") from None
+
+
+def epoch(moment: str) -> int:
+    """ISO 8601 text as epoch ms."""
+    return round(datetime.fromisoformat(moment).timestamp() * 1000)
+
+
+def member(each: Worker) -> Member:
+    """A process as the commands know it."""
+    return Member(
+        name=each.id,
+        host=each.host,
+        pid=each.pid,
+        roles=tuple(each.roles),
+        version=each.version,
+        started_at=epoch(each.started_at),
+        seen_at=epoch(each.seen_at),
+        queues=each.queues,
+        types=each.types,
+        slots=each.slots,
+        busy=each.busy,
+        draining=not each.ready,
+    )
+
+
+class RemoteLibrary:
+    """Stored definitions, to be looked at."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    async def versions(self, workflow: str) -> list[Version]:
+        """Every version, the oldest first; none of a workflow that nobody knows."""
+        try:
+            return [
+                Version(workflow, each.version, each.hash, epoch(each.deployed_at), tuple(each.aliases))
+                async for each in self._client.versions(workflow, page=1_000)
+            ]
+        except Refusal as refused:
+            if refused.status != 404:
+                raise
+            return []
+
+    async def aliases(self, workflow: str) -> list[Alias]:
+        """Every alias by name; none of a workflow that nobody knows."""
+        try:
+            found = await self._client.aliases(workflow)
+        except Refusal as refused:
+            if refused.status != 404:
+                raise
+            return []
+        return [Alias(each.alias, each.version, each.revision, each.weights) for each in found]
+
+    async def entries(self, *, hidden: bool = False) -> list[Entry]:
+        """The workflows by name; `hidden`: those out of sight too."""
+        return [
+            Entry(
+                workflow=each.workflow_id,
+                name=each.name,
+                latest=each.latest,
+                versions=each.versions,
+                aliases=each.aliases,
+                deployed_at=epoch(each.deployed_at),
+                hidden=each.hidden,
+            )
+            async for each in self._client.workflows(hidden=hidden, page=1_000)
+        ]
+
+
+class RemoteDesk:
+    """What people ask of executions, asked of a server. Values go over as the bytes they are."""
+
+    owns = False  # whoever answers runs executions
+
+    def __init__(self, client: AsyncClient, settings: Settings) -> None:
+        self._client = client
+        self._settings = settings
+        self._library = RemoteLibrary(client)
+
+    def __getattr__(self, verb: str) -> Any:
+        raise not_over_url(f"`{verb.replace('_', ' ')}`", self._settings)
+
+    async def run(
+        self, definition: bytes, input: bytes, options: Options = PLAIN, *, execution: str | None = None
+    ) -> Accepted:
+        """The server names the execution itself."""
+        document: Any = msgspec.Raw(definition)
+        started = await self._client.run(
+            document,
+            msgspec.Raw(input),
+            key=options.key,
+            labels=options.labels,
+            fake_time=options.fake_time,
+        )
+        return _accepted(started, input)
+
+    async def start(
+        self,
+        workflow: str,
+        which: str | None,
+        input: bytes,
+        options: Options = PLAIN,
+        *,
+        priority: int | None = None,
+        execution: str | None = None,
+    ) -> Accepted:
+        """The server names the execution itself."""
+        started = await self._client.start(
+            workflow,
+            msgspec.Raw(input),
+            version=which,
+            key=options.key,
+            labels=options.labels,
+            priority=priority,
+            fake_time=options.fake_time,
+        )
+        return _accepted(started, input)
+
+    async def signal(
+        self,
+        execution: str,
+        name: str,
+        value: bytes = b"null",
+        *,
+        key: str | None = None,
+        item: str | None = None,
+    ) -> Heard:
+        heard = await self._client.signal(execution, name, msgspec.Raw(value), item=item, key=key)
+        return Heard(heard.id, heard.resumed)
+
+    async def cancel(self, execution: str, reason: str = "") -> str:
+        """A server says twice that it is cancelled; here the second asker is told that it had ended."""
+        acted = await self._client.cancel(execution, reason)
+        if acted.status == "cancelled" and not acted.changed:
+            raise RuneError("the execution has ended as cancelled", code="ENDED")
+        return acted.status
+
+    async def pause(self, execution: str) -> bool:
+        return (await self._client.pause(execution)).changed
+
+    async def resume(self, execution: str) -> bool:
+        return (await self._client.resume(execution)).changed
+
+    async def retry(self, execution: str, *, failed_items: bool = False, key: str | None = None) -> Accepted:
+        return _accepted(await self._client.retry(execution, failed_items=failed_items, key=key))
+
+    async def rerun(
+        self, execution: str, node: str, *, item: str | None = None, key: str | None = None
+    ) -> Accepted:
+        return _accepted(await self._client.rerun(execution, node, item=item, key=key))
+
+    async def requeue(self, letter: str) -> Accepted:
+        return _accepted(await self._client.requeue(letter))
+
+    async def drop(self, letter: str) -> bool:
+        try:
+            await self._client.drop(letter)
+        except Refusal as refused:
+            if refused.code != "UNKNOWN_DEAD_LETTER":
+                raise
+            return False
+        return True
+
+    async def deploy(self, definition: bytes, *, alias: str | None = None) -> Version:
+        """Two acts where an alias is named: whoever asks again after the first finds the version there."""
+        name = msgspec.json.decode(definition)["id"]
+        document: Any = msgspec.Raw(definition)
+        made = await self._client.deploy(document, workflow=name)
+        change: Any = made.change
+        if alias is not None and alias != LATEST:
+            pointed = await self.point(name, alias, made.version)
+            change = pointed.change if change == "none" else change
+        return await self._version(name, made.version, change)
+
+    async def point(
+        self,
+        workflow: str,
+        alias: str,
+        version: int | None,
+        *,
+        weights: dict[int, float] | None = None,
+    ) -> Version:
+        before = {each.name: each.revision for each in await self._library.aliases(workflow)}
+        after = await self._client.point(workflow, alias, version, weights=weights)
+        change = "none" if before.get(alias) == after.revision else "moved"
+        return await self._version(workflow, after.version, change)
+
+    async def hide(self, workflow: str) -> bool:
+        seen = {each.workflow for each in await self._library.entries()}
+        await self._client.delete(workflow)
+        return workflow in seen
+
+    async def _version(self, workflow: str, number: int, change: Any) -> Version:
+        found = choose(workflow, await self._library.versions(workflow), str(number))
+        return msgspec.structs.replace(found, change=change)
+
+
+def _accepted(started: models.Started, input: bytes = b"") -> Accepted:
+    return Accepted(
+        id=started.execution_id,
+        workflow=started.workflow_id,
+        hash=started.hash,
+        at=epoch(started.started_at),
+        input=input,
+        retry_of=started.retry_of,
+    )
+
+
+PAGE = 1_000
+LONGEST_ID = 128
+
+
+class RemoteHistory:
+    """The past of one execution, as the server tells it."""
+
+    def __init__(self, client: AsyncClient, execution: str) -> None:
+        self._client = client
+        self._execution = execution
+
+    async def document(self) -> dict[str, Any]:
+        """The whole of it, as `rune run --json` prints it."""
+        return await self._client.document(self._execution)
+
+
+class RemoteReader:
+    """Answers what the commands ask a reader, and two things that a reader leaves to them: what an execution waits
+    for, and its events as they come."""
+
+    def __init__(self, client: AsyncClient, settings: Settings) -> None:
+        self._client = client
+        self._settings = settings
+        self.library = RemoteLibrary(client)
+
+    def __getattr__(self, verb: str) -> Any:
+        raise not_over_url("what this command reads", self._settings)
+
+    @asynccontextmanager
+    async def still(self) -> AsyncIterator[None]:
+        """What a server answers at two times may differ."""
+        yield
+
+    async def executions(
+        self, wanted: Wanted = ALL, *, after: str | None = None, limit: int = 50
+    ) -> list[Summary]:
+        """Newest first, behind a given id."""
+        found: list[Summary] = []
+        async for each in self._client.executions(
+            status=wanted.status, workflow=wanted.workflow, after=after, page=min(limit, PAGE)
+        ):
+            found.append(_summary(each))
+            if len(found) == limit:
+                break
+        return found
+
+    async def execution(self, execution: str) -> Summary | None:
+        """One execution."""
+        if not execution or len(execution) > LONGEST_ID:
+            return None
+        try:
+            return _summary(await self._client.execution(execution))
+        except Refusal as refused:
+            if refused.code not in {"UNKNOWN_EXECUTION", "NOT_FOUND"}:
+                raise
+            return None
+
+    async def matching(self, prefix: str, limit: int) -> list[str]:
+        """Ids that begin like this, at most so many."""
+        found: list[str] = []
+        if len(prefix) > LONGEST_ID:
+            return found
+        async for each in self._client.executions(q=prefix, page=PAGE):
+            if each.execution_id.startswith(prefix):
+                found.append(each.execution_id)
+                if len(found) == limit:
+                    break
+        return found
+
+    async def history(self, execution: str) -> RemoteHistory:
+        """The past of an execution."""
+        return RemoteHistory(self._client, execution)
+
+    async def definition(self, hash: str) -> bytes | None:
+        """The canonical form of a definition."""
+        return msgspec.json.encode(await self._client.definition(hash))
+
+    async def dead_letters(self, limit: int, after: str | None = None) -> list[DeadLetter]:
+        """Executions that the engine gave up on, newest first, behind a given id."""
+        found: list[DeadLetter] = []
+        async for each in self._client.dead_letters(after=after, page=min(limit, PAGE)):
+            found.append(_letter(each))
+            if len(found) == limit:
+                break
+        return found
+
+    async def waiting(self, execution: str) -> tuple[bool, list[Waiting]]:
+        """Whether it is paused, and what it waits for."""
+        found = await self._client.explain(execution)
+        waiting = [msgspec.convert(msgspec.to_builtins(each), Waiting) for each in found.waiting]
+        return found.status == "paused", waiting
+
+    async def watch(self, execution: str, after: int) -> AsyncIterator[Event]:
+        """Its events until it has ended."""
+        async for each in self._client.watch(execution, after=after):
+            yield _event(each)
+
+    async def end(self, execution: str) -> str:
+        """How it ended, once it has."""
+        return (await self._client.wait(execution)).status
+
+
+def _summary(each: models.Execution) -> Summary:
+    return Summary(
+        id=each.execution_id,
+        workflow=each.workflow_id,
+        hash=each.hash,
+        status=each.status,
+        started_at=epoch(each.started_at),
+        ended_at=None if each.completed_at is None else epoch(each.completed_at),
+        error=None
+        if each.error is None
+        else Error(each.error.code, each.error.message, each.error.details or {}),
+        labels=each.labels,
+    )
+
+
+def _letter(each: models.DeadLetter) -> DeadLetter:
+    return DeadLetter(
+        id=each.id,
+        execution=each.execution_id,
+        workflow=each.workflow_id,
+        node=each.node_id or "",
+        code=each.code,
+        message=each.message,
+        at=epoch(each.at),
+    )
+
+
+def _event(each: models.Event) -> Event:
+    return Event(
+        number=each.number,
+        at=epoch(each.at),
+        kind=each.kind,
+        node_id=each.node_id,
+        lineage=tuple(msgspec.convert(msgspec.to_builtins(frame), Frame) for frame in each.lineage),
+        details=each.details,
+    )
+
+
+class RemoteVault:
+    """What commands ask of credentials, asked of a server."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    async def credentials(self) -> tuple[Listing, ...]:
+        """All of them, without values."""
+        return tuple(_listing(each) for each in await self._client.credentials())
+
+    async def show(self, reference: str) -> Listing:
+        """One of them, without values."""
+        return _listing(await self._client.credential(reference))
+
+    async def add_credential(
+        self, name: str, type: str, values: dict[str, Any], hosts: Sequence[str] = (), id: str | None = None
+    ) -> Listing:
+        """The server names it itself."""
+        return _listing(await self._client.add_credential(name, type, values, hosts=hosts))
+
+    async def rotate_credential(
+        self, reference: str, values: dict[str, Any], hosts: Sequence[str] | None = None
+    ) -> Listing:
+        """What is not given stays."""
+        return _listing(await self._client.rotate_credential(reference, values, hosts=hosts))
+
+    async def remove_credential(self, reference: str) -> Listing:
+        """What it was."""
+        found = await self.show(reference)
+        await self._client.remove_credential(found.id)
+        return found
+
+    async def grant_credential(self, reference: str, whom: Sequence[str]) -> frozenset[str]:
+        """Who may use it, afterwards."""
+        return frozenset(await self._client.grant(reference, whom))
+
+    async def withdraw_credential(self, reference: str, whom: Sequence[str]) -> frozenset[str]:
+        """Who may use it, afterwards."""
+        return frozenset(await self._client.grant(reference, withdraw=whom))
+
+    async def granted(self, reference: str) -> list[str] | None:
+        """Who may use it; None for those who may not know."""
+        try:
+            return await self._client.granted(reference)
+        except Refusal as refused:
+            if refused.status != 403:
+                raise
+            return None
+
+
+@asynccontextmanager
+async def remote_vault(settings: Settings) -> AsyncIterator[RemoteVault]:
+    """The credentials of the server that the settings name."""
+    async with client(settings) as opened:
+        yield RemoteVault(opened)
+
+
+def _listing(each: Credential) -> Listing:
+    return Listing(
+        id=each.id,
+        name=each.name,
+        type=each.type,
+        version=each.version,
+        fields=tuple(each.fields),
+        hosts=tuple(each.hosts),
+        key=each.key,
+        created_at=epoch(each.created_at),
+        changed_at=epoch(each.changed_at),
+    )

@@ -1,1 +1,0 @@
-"""The desk and the reader of a server elsewhere, for the commands of this machine."""

@@ -1,0 +1,122 @@
+"""The codec of facts and values. A value is JSON bytes and stays so until an expression touches it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from rune.core.execution.fact import (
+    Attempt,
+    Begun,
+    Choice,
+    Control,
+    End,
+    Fact,
+    Result,
+    Signal,
+    Start,
+    Suspension,
+)
+from rune.core.execution.token import Path, Ref
+
+KINDS: dict[type, int] = {
+    Start: 0,
+    Result: 1,
+    Attempt: 2,
+    Suspension: 3,
+    Choice: 4,
+    Control: 5,
+    End: 6,
+    Signal: 7,
+    Begun: 8,
+}
+
+
+_RESULT = KINDS[Result]
+
+
+class Inline(msgspec.Struct, frozen=True, tag="v"):
+    """A small value, as JSON bytes."""
+
+    data: bytes
+
+
+class Large(msgspec.Struct, frozen=True, tag="b"):
+    """A value kept as a blob."""
+
+    key: str
+    size: int
+
+
+class Paged(msgspec.Struct, frozen=True, tag="p"):
+    """The items of a fan-out, kept as pages of whole items: `starts[i]` is the first item of page i."""
+
+    key: str
+    count: int
+    starts: tuple[int, ...]
+
+
+class Same(msgspec.Struct, frozen=True, tag="s"):
+    """A value that lives elsewhere: what a node passed through is not written twice."""
+
+    ref: Ref
+
+
+Kept = Inline | Large | Paged | Same
+
+_FACT_ENCODER = msgspec.msgpack.Encoder()
+_FACT_DECODER = msgspec.msgpack.Decoder(Fact)
+_JSON_ENCODER = msgspec.json.Encoder()
+_JSON_DECODER = msgspec.json.Decoder()
+
+
+def encode_fact(fact: Fact) -> bytes:
+    """The bytes of a fact."""
+    return _FACT_ENCODER.encode(fact)
+
+
+def decode_fact(data: bytes) -> Fact:
+    """A fact from its bytes; what a result holds is typed again."""
+    fact: Fact = _FACT_DECODER.decode(data)
+    if isinstance(fact, Result | Signal) and fact.value is not None:
+        return msgspec.structs.replace(fact, value=msgspec.convert(fact.value, Kept))
+    return fact
+
+
+def encode_value(value: Any) -> bytes:
+    """JSON bytes of a value."""
+    return _JSON_ENCODER.encode(value)
+
+
+def decode_value(data: bytes) -> Any:
+    """A value from JSON bytes."""
+    return _JSON_DECODER.decode(data)
+
+
+def fact_columns(fact: Fact) -> tuple[int, int, bytes, int]:
+    """Kind, node, path and number: the write-once key of a fact within its execution."""
+    if type(fact) is Result:
+        return _RESULT, fact.node, encode_path(fact.path), 0
+    kind = KINDS[type(fact)]
+    if type(fact) is Suspension or type(fact) is Attempt or type(fact) is Begun:
+        return kind, fact.node, encode_path(fact.path), fact.attempt
+    if type(fact) is Choice:
+        return kind, fact.node, encode_path(fact.path), 0
+    if type(fact) is Control:
+        return kind, -1, b"", fact.number
+    if type(fact) is Signal:
+        return kind, -1, fact.id.encode(), 0
+    return kind, -1, b"", 0
+
+
+def encode_path(path: Path) -> bytes:
+    """Bytes of a path that sort as the path does: item 10 behind item 2."""
+    if len(path) < 2:
+        return path[0].to_bytes(4, "big") if path else b""
+    return b"".join([each.to_bytes(4, "big") for each in path])
+
+
+def decode_path(data: bytes) -> Path:
+    """A path from its bytes."""
+    return tuple(int.from_bytes(data[i : i + 4], "big") for i in range(0, len(data), 4))

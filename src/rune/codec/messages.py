@@ -1,0 +1,256 @@
+"""Messages on RabbitMQ: what travels between workers, and what they tell the outside, as JSON.
+
+The words of the outside are used in the JSON alone. A hint of ours names the definition by its hash and carries the
+token itself; one that somebody else wrote brings the definition and the outputs so far, and no token.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, Literal
+
+import msgspec
+
+from rune.core.execution.token import Path, Token
+from rune.errors import RuneError
+
+LONGEST_ID = 255
+ID = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST_ID}}}")
+MOST_PRIORITY = 10
+MOST_IN_FULL = 16 * 1024 * 1024
+"""Bytes of a message that brings everything along: what brokers take unless they are told otherwise."""
+NO_OUTPUTS = msgspec.Raw(b"{}")
+NOTHING = msgspec.Raw(b"null")
+
+
+class BadMessage(RuneError):
+    """Bytes that are no message of the kind that was expected."""
+
+    code = "BAD_MESSAGE"
+
+
+class MessageTooLarge(RuneError):
+    """A message that was to be written in full, and would be longer than a broker takes."""
+
+    code = "MESSAGE_TOO_LARGE"
+
+    def __init__(self, what: str, size: int, most: int) -> None:
+        super().__init__(
+            f"a message for {what} would have {size:,} bytes or more; at most {most:,} are allowed"
+        )
+
+
+class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One level of a lineage: which item of which split."""
+
+    split_node_id: str
+    item_index: int
+    branch_id: str = ""
+    total_items: int = 0
+
+
+class SentToken(Token, frozen=True, omit_defaults=True, gc=False):
+    """A token as it is written: what is usual is left out."""
+
+
+class NodeExecutionMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Run this node. Exactly one of `definition` and `definition_ref` is there."""
+
+    workflow_id: str
+    execution_id: str
+    current_node: str
+    definition_ref: str | msgspec.UnsetType = msgspec.UNSET
+    definition: msgspec.Raw | msgspec.UnsetType = msgspec.field(
+        default=msgspec.UNSET, name="workflow_definition"
+    )
+    context: msgspec.Raw = msgspec.field(name="accumulated_context")
+    lineage: tuple[Frame, ...] = msgspec.field(default=(), name="lineage_stack")
+    from_node: str | None = None
+    attempt: int = 1
+    priority: int | None = None
+    traceparent: str | None = None
+    token: Token | None = None
+
+
+class _Hint(msgspec.Struct, frozen=True):
+    """All that a worker needs of a message of ours."""
+
+    execution_id: str
+    token: Token | None = None
+
+
+class ErrorObject(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a node failed."""
+
+    message: str
+    code: str
+    details: dict[str, Any] = {}
+
+
+Status = Literal["running", "success", "failed", "waiting", "skipped", "cancelled"]
+
+
+class NodeStatusMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a node is."""
+
+    workflow_id: str
+    execution_id: str
+    node_id: str
+    status: Status
+    output: msgspec.Raw = NOTHING
+    error: ErrorObject | None = None
+    executed_at: str
+    duration_ms: int
+    lineage: tuple[Frame, ...] = msgspec.field(default=(), name="lineage_stack")
+    attempt: int = 1
+    details: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    metadata: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+
+
+class CompletionMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """An execution has ended."""
+
+    workflow_id: str
+    execution_id: str
+    status: Literal["completed", "failed", "halted", "cancelled"]
+    final_context: msgspec.Raw
+    completed_at: str
+    total_duration_ms: int
+    error: ErrorObject | msgspec.UnsetType = msgspec.UNSET
+
+
+class Names(msgspec.Struct, frozen=True):
+    """What an execution is called outside: its workflow, the hash of its definition, the ids of its nodes. With
+    `definition` and `context` (JSON) messages are written in full, for whoever has no access to the stores."""
+
+    workflow: str = ""
+    hash: str = ""
+    ids: tuple[str, ...] = ()
+    definition: bytes | None = None
+    context: bytes | None = None
+    traceparent: str | None = None
+
+
+NAMELESS = Names()
+
+_ENCODER = msgspec.json.Encoder()
+_READ = msgspec.json.Decoder(NodeExecutionMessage)
+_HINT = msgspec.json.Decoder(_Hint)
+_STATUS = msgspec.json.Decoder(NodeStatusMessage)
+_COMPLETION = msgspec.json.Decoder(CompletionMessage)
+
+
+def frames(
+    execution: str, path: Path, ids: Sequence[str], total: Callable[[int, Path], int] = lambda split, outer: 0
+) -> tuple[Frame, ...]:
+    """The lineage of a path, outermost first. `total`: how many items a split has in a scope, 0 where nobody knows."""
+    found: list[Frame] = []
+    branch = execution
+    for at in range(0, len(path), 2):
+        split = _id(path[at], ids)
+        branch = f"{branch}_{split}_{path[at + 1]}"
+        found.append(Frame(split, path[at + 1], branch, total(path[at], path[:at])))
+    return tuple(found)
+
+
+def _id(node: int, ids: Sequence[str]) -> str:
+    return ids[node] if 0 <= node < len(ids) else str(node)
+
+
+def encode_hint(execution: str, token: Token, names: Names = NAMELESS, priority: int = 5) -> bytes:
+    """The message of a token."""
+    payload = token.payload
+    full = names.definition is not None
+    message = NodeExecutionMessage(
+        workflow_id=names.workflow,
+        execution_id=execution,
+        current_node=_id(token.node, names.ids),
+        definition_ref=msgspec.UNSET if full else names.hash,
+        definition=msgspec.Raw(names.definition) if names.definition is not None else msgspec.UNSET,
+        context=NO_OUTPUTS if names.context is None else msgspec.Raw(names.context),
+        lineage=frames(execution, token.path, names.ids) if token.path else (),
+        from_node=_id(payload.node, names.ids) if payload.kind == "result" else None,
+        attempt=token.attempt,
+        priority=priority if priority != 5 else None,
+        traceparent=names.traceparent,
+        token=SentToken(*msgspec.structs.astuple(token)),
+    )
+    return _ENCODER.encode(message)
+
+
+def decode_hint(body: bytes) -> tuple[str, Token | None]:
+    """The execution and the token of a message; no token if somebody else wrote it."""
+    try:
+        found = _HINT.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadMessage(f"not an execution message: {error}") from None
+    if not 0 < len(found.execution_id) <= LONGEST_ID:
+        raise BadMessage("an execution id has between 1 and 255 characters")
+    return found.execution_id, found.token
+
+
+def decode_execution(body: bytes) -> NodeExecutionMessage:
+    """A whole message, checked."""
+    try:
+        found = _READ.decode(body)
+        outputs = msgspec.json.decode(found.context, type=dict[str, msgspec.Raw])
+        if not isinstance(found.definition, msgspec.UnsetType):
+            msgspec.json.decode(found.definition, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadMessage(f"not an execution message: {error}") from None
+    _check_fields(found)
+    if isinstance(found.definition, msgspec.UnsetType) == isinstance(found.definition_ref, msgspec.UnsetType):
+        raise BadMessage("a message has either `workflow_definition` or `definition_ref`")
+    wrong = [name for name in outputs if not name.startswith("$")]
+    if wrong:
+        raise BadMessage(f"outputs are named `$` and the id of a node, not `{wrong[0][:80]}`")
+    return found
+
+
+def _check_fields(found: NodeExecutionMessage) -> None:
+    for name in (found.workflow_id, found.execution_id):
+        if not ID.fullmatch(name):
+            raise BadMessage(f"`{name[:80]}`: an id is made of 1 to {LONGEST_ID} letters, digits, - and _")
+    if not 0 < len(found.current_node) <= LONGEST_ID:
+        raise BadMessage(f"the id of a node has between 1 and {LONGEST_ID} characters")
+    if found.priority is not None and not 0 <= found.priority <= MOST_PRIORITY:
+        raise BadMessage(f"a priority is between 0 and {MOST_PRIORITY}")
+    if found.attempt < 1:
+        raise BadMessage("attempts are counted from 1")
+
+
+def encode_message(message: NodeStatusMessage | CompletionMessage | NodeExecutionMessage) -> bytes:
+    """The bytes of a message."""
+    return _ENCODER.encode(message)
+
+
+def decode_status(body: bytes) -> NodeStatusMessage:
+    """A status message, checked."""
+    try:
+        return _STATUS.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadMessage(f"not a status message: {error}") from None
+
+
+def decode_completion(body: bytes) -> CompletionMessage:
+    """A completion message, checked."""
+    try:
+        return _COMPLETION.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadMessage(f"not a completion message: {error}") from None
+
+
+@lru_cache(maxsize=256)
+def moment(ms: int) -> str:
+    """Milliseconds since the epoch as ISO 8601, in UTC. Many of those who ask do so within the same one."""
+    second, rest = divmod(ms, 1000)
+    return f"{_second(second)}.{rest:03d}Z"
+
+
+@lru_cache(maxsize=64)
+def _second(second: int) -> str:
+    """Many moments lie within the same second."""
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -1,1 +1,0 @@
-"""Checks of a parsed document, one concern per file. Each reports problems and decides nothing."""

@@ -1,0 +1,1 @@
+"""The workflow definition: its model, its parser and the problems found in it."""

@@ -1,0 +1,234 @@
+"""Readers of single fields. Each gives the value, or reports what is wrong with it and gives None."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from rune.core.definition import problems as codes
+from rune.core.definition.model import ErrorPolicy, Retry, Settings
+from rune.core.definition.problems import Problem, did_you_mean
+
+Reader = Callable[[Any, str, list[Problem]], Any]
+
+ID = re.compile(r"[A-Za-z0-9_-]+\Z")
+MOST_ID = 128
+_YEAR = 366 * 24 * 3600.0
+
+
+def kind_of(value: Any) -> str:
+    """The type of plain data, as a message names it."""
+    if isinstance(value, bool):
+        return "a boolean"
+    names = {str: "text", dict: "an object", list: "a list", int: "a number", float: "a number"}
+    return names.get(type(value), "null")
+
+
+def wrong_type(value: Any, expected: str, path: str, problems: list[Problem]) -> None:
+    """Report a value of another type."""
+    problems.append(Problem(path, codes.WRONG_TYPE, f"{expected} expected, found {kind_of(value)}"))
+
+
+def text(value: Any, path: str, problems: list[Problem]) -> str | None:
+    """Any text."""
+    if isinstance(value, str):
+        return value
+    wrong_type(value, "text", path, problems)
+    return None
+
+
+def word(value: Any, path: str, problems: list[Problem]) -> str | None:
+    """Text that is not empty."""
+    found = text(value, path, problems)
+    if found == "":
+        problems.append(Problem(path, codes.WRONG_VALUE, "is empty"))
+        return None
+    return found
+
+
+def identifier(value: Any, path: str, problems: list[Problem]) -> str | None:
+    """An id. A bad one is reported and kept, so that whatever names it is still understood."""
+    found = word(value, path, problems)
+    if found is None or (ID.match(found) and len(found) <= MOST_ID):
+        return found
+    hint = f"for example `{slug(found)}`" if slug(found) else "for example `step_1`"
+    shown = found if len(found) <= 60 else found[:57] + "…"
+    message = f"`{shown}` is not an id: letters, digits, `_` and `-`, at most {MOST_ID}"
+    problems.append(Problem(path, codes.BAD_ID, message, hint))
+    return found
+
+
+def flag(value: Any, path: str, problems: list[Problem]) -> bool | None:
+    """True or false."""
+    if isinstance(value, bool):
+        return value
+    wrong_type(value, "true or false", path, problems)
+    return None
+
+
+def anything(value: Any, path: str, problems: list[Problem]) -> Any:
+    """Whatever it is, kept."""
+    return value
+
+
+def mapping(value: Any, path: str, problems: list[Problem]) -> dict[str, Any] | None:
+    """An object."""
+    if isinstance(value, dict):
+        return value
+    wrong_type(value, "an object", path, problems)
+    return None
+
+
+def texts(value: Any, path: str, problems: list[Problem]) -> tuple[str, ...] | None:
+    """A list of texts; what is none is reported and left out."""
+    if not isinstance(value, list):
+        wrong_type(value, "a list", path, problems)
+        return None
+    found = [word(each, f"{path}[{at}]", problems) for at, each in enumerate(value)]
+    return tuple(each for each in found if each is not None)
+
+
+def one_of(*allowed: str) -> Reader:
+    """One of a few words."""
+
+    def read(value: Any, path: str, problems: list[Problem]) -> str | None:
+        if isinstance(value, str) and value in allowed:
+            return value
+        expected = "one of " + ", ".join(f"`{each}`" for each in allowed)
+        if not isinstance(value, str):
+            wrong_type(value, expected, path, problems)
+            return None
+        problems.append(
+            Problem(
+                path, codes.WRONG_VALUE, f"{expected} expected, found `{value}`", did_you_mean(value, allowed)
+            )
+        )
+        return None
+
+    return read
+
+
+def number(least: float, most: float, *, whole: bool = False, above: bool = False) -> Reader:
+    """A number within bounds; `above`: the lower bound itself is refused."""
+    name = "a whole number" if whole else "a number"
+    bound = f"more than {least:,.15g}" if above else f"at least {least:,.15g}"
+
+    def read(value: Any, path: str, problems: list[Problem]) -> float | None:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            wrong_type(value, name, path, problems)
+            return None
+        if whole and value != int(value):
+            problems.append(Problem(path, codes.WRONG_VALUE, f"a whole number expected, found {value}"))
+            return None
+        if not (least < value if above else least <= value) or value > most:
+            message = f"{value:,.15g} is out of range: {bound}, at most {most:,.15g}"
+            problems.append(Problem(path, codes.WRONG_VALUE, message))
+            return None
+        return int(value) if whole else float(value)
+
+    return read
+
+
+duration = number(0, _YEAR, above=True)
+delay = number(0, _YEAR)
+
+_RETRY: Mapping[str, Reader] = {
+    "max_attempts": number(1, 1000, whole=True),
+    "initial_delay": delay,
+    "backoff": number(1, 100),
+    "max_delay": delay,
+    "jitter": flag,
+    "on": texts,
+}
+
+_SETTINGS: Mapping[str, Reader] = {
+    "timeout": duration,
+    "join_timeout": delay,
+    "max_parallel": number(1, 1_000_000, whole=True),
+    "priority": number(0, 10, whole=True),
+    "executor": one_of("rune", "legacy"),
+}
+
+_ERROR: Mapping[str, Reader] = {"type": one_of("halt", "ignore", "branch"), "error_edge": word}
+
+_CREDENTIALS: Mapping[str, Reader] = {"id": word, "name": word, "type": word}
+
+
+def fields(
+    value: Any, readers: Mapping[str, Reader], path: str, problems: list[Problem]
+) -> dict[str, Any] | None:
+    """The fields of an object, each by its reader; null means not given."""
+    if not isinstance(value, dict):
+        wrong_type(value, "an object", path, problems)
+        return None
+    found: dict[str, Any] = {}
+    for key, each in value.items():
+        reader = readers.get(key)
+        if reader is None:
+            problems.append(unknown_field(key, readers, path))
+        elif each is not None:
+            read = reader(each, f"{path}.{key}" if path else key, problems)
+            if read is not None:
+                found[key] = read
+    return found
+
+
+def unknown_field(key: str, known: Iterable[str], path: str) -> Problem:
+    """The problem of a field that does not exist here."""
+    where = f"{path}.{key}" if path else key
+    return Problem(where, codes.UNKNOWN_FIELD, f"unknown field `{key}`", did_you_mean(key, known))
+
+
+def retry(value: Any, path: str, problems: list[Problem]) -> Retry | None:
+    """A retry policy."""
+    found = fields(value, _RETRY, path, problems)
+    return None if found is None else Retry(**found)
+
+
+def settings(value: Any, path: str, problems: list[Problem]) -> Settings | None:
+    """Settings of the whole workflow."""
+    found = fields(value, _SETTINGS, path, problems)
+    return None if found is None else Settings(**found)
+
+
+def error_policy(value: Any, path: str, problems: list[Problem]) -> ErrorPolicy | None:
+    """An error policy: an object, or its type alone."""
+    if isinstance(value, str):
+        policy = _ERROR["type"](value, path, problems)
+        return None if policy is None else ErrorPolicy(type=policy)
+    found = fields(value, _ERROR, path, problems)
+    if found is None:
+        return None
+    if "type" not in found:
+        if "type" not in value:
+            problems.append(
+                Problem(path, codes.MISSING_FIELD, "`type` is required", "one of `halt`, `ignore`, `branch`")
+            )
+        return None
+    return ErrorPolicy(**found)
+
+
+def credentials(value: Any, path: str, problems: list[Problem]) -> dict[str, Any] | None:
+    """A reference to a credential. Anything else in it is a secret about to be published."""
+    if isinstance(value, str):
+        value = {"name": value}
+    if not isinstance(value, dict):
+        wrong_type(value, 'a reference such as `{"name": …}`', path, problems)
+        return None
+    for key in value.keys() - _CREDENTIALS.keys():
+        message = f"`{key}` does not belong into a document"
+        problems.append(
+            Problem(
+                f"{path}.{key}", codes.SECRET_IN_DOCUMENT, message, "store the credential and name it here"
+            )
+        )
+    found = fields({key: value[key] for key in value if key in _CREDENTIALS}, _CREDENTIALS, path, problems)
+    if not value.keys() & {"id", "name"}:
+        problems.append(Problem(path, codes.MISSING_FIELD, "`name` or `id` is required"))
+    return found
+
+
+def slug(name: str) -> str:
+    """A valid id made of any text; empty if nothing of it can be kept."""
+    return re.sub(r"[^A-Za-z0-9_]+", "-", name).strip("-")[:64].rstrip("-")

@@ -1,0 +1,1 @@
+"""The rules of an execution: tokens, facts, decisions and state transitions."""

@@ -1,0 +1,99 @@
+"""Explain: why an execution is where it is. A pure function of plan and state."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rune.core.execution.state import Live, Scope, State, paused_since
+from rune.core.execution.timers import join_waits_since
+from rune.core.execution.token import Fate, path_text
+from rune.core.plan.model import NodePlan, Plan
+
+
+class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something that has not ended yet, and what it waits for."""
+
+    node: str
+    lineage: str
+    reason: str
+    arrived: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    due: int | None = None
+    done: int | None = None
+    total: int | None = None
+
+
+def explain(plan: Plan, state: State) -> list[Waiting]:
+    """Everything that is open, outermost scope first."""
+    found: list[Waiting] = []
+    for path in sorted(state.scopes):
+        scope = state.scopes[path]
+        found += [_token(plan, scope, live) for _, live in sorted(scope.live.items())]
+        found += _joins(plan, state, scope)
+        found += _fans(plan, state, scope)
+    return found
+
+
+def _token(plan: Plan, scope: Scope, live: Live) -> Waiting:
+    token = live.token
+    if live.parked:
+        reason = "parked by a pause"
+    elif live.signal is not None:
+        reason = f"waits for signal `{live.signal}`"
+    elif live.waiting:
+        again = f"waits to be tried again (attempt {token.attempt})"
+        reason = "waits for its time" if token.resumed else again
+    elif token.fate is Fate.DISPATCH:
+        reason = "has more items to start"
+    else:
+        reason = "is queued or running"
+    return Waiting(plan.ids[token.node], path_text(scope.path, plan.ids), reason, due=live.wakes_at)
+
+
+def _joins(plan: Plan, state: State, scope: Scope) -> list[Waiting]:
+    found: list[Waiting] = []
+    for index, barrier in sorted(scope.barriers.items()):
+        if barrier.opened:
+            continue
+        node = plan.nodes[index]
+        names = {edge: plan.definition.edges[edge].id for edge in node.in_edges}
+        found.append(
+            Waiting(
+                node.id,
+                path_text(scope.path, plan.ids),
+                f"waits for {'all' if node.opens == 'all' else 'enough'} of its {len(names)} edges",
+                arrived=tuple(names[e] for e, each in sorted(barrier.arrivals.items()) if each.alive),
+                skipped=tuple(names[e] for e, each in sorted(barrier.arrivals.items()) if not each.alive),
+                missing=tuple(name for e, name in names.items() if e not in barrier.arrivals),
+                due=_due(state, scope, node),
+            )
+        )
+    return found
+
+
+def _fans(plan: Plan, state: State, scope: Scope) -> list[Waiting]:
+    found: list[Waiting] = []
+    for split, fan in sorted(scope.fans.items()):
+        gathers = plan.nodes[split].aggregator
+        if gathers < 0 or gathers in scope.done or gathers in scope.live:
+            continue
+        node = plan.nodes[gathers]
+        found.append(
+            Waiting(
+                node.id,
+                path_text(scope.path, plan.ids),
+                f"gathers the items of `{plan.ids[split]}`",
+                due=_due(state, scope, node),
+                done=fan.resolved // len(node.in_edges),
+                total=fan.count,
+            )
+        )
+    return found
+
+
+def _due(state: State, scope: Scope, node: NodePlan) -> int | None:
+    since = join_waits_since(node, scope)
+    if since is None or node.timeout is None:
+        return None
+    return since + node.timeout + paused_since(state, since)

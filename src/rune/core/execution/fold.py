@@ -1,0 +1,212 @@
+"""The fold: the state that follows from the facts, whatever order they are read in.
+
+Tokens are replayed as the rules emit them, the oldest fact first within what is open, so a race without a row
+goes the way its arrivals were journaled. Items that have facts are started first; the windows are filled when
+everything known is in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heappop, heappush
+
+from rune.core.execution.control import control, end, hear
+from rune.core.execution.decision import Applied
+from rune.core.execution.fact import (
+    Attempt,
+    Begun,
+    Choice,
+    Control,
+    End,
+    Fact,
+    Result,
+    Signal,
+    Start,
+    TokenFact,
+)
+from rune.core.execution.routing import follow
+from rune.core.execution.state import State
+from rune.core.execution.step import step_unrun
+from rune.core.execution.timers import timers_of
+from rune.core.execution.token import Fate, Path, Token
+from rune.core.execution.transition import Transition, apply, begin
+from rune.core.limits import LIMITS, Limits
+from rune.core.plan.model import Plan
+
+Key = tuple[int, Path]
+
+
+class _Fold:
+    def __init__(self, plan: Plan, facts: Iterable[Fact], limits: Limits) -> None:
+        self._plan = plan
+        self.state = State(limits=limits, folding=True)
+        self._start = 0
+        self._end: End | None = None
+        self._controls: list[Control] = []
+        self._signals: list[Signal] = []
+        self._taken: set[str] = set()
+        self._facts: dict[Key, list[TokenFact]] = {}
+        self._items: dict[Key, dict[int, int]] = {}  # by fan-out: item -> its earliest fact
+        self._spread: list[Key] = []  # fan-outs whose items are being placed
+        self._held: list[
+            tuple[Path, int]
+        ] = []  # fan-outs that start nothing until all that is known is placed
+        self._heap: list[tuple[int, Path, int]] = []
+        self._queued: dict[Key, Token] = {}
+        self._skipped: list[Key] = []
+        for fact in facts:
+            self._read(fact)
+
+    def _read(self, fact: Fact) -> None:
+        if isinstance(fact, Start):
+            self._start = fact.at
+        elif isinstance(fact, End):
+            self._end = fact
+        elif isinstance(fact, Control):
+            self._controls.append(fact)
+        elif isinstance(fact, Signal):
+            self._signals.append(fact)
+        elif not isinstance(fact, Begun):
+            if isinstance(fact, Result | Attempt) and fact.signal is not None:
+                self._taken.add(fact.signal)
+            self._facts.setdefault((fact.node, fact.path), []).append(fact)
+
+    def run(self, now: int) -> Applied:
+        if self._end is not None:
+            return end(self.state, self._end)
+        self._list_items()
+        self._take(begin(self._plan, self.state, self._start))
+        while self._replay() or self._let_go(now):
+            pass
+        self.state.folding = False
+        act = Transition(self._plan, self.state, now)
+        act.settle(self.state.root)
+        applied = act.applied
+        self._hear()
+        for fact in sorted(self._controls, key=lambda each: each.number):
+            self._park(fact)
+        applied.emitted = [
+            live.token
+            for scope in self.state.scopes.values()
+            for live in scope.live.values()
+            if not live.waiting and not live.parked
+        ]
+        applied.armed = timers_of(self._plan, self.state)
+        applied.finish = self.state.finish
+        applied.skipped = self._skipped + applied.skipped
+        return applied
+
+    def _list_items(self) -> None:
+        """Which items of which fan-out have any fact: these were started, whatever the window would say."""
+        for (_, path), facts in self._facts.items():
+            at = min(each.at for each in facts)
+            for cut in range(0, len(path), 2):
+                items = self._items.setdefault((path[cut], path[:cut]), {})
+                item = path[cut + 1]
+                items[item] = min(at, items.get(item, at))
+
+    def _take(self, applied: Applied) -> None:
+        """Queue what was emitted if a fact says what became of it, or if the rules alone do."""
+        self._skipped += applied.skipped
+        for token in applied.emitted:
+            facts = self._facts.get(token.key)
+            follows = token.fate is Fate.SKIP and self._plan.nodes[token.node].timeout is None
+            if facts is None and not follows:
+                continue
+            at = min(each.at for each in facts) if facts else token.at
+            heappush(self._heap, (at, token.path, token.node))
+            self._queued[token.key] = token
+
+    def _replay(self) -> bool:
+        """Place what is known: tokens with facts, then items with facts, then joins given up. False: none."""
+        if self._heap:
+            _, path, node = heappop(self._heap)
+            self._replay_token(self._queued.pop((node, path)))
+            return True
+        return self._start_known_item() or self._give_up_joins()
+
+    def _replay_token(self, token: Token) -> None:
+        facts = self._facts.pop(token.key, None)
+        if facts is None:
+            self._take(apply(self._plan, self.state, step_unrun(self._plan, token, token.at)))
+            return
+        for fact in sorted(facts, key=_precedence):
+            self._take(apply(self._plan, self.state, follow(self._plan, fact)))
+        scope = self.state.scopes.get(token.path)
+        if scope is not None and token.node in scope.fans and scope.fans[token.node].held:
+            self._held.append((token.path, token.node))
+            if token.key in self._items:
+                self._spread.append(token.key)
+
+    def _start_known_item(self) -> bool:
+        """One item at a time, replayed to its end before the next: no more are open than were in flight."""
+        while self._spread:
+            split, path = self._spread[-1]
+            items = self._items[(split, path)]
+            if not items:
+                self._spread.pop()
+                continue
+            item, at = items.popitem()
+            scope = self.state.scopes[path]
+            scope.fans[split].ahead.add(item)
+            act = Transition(self._plan, self.state, at)
+            act.start_item(scope, split, item)
+            self._take(act.applied)
+            return True
+        return False
+
+    def _give_up_joins(self) -> bool:
+        """The result of a join that never opened: its timeout came first."""
+        for key in sorted(self._facts, key=lambda each: (each[1], each[0])):
+            last = max(self._facts[key], key=_precedence)
+            applied = apply(self._plan, self.state, follow(self._plan, last))
+            if applied.fresh:
+                del self._facts[key]
+                self._take(applied)
+                return True
+        return False
+
+    def _let_go(self, now: int) -> bool:
+        """Nothing known is left to place: let one fan-out start what its window takes."""
+        if not self._held:
+            return False
+        path, split = self._held.pop()
+        scope = self.state.scopes[path]
+        scope.fans[split].held = False
+        scope.count -= 1
+        act = Transition(self._plan, self.state, now)
+        act.fill(scope, split)
+        act.settle(scope)
+        self._take(act.applied)
+        return True
+
+    def _hear(self) -> None:
+        """Signals that no fact names as taken go to whoever waits for them now."""
+        for fact in sorted(self._signals, key=lambda each: (each.at, each.id)):
+            if fact.id in self._taken:
+                self.state.heard.add(fact.id)
+            else:
+                hear(self._plan, self.state, fact)
+
+    def _park(self, fact: Control) -> None:
+        control(self._plan, self.state, fact)
+        if fact.paused:
+            for scope in self.state.scopes.values():
+                for live in scope.live.values():
+                    live.parked = not live.waiting
+
+
+def _precedence(fact: TokenFact) -> tuple[int, int, int]:
+    """A choice first; then attempt by attempt, each suspended before it failed; a result last."""
+    if isinstance(fact, Choice):
+        return (0, 0, 0)
+    if isinstance(fact, Result):
+        return (2, 0, 0)
+    return (1, fact.attempt, isinstance(fact, Attempt))
+
+
+def fold(plan: Plan, facts: Iterable[Fact], now: int, limits: Limits = LIMITS) -> tuple[State, Applied]:
+    """The state of an execution from its journal, with every token to send and every timer to arm."""
+    work = _Fold(plan, facts, limits)
+    applied = work.run(now)
+    return work.state, applied

@@ -1,0 +1,114 @@
+"""Barriers: a join counts identities, never arrivals.
+
+Gather: what one item of a fan-out contributes to the list of its aggregator.
+
+Derived from the results inside the item, so the state needs to keep no more than a mark per edge.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from rune.core.execution.routing import routes
+from rune.core.execution.token import Arrived, Fate, Path, Ref, Token
+from rune.core.execution.visibility import Lookup
+from rune.core.node_type import Join
+from rune.core.plan.model import NodePlan, Plan
+
+
+class Arrival(msgspec.Struct, frozen=True, gc=False):
+    """How one edge into a join was resolved. No value is kept: that is the predecessor's result."""
+
+    alive: bool
+    payload: Ref | None
+    error: Ref | None
+    at: int
+
+
+class Barrier(msgspec.Struct):
+    """The parties of one join in one scope that have arrived so far."""
+
+    arrivals: dict[int, Arrival] = {}
+    opened: bool = False
+
+    @property
+    def first(self) -> int:
+        return min(each.at for each in self.arrivals.values())
+
+    @property
+    def latest(self) -> int:
+        return max(each.at for each in self.arrivals.values())
+
+    def live(self) -> list[int]:
+        return [edge for edge, each in self.arrivals.items() if each.alive]
+
+
+def verdict(opens: Join, parties: int, live: int, arrived: int) -> Fate | None:
+    """Whether a join opens now, and for what: None means it goes on waiting."""
+    missing = parties - arrived
+    if live == 0:
+        return Fate.SKIP if missing == 0 else None
+    if opens == "all":
+        return Fate.RUN if missing == 0 else None
+    needed = 1 if opens == "any" else opens
+    if live >= needed:
+        return Fate.RUN
+    return Fate.UNREACHABLE if live + missing < needed else None
+
+
+def opened_token(plan: Plan, node: NodePlan, barrier: Barrier, path: tuple[int, ...], fate: Fate) -> Token:
+    """The one ordinary token that an opening emits."""
+    seen = [edge for edge in node.in_edges if edge in barrier.arrivals]
+    live = [edge for edge in seen if barrier.arrivals[edge].alive]
+    # A join that runs absorbs the errors of its dead edges; one that is skipped passes the first of them on.
+    heard = seen if fate is Fate.SKIP else live
+    error = next((barrier.arrivals[edge].error for edge in heard if barrier.arrivals[edge].error), None)
+    arrived = tuple(Arrived(edge, barrier.arrivals[edge].payload or Ref("start")) for edge in live)
+    payload = joined_payload(plan, node, path, arrived)
+    return Token(node.index, path, payload, error, arrived, fate, at=barrier.latest)
+
+
+def joined_payload(plan: Plan, node: NodePlan, path: tuple[int, ...], arrived: tuple[Arrived, ...]) -> Ref:
+    """What `$json` is at a join: the one live payload, or an object by predecessor."""
+    if arrived and len({plan.src[each.edge] for each in arrived}) == 1:
+        return arrived[0].payload
+    return Ref("entered", node.index, path)
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """The payloads that reached the aggregator, by predecessor in edge order, or an error instead."""
+
+    payloads: tuple[tuple[int, Ref], ...]
+    error: Ref | None
+
+
+def item_entry(plan: Plan, aggregator: NodePlan, path: Path, item: int, results: Lookup) -> Entry:
+    """The entry of one item; `path` is the scope of the aggregator."""
+    scope = (*path, aggregator.split_of, item)
+    payloads: dict[int, Ref] = {}
+    error: Ref | None = None
+    for edge in aggregator.in_edges:
+        payload, cause = _edge(plan, edge, scope, results, set())
+        if payload is not None:
+            payloads[plan.src[edge]] = payload
+        error = error or cause
+    return Entry(tuple(payloads.items()), error)
+
+
+def _edge(
+    plan: Plan, edge: int, scope: Path, results: Lookup, skipped: set[int]
+) -> tuple[Ref | None, Ref | None]:
+    """The payload of a live edge, or the error that a dead one carries. `skipped` are known to carry none."""
+    node = plan.nodes[plan.src[edge]]
+    if node.index == scope[-2]:
+        return Ref("item", node.index, scope), None
+    result = results(node.index, scope)
+    if result is not None:
+        found = routes(node, result)
+        return (found.payload, None) if edge in found.alive else (None, found.cause)
+    for each in node.in_edges if node.index not in skipped else ():
+        cause = _edge(plan, each, scope, results, skipped)[1]
+        if cause is not None:
+            return None, cause
+    skipped.add(node.index)
+    return None, None

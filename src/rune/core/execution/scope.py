@@ -1,0 +1,140 @@
+"""Values: from references to what they stand for, and the scope that expressions see.
+
+Results come from a look-up, so the same code serves a journal in memory and one that was fetched in batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rune.core.execution.fact import Result
+from rune.core.execution.joins import item_entry
+from rune.core.execution.token import Arrived, Path, Ref, Token
+from rune.core.execution.visibility import Lookup, reference, visible
+from rune.core.plan.model import Plan
+
+Decode = Callable[[Any], Any]
+
+
+def failure_value(result: Result) -> dict[str, Any]:
+    """The output of a failed node, however the failure was handled."""
+    failure = result.failure
+    if failure is None:
+        return {"error": {}}
+    return {"error": {"code": failure.code, "message": failure.message, "details": failure.details}}
+
+
+class Values:
+    """The values of one execution."""
+
+    def __init__(
+        self, plan: Plan, start: Any, results: Lookup, execution: dict[str, Any], decode: Decode
+    ) -> None:
+        self._plan = plan
+        self._start = start
+        self._lookup = results
+        self._decode = decode
+        self.execution = execution
+
+    def result(self, node: int, path: Path) -> Result | None:
+        """The result of a token."""
+        return self._lookup(node, path)
+
+    def value(self, ref: Ref, token: Token | None = None) -> Any:
+        """What a reference stands for; KeyError where there is nothing."""
+        if ref.kind == "start":
+            return self._start
+        if ref.kind == "item":
+            return self._items(ref)
+        if token is not None and ref == Ref("entered", token.node, token.path):
+            return dict(self._met(token.arrived))
+        result = self.result(ref.node, ref.path)
+        if result is None or result.status not in ("ok", "failed"):
+            raise KeyError(ref)
+        if ref.kind == "entered":
+            return dict(self._met(result.arrived))
+        return self.output(result) if result.status == "ok" else failure_value(result)
+
+    def _items(self, ref: Ref) -> Any:
+        result = self.result(ref.node, ref.path[:-2])
+        if result is None:
+            raise KeyError(ref)
+        return self.item(result, ref.path[-1])
+
+    def output(self, result: Result) -> Any:
+        """What a node put out."""
+        return self._decode(result.value)
+
+    def item(self, result: Result, index: int) -> Any:
+        """One item of a fan-out."""
+        return self._decode(result.value)[index]
+
+    def arrivals(self, token: Token) -> list[tuple[str, Any]]:
+        """The live payloads at a join by predecessor id, in edge order."""
+        return list(self._met(token.arrived))
+
+    def _met(self, arrived: tuple[Arrived, ...]) -> Iterator[tuple[str, Any]]:
+        for each in arrived:
+            yield self._plan.ids[self._plan.src[each.edge]], self.value(each.payload)
+
+    def entries(self, token: Token) -> Iterator[tuple[bool, Any]]:
+        """What each item brought to an aggregator: whether it failed, and its value."""
+        node = self._plan.nodes[token.node]
+        for item in range(token.items):
+            entry = item_entry(self._plan, node, token.path, item, self.result)
+            if entry.error is not None:
+                yield True, self.value(entry.error)
+            elif len(entry.payloads) > 1:
+                yield False, {self._plan.ids[source]: self.value(ref) for source, ref in entry.payloads}
+            else:
+                yield False, self.value(entry.payloads[0][1]) if entry.payloads else None
+
+    def scope(self, token: Token, now: float, seed: str) -> Sight:
+        """What the expressions of a token see."""
+        return Sight(self, self._plan, token, now, seed)
+
+
+class Sight(dict[str, Any]):
+    """The roots of one token's expressions, each loaded when it is first touched."""
+
+    __slots__ = ("_looked", "_now", "_plan", "_seed", "_seen", "_token", "_values")
+
+    def __init__(self, values: Values, plan: Plan, token: Token, now: float, seed: str) -> None:
+        self._values = values
+        self._plan = plan
+        self._token = token
+        self._now = now
+        self._seed = seed
+        self._seen: frozenset[int] | None = None
+        self._looked = False
+
+    def __missing__(self, root: str) -> Any:
+        value = self._find(root)
+        self[root] = value
+        return value
+
+    def _find(self, root: str) -> Any:
+        token = self._token
+        if root == "@now":
+            return self._now
+        if root == "@seed":
+            return self._seed
+        if root == "$index" and token.path:
+            return token.path[-1]
+        if root == "$execution":
+            return self._values.execution
+        ref = reference(self._plan, token, root)
+        if ref is None or not self._is_visible(root):
+            raise KeyError(root)
+        value = self._values.value(ref, token)
+        return value["error"] if root == "$error" else value
+
+    def _is_visible(self, root: str) -> bool:
+        index = self._plan.index.get(root[1:])
+        if index is None or root in ("$json", "$item", "$error", "$trigger", "$input"):
+            return True
+        if not self._looked:
+            self._seen = visible(self._plan, self._token, self._values.result)
+            self._looked = True
+        return self._seen is None or index in self._seen

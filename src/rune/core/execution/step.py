@@ -1,0 +1,210 @@
+"""Mistakes: outcomes that a node cannot have. They end its attempt as any failure does, with a code.
+
+Retry: whether a failed attempt is tried again, and when.
+
+Step: what the end of a run means. Pure: the same token, outcome and time always give the same decision.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rune.core.definition.model import Retry
+from rune.core.execution.decision import Decision
+from rune.core.execution.fact import Attempt, Result, Suspension, TokenFact
+from rune.core.execution.outcome import Error, Failure, FanOut, Outcome, Output, Suspend
+from rune.core.execution.routing import follow, skip
+from rune.core.execution.token import Fate, Token
+from rune.core.limits import LIMITS, Limits
+from rune.core.plan.model import NodePlan, Plan
+from rune.ids import fraction
+
+BAD_OUTCOME = "BAD_OUTCOME"
+LIMIT_EXCEEDED = "LIMIT_EXCEEDED"
+FAR = 2**53  # ms; every store and every reader keeps whole numbers up to here
+
+
+def mistake(node: NodePlan, token: Token, outcome: Outcome, limits: Limits) -> Error | None:
+    """What is wrong with an outcome, or None. An output that fits has been let through before."""
+    if isinstance(outcome, Output):
+        return _bad(node, _of_output(node, outcome))
+    if isinstance(outcome, FanOut):
+        return _of_items(node, outcome, limits)
+    if isinstance(outcome, Suspend):
+        return _bad(node, _of_suspension(token, outcome))
+    if isinstance(outcome, Failure):
+        return _bad(node, _of_failure(outcome))
+    return None
+
+
+def _bad(node: NodePlan, what: str | None) -> Error | None:
+    return None if what is None else Error(BAD_OUTCOME, f"`{node.id}` {what}")
+
+
+def _of_output(node: NodePlan, outcome: Output) -> str:
+    if node.fans_out:
+        return "ended with an output, where only items can follow"
+    known = ", ".join(f"`{each}`" for each in node.by_outlet if each is not None)
+    return f"left by outlet {_shown(outcome.outlet)}; it has {known or 'none'}"
+
+
+def _of_items(node: NodePlan, outcome: FanOut, limits: Limits) -> Error | None:
+    if not node.fans_out:
+        return _bad(node, "ended as items, but is no node that fans out")
+    if type(outcome.count) is not int or outcome.count < 0:
+        return _bad(node, f"ended as items, {_shown(outcome.count)} of them")
+    if outcome.count > limits.items:
+        message = (
+            f"`{node.id}` ended as items, {_shown(outcome.count)} of them: at most {limits.items:,} allowed"
+        )
+        return Error(LIMIT_EXCEEDED, message, {"limit": "items", "allowed": limits.items})
+    return None
+
+
+def _of_suspension(token: Token, outcome: Suspend) -> str | None:
+    if token.resumed:
+        return "waits a second time in one attempt"
+    if outcome.until is None and outcome.signal is None:
+        return "waits for nothing"
+    if outcome.until is not None and (type(outcome.until) is not int or abs(outcome.until) > FAR):
+        return f"waits until {_shown(outcome.until)}, which is no time in ms"
+    if outcome.signal is not None and type(outcome.signal) is not str:
+        return f"waits for signal {_shown(outcome.signal)}, which is no name"
+    return None
+
+
+def _of_failure(outcome: Failure) -> str | None:
+    error = outcome.error
+    if type(error) is not Error:
+        return f"failed with {_shown(error)}, which is no error"
+    if type(error.code) is not str or not error.code:
+        return f"failed with code {_shown(error.code)}, which is no code"
+    if type(error.message) is not str or type(error.details) is not dict:
+        return f"failed with code {_shown(error.code)} and an error that is not whole"
+    return None
+
+
+def _shown(value: object) -> str:
+    """A value in a message. Never fails: not for ten thousand digits, nor half a character."""
+    if isinstance(value, str):
+        return f"`{value[:100].encode('utf-8', 'backslashreplace').decode()}`"
+    if type(value) is int and abs(value) <= FAR:
+        return f"{value:,}"
+    return f"a value of type {type(value).__name__}"
+
+
+LONGEST = 36_525 * 86_400_000  # ms: nobody who asks for more than a century is believed
+
+
+def tries_again(retry: Retry, attempt: int, error: Error) -> bool:
+    """Whether the policy grants one more attempt for this error. What may have been done is not done again."""
+    if error.code == "UNKNOWN_OUTCOME":
+        return False
+    return attempt < retry.max_attempts and (not retry.on or error.code in retry.on)
+
+
+def retry_due(retry: Retry, attempt: int, failed_at: int, token: str, earliest: int = 0) -> int:
+    """When the next attempt starts (epoch ms). Jitter is hashed from the token: the same for every reader."""
+    delay = _delay(retry, attempt)
+    if retry.jitter:
+        delay *= 0.5 + fraction(token, attempt) / 2
+    due = failed_at + round(delay * 1000)
+    return max(due, min(earliest, due + LONGEST))
+
+
+def _delay(retry: Retry, attempt: int) -> float:
+    try:
+        return min(retry.initial_delay * float(retry.backoff) ** (attempt - 1), retry.max_delay)
+    except OverflowError:
+        return retry.max_delay if retry.initial_delay else 0.0
+
+
+UNREACHABLE = Error("UNREACHABLE", "too few of the paths into this node can still arrive")
+EXPIRED = Error(
+    "TIMEOUT", "the paths into this node did not all arrive in time", {"expired": True}, engine=True
+)
+UNHEARD = Error("TIMEOUT", "what the node waited for did not come within its timeout", engine=True)
+
+
+def step(plan: Plan, token: Token, outcome: Outcome, now: int, limits: Limits = LIMITS) -> Decision:
+    """Turn the outcome of a token into the decision that the commit will make true."""
+    return follow(plan, settle(plan, token, outcome, now, limits))
+
+
+def step_unrun(plan: Plan, token: Token, now: int) -> Decision:
+    """Decide a token that never reaches its node: skipped, unreachable, expired, or more items to start."""
+    match token.fate:
+        case Fate.DISPATCH:
+            return Decision(token.node, token.path, now, None)
+        case Fate.UNREACHABLE:
+            return follow(plan, _result(plan.nodes[token.node], token, now, "failed", failure=UNREACHABLE))
+        case Fate.EXPIRE:
+            return follow(plan, _result(plan.nodes[token.node], token, now, "failed", failure=EXPIRED))
+        case Fate.OVERDUE:
+            return follow(plan, _failed(plan.nodes[token.node], token, now, UNHEARD))
+        case _:
+            return _skipped(plan, token, now)
+
+
+def _skipped(plan: Plan, token: Token, now: int) -> Decision:
+    """A join with a timeout may be given up elsewhere at this moment: only a row can say which came first."""
+    node = plan.nodes[token.node]
+    if node.timeout is None:
+        return skip(plan, token.node, token.path, token.error, token.at)
+    return follow(plan, Result(token.node, token.path, now, "skipped", error=token.error))
+
+
+def settle(plan: Plan, token: Token, outcome: Outcome, now: int, limits: Limits = LIMITS) -> TokenFact:
+    """The fact that an outcome proposes to the journal. An outcome that the node cannot have is a failure."""
+    node = plan.nodes[token.node]
+    if type(outcome) is Output:
+        outlet = outcome.outlet
+        if (outlet is None or type(outlet) is str) and outlet in node.by_outlet:
+            return _result(node, token, now, "ok", value=outcome.value, outlet=outlet)
+    problem = mistake(node, token, outcome, limits)
+    if problem is not None:
+        return _failed(node, token, now, problem)
+    if type(outcome) is FanOut:
+        return _result(node, token, now, "ok", value=outcome.value, items=outcome.count)
+    if type(outcome) is Suspend:
+        timeout = node.node.timeout if outcome.signal is not None else None
+        deadline = None if timeout is None else now + round(timeout * 1000)
+        return Suspension(token.node, token.path, now, token.attempt, outcome.until, outcome.signal, deadline)
+    if type(outcome) is Failure:
+        return _failed(node, token, now, outcome.error)
+    return _result(node, token, now, "cancelled")
+
+
+def _failed(node: NodePlan, token: Token, now: int, error: Error) -> TokenFact:
+    if tries_again(node.retry, token.attempt, error):
+        return Attempt(token.node, token.path, now, token.attempt, error, token.signal)
+    return _result(node, token, now, "failed", failure=error)
+
+
+def _result(
+    node: NodePlan,
+    token: Token,
+    now: int,
+    status: Literal["ok", "failed", "cancelled"],
+    *,
+    value: object = None,
+    outlet: str | None = None,
+    items: int | None = None,
+    failure: Error | None = None,
+) -> Result:
+    passes = node.passes_payload or node.fans_out
+    return Result(
+        token.node,
+        token.path,
+        now,
+        status,
+        outlet,
+        value,
+        failure,
+        items,
+        token.payload if passes else None,
+        token.error,
+        token.arrived,
+        token.attempt,
+        signal=token.signal,
+    )

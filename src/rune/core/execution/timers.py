@@ -1,0 +1,124 @@
+"""Wake: what a due timer means. A timer that no longer fits the state means nothing."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from rune.core.execution.decision import Applied, Finish, Timer
+from rune.core.execution.outcome import Error
+from rune.core.execution.state import Scope, State, own_timer, paused_since
+from rune.core.execution.token import START, Arrived, Fate, Path, Token
+from rune.core.execution.transition import Transition
+from rune.core.plan.model import NodePlan, Plan
+
+OVERDUE = Error("TIMEOUT", "the execution took longer than its settings allow", engine=True)
+
+
+def wake(plan: Plan, state: State, timer: Timer, now: int) -> Applied:
+    """Fire a timer. An early one is set again for its true time; one that has lost its token is dropped."""
+    act = Transition(plan, state, now)
+    if state.ended:
+        return act.applied
+    if timer.kind == "finish":
+        act.applied.finish = state.finish
+    elif timer.kind == "deadline":
+        _deadline(plan, state, act, timer, now)
+    else:
+        scope = state.scopes.get(timer.path)
+        if scope is None:
+            return act.applied
+        if timer.kind == "join":
+            _expire(plan, state, act, scope, timer, now)
+        else:
+            _resume(act, scope, timer, now)
+    return act.applied
+
+
+def _deadline(plan: Plan, state: State, act: Transition, timer: Timer, now: int) -> None:
+    due = state.started_at + (plan.timeout or 0) + paused_since(state, state.started_at)
+    if state.paused_at is not None:
+        return
+    if due > now:
+        act.applied.armed.append((timer, due))
+    else:
+        act.finish(Finish("failed", OVERDUE))
+
+
+def _expire(plan: Plan, state: State, act: Transition, scope: Scope, timer: Timer, now: int) -> None:
+    node = plan.nodes[timer.node]
+    since = join_waits_since(node, scope)
+    if since is None or state.paused_at is not None:
+        return
+    due = since + (node.timeout or 0) + paused_since(state, since)
+    if due > now:
+        act.applied.armed.append((timer, due))
+    else:
+        act.applied.emitted.append(
+            Token(node.index, scope.path, arrived=_arrived(scope, node), fate=Fate.EXPIRE)
+        )
+
+
+def _arrived(scope: Scope, node: NodePlan) -> tuple[Arrived, ...]:
+    """What had arrived when a join was given up, dead or alive: behind it nothing else is ever visible."""
+    barrier = scope.barriers.get(node.index)
+    if barrier is None:
+        return ()
+    return tuple(Arrived(edge, each.payload or START) for edge, each in sorted(barrier.arrivals.items()))
+
+
+def join_waits_since(node: NodePlan, scope: Scope) -> int | None:
+    """From when the timeout of a join runs, or None if the join is not waiting."""
+    if node.index in scope.done or node.index in scope.live:
+        return None
+    if node.timeout_from == "scope":
+        return scope.opened_at
+    if node.joins_items:
+        fan = scope.fans.get(node.split_of)
+        if fan is None or not fan.resolved:
+            return None
+        return fan.latest if node.timeout_from == "latest" else fan.first
+    barrier = scope.barriers.get(node.index)
+    return None if barrier is None else barrier.first
+
+
+def _resume(act: Transition, scope: Scope, timer: Timer, now: int) -> None:
+    live = scope.live.get(timer.node)
+    if live is None or not live.waiting or live.wakes_at is None or own_timer(live) != timer:
+        return
+    if live.wakes_at > now:
+        act.applied.armed.append((timer, live.wakes_at))
+        return
+    if live.due is None or live.due > now:
+        live.token = replace(live.token, fate=Fate.OVERDUE)
+    act.wake(scope, live)
+    act.settle(scope)
+
+
+def timers_of(plan: Plan, state: State) -> list[tuple[Timer, int]]:
+    """Every timer that the state needs, with its due time: what a fold arms again."""
+    found: list[tuple[Timer, int]] = []
+    if state.finish is not None:
+        found.append((Timer("finish"), 0))
+    if plan.timeout is not None and state.paused_at is None:
+        due = state.started_at + plan.timeout + paused_since(state, state.started_at)
+        found.append((Timer("deadline"), due))
+    for scope in state.scopes.values():
+        for live in scope.live.values():
+            if live.waiting and live.wakes_at is not None:
+                found.append((own_timer(live), live.wakes_at))
+        if state.paused_at is None:
+            found += _join_timers(plan, state, scope, scope.path)
+    return found
+
+
+def _join_timers(plan: Plan, state: State, scope: Scope, path: Path) -> list[tuple[Timer, int]]:
+    candidates = set(scope.barriers)
+    candidates.update(plan.nodes[split].aggregator for split in scope.fans)
+    candidates.update(plan.races if not path else plan.nodes[path[-2]].races)
+    found: list[tuple[Timer, int]] = []
+    for index in sorted(candidates - {-1}):
+        node = plan.nodes[index]
+        since = join_waits_since(node, scope)
+        if node.timeout is not None and since is not None:
+            found.append((Timer("join", index, path), since + node.timeout + paused_since(state, since)))
+    return found

@@ -1,0 +1,510 @@
+"""A transition: one atomic act on the state of an execution, and what it gives to the outside.
+
+Tokens, joins, windows and counts change together here and nowhere else.
+
+Apply: what follows from a decision, in one atomic act on the state.
+
+A twin of a decision changes nothing. A decision about a token that the state has never heard of changes
+nothing either and says so: the state is behind the journal and must be folded.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+
+from msgspec.structs import replace
+
+from rune.core.execution.decision import (
+    DEAD,
+    Applied,
+    Arrive,
+    Decision,
+    Effect,
+    Emit,
+    Finish,
+    Gather,
+    Skip,
+    Spread,
+    Timer,
+    Uncollected,
+)
+from rune.core.execution.fact import Attempt, Choice, Result, Signal, Suspension
+from rune.core.execution.joins import Arrival, Barrier, opened_token, verdict
+from rune.core.execution.outcome import Error
+from rune.core.execution.routing import enter, follow
+from rune.core.execution.state import Fan, Live, Scope, State, in_cancelled_region, own_timer, started
+from rune.core.execution.step import retry_due
+from rune.core.execution.token import ROOT, START, Fate, Ref, Token, indices, parent, token_name, within
+from rune.core.plan.model import NodePlan, Plan
+
+CHUNK = 128  # items started in one act; the rest is left to a dispatch token, so no act grows with N
+FIRST_FAILURES = 10
+FINISH_GRACE = 3_000  # ms: whoever brought the end about writes it; the timer is for when they died
+
+
+class Transition:
+    """Carries effects out on a state and collects what follows."""
+
+    __slots__ = ("_at", "_plan", "applied", "state")
+
+    def __init__(self, plan: Plan, state: State, at: int) -> None:
+        self.applied = Applied()
+        self._plan = plan
+        self.state = state
+        self._at = at
+
+    def perform(self, scope: Scope, effects: tuple[Effect, ...] | list[Effect]) -> None:
+        """Carry out what a decision asks for in its scope."""
+        for effect in effects:
+            if type(effect) is Emit:
+                self.emit(scope, Token(effect.node, scope.path, effect.payload, effect.error))
+            elif type(effect) is Arrive:
+                self._arrive(scope, effect)
+            elif type(effect) is Gather:
+                self._gather(scope, effect)
+            elif type(effect) is Skip:
+                scope.done.add(effect.node)
+                self.applied.skipped.append((effect.node, scope.path))
+            elif type(effect) is Spread:
+                self._spread(scope, effect)
+            elif type(effect) is Uncollected:
+                self._uncollected(scope, effect)
+            else:
+                self.finish(effect)
+
+    def emit(self, scope: Scope, token: Token) -> None:
+        """Give a node its token. While the execution is paused it is parked instead of sent."""
+        paused = self.state.paused_at is not None
+        scope.live[token.node] = Live(token, parked=paused)
+        scope.count += 1
+        scope.active += 1
+        if not paused:
+            self.applied.emitted.append(token)
+
+    def finish(self, finish: Finish) -> None:
+        """The first reason to end is the one that counts; a timer makes sure that the end is written."""
+        if self.state.finish is None:
+            self.state.finish = finish
+            self.applied.finish = finish
+            self.applied.armed.append((Timer("finish"), self._at + FINISH_GRACE))
+
+    def _arrive(self, scope: Scope, effect: Arrive) -> None:
+        node = self._plan.nodes[self._plan.dst[effect.edge]]
+        if node.index in scope.done:
+            return
+        barrier = scope.barriers.get(node.index)
+        if barrier is None:
+            barrier = scope.barriers[node.index] = Barrier()
+        if effect.edge in barrier.arrivals:
+            return
+        barrier.arrivals[effect.edge] = Arrival(effect.alive, effect.payload, effect.error, self._at)
+        if barrier.opened:
+            return
+        arrived = len(barrier.arrivals)
+        fate = verdict(node.opens, len(node.in_edges), len(barrier.live()), arrived)
+        if fate is None:
+            self._wait_on(scope, node, arrived, len(node.in_edges), first=arrived == 1)
+            return
+        barrier.opened = True
+        if node.timeout is not None:
+            self.applied.disarmed.append(Timer("join", node.index, scope.path))
+        self.emit(scope, opened_token(self._plan, node, barrier, scope.path, fate))
+
+    def _wait_on(self, scope: Scope, node: NodePlan, arrived: int, expected: int, *, first: bool) -> None:
+        self.applied.waiting.append((node.index, scope.path, arrived, expected))
+        if first and node.timeout is not None and node.timeout_from != "scope":
+            self.applied.armed.append((Timer("join", node.index, scope.path), self._at + node.timeout))
+
+    def _gather(self, scope: Scope, effect: Gather) -> None:
+        around = self.state.scopes[parent(scope.path)]
+        split, item = scope.path[-2:]
+        fan = around.fans[split]
+        node = self._plan.nodes[self._plan.nodes[split].aggregator]
+        edges = len(node.in_edges)
+        place = item * edges + self._plan.gather_position[effect.edge]
+        if node.index in around.done or fan.marks[place]:
+            return
+        fan.marks[place] = effect.mark
+        fan.resolved += 1
+        fan.first = min(fan.first or self._at, self._at)
+        fan.latest = max(fan.latest, self._at)
+        if fan.resolved == len(fan.marks):
+            self._open_aggregator(around, node, fan)
+        else:
+            self._wait_on(around, node, fan.resolved // edges, fan.count, first=fan.resolved == 1)
+
+    def _open_aggregator(self, scope: Scope, node: NodePlan, fan: Fan) -> None:
+        if node.timeout is not None:
+            self.applied.disarmed.append(Timer("join", node.index, scope.path))
+        self.emit(scope, Token(node.index, scope.path, fan.payload, fan.error, items=fan.count))
+
+    def _uncollected(self, scope: Scope, effect: Uncollected) -> None:
+        state = self.state
+        state.failures += 1
+        state.first_failures.append((scope.path, effect.node, effect.failure))
+        state.first_failures.sort(key=lambda each: each[:2])
+        del state.first_failures[FIRST_FAILURES:]
+
+    def _spread(self, scope: Scope, effect: Spread) -> None:
+        node = self._plan.nodes[effect.node]
+        edges = len(self._plan.nodes[node.aggregator].in_edges) if node.aggregator >= 0 else 0
+        fan = Fan(effect.count, effect.payload, effect.error, bytearray(effect.count * edges))
+        scope.fans[effect.node] = fan
+        if effect.count == 0:
+            if node.aggregator >= 0:
+                self._open_aggregator(scope, self._plan.nodes[node.aggregator], fan)
+            return
+        if self.state.folding:
+            fan.held = True  # until the fold has placed every item that has facts
+            scope.count += 1
+        self.fill(scope, effect.node)
+
+    def fill(self, scope: Scope, split: int) -> None:
+        """Start as many items as the window takes, a chunk at a time."""
+        fan = scope.fans[split]
+        if fan.held:
+            return
+        node = self._plan.nodes[split]
+        _pass_started(fan)
+        more = not fan.closed and fan.next < fan.count
+        if more and in_cancelled_region(self._plan, self.state, split, scope.path):
+            self._abandon(scope, node, fan)
+        left = CHUNK
+        while left and self._has_room(node, fan):
+            fan.next += 1
+            self.start_item(scope, split, fan.next - 1)
+            _pass_started(fan)
+            left -= 1
+        if not left and split not in scope.live and self._has_room(node, fan):
+            self.emit(scope, Token(split, scope.path, fate=Fate.DISPATCH))
+
+    def _has_room(self, node: NodePlan, fan: Fan) -> bool:
+        if fan.closed or fan.next >= fan.count:
+            return False
+        if node.window.size is not None:
+            open_slots = node.window.size - fan.in_flight
+        else:
+            open_slots = self.state.limits.window - fan.active
+        if self.state.active_items >= self.state.limits.items_in_flight:
+            return fan.active == 0 and open_slots > 0
+        return open_slots > 0
+
+    def start_item(self, scope: Scope, split: int, item: int) -> None:
+        """Open the scope of one item and let its tokens in."""
+        node = self._plan.nodes[split]
+        fan = scope.fans[split]
+        inner = Scope((*scope.path, split, item), self._at)
+        self.state.scopes[inner.path] = inner
+        scope.count += 1
+        fan.in_flight += 1
+        self.perform(inner, enter(self._plan, node.success, Ref("item", split, inner.path), fan.error))
+        self.arm_races(inner, node.races)
+        self.settle(inner, refill=False)
+
+    def _abandon(self, scope: Scope, node: NodePlan, fan: Fan) -> None:
+        """A cancelled region starts no further items; what never started counts as dead at its aggregator."""
+        fan.closed = True
+        if node.aggregator < 0 or node.aggregator in scope.done:
+            return
+        edges = len(self._plan.nodes[node.aggregator].in_edges)
+        for item in range(fan.next, fan.count):
+            if item not in fan.ahead:
+                fan.marks[item * edges : (item + 1) * edges] = bytes([DEAD]) * edges
+                fan.resolved += edges
+        if fan.resolved == len(fan.marks):
+            self._open_aggregator(scope, self._plan.nodes[node.aggregator], fan)
+
+    def cancel_region(self, scope: Scope, node: NodePlan) -> None:
+        """A race is decided: what leads only to it is pointless. Waiting tokens are woken, to end now."""
+        self.state.cancelled.add((node.index, scope.path))
+        inside = [each for each in self.state.scopes.values() if within(each.path, scope.path)]
+        for inner in sorted(inside, key=lambda each: -len(each.path)):
+            for split in inner.fans:
+                self.fill(inner, split)
+            for live in inner.live.values():
+                if live.waiting and live.token.node in node.region:
+                    self.wake(inner, live)
+            if inner is not scope:
+                self.settle(inner, refill=False)
+
+    def sleep(self, scope: Scope, live: Live, due: int | None) -> None:
+        """A token waits for a time, or for nothing that a clock knows."""
+        if not live.waiting:
+            scope.active -= 1
+        live.waiting, live.parked, live.due = True, False, due
+        if due is not None:
+            self.applied.armed.append((own_timer(live), due))
+
+    def listen(self, scope: Scope, live: Live, name: str, deadline: int | None) -> None:
+        """A token waits for a signal. One that came before is taken at once, the oldest first."""
+        live.signal, live.deadline = name, deadline
+        waiting = self.state.listening.setdefault(name, {})
+        waiting[(scope.path, live.token.node)] = self._at
+        if deadline is not None and (live.due is None or deadline < live.due):
+            self.applied.armed.append((own_timer(live), deadline))
+        for signal in self.state.unheeded:
+            if signal.name == name and signal.path in (None, scope.path):
+                self.state.unheeded.remove(signal)
+                self.take(scope, live, signal)
+                return
+
+    def stop_listening(self, live: Live) -> None:
+        """Whatever comes now is for somebody else."""
+        if live.signal is None:
+            return
+        waiting = self.state.listening[live.signal]
+        waiting.pop((live.token.path, live.token.node), None)
+        if not waiting:
+            del self.state.listening[live.signal]
+
+    def take(self, scope: Scope, live: Live, signal: Signal) -> None:
+        """A waiting token gets what it waited for."""
+        self.disarm(live)
+        live.token = replace(live.token, signal=signal.id)
+        live.heard = replace(signal, value=None)
+        self.wake(scope, live)
+
+    def hand_on(self, signal: Signal) -> None:
+        """A signal resumes whoever has waited for it longest; if nobody does, it is kept, the oldest first."""
+        waiting = [
+            (since, path, node)
+            for (path, node), since in self.state.listening.get(signal.name, {}).items()
+            if signal.path is None or path == signal.path
+        ]
+        if not waiting:
+            insort(self.state.unheeded, replace(signal, value=None), key=lambda each: (each.at, each.id))
+            return
+        _, path, node = min(waiting)
+        scope = self.state.scopes[path]
+        self.take(scope, scope.live[node], signal)
+        self.settle(scope)
+
+    def disarm(self, live: Live) -> None:
+        """The timer of a waiting token has served, also one that this very act has set."""
+        timer = own_timer(live)
+        self.applied.armed = [each for each in self.applied.armed if each[0] != timer]
+        self.applied.disarmed.append(timer)
+
+    def wake(self, scope: Scope, live: Live) -> None:
+        """A waiting token goes on; in a pause it is parked."""
+        self.stop_listening(live)
+        live.waiting, live.due, live.signal, live.deadline = False, None, None, None
+        live.parked = self.state.paused_at is not None
+        scope.active += 1
+        if not live.parked:
+            self.applied.emitted.append(live.token)
+
+    def arm_races(self, scope: Scope, joins: tuple[int, ...]) -> None:
+        """The timeout of a race runs from the opening of its scope."""
+        for join in joins:
+            timeout = self._plan.nodes[join].timeout or 0
+            self.applied.armed.append((Timer("join", join, scope.path), self._at + timeout))
+
+    def settle(self, scope: Scope, *, refill: bool = True) -> None:
+        """Let the counts of a scope reach those around it: items end, windows slide, the execution ends."""
+        while True:
+            stirs = scope.active > 0
+            if not scope.path:
+                if scope.count == 0 and not self.state.folding:
+                    self.finish(self._ending())
+                return
+            around = self.state.scopes[parent(scope.path)]
+            fan = around.fans[scope.path[-2]]
+            if stirs != scope.stirring:
+                change = 1 if stirs else -1
+                scope.stirring = stirs
+                fan.active += change
+                around.active += change
+                self.state.active_items += change
+            if scope.count == 0:
+                del self.state.scopes[scope.path]
+                fan.in_flight -= 1
+                around.count -= 1
+            if refill and fan.next < fan.count:
+                self.fill(around, scope.path[-2])
+            if not refill:
+                return
+            scope = around
+
+    def _ending(self) -> Finish:
+        state = self.state
+        if state.failures == 0:
+            return Finish("completed")
+        ids = self._plan.ids
+        shown = [
+            {"node": ids[node], "index": list(indices(path)), "code": error.code, "message": error.message}
+            for path, node, error in state.first_failures
+        ]
+        message = f"{state.failures} failed without a list that shows them"
+        details = {"count": state.failures, "first": shown}
+        return Finish("failed", Error("ITEMS_FAILED", message, details, engine=True))
+
+
+def _pass_started(fan: Fan) -> None:
+    """Move the cursor over what was started ahead of it; of what lies behind it nothing is kept."""
+    while fan.next in fan.ahead:
+        fan.ahead.remove(fan.next)
+        fan.next += 1
+
+
+def begin(plan: Plan, state: State, at: int) -> Applied:
+    """Start an execution: triggers have run by being triggered, every other entry gets its token."""
+    act = Transition(plan, state, at)
+    state.started_at = at
+    root = state.scopes[ROOT] = Scope(ROOT, at)
+    for entry in plan.entries:
+        if entry in plan.triggers:
+            root.done.add(entry)
+            act.perform(root, follow(plan, Result(entry, ROOT, at, "ok", payload=START)).effects)
+        else:
+            act.emit(root, Token(entry))
+    act.arm_races(root, plan.races)
+    if plan.timeout is not None:
+        act.applied.armed.append((Timer("deadline"), at + plan.timeout))
+    act.settle(root)
+    return act.applied
+
+
+def apply(plan: Plan, state: State, decision: Decision) -> Applied:
+    """Make a decision true."""
+    act = Transition(plan, state, decision.at)
+    scope = state.scopes.get(decision.path)
+    if scope is None:
+        return _unchanged(act, known=state.ended or started(state, decision.path))
+    live = scope.live.get(decision.node)
+    fact = decision.fact
+    if decision.node in scope.done and (live is None or fact is not None):
+        return _unchanged(act)
+    given = None if live is None else live.heard
+    named = fact.signal if type(fact) is Result or type(fact) is Attempt else None
+    twin = type(fact) is Attempt and live is not None and live.token.attempt > fact.attempt
+    if named is not None and not state.folding and not twin and (given is None or given.id != named):
+        return _unchanged(act, known=False)  # this state keeps the signal, or gave it to another
+    if fact is None or type(fact) is Result:
+        changed = _complete(plan, act, scope, live, decision, fact)
+    elif live is None:
+        return _unchanged(act, known=False)
+    elif type(fact) is Attempt:
+        changed = _try_again(plan, act, scope, live, fact)
+    elif type(fact) is Suspension:
+        changed = _suspend(plan, act, scope, live, fact)
+    else:
+        changed = _choose(plan, state, act, scope, live, fact)
+    if not changed:
+        return _unchanged(act, known=live is not None)
+    act.settle(scope)
+    if given is not None and named is None and type(fact) is not Suspension and type(fact) is not Choice:
+        act.hand_on(given)  # the token ended without it
+    return act.applied
+
+
+def _unchanged(act: Transition, *, known: bool = True) -> Applied:
+    act.applied.fresh = False
+    act.applied.known = known
+    return act.applied
+
+
+def _complete(
+    plan: Plan, act: Transition, scope: Scope, live: Live | None, decision: Decision, fact: Result | None
+) -> bool:
+    node = plan.nodes[decision.node]
+    if live is None:
+        # Only a join can be given up before it has a token; anything else is news to this state.
+        if not _gives_up(node, scope, fact) and not _was_made(act.state, node, scope, fact):
+            return False
+        act.applied.disarmed.append(Timer("join", node.index, scope.path))
+    else:
+        _remove(act, scope, live)
+    if live is not None and live.token.fate is Fate.DISPATCH:
+        act.fill(scope, decision.node)
+        return True
+    scope.done.add(decision.node)
+    scope.barriers.pop(decision.node, None)
+    if fact is None or fact.status == "skipped":
+        act.applied.skipped.append((decision.node, decision.path))
+    if node.joins_items:
+        _release(scope, node, given_up=fact is None or fact.status != "ok")
+    if node.region and fact is not None and fact.status == "ok":
+        act.cancel_region(scope, node)
+    act.perform(scope, decision.effects)
+    return True
+
+
+def _remove(act: Transition, scope: Scope, live: Live) -> None:
+    del scope.live[live.token.node]
+    scope.count -= 1
+    if live.waiting:
+        _stop_waiting(act, live)
+    else:
+        scope.active -= 1
+
+
+def _stop_waiting(act: Transition, live: Live) -> None:
+    """A fact says what became of a token that this state still sees waiting."""
+    act.applied.disarmed.append(own_timer(live))
+    act.stop_listening(live)
+    live.signal, live.deadline = None, None
+
+
+def _gives_up(node: NodePlan, scope: Scope, fact: Result | None) -> bool:
+    if fact is None or fact.status != "failed" or node.timeout is None:
+        return False
+    return node.index in scope.barriers or node.split_of in scope.fans or node.timeout_from == "scope"
+
+
+def _was_made(state: State, node: NodePlan, scope: Scope, fact: Result | None) -> bool:
+    """A fold believes the row of a list, whatever its items lack: some may still have to run, beside it."""
+    return state.folding and node.joins_items and node.split_of in scope.fans and fact is not None
+
+
+def _release(scope: Scope, node: NodePlan, *, given_up: bool) -> None:
+    """The list is made, and the marks of the items have served. If it was given up, nothing more starts."""
+    fan = scope.fans[node.split_of]
+    fan.closed = fan.closed or given_up
+    fan.marks = bytearray()
+
+
+def _try_again(plan: Plan, act: Transition, scope: Scope, live: Live, fact: Attempt) -> bool:
+    if live.token.attempt != fact.attempt:
+        return False
+    if live.waiting:
+        _stop_waiting(act, live)
+    live.token = replace(live.token, attempt=fact.attempt + 1, resumed=False, signal=None, fate=Fate.RUN)
+    live.heard = None
+    asked = fact.failure.details.get("retry_at")
+    earliest = asked if type(asked) is int else 0
+    name = token_name(fact.node, fact.path, plan.ids)
+    due = retry_due(plan.nodes[fact.node].retry, fact.attempt, fact.at, name, earliest)
+    act.sleep(scope, live, due)
+    _end_if_pointless(plan, act, scope, live)
+    return True
+
+
+def _end_if_pointless(plan: Plan, act: Transition, scope: Scope, live: Live) -> None:
+    """A race that was decided while the node ran leaves it nothing to wait for: it is touched, and ends."""
+    if live.waiting and in_cancelled_region(plan, act.state, live.token.node, scope.path):
+        act.disarm(live)
+        act.wake(scope, live)
+
+
+def _suspend(plan: Plan, act: Transition, scope: Scope, live: Live, fact: Suspension) -> bool:
+    if live.token.attempt != fact.attempt or live.token.resumed:
+        return False
+    live.token = replace(live.token, resumed=True)
+    act.sleep(scope, live, fact.due)
+    if fact.signal is not None:
+        act.listen(scope, live, fact.signal, fact.deadline)
+    _end_if_pointless(plan, act, scope, live)
+    return True
+
+
+def _choose(plan: Plan, state: State, act: Transition, scope: Scope, live: Live, fact: Choice) -> bool:
+    chosen = replace(live.token, arrived=fact.arrived, payload=fact.payload, error=fact.error)
+    node = plan.nodes[fact.node]
+    cancels = bool(node.region) and (node.index, scope.path) not in state.cancelled
+    if chosen == live.token and not cancels:
+        return False
+    live.token = chosen
+    if cancels:
+        act.cancel_region(scope, node)
+    return True

@@ -1,0 +1,1 @@
+"""The plan: a definition compiled for execution."""

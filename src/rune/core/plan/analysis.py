@@ -1,0 +1,304 @@
+"""Which split each node is inside of, and which aggregator closes which split. Decided from the graph
+alone.
+
+Traits that follow from the graph: each is one pass over the nodes in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from rune.core.definition import problems
+from rune.core.definition.model import Definition, Edge
+from rune.core.definition.parser import Places
+from rune.core.definition.problems import Problem
+from rune.core.limits import LIMITS, Limits
+from rune.core.node_type import JoinRule, NodeType
+from rune.core.plan.graph import Graph
+
+
+class Scopes(msgspec.Struct, frozen=True):
+    """Static scopes by node index. A split and an aggregator both belong to the scope around the items."""
+
+    depth: tuple[int, ...]
+    split: tuple[int | None, ...]  # the innermost split whose items the node runs for; None: the root scope
+    aggregator: dict[int, int]  # split -> aggregator
+    split_of: dict[int, int]  # aggregator -> split
+
+    def enclosing(self, node: int) -> tuple[int, ...]:
+        """The splits around a node, outermost first."""
+        found: list[int] = []
+        split = self.split[node]
+        while split is not None:
+            found.append(split)
+            split = self.split[split]
+        return tuple(reversed(found))
+
+
+def find_scopes(
+    graph: Graph,
+    types: Sequence[NodeType | None],
+    edges: Sequence[Edge],
+    places: Places,
+    limits: Limits = LIMITS,
+) -> tuple[Scopes, list[Problem]]:
+    """Scopes of all nodes and what is wrong with them, in one pass along the topological order. Nodes on or
+    behind a cycle are left in the root scope: the cycle is the problem to report."""
+    return _Finder(graph, types, edges, places, limits).run()
+
+
+class _Finder:
+    def __init__(
+        self,
+        graph: Graph,
+        types: Sequence[NodeType | None],
+        edges: Sequence[Edge],
+        places: Places,
+        limits: Limits,
+    ) -> None:
+        self._graph = graph
+        self._types = types
+        self._edges = edges
+        self._places = places
+        self._limits = limits
+        self._depth = [0] * len(graph.ids)
+        self._split: list[int | None] = [None] * len(graph.ids)
+        self._aggregator: dict[int, int] = {}
+        self._split_of: dict[int, int] = {}
+        self._problems: list[Problem] = []
+
+    def run(self) -> tuple[Scopes, list[Problem]]:
+        for node in self._graph.order:
+            self._place(node)
+        scopes = Scopes(tuple(self._depth), tuple(self._split), self._aggregator, self._split_of)
+        return scopes, self._problems
+
+    def _place(self, node: int) -> None:
+        kind = self._types[node]
+        scope = self._entering(node)
+        if kind is not None and kind.joins_items:
+            scope = self._pair(node, scope)
+        self._split[node] = scope
+        self._depth[node] = 0 if scope is None else self._depth[scope] + 1
+        if kind is None:
+            return
+        if kind.fans_out and self._depth[node] >= self._limits.split_depth:
+            self._report(
+                problems.SPLIT_TOO_DEEP,
+                self._places.nodes[node],
+                f"split `{self._graph.ids[node]}` is nested deeper than {self._limits.split_depth} splits",
+                "move the inner part into a workflow of its own and call it with a `workflow` node",
+            )
+        if kind.sets_output and scope is not None:
+            self._report(
+                problems.OUTPUT_IN_SPLIT,
+                self._places.nodes[node],
+                f"`{self._graph.ids[node]}` sets the output of the execution but runs once per item of "
+                f"split `{self._graph.ids[scope]}`",
+                "put it behind the aggregator",
+            )
+
+    def _entering(self, node: int) -> int | None:
+        """The scope that the in-edges bring; where they differ, that of the first, and a problem for each
+        other."""
+        edges = self._graph.in_edges[node]
+        if not edges:
+            return None
+        first = self._carried(edges[0])
+        for edge in edges[1:]:
+            other = self._carried(edge)
+            if other != first:
+                self._report(
+                    problems.SCOPES_MEET,
+                    self._places.edges[edge],
+                    f"paths of different split scopes meet in `{self._graph.ids[node]}`: edge "
+                    f"`{self._edges[edge].id}` comes from {self._describe(other)}, edge "
+                    f"`{self._edges[edges[0]].id}` from {self._describe(first)}",
+                    "gather the items of a split with an aggregator before its path meets another",
+                )
+        return first
+
+    def _carried(self, edge: int) -> int | None:
+        """The scope of a token on this edge. A split that fails has no items, so its error edge stays
+        outside."""
+        source = self._graph.src[edge]
+        kind = self._types[source]
+        if kind is not None and kind.fans_out and not self._edges[edge].is_error:
+            return source
+        return self._split[source]
+
+    def _pair(self, node: int, scope: int | None) -> int | None:
+        """Give an aggregator its split; answers the scope behind it."""
+        name = self._graph.ids[node]
+        if scope is None:
+            edges = self._graph.in_edges[node]
+            led = f" (edge `{self._edges[edges[0]].id}` leads here from outside every split)" if edges else ""
+            self._report(
+                problems.AGGREGATOR_OUTSIDE_SPLIT,
+                self._places.nodes[node],
+                f"aggregator `{name}` is not inside a split{led}",
+                "put it on the paths out of a split, or use `merge` to join branches",
+            )
+            return None
+        taken = self._aggregator.get(scope)
+        if taken is None:
+            self._aggregator[scope] = node
+            self._split_of[node] = scope
+        else:
+            self._report(
+                problems.TWO_AGGREGATORS,
+                self._places.nodes[node],
+                f"split `{self._graph.ids[scope]}` has two aggregators, `{self._graph.ids[taken]}` and "
+                f"`{name}` "
+                f"(reached by edge `{self._edges[self._graph.in_edges[node][0]].id}`)",
+                "lead all paths of the items to one aggregator",
+            )
+        return self._split[scope]
+
+    def _describe(self, scope: int | None) -> str:
+        return "outside every split" if scope is None else f"inside split `{self._graph.ids[scope]}`"
+
+    def _report(self, code: str, path: str, message: str, hint: str) -> None:
+        self._problems.append(Problem(path, code, message, hint))
+
+
+class Traits(msgspec.Struct, frozen=True):
+    """What the position of a node in the graph means for the rules."""
+
+    rules: tuple[JoinRule, ...]
+    is_join: tuple[bool, ...]
+    timeouts: tuple[int | None, ...]  # ms
+    listed: tuple[bool, ...]
+    raced: tuple[bool, ...]
+    regions: dict[int, frozenset[int]]
+    bodies: dict[int, tuple[int, ...]]
+    timed_races: dict[int, tuple[int, ...]]  # by the split whose items hold them, -1 for the root
+
+
+def find_traits(definition: Definition, graph: Graph, scopes: Scopes, types: Sequence[NodeType]) -> Traits:
+    """Compute the traits of every node."""
+    nodes = zip(definition.nodes, types, strict=True)
+    rules = tuple(_rule(node.join, type, node.parameters) for node, type in nodes)
+    is_join = tuple(
+        (len(graph.in_edges[i]) > 1 or (type.merges and bool(graph.in_edges[i]))) and not type.joins_items
+        for i, type in enumerate(types)
+    )
+    timeouts = _timeouts(definition, graph, scopes, types, rules)
+    return Traits(
+        rules,
+        is_join,
+        timeouts,
+        _listed(graph, scopes),
+        _raced(graph, scopes, [_races(definition, rules, timeouts, is_join, i) for i in range(len(types))]),
+        {i: _region(graph, scopes, i) for i, rule in enumerate(rules) if rule.cancel_losers},
+        _bodies(scopes),
+        _timed_races(scopes, rules, timeouts),
+    )
+
+
+def _rule(join: str | None, type: NodeType, parameters: dict[str, object]) -> JoinRule:
+    rule = type.join_rule(parameters)
+    return rule if join is None else msgspec.structs.replace(rule, opens=join)
+
+
+def _timeouts(
+    definition: Definition, graph: Graph, scopes: Scopes, types: Sequence[NodeType], rules: Sequence[JoinRule]
+) -> tuple[int | None, ...]:
+    """In ms. Where something upstream may sleep for days, no default timeout would be right."""
+    sleeps = _sleeps_upstream(graph, scopes, types)
+    found: list[int | None] = []
+    for i, (type, rule) in enumerate(zip(types, rules, strict=True)):
+        seconds = rule.timeout
+        if not (type.merges or type.joins_items):
+            seconds = 0
+        elif seconds is None:
+            seconds = 0 if rule.opens == "any" or sleeps[i] else definition.settings.join_timeout
+        found.append(round(seconds * 1000) if seconds else None)
+    return tuple(found)
+
+
+def _sleeps_upstream(graph: Graph, scopes: Scopes, types: Sequence[NodeType]) -> list[bool]:
+    """Whether a node that may sleep lies upstream of each node, in its own scope or one nested in it."""
+    sleeps = [False] * len(types)
+    for i in graph.order:
+        sources = [each for each in graph.predecessors(i) if scopes.depth[each] >= scopes.depth[i]]
+        if i in scopes.split_of:
+            sources.append(scopes.split_of[i])
+        sleeps[i] = any(sleeps[source] or types[source].suspends for source in sources)
+    return sleeps
+
+
+def _listed(graph: Graph, scopes: Scopes) -> tuple[bool, ...]:
+    """Whether the aggregator of the split around a node can be reached from it."""
+    listed = [False] * len(graph.ids)
+    for i in reversed(graph.order):
+        split = scopes.split[i]
+        if split is None:
+            continue
+        targets = {graph.dst[edge] for edge in graph.out_edges[i]}
+        if i in scopes.aggregator:
+            targets.add(scopes.aggregator[i])
+        home = scopes.aggregator.get(split)
+        listed[i] = any(each == home or (scopes.split[each] == split and listed[each]) for each in targets)
+    return tuple(listed)
+
+
+def _races(
+    definition: Definition,
+    rules: Sequence[JoinRule],
+    timeouts: Sequence[int | None],
+    is_join: Sequence[bool],
+    index: int,
+) -> bool:
+    """Whether what is visible behind a join depends on time: it is a race, or it may be given up and go on."""
+    policy = definition.nodes[index].error
+    goes_on = timeouts[index] is not None and policy is not None and policy.type != "halt"
+    return is_join[index] and (rules[index].opens != "all" or goes_on)
+
+
+def _raced(graph: Graph, scopes: Scopes, races: Sequence[bool]) -> tuple[bool, ...]:
+    """Whether a race lies on some way to a node. What happened inside items ends at their aggregator."""
+    raced = [False] * len(races)
+    for i in graph.order:
+        sources = [scopes.split_of[i]] if i in scopes.split_of else graph.predecessors(i)
+        raced[i] = races[i] or any(raced[source] for source in sources)
+    return tuple(raced)
+
+
+def _region(graph: Graph, scopes: Scopes, join: int) -> frozenset[int]:
+    """Nodes of the join's scope and deeper, all of whose paths end at it."""
+    region: set[int] = {join}
+    for i in reversed(graph.order):
+        targets = graph.successors(i)
+        leads_there = bool(targets) and all(each in region for each in targets)
+        if leads_there and i != join and _encloses(scopes, scopes.split[join], i):
+            region.add(i)
+    return frozenset(region - {join})
+
+
+def _encloses(scopes: Scopes, split: int | None, node: int) -> bool:
+    inner = scopes.split[node]
+    while inner is not None and inner != split:
+        inner = scopes.split[inner]
+    return inner == split
+
+
+def _bodies(scopes: Scopes) -> dict[int, tuple[int, ...]]:
+    bodies: dict[int, list[int]] = {}
+    for node in range(len(scopes.split)):
+        for split in scopes.enclosing(node):
+            bodies.setdefault(split, []).append(node)
+    return {split: tuple(nodes) for split, nodes in bodies.items()}
+
+
+def _timed_races(
+    scopes: Scopes, rules: Sequence[JoinRule], timeouts: Sequence[int | None]
+) -> dict[int, tuple[int, ...]]:
+    found: dict[int, list[int]] = {}
+    for i, rule in enumerate(rules):
+        if rule.opens == "any" and timeouts[i] is not None:
+            split = scopes.split[i]
+            found.setdefault(-1 if split is None else split, []).append(i)
+    return {split: tuple(nodes) for split, nodes in found.items()}

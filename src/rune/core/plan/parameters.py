@@ -1,0 +1,138 @@
+"""Parameters: what a node is given, compiled once and resolved per run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from rune.core.expr import (
+    Expression,
+    ExpressionError,
+    Names,
+    Reference,
+    Template,
+    compile_expression,
+    compile_template,
+)
+from rune.core.node_type import NodeType
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """A list of rules, each field compiled by itself: none behind the rule that decides is evaluated."""
+
+    name: str
+    fields: tuple[dict[str, Template], ...]
+    references: tuple[Reference, ...]
+    pure: bool
+
+    def value(self, index: int, field: str, scope: Mapping[str, Any]) -> Any:
+        """One field of one rule, null where it is not given."""
+        compiled = self.fields[index].get(field)
+        if compiled is None:
+            return None
+        try:
+            return compiled.resolve(scope)
+        except ExpressionError as error:
+            raise located(f"{self.name}[{index}].{field}", error) from error
+
+
+Element = Expression | Template | Rules
+
+
+class Parameters(msgspec.Struct, frozen=True, gc=False):
+    """The parameters of one node: fixed values, those resolved before the run, those the node evaluates."""
+
+    fixed: dict[str, Any]
+    dynamic: tuple[tuple[str, Expression | Template], ...]
+    elements: dict[str, Element]
+    references: tuple[Reference, ...]
+    pure: bool
+
+    def resolve(self, scope: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of one run, or the error that names the parameter: never a half-resolved set.
+
+        What the node evaluates itself is among them only as it is written: see `elements`.
+        """
+        values = dict(self.fixed)
+        for name, compiled in self.dynamic:
+            values[name] = evaluate(name, compiled, scope)
+        return values
+
+
+def evaluate(name: str, compiled: Expression | Template, scope: Mapping[str, Any]) -> Any:
+    """The value of one compiled parameter, or the error that names it."""
+    try:
+        return compiled.evaluate(scope) if isinstance(compiled, Expression) else compiled.resolve(scope)
+    except ExpressionError as error:
+        raise located(name, error) from error
+
+
+def located(name: str, error: ExpressionError) -> ExpressionError:
+    """The same error, told from the parameter it stands in."""
+    inner = error.path
+    joint = "" if not inner or inner.startswith("[") else "."
+    message = error.message.removeprefix(f"{inner}: ") if inner else error.message
+    return type(error)(f"parameters.{name}{joint}{inner}: {message}")
+
+
+def expression_source(text: str) -> str:
+    """A condition may be written bare or wrapped as `{{ … }}`."""
+    stripped = text.strip()
+    if stripped.startswith("{{") and stripped.endswith("}}") and "{{" not in stripped[2:]:
+        return stripped[2:-2]
+    return text
+
+
+def compile_parameter(type: NodeType, name: str, value: Any, names: Names) -> Element | None:
+    """The compiled form of one parameter; None where it is taken as it stands."""
+    kind = type.kinds.get(name, "template")
+    if kind == "literal":
+        return None
+    if kind != "template" and isinstance(value, str):
+        return compile_expression(expression_source(value), names, name)
+    whole = compile_template(value, names, name)
+    if kind == "expression" and isinstance(value, list) and all(isinstance(each, dict) for each in value):
+        fields = tuple(
+            {key: compile_template(each[key], names, f"{name}[{at}].{key}") for key in each}
+            for at, each in enumerate(value)
+        )
+        return Rules(name, fields, whole.references, whole.pure)
+    return whole
+
+
+def compile_parameters(type: NodeType, parameters: Mapping[str, Any], names: Names) -> Parameters:
+    """Compile every parameter of a node whose expressions are known to be right."""
+    fixed: dict[str, Any] = {}
+    dynamic: list[tuple[str, Expression | Template]] = []
+    elements: dict[str, Element] = {}
+    references: list[Reference] = []
+    pure = True
+    for name, value in parameters.items():
+        compiled = compile_parameter(type, name, value, names)
+        if compiled is None:
+            fixed[name] = value
+            continue
+        references += compiled.references
+        pure = pure and compiled.pure
+        kind = type.kinds.get(name)
+        if kind == "element":
+            elements[name] = compiled
+        elif isinstance(compiled, Rules) or (kind == "expression" and isinstance(compiled, Expression)):
+            fixed[name] = value
+            elements[name] = compiled
+        elif not _fix(name, compiled, fixed):
+            dynamic.append((name, compiled))
+    return Parameters(fixed, tuple(dynamic), elements, tuple(references), pure)
+
+
+def _fix(name: str, compiled: Expression | Template, fixed: dict[str, Any]) -> bool:
+    """Resolve a constant now. One that cannot be, as `{{ 1 / 0 }}`, fails its node each time it runs."""
+    if not isinstance(compiled, Template) or not compiled.constant:
+        return False
+    try:
+        fixed[name] = compiled.resolve({})
+    except ExpressionError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Validation of definitions before they are compiled."""

@@ -1,0 +1,1 @@
+"""Workflow documents: read from YAML or JSON, checked against their input schema."""

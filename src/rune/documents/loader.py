@@ -1,0 +1,76 @@
+"""Documents from files and requests: JSON and YAML alike, checked with everything that is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rune.core.definition import problems as codes
+from rune.core.definition.model import Definition
+from rune.core.definition.parser import Parsed, parse_data, parse_document, parse_input, unknown_format
+from rune.core.definition.problems import Problem
+from rune.core.limits import LIMITS, Limits
+from rune.core.node_type import Catalogue
+from rune.core.validation.validate import Verdict, examine
+from rune.errors import InvalidDocument
+
+_YAML = frozenset({"yaml", "yml"})
+
+
+def load_document(
+    source: Path | bytes | str, suffix: str | None = None, *, limits: Limits = LIMITS
+) -> Parsed:
+    """Read a document from a file, or from its text; `suffix` is `json`, `yaml` or `yml`, by default the
+    file's."""
+    if isinstance(source, Path):
+        suffix = suffix or source.suffix.lstrip(".")
+        try:
+            with source.open("rb") as file:
+                # One byte more than allowed is enough to know that it is too much.
+                source = file.read(limits.definition_bytes + 1)
+        except OSError as error:
+            message = f"`{error.filename}` cannot be read: {(error.strerror or str(error)).lower()}"
+            return Parsed(None, (Problem("", codes.UNREADABLE, message),))
+    suffix = (suffix or "json").lower()
+    if suffix in _YAML:
+        from rune.documents.yaml import decode_yaml  # noqa: PLC0415 - a slow import that JSON does not need
+
+        return parse_data(
+            decode_yaml(source, max_bytes=limits.definition_bytes, max_depth=limits.json_depth), limits=limits
+        )
+    if suffix != "json":
+        return Parsed(None, (unknown_format(suffix),))
+    return parse_document(source, limits=limits)
+
+
+def check_document(parsed: Parsed, catalogue: Catalogue, *, limits: Limits = LIMITS) -> Verdict:
+    """Validate a document, the schema of its start payload included."""
+    return examine(parsed, catalogue, limits, check_schema=_check_schema)
+
+
+def definition_in(verdict: Verdict) -> Definition:
+    """The definition of a document that is valid; of any other InvalidDocument, with its errors."""
+    if not verdict.valid or verdict.definition is None:
+        raise InvalidDocument(tuple(each for each in verdict.problems if each.severity == "error"))
+    return verdict.definition
+
+
+def _check_schema(schema: dict[str, Any]) -> list[Problem]:
+    from rune.documents.input_schema import check_schema  # noqa: PLC0415 - a slow import that few documents need
+
+    return check_schema(schema)
+
+
+def check_input(
+    definition: Definition, data: bytes | str, *, limits: Limits = LIMITS
+) -> tuple[Any, list[Problem]]:
+    """The start payload, or None and why it is refused: JSON within the limits that fits `inputs`."""
+    decoded = parse_input(data, limits=limits)
+    if decoded.problems:
+        return None, list(decoded.problems)
+    if definition.inputs is None:
+        return decoded.value, []
+    from rune.documents.input_schema import check_value  # noqa: PLC0415 - a slow import that few documents need
+
+    problems = check_value(definition.inputs, decoded.value)
+    return (None, problems) if problems else (decoded.value, [])

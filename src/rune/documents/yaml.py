@@ -1,0 +1,198 @@
+"""YAML text to plain data: the core schema of YAML 1.2, without anchors, aliases and tags."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+
+from rune.core.definition import problems
+from rune.core.definition.problems import Problem
+from rune.core.definition.strict_json import Decoded, has_lone_surrogate, join, lone_surrogate
+
+_NULL = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOLEAN = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_INTEGER = re.compile(r"[-+]?[0-9]{1,20}\Z")
+_BASED = re.compile(r"0o[0-7]{1,22}\Z|0x[0-9a-fA-F]{1,16}\Z")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
+_NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)\Z|\.(nan|NaN|NAN)\Z")
+
+
+class _Refusal(Exception):
+    """Ends the reading at the first thing that makes the rest unreadable."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+class _Level:
+    """An open list or object, and where it stands."""
+
+    def __init__(self, value: list[Any] | dict[str, Any], path: str) -> None:
+        self.value = value
+        self.path = path
+        self.key: str | None = None
+
+    def next_path(self) -> str:
+        if isinstance(self.value, list):
+            return f"{self.path}[{len(self.value)}]"
+        return join(self.path, self.key) if self.key is not None else self.path
+
+
+def decode_yaml(data: bytes | str, *, max_bytes: int, max_depth: int) -> Decoded:
+    """Read one YAML document."""
+    size = len(data) if isinstance(data, bytes) else len(data.encode("utf-8", "surrogatepass"))
+    if size > max_bytes:
+        return Decoded(
+            None, (Problem("", problems.TOO_LARGE, f"{size:,} bytes, at most {max_bytes:,} are allowed"),)
+        )
+    try:
+        text = data.decode("utf-8-sig") if isinstance(data, bytes) else data
+    except UnicodeDecodeError as error:
+        return Decoded(
+            None,
+            (Problem("", problems.NOT_TEXT, f"byte {error.start} is not UTF-8", "save the text as UTF-8"),),
+        )
+    reader = _Reader(max_depth)
+    try:
+        for event in YAML(typ="safe", pure=True).parse(text):
+            reader.take(event)
+    except _Refusal as refusal:
+        return Decoded(None, (*reader.problems, refusal.problem))
+    except (YAMLError, ValueError, RecursionError) as error:
+        return Decoded(None, (*reader.problems, _unreadable(error)))
+    return Decoded(reader.value, tuple(reader.problems))
+
+
+def _unreadable(error: Exception) -> Problem:
+    where = ""
+    if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
+        where = f" (line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1})"
+    reason = getattr(error, "problem", None) or str(error).split("\n", maxsplit=1)[0]
+    return Problem("", problems.NOT_YAML, f"not YAML: {reason}{where}")
+
+
+class _Reader:
+    """Builds the value from the events of the parser, so that nothing is ever constructed behind our back."""
+
+    def __init__(self, max_depth: int) -> None:
+        self._max_depth = max_depth
+        self._levels: list[_Level] = []
+        self._documents = 0
+        self.value: Any = None
+        self.problems: list[Problem] = []
+
+    def take(self, event: Event) -> None:
+        if isinstance(event, DocumentStartEvent):
+            self._documents += 1
+            if self._documents > 1:
+                raise self._refuse(
+                    event, problems.NOT_YAML, "a file holds one document", "remove what follows `---`"
+                )
+            return
+        if isinstance(event, AliasEvent) or getattr(event, "anchor", None) is not None:
+            raise self._refuse(
+                event, problems.ALIAS_REFUSED, "anchors and aliases are refused", "write the value out"
+            )
+        if isinstance(event, SequenceEndEvent | MappingEndEvent):
+            self._levels.pop()
+            return
+        if isinstance(event, ScalarEvent | SequenceStartEvent | MappingStartEvent):
+            if event.ctag is not None and str(event.ctag) not in {"", "!", "None"}:
+                raise self._refuse(
+                    event, problems.TAG_REFUSED, f"the tag `{event.ctag}` is refused", "remove it"
+                )
+            self._node(event)
+
+    def _node(self, event: ScalarEvent | SequenceStartEvent | MappingStartEvent) -> None:
+        level = self._levels[-1] if self._levels else None
+        if level is not None and isinstance(level.value, dict) and level.key is None:
+            self._key(event, level)
+            return
+        path = level.next_path() if level is not None else ""
+        value: Any = self._scalar(event, path) if isinstance(event, ScalarEvent) else None
+        if not isinstance(event, ScalarEvent):
+            value = [] if isinstance(event, SequenceStartEvent) else {}
+        self._place(level, value)
+        if not isinstance(event, ScalarEvent):
+            self._levels.append(_Level(value, path))
+            if len(self._levels) > self._max_depth:
+                raise _Refusal(
+                    Problem(
+                        "", problems.TOO_DEEP, f"nested deeper than {self._max_depth} levels ({_line(event)})"
+                    )
+                )
+
+    def _key(self, event: Event, level: _Level) -> None:
+        if not isinstance(event, ScalarEvent):
+            raise self._refuse(event, problems.WRONG_TYPE, "a key must be text", "")
+        level.key = event.value
+        if has_lone_surrogate(event.value):
+            self.problems.append(lone_surrogate(level.path))
+        if event.value in level.value:
+            message = f"the key `{event.value}` appears twice ({_line(event)})"
+            self.problems.append(Problem(level.next_path(), problems.DUPLICATE_KEY, message, "keep one"))
+
+    def _place(self, level: _Level | None, value: Any) -> None:
+        if level is None:
+            self.value = value
+        elif isinstance(level.value, list):
+            level.value.append(value)
+        else:
+            assert level.key is not None
+            level.value[level.key] = value
+            level.key = None
+
+    def _scalar(self, event: ScalarEvent, path: str) -> Any:
+        text: str = event.value
+        if has_lone_surrogate(text):
+            self.problems.append(lone_surrogate(path))
+        if event.style not in {None, ""}:
+            return text
+        if text in _NULL:
+            return None
+        if text in _BOOLEAN:
+            return _BOOLEAN[text]
+        number = _number(text)
+        if number is not None:
+            return number
+        if _NOT_FINITE.match(text) or _FLOAT.match(text) or _BASED.match(text):
+            shown = text if len(text) <= 30 else text[:27] + "…"
+            hint = "write it as text in quotes, or as a number within 64 bits"
+            self.problems.append(
+                Problem(path, problems.BAD_NUMBER, f"`{shown}` is not a number that can be kept", hint)
+            )
+        return text
+
+    def _refuse(self, event: Event, code: str, message: str, hint: str) -> _Refusal:
+        path = self._levels[-1].next_path() if self._levels else ""
+        return _Refusal(Problem(path, code, f"{message} ({_line(event)})", hint))
+
+
+def _number(text: str) -> int | float | None:
+    """The number a plain scalar is, within 64 bits; None for anything else."""
+    if _BASED.match(text):
+        whole = int(text[2:], 8 if text[1] == "o" else 16)
+    elif _INTEGER.match(text):
+        whole = int(text)
+    else:
+        real = float(text) if _FLOAT.match(text) and not text.lstrip("+-").isdigit() else float("inf")
+        return real if abs(real) != float("inf") else None
+    return whole if -(2**63) <= whole < 2**64 else None
+
+
+def _line(event: Event) -> str:
+    return f"line {event.start_mark.line + 1}"

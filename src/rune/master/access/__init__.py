@@ -1,1 +1,0 @@
-"""Access: keys as they are known here, what a scope hides, and the table of who may ask for what."""

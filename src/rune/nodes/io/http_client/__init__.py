@@ -1,0 +1,1 @@
+"""The HTTP client of the nodes: requests, responses, pagination, authentication, SSRF checks."""

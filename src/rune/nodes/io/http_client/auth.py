@@ -1,0 +1,134 @@
+"""How a credential gets into a request: a header or a part of the query, and for OAuth 2 a token that is fetched."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from typing import Any
+from urllib.parse import quote, quote_plus, urlencode
+
+import aiohttp
+import msgspec
+from msgspec.structs import replace
+
+from rune.errors import NodeFailure
+from rune.nodes.base import Call
+from rune.nodes.io.http_client.request import Request
+from rune.nodes.io.http_client.response import unpacked
+from rune.nodes.io.http_client.ssrf import target
+from rune.nodes.redaction import redacted
+from rune.ports.credentials import ApiKey, Basic, Bearer, Credential, Header, OAuth2
+
+TYPES = ("basic", "bearer", "header", "api_key", "oauth2")
+NO_TOKEN = "CREDENTIAL_TOKEN"
+LARGEST = 256 * 1024
+UNSAID = 300.0
+"""Seconds that a token is kept whose server does not say how long it is good."""
+
+_REFUSED = frozenset({400, 401, 403})
+_HEADERS = {
+    "accept": "application/json",
+    "accept-encoding": "gzip, deflate",
+    "content-type": "application/x-www-form-urlencoded",
+    "user-agent": "rune",
+}
+
+
+class _Token(msgspec.Struct):
+    access_token: str
+    expires_in: float = UNSAID
+    token_type: str = "Bearer"
+
+
+async def authorized(call: Call[Any], request: Request) -> Request:
+    """The request with the node's credential, if it names one."""
+    credential = await call.credential(*TYPES, host=request.where.host)
+    return request if credential is None else await with_credential(call, request, credential)
+
+
+async def renewed(call: Call[Any], request: Request) -> Request | None:
+    """The request with a new token, once in a call, after the old one was refused; None if there can be none."""
+    credential = await call.credential(*TYPES, host=request.where.host)
+    if credential is None or not isinstance(credential.fields, OAuth2) or call.usage is None:
+        return None
+    if call.usage.renewed:
+        return None
+    call.usage.renewed = True
+    refused = request.headers.get("authorization", "").partition(" ")[2]
+    return await _with_token(call, request, credential, credential.fields, refused=refused)
+
+
+async def with_credential(call: Call[Any], request: Request, credential: Credential) -> Request:
+    """The request with a credential that may be sent there."""
+    fields = credential.fields
+    match fields:
+        case Basic():
+            return _header(request, "authorization", basic(fields.username, fields.password))
+        case Bearer():
+            return _header(request, "authorization", f"Bearer {fields.token}")
+        case Header():
+            return _header(request, fields.name.lower(), fields.value)
+        case ApiKey(place="header"):
+            return _header(request, fields.name.lower(), fields.key)
+        case ApiKey():
+            pair = f"{quote(fields.name, safe='')}={quote(fields.key, safe='')}"
+            return replace(request, query=pair).to(request.where)
+        case OAuth2():
+            return await _with_token(call, request, credential, fields)
+        case _:
+            raise AssertionError(credential.type)
+
+
+def basic(username: str, password: str) -> str:
+    """The value of an `Authorization` header."""
+    return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
+
+
+def _header(request: Request, name: str, value: str) -> Request:
+    return replace(request, headers={**request.headers, name: value}, private=request.private | {name})
+
+
+async def _with_token(
+    call: Call[Any], request: Request, credential: Credential, fields: OAuth2, refused: str | None = None
+) -> Request:
+    async def fetch() -> tuple[str, float]:
+        return await _fetched(call, fields)
+
+    key = (credential.id, credential.version)
+    token = await call.world.tokens.get(key, fetch, instead_of=refused)
+    call.protect(token)
+    return _header(request, "authorization", f"Bearer {token}")
+
+
+async def _fetched(call: Call[Any], fields: OAuth2) -> tuple[str, float]:
+    """Ask for a token, at an address that passes the same guard as any other."""
+    where = target(fields.token_url)
+    label = redacted(where.url)
+    form = {"grant_type": "client_credentials", "scope": fields.scope, "audience": fields.audience}
+    headers = {**_HEADERS}
+    if fields.send_as == "body":
+        form |= {"client_id": fields.client_id, "client_secret": fields.client_secret}
+    else:
+        # RFC 6749 wants both form-encoded before they are put together.
+        headers["authorization"] = basic(quote_plus(fields.client_id), quote_plus(fields.client_secret))
+        call.protect(f"{quote_plus(fields.client_id)}:{quote_plus(fields.client_secret)}")
+    body = urlencode({name: value for name, value in form.items() if value is not None}).encode()
+    try:
+        async with call.world.http().send("POST", where, headers, body, verify=True) as response:
+            status = response.status
+            data = await unpacked(
+                response.content.iter_any(), response.headers.get("Content-Encoding", ""), LARGEST, label
+            )
+    except (aiohttp.ClientError, OSError, ValueError, zlib.error) as error:
+        raise NodeFailure(f"{label}: no token: {type(error).__name__}", code=NO_TOKEN) from None
+    if status != 200:
+        why = "the client is refused" if status in _REFUSED else "no token"
+        raise NodeFailure(f"{label} answered {status}: {why}", code=NO_TOKEN, details={"status": status})
+    try:
+        found = msgspec.json.decode(data, type=_Token, strict=False)
+    except msgspec.DecodeError:
+        raise NodeFailure(f"{label}: the answer holds no token", code=NO_TOKEN) from None
+    if found.token_type.lower() != "bearer" or not found.access_token.isprintable() or not found.access_token:
+        raise NodeFailure(f"{label}: the token is of a type that is not known", code=NO_TOKEN)
+    call.protect(found.access_token)
+    return found.access_token, max(found.expires_in, 0.0)

@@ -1,0 +1,336 @@
+"""Which addresses are public. The lists are our own: what Python calls global has changed and has holes.
+
+Addresses of the web, read strictly: what two readers could understand differently is refused.
+
+The guard: which addresses a node may call. A name is resolved once, and the connection goes where it was allowed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Literal
+from urllib.parse import quote, urljoin
+
+import msgspec
+
+from rune.errors import NodeFailure, RuneError
+from rune.nodes.redaction import redacted
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+_DENIED_V4: tuple[IPv4Network, ...] = tuple(
+    map(
+        IPv4Network,
+        (
+            "0.0.0.0/8",  # this network
+            "10.0.0.0/8",
+            "100.64.0.0/10",  # shared by carriers; also a cloud's metadata
+            "127.0.0.0/8",
+            "168.63.129.16/32",  # a cloud's metadata on an address that looks public
+            "169.254.0.0/16",  # link-local, metadata
+            "172.16.0.0/12",
+            "192.0.0.0/24",  # protocol assignments; also a cloud's metadata
+            "192.0.2.0/24",  # documentation
+            "192.31.196.0/24",
+            "192.52.193.0/24",
+            "192.88.99.0/24",  # 6to4 relays
+            "192.168.0.0/16",
+            "192.175.48.0/24",
+            "198.18.0.0/15",  # benchmarks
+            "198.51.100.0/24",  # documentation
+            "203.0.113.0/24",  # documentation
+            "224.0.0.0/4",  # multicast
+            "240.0.0.0/4",  # reserved, broadcast
+        ),
+    )
+)
+
+_UNICAST_V6 = IPv6Network("2000::/3")
+"""Whatever lies outside is not for the public: loopback, mapped, NAT64, unique and site local, multicast."""
+
+_DENIED_V6: tuple[IPv6Network, ...] = tuple(
+    map(
+        IPv6Network,
+        (
+            "2001::/23",  # protocol assignments: Teredo, benchmarks, ORCHID
+            "2001:db8::/32",  # documentation
+            "2002::/16",  # 6to4: an IPv4 address in disguise
+            "2620:4f:8000::/48",
+            "3ffe::/16",  # given back
+            "3fff::/20",  # documentation
+        ),
+    )
+)
+
+_ISATAP = (0x00005EFE, 0x02005EFE)
+
+
+@lru_cache(maxsize=4096)
+def is_public(address: Address) -> bool:
+    """Whether anybody on the Internet could call this address."""
+    if isinstance(address, IPv4Address):
+        return not any(address in network for network in _DENIED_V4)
+    if address.scope_id is not None or address not in _UNICAST_V6:
+        return False
+    if int(address) >> 32 & 0xFFFFFFFF in _ISATAP:  # the low half is an IPv4 address behind a tunnel
+        return False
+    return not any(address in network for network in _DENIED_V6)
+
+
+BLOCKED = "HTTP_BLOCKED"
+LONGEST = 8_000
+PORTS = {"http": 80, "https": 443}
+
+_URL = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)(?P<path>[^?#]*)(?P<query>\?[^#]*)?"
+)
+_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_AUTHORITY = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]*)(?::(?P<port>[0-9]{0,5}))?")
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_QUAD = re.compile(r"(0|[1-9][0-9]{0,2})(\.(0|[1-9][0-9]{0,2})){3}")
+_UNSAFE = re.compile(r"[\x00-\x20\x7f-\xa0\\\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]")
+_PATH_SAFE = "/:@!$&'()*+,;=-._~%"
+_QUERY_SAFE = _PATH_SAFE + "?[]|"
+
+
+class Target(msgspec.Struct, frozen=True):
+    """Where a request goes. `host` is in lower case and ASCII, without a final dot; `literal` is set where it
+    is an address and not a name."""
+
+    scheme: str
+    host: str
+    port: int
+    resource: str
+    literal: Address | None
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        """What must be the same for a credential to be sent on."""
+        return self.scheme, self.host, self.port
+
+    @property
+    def authority(self) -> str:
+        """Host and port as they are written, without a port that goes without saying."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The address as it is requested: no userinfo, no fragment."""
+        return f"{self.scheme}://{self.authority}{self.resource}"
+
+
+def blocked(url: str, reason: str) -> NodeFailure:
+    """The refusal of an address."""
+    return NodeFailure(f"{redacted(url)} is not called: {reason}", code=BLOCKED)
+
+
+@lru_cache(maxsize=256)
+def target(url: str) -> Target:
+    """Read an address; anything unusual about its host is refused."""
+    if len(url) > LONGEST:
+        raise blocked(url[:200], f"it is longer than {LONGEST:,} characters")
+    url = url.strip(" ")
+    if _UNSAFE.search(url):
+        raise blocked(url, "it holds a space, a backslash or a control character")
+    found = _URL.match(url)
+    if found is None:
+        raise blocked(url, "it is no absolute address such as https://example.com/")
+    scheme = found["scheme"].lower()
+    if scheme not in PORTS:
+        raise blocked(url, f"its scheme is {scheme}; only http and https can be")
+    if "@" in found["authority"]:
+        raise blocked(url, "it holds a user name or password; send an Authorization header instead")
+    parts = _AUTHORITY.fullmatch(found["authority"])
+    if parts is None:
+        raise blocked(url, "its host cannot be read")
+    host, literal = _host(url, parts["host"])
+    port = int(parts["port"]) if parts["port"] else PORTS[scheme]
+    if not 0 < port < 65_536:
+        raise blocked(url, f"there is no port {port}")
+    return Target(scheme, host, port, _resource(url, found["path"], found["query"] or ""), literal)
+
+
+def joined(base: Target, location: str) -> Target:
+    """Where a redirect or link leads."""
+    if _UNSAFE.search(location):
+        raise blocked(location, "it holds a space, a backslash or a control character")
+    try:
+        return target(location if _ABSOLUTE.match(location) else urljoin(base.url, location))
+    except ValueError:
+        raise blocked(location, "it cannot be read") from None
+
+
+def _resource(url: str, path: str, query: str) -> str:
+    try:
+        return (quote(path, safe=_PATH_SAFE) or "/") + quote(query, safe=_QUERY_SAFE)
+    except UnicodeEncodeError:
+        raise blocked(url, "it holds half of a surrogate pair") from None
+
+
+def _host(url: str, text: str) -> tuple[str, Address | None]:
+    found = _seen_host(text)
+    if isinstance(found, str):
+        raise blocked(url, found)
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _seen_host(text: str) -> tuple[str, Address | None] | str:
+    """A host as it was read, or what is wrong with it; workflows call the same ones again and again."""
+    try:
+        return _read_host(text)
+    except _Odd as odd:
+        return str(odd)
+
+
+class _Odd(ValueError):
+    """What is wrong with a host."""
+
+
+def _read_host(text: str) -> tuple[str, Address | None]:
+    if text.startswith("["):
+        return _v6(text[1:-1])
+    name = text.lower()
+    plain = name.isascii()
+    if not plain:
+        name = _ascii(text)
+    name = name.removesuffix(".")
+    labels = name.split(".")
+    if _NUMBER.fullmatch(labels[-1]):
+        if not plain or not _QUAD.fullmatch(name):
+            raise _Odd("its host is an unusual spelling of a number")
+        try:
+            return name, IPv4Address(name)
+        except ValueError:
+            raise _Odd("its host is no address") from None
+    if len(name) > 253 or not all(map(_LABEL.fullmatch, labels)):
+        raise _Odd("its host is no name")
+    return name, None
+
+
+def _v6(text: str) -> tuple[str, Address]:
+    if "%" in text:
+        raise _Odd("its host has a zone")
+    try:
+        address = IPv6Address(text)
+    except ValueError:
+        raise _Odd("its host is no address") from None
+    return str(address), address
+
+
+def _ascii(name: str) -> str:
+    import idna  # noqa: PLC0415 - only few names need it
+
+    try:
+        return idna.encode(name, uts46=True, std3_rules=True).decode("ascii").lower()
+    except (idna.IDNAError, UnicodeError):
+        raise _Odd("its host is no name") from None
+
+
+Policy = Literal["public_only", "allow", "open"]
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+
+RESOLVE_SECONDS = 5.0
+
+
+class BadAllowList(RuneError):
+    """An entry of the allow list that is neither a host nor a network."""
+
+    code = "BAD_SETTINGS"
+
+
+class Guard:
+    """`public_only`: public addresses, and what the allow list names. `allow`: only what the allow list names.
+    `open`: any address. The form of an address is checked under every policy."""
+
+    def __init__(
+        self, policy: Policy = "public_only", allow: Iterable[str] = (), resolve: Resolve | None = None
+    ) -> None:
+        self._policy = policy
+        self._resolve = resolve or system_resolve
+        self._names: set[str] = set()
+        self._suffixes: list[str] = []
+        self._networks: list[Network] = []
+        for entry in allow:
+            self._add(entry.strip().lower())
+
+    def _add(self, entry: str) -> None:
+        if not entry:
+            return
+        try:
+            self._networks.append(ip_network(entry.strip("[]"), strict=False))
+            return
+        except ValueError:
+            pass
+        if entry.startswith("*."):
+            self._suffixes.append(entry[1:])
+            entry = entry[2:]
+        else:
+            self._names.add(entry.removesuffix("."))
+        try:
+            found = target(f"http://{entry}/")
+        except NodeFailure:
+            found = None
+        if found is None or found.literal is not None or found.host != entry.removesuffix("."):
+            raise BadAllowList(f"RUNE_HTTP_ALLOW: `{entry}` is neither a host nor a network")
+
+    def check(self, url: str) -> Target:
+        """The target of an address that may be called as far as its text tells; a name is looked up later."""
+        found = target(url)
+        self.check_target(found)
+        return found
+
+    def check_target(self, found: Target) -> None:
+        """Refuse what may not be called whatever its name resolves to."""
+        if found.literal is not None:
+            if not self.permits(found.host, found.literal):
+                raise blocked(found.url, self._reason(found.literal))
+        elif not self._names_host(found.host):
+            if self._policy == "public_only" and (
+                found.host == "localhost" or found.host.endswith(".localhost")
+            ):
+                raise blocked(found.url, "it is this machine")
+            if self._policy == "allow" and not self._networks:
+                raise blocked(found.url, "its host is not on the allow list")
+
+    def permits(self, host: str, address: Address) -> bool:
+        """Whether this host may be called at this address."""
+        if self._policy == "open" or self._names_host(host):
+            return True
+        if any(address in network for network in self._networks):
+            return True
+        return self._policy == "public_only" and is_public(address)
+
+    async def addresses(self, host: str, port: int) -> list[Address]:
+        """What a name resolves to, if it may be called at every one of its addresses."""
+        async with asyncio.timeout(RESOLVE_SECONDS):
+            found = [ip_address(each) for each in await self._resolve(host, port)]
+        if not found:
+            raise OSError(f"{host} has no address")
+        for each in found:
+            if not self.permits(host, each):
+                raise blocked(f"http://{host}/", f"its name leads to {each}, and {self._reason(each)}")
+        return found
+
+    def _names_host(self, host: str) -> bool:
+        return host in self._names or any(host.endswith(suffix) for suffix in self._suffixes)
+
+    def _reason(self, address: Address) -> str:
+        if self._policy == "allow":
+            return f"{address} is not on the allow list"
+        return f"{address} is not a public address (RUNE_HTTP_ALLOW can name it)"
+
+
+async def system_resolve(host: str, port: int) -> list[str]:
+    """The addresses of a name, as the system knows them."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(each[4][0]) for each in found))

@@ -1,0 +1,368 @@
+"""Does a value fit a declared type? Finds every misfit, where msgspec's own conversion stops at the first.
+
+Builds the declaration of a node type from its typed parameters.
+
+Pieces that the parameters of several node types share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, cached_property
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import inspect
+
+from rune.core.definition import problems
+from rune.core.definition.problems import Problem, did_you_mean
+from rune.core.node_type import NodeType, ParameterKind
+
+Dynamic = Callable[[str], bool]
+"""Is this text an expression or template, so that its type is known only at run time?"""
+
+_NUMBER_BOUNDS = ("gt", "ge", "lt", "le", "multiple_of")
+_TEXT_BOUNDS = ("min_length", "max_length", "pattern")
+
+
+class Fit:
+    """Checks values against declared types and collects what does not fit."""
+
+    def __init__(self, dynamic: Dynamic, *, strict: bool) -> None:
+        self._dynamic = dynamic
+        self._strict = strict
+        self._as_it_stands = False
+        self.problems: list[Problem] = []
+
+    def parameters(
+        self, values: Mapping[str, Any], struct: inspect.StructType, kinds: Mapping[str, ParameterKind]
+    ) -> None:
+        """Check all parameters of a node. Dynamic text fits everywhere but where it would not be resolved."""
+        self._names(values, struct, "")
+        for field in struct.fields:
+            name = field.encode_name
+            if name in values:
+                kind = kinds.get(name, "template")
+                self._as_it_stands = kind in {"literal", "expression"} or (
+                    kind == "element" and isinstance(values[name], str)
+                )
+                self._check(values[name], field.type, name)
+
+    def _check(self, value: Any, expected: inspect.Type, path: str) -> None:
+        if isinstance(value, str) and not self._as_it_stands and self._dynamic(value):
+            return
+        kinds = _alternatives(expected)
+        if isinstance(value, list):
+            for kind in kinds:
+                if isinstance(kind, inspect.ListType):
+                    self._list(value, kind, path)
+                    return
+        elif isinstance(value, dict):
+            for kind in kinds:
+                if isinstance(kind, inspect.StructType):
+                    self._struct(value, kind, path)
+                    return
+                if isinstance(kind, inspect.DictType):
+                    for key, each in value.items():
+                        self._check(each, kind.value_type, f"{path}.{key}")
+                    return
+        if not any(self._leaf_fits(value, kind) for kind in kinds):
+            self._misfit(value, kinds, path)
+
+    def _struct(self, value: Mapping[str, Any], struct: inspect.StructType, path: str) -> None:
+        self._names(value, struct, path)
+        for field in struct.fields:
+            if field.encode_name in value:
+                self._check(value[field.encode_name], field.type, f"{path}.{field.encode_name}")
+
+    def _names(self, value: Mapping[str, Any], struct: inspect.StructType, path: str) -> None:
+        known = {field.encode_name: field for field in struct.fields}
+        for key in value:
+            if key not in known:
+                self._report(
+                    problems.UNKNOWN_PARAMETER,
+                    _join(path, key),
+                    f"unknown parameter `{key}`",
+                    did_you_mean(key, known),
+                )
+        for name, field in known.items():
+            if field.required and name not in value:
+                expected = _describe_all(_alternatives(field.type))
+                self._report(
+                    problems.MISSING_PARAMETER,
+                    _join(path, name),
+                    f"`{name}` is required",
+                    f"give it {expected}",
+                )
+
+    def _list(self, value: list[Any], kind: inspect.ListType, path: str) -> None:
+        if kind.min_length is not None and len(value) < kind.min_length:
+            self._misfit(value, (kind,), path)
+        for index, each in enumerate(value):
+            self._check(each, kind.item_type, f"{path}[{index}]")
+
+    def _leaf_fits(self, value: Any, kind: inspect.Type) -> bool:
+        if isinstance(kind, inspect.AnyType):
+            return True
+        annotation = _leaf(kind)
+        if annotation is None:
+            return False
+        try:
+            msgspec.convert(value, annotation, strict=self._strict)
+        except msgspec.ValidationError:
+            return False
+        return True
+
+    def _misfit(self, value: Any, kinds: tuple[inspect.Type, ...], path: str) -> None:
+        literals = [
+            str(each) for kind in kinds if isinstance(kind, inspect.LiteralType) for each in kind.values
+        ]
+        hint = did_you_mean(value, literals) if literals and isinstance(value, str) else ""
+        if isinstance(value, str) and self._as_it_stands and self._dynamic(value):
+            hint = "expressions are not resolved in this parameter: it is read before anything runs"
+        message = f"{_describe_all(kinds)} expected, found {describe_value(value)}"
+        self._report(problems.BAD_PARAMETER, path, message, hint)
+
+    def _report(self, code: str, path: str, message: str, hint: str) -> None:
+        self.problems.append(Problem(path, code, message, hint))
+
+
+def describe_value(value: Any) -> str:
+    """A value as a message names it: short, and unmistakable about its type."""
+    if isinstance(value, str):
+        return f"the text {_shortened(value)}"
+    if isinstance(value, bool) or value is None:
+        return msgspec.json.encode(value).decode()
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    if isinstance(value, list):
+        return "a list" if value else "an empty list"
+    return "an object"
+
+
+def told(error: msgspec.ValidationError, root: str) -> str:
+    """msgspec's own objection, with the path put in front as everywhere else."""
+    message, _, path = str(error).partition(" - at `$")
+    return f"{root}{path.removesuffix('`')}: {message}"
+
+
+def _shortened(text: str) -> str:
+    return f"`{text}`" if len(text) <= 60 else f"`{text[:57]}…`"
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def _alternatives(kind: inspect.Type) -> tuple[inspect.Type, ...]:
+    if isinstance(kind, inspect.Metadata):
+        return _alternatives(kind.type)
+    if isinstance(kind, inspect.UnionType):
+        return tuple(each for part in kind.types for each in _alternatives(part))
+    return (kind,)
+
+
+def _leaf(kind: inspect.Type) -> Any:
+    """The annotation of a type without parts, constraints included; None for a container."""
+    if isinstance(kind, inspect.LiteralType):
+        return Literal[kind.values]
+    if isinstance(kind, inspect.IntType | inspect.FloatType):
+        base: Any = int if isinstance(kind, inspect.IntType) else float
+        return _constrained(base, kind, _NUMBER_BOUNDS)
+    if isinstance(kind, inspect.StrType):
+        return _constrained(str, kind, _TEXT_BOUNDS)
+    if isinstance(kind, inspect.BoolType):
+        return bool
+    return Literal[None] if isinstance(kind, inspect.NoneType) else None
+
+
+def _constrained(base: Any, kind: inspect.Type, names: tuple[str, ...]) -> Any:
+    bounds = {name: getattr(kind, name) for name in names if getattr(kind, name) is not None}
+    return Annotated[base, msgspec.Meta(**bounds)] if bounds else base
+
+
+def _describe_all(kinds: tuple[inspect.Type, ...]) -> str:
+    return " or ".join(_describe(each) for each in kinds)
+
+
+def _describe(kind: inspect.Type) -> str:
+    if isinstance(kind, inspect.LiteralType):
+        return "one of " + ", ".join(f"`{each}`" for each in kind.values)
+    if isinstance(kind, inspect.IntType):
+        return "a whole number" + _bounds(kind)
+    if isinstance(kind, inspect.FloatType):
+        return "a number" + _bounds(kind)
+    if isinstance(kind, inspect.StrType):
+        if kind.pattern:
+            return f"text like `{kind.pattern}`"
+        return "text that is not empty" if kind.min_length else "text"
+    if isinstance(kind, inspect.ListType):
+        return "a list that is not empty" if kind.min_length else "a list"
+    names: dict[type, str] = {
+        inspect.BoolType: "true or false",
+        inspect.NoneType: "null",
+        inspect.AnyType: "any value",
+    }
+    return names.get(type(kind), "an object")
+
+
+def _bounds(kind: inspect.IntType | inspect.FloatType) -> str:
+    words = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}
+    parts = [
+        f"{word} {getattr(kind, name):g}" for name, word in words.items() if getattr(kind, name) is not None
+    ]
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+Extra = Callable[[Mapping[str, Any]], list[Problem]]
+"""What no single parameter shows: combinations. Called only with parameters that fit one by one."""
+
+Check = Callable[[Mapping[str, Any], Dynamic], tuple[Problem, ...]]
+
+
+class Schema(Mapping[str, Any]):
+    """The JSON Schema of a parameter model, made when somebody looks at it: starting does not."""
+
+    def __init__(self, parameters: type[msgspec.Struct]) -> None:
+        self._parameters = parameters
+
+    @cached_property
+    def _made(self) -> dict[str, Any]:
+        return parameter_schema(self._parameters)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._made[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def __repr__(self) -> str:
+        return repr(self._made)
+
+
+class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Base of all parameter models: never changed, strict about names."""
+
+
+def declare(
+    name: str,
+    parameters: type[msgspec.Struct],
+    *,
+    kinds: Mapping[str, ParameterKind] | None = None,
+    lax: bool = False,
+    extra: Extra | None = None,
+    **traits: Any,
+) -> NodeType:
+    """A node type whose schema and check follow from `parameters`. `lax` takes numbers and booleans written
+    as text; `traits` are further fields of the node type."""
+    kinds = kinds or {}
+    return NodeType(
+        name=name,
+        schema=Schema(parameters),
+        kinds=kinds,
+        check=_checker(parameters, kinds, lax, extra),
+        **traits,
+    )
+
+
+def parameter_schema(parameters: type[msgspec.Struct]) -> dict[str, Any]:
+    """JSON Schema of a parameter model, without references."""
+    (schema,), definitions = msgspec.json.schema_components([parameters], ref_template="{name}")
+    inlined: dict[str, Any] = _inline(schema, definitions)
+    inlined.pop("title", None)
+    return inlined
+
+
+def _inline(part: Any, definitions: Mapping[str, Any]) -> Any:
+    if isinstance(part, list):
+        return [_inline(each, definitions) for each in part]
+    if not isinstance(part, dict):
+        return part
+    if "$ref" in part:
+        rest = {key: each for key, each in part.items() if key != "$ref"}
+        return _inline({**definitions[part["$ref"]], **rest}, definitions)
+    return {key: _inline(each, definitions) for key, each in part.items()}
+
+
+def _checker(
+    parameters: type[msgspec.Struct], kinds: Mapping[str, ParameterKind], lax: bool, extra: Extra | None
+) -> Check:
+    strict = not lax
+
+    @cache
+    def struct() -> inspect.StructType:
+        found = inspect.type_info(parameters)
+        assert isinstance(found, inspect.StructType)
+        return found
+
+    def check(values: Mapping[str, Any], dynamic: Dynamic) -> tuple[Problem, ...]:
+        try:
+            msgspec.convert(values, parameters, strict=strict)
+        except msgspec.ValidationError:
+            fit = Fit(dynamic, strict=strict)
+            fit.parameters(values, struct(), kinds)
+            if fit.problems:
+                return tuple(fit.problems)
+        return tuple(extra(values)) if extra else ()
+
+    return check
+
+
+Operator = Literal[
+    "==",
+    "!=",
+    ">",
+    ">=",
+    "<",
+    "<=",
+    "contains",
+    "in",
+    "starts_with",
+    "ends_with",
+    "matches",
+    "exists",
+    "eq",
+    "neq",
+    "gt",
+    "gte",
+    "lt",
+    "lte",
+]
+"""How a rule compares; `exists` looks at its left side only."""
+
+Unit = Literal["seconds", "minutes", "hours", "days"]
+
+Scalar = str | int | float | bool | None
+
+Items = Annotated[
+    list[Any] | msgspec.UnsetType,
+    msgspec.Meta(description="The list to work on. Default: the payload, `$json`."),
+]
+
+
+def plain(value: Any) -> str:
+    """A scalar as text, the way JSON writes it."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def missing(name: str, message: str, hint: str) -> Problem:
+    """A parameter that the others make necessary."""
+    return Problem(name, problems.MISSING_PARAMETER, message, hint)
+
+
+def conflicting(name: str, message: str, hint: str) -> Problem:
+    """A parameter that contradicts another."""
+    return Problem(name, problems.BAD_PARAMETER, message, hint)
+
+
+def either(parameters: Mapping[str, Any], one: str, other: str, *, required: bool) -> list[Problem]:
+    """Problems of two parameters of which one, and not both, may be given."""
+    given = [name for name in (one, other) if parameters.get(name) is not None]
+    if len(given) == 2:
+        return [conflicting(other, f"`{one}` and `{other}` are both given", f"give `{one}` or `{other}`")]
+    if required and not given:
+        return [missing(one, f"neither `{one}` nor `{other}` is given", f"give `{one}` or `{other}`")]
+    return []

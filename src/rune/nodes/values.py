@@ -1,0 +1,205 @@
+"""Rules compared, and fields looked up by dotted path.
+
+Values converted to a type that an author names.
+
+Lists, element by element: what the list nodes share.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET
+
+from rune.core.definition.strict_json import decode_json
+from rune.core.expr import MISSING, OPERATORS, ExpressionError, MissingError, to_text
+from rune.core.expr.values import look_up
+from rune.core.limits import LIMITS
+from rune.core.plan.parameters import Rules, located
+from rune.errors import NodeFailure
+from rune.nodes.base import Call
+from rune.nodes.schema import describe_value
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """A rule that was evaluated: its sides, and whether it holds."""
+
+    left: Any
+    right: Any
+    holds: bool
+
+
+def compare(
+    rules: Rules, index: int, operator: str, sides: tuple[str, str], scope: Mapping[str, Any]
+) -> Compared:
+    """Evaluate one rule; `sides` names its fields. A left side that is missing is what `exists` asks about,
+    and an error to every other operator."""
+    left_field, right_field = sides
+    left: Any = MISSING
+    try:
+        left = rules.value(index, left_field, scope)
+    except MissingError:
+        if operator != "exists":
+            raise
+    right = rules.value(index, right_field, scope)
+    return Compared(left, right, apply(operator, left, right, f"{rules.name}[{index}]"))
+
+
+def apply(operator: str, left: Any, right: Any, place: str) -> bool:
+    """Whether the sides compare as the operator says; `place` is the parameter that errors name."""
+    try:
+        return OPERATORS[operator](left, right)
+    except ExpressionError as error:
+        raise located(place, error) from error
+
+
+def field_of(item: Any, path: str) -> Any:
+    """What stands at a dotted path of an element; a number is an index where it meets a list."""
+    place = "$item"
+    value = item
+    for part in path.split("."):
+        key: str | int = part
+        if type(value) is list and part.isascii() and part.isdigit() and len(part) < 10:
+            key = int(part)
+        value = look_up(value, key, place)
+        place = f"{place}.{part}"
+    return value
+
+
+Target = Literal["string", "number", "boolean", "json", "array", "object"]
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,1000}")
+_REAL = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,4})?")
+_TRUTH = {"true": True, "false": False, "1": True, "0": False}
+
+
+class _Refused(Exception):
+    """The value has no counterpart in the type."""
+
+
+def converted(value: Any, target: Target, place: str) -> Any:
+    """The value as that type. What has no clear counterpart is refused, never guessed."""
+    try:
+        return _CONVERSIONS[target](value)
+    except _Refused:
+        message = f"{place}.value: {describe_value(value)} does not convert to {target}"
+        raise NodeFailure(message, code="CONVERSION_FAILED") from None
+
+
+def _number(value: Any) -> int | float:
+    if type(value) is int or type(value) is float:
+        return value
+    if type(value) is str:
+        text = value.strip()
+        if _WHOLE.fullmatch(text):
+            return int(text)
+        if _REAL.fullmatch(text) and math.isfinite(float(text)):
+            return float(text)
+    raise _Refused
+
+
+def _boolean(value: Any) -> bool:
+    if type(value) is bool:
+        return value
+    if type(value) in (str, int):
+        found = _TRUTH.get(str(value).strip().lower())
+        if found is not None:
+            return found
+    raise _Refused
+
+
+def _json(value: Any) -> Any:
+    if type(value) is not str:
+        return value
+    decoded = decode_json(value, max_bytes=LIMITS.payload_bytes, max_depth=LIMITS.json_depth)
+    if decoded.problems:
+        raise _Refused
+    return decoded.value
+
+
+def _array(value: Any) -> list[Any]:
+    found = _json(value)
+    if type(found) is list:
+        return found
+    raise _Refused
+
+
+def _object(value: Any) -> dict[str, Any]:
+    found = _json(value)
+    if type(found) is dict:
+        return found
+    raise _Refused
+
+
+_CONVERSIONS: Mapping[Target, Callable[[Any], Any]] = {
+    "string": to_text,
+    "number": _number,
+    "boolean": _boolean,
+    "json": _json,
+    "array": _array,
+    "object": _object,
+}
+
+
+class Bound(dict[str, Any]):
+    """A scope with the current element in front of an outer one, which is asked for nothing unneeded."""
+
+    __slots__ = ("_outer", "_seed")
+
+    def __init__(self, outer: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._outer = outer
+        self._seed = outer.get("@seed")
+
+    def at(self, index: int, item: Any) -> Bound:
+        """The same scope at an element. New identifiers differ from element to element."""
+        self["$item"] = item
+        self["$index"] = index
+        if self._seed is not None:
+            self["@seed"] = f"{self._seed}[{index}]"
+        return self
+
+    def __missing__(self, key: str) -> Any:
+        value = self[key] = self._outer[key]
+        return value
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(key) or key in self._outer
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**dict.fromkeys(self._outer), **dict.fromkeys(super().__iter__())})
+
+    def get(self, key: str, default: Any = None) -> Any:
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+
+def each_value(call: Call[Any], items: list[Any], name: str) -> Iterator[Any]:
+    """The value of a parameter for each element, as `$item` at `$index`."""
+    scope = Bound(call.scope)
+    for index, item in enumerate(items):
+        try:
+            yield call.evaluate(name, scope.at(index, item))
+        except ExpressionError as error:
+            raise type(error)(f"{error.message} (element {index})") from error
+
+
+def input_items(call: Call[Any]) -> list[Any]:
+    """The list to work on: `input_array`, or else the payload."""
+    given = call.parameters.input_array
+    items = call.payload if given is UNSET else given
+    if type(items) is not list:
+        message = f"parameters.input_array: without it the payload is a list, found {describe_value(items)}"
+        raise NodeFailure(message, code="BAD_PARAMETER")
+    return items
+
+
+def listing(items: list[Any], original: list[Any]) -> dict[str, Any]:
+    """The output of a node that makes a list of a list."""
+    return {"items": items, "count": len(items), "original_count": len(original)}

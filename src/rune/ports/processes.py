@@ -1,0 +1,97 @@
+"""The fleet: the processes that take part, as they show themselves. For people; leases decide who works.
+
+The owner: the one process that writes an embedded file. Others ask it, and one of them follows when it goes.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from rune.ports.journal import StoreAway
+
+BEAT = 5.0
+"""How often a process shows that it is there, in seconds."""
+
+GONE = 15.0
+"""After how long without a sign it counts as gone."""
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """One process."""
+
+    name: str
+    host: str
+    pid: int
+    roles: tuple[str, ...]
+    version: str
+    started_at: int
+    seen_at: int = 0
+    queues: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()  # the node types that it can run
+    slots: int = 0
+    busy: int = 0
+    draining: bool = False
+
+
+class Fleet(Protocol):
+    """Who is there."""
+
+    async def beat(self, member: Member) -> None:
+        """This process is there; the time of it is the store's."""
+
+    async def leave(self, name: str) -> None:
+        """It goes."""
+
+    async def members(self) -> list[Member]:
+        """Everybody who was seen of late, the oldest first."""
+
+
+VERBS = (
+    "run",
+    "start",
+    "signal",
+    "cancel",
+    "pause",
+    "resume",
+    "retry",
+    "rerun",
+    "dead_letters",
+    "requeue",
+    "drop",
+    "deploy",
+    "point",
+    "hide",
+    "collect",
+    "add_credential",
+    "rotate_credential",
+    "remove_credential",
+    "rekey",
+    "grant_credential",
+    "withdraw_credential",
+    "create_key",
+    "revoke_key",
+    "limit_workflow",
+    "limit_key",
+    "triggers",
+    "find_trigger",
+    "enable_trigger",
+    "rotate_trigger",
+)
+"""What others may ask the owner for. Nothing that is not named here can be asked."""
+
+MARKED = {"run": "execution", "start": "execution", "signal": "key", "retry": "key", "rerun": "key"}
+"""The argument by which the owner knows a verb that is asked for again; whoever asks makes one up."""
+
+
+class InUse(StoreAway):
+    """Another process owns the file."""
+
+
+class NoOwner(StoreAway):
+    """Nobody listens: there is no owner, or it is only just starting, or about to leave."""
+
+
+class Lost(StoreAway):
+    """The owner went before it answered. What was asked for may have been done."""

@@ -1,0 +1,1 @@
+"""Background loops: scheduler, triggers, outbox relay, cleaner, heartbeat."""

@@ -1,0 +1,1 @@
+"""What only RabbitMQ needs: status and completion messages, messages from foreign publishers."""

@@ -1,0 +1,85 @@
+"""The planbook: definitions compiled once, by hash."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import msgspec
+
+from rune.core.definition.model import Definition, content_hash
+from rune.core.definition.parser import parse_document
+from rune.core.node_type import Catalogue
+from rune.core.plan.compiler import compile_definition
+from rune.core.plan.model import Plan
+from rune.documents.loader import check_document, definition_in
+from rune.errors import RuneError
+from rune.ports.journal import Journal
+
+MAX_PLANS = 256
+_DECODER = msgspec.json.Decoder(Definition)
+
+
+class UnknownDefinition(RuneError):
+    """A hash under which nothing is stored."""
+
+    code = "UNKNOWN_DEFINITION"
+
+
+class LacksType(RuneError):
+    """A node type that nothing in this process declares."""
+
+    code = "OWNER_LACKS_TYPE"
+
+    def __init__(self, message: str, type: str) -> None:
+        super().__init__(message)
+        self.type = type
+
+
+class Planbook:
+    """Plans of the definitions in use."""
+
+    def __init__(self, journal: Journal, catalogue: Catalogue) -> None:
+        self._journal = journal
+        self.catalogue = catalogue
+        self._plans: OrderedDict[str, Plan] = OrderedDict()
+
+    def add(self, plan: Plan) -> None:
+        """Keep a plan that was just compiled."""
+        self._plans[plan.hash] = plan
+        self._plans.move_to_end(plan.hash)
+        if len(self._plans) > MAX_PLANS:
+            self._plans.popitem(last=False)
+
+    async def plan(self, hash: str) -> Plan:
+        """The plan of a definition, compiled from the journal if need be."""
+        found = self._plans.get(hash)
+        if found is not None:
+            return found
+        canonical = await self._journal.definition(hash)
+        if canonical is None:
+            raise UnknownDefinition(f"no definition has the hash {hash}")
+        definition = _DECODER.decode(canonical)
+        self._check_types(definition)
+        plan = compile_definition(definition, self.catalogue)
+        self.add(plan)
+        return plan
+
+    def examined(self, document: bytes) -> Plan:
+        """The plan of a document that somebody hands in: nothing about it is taken on trust."""
+        parsed = parse_document(document)
+        if parsed.definition is not None:
+            found = self._plans.get(content_hash(parsed.definition))
+            if found is not None:
+                return found
+            self._check_types(parsed.definition)
+        verdict = check_document(parsed, self.catalogue)
+        return compile_definition(definition_in(verdict), self.catalogue, verdict.parameters)  # type: ignore[arg-type]
+
+    def _check_types(self, definition: Definition) -> None:
+        """Refuse a definition with node types that this process was started without."""
+        strange = sorted({each.type for each in definition.nodes} - self.catalogue.keys())
+        if strange:
+            raise LacksType(
+                f"the process that would run this has no node type `{strange[0]}`: it was started without it",
+                strange[0],
+            )

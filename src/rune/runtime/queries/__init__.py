@@ -1,0 +1,1 @@
+"""Read-only views of executions: lists, history, verification."""

@@ -1,0 +1,305 @@
+"""History: what became of every node of an execution, read from its journal.
+
+Node runs and events follow from the facts in commit order, so they are computed, not stored: the same numbers
+every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from rune.core.execution.fact import Attempt, Begun, Choice, Control, End, Result, Signal, Start, Suspension
+from rune.core.execution.fold import fold
+from rune.core.execution.outcome import Error
+from rune.core.execution.token import Path, Ref
+from rune.core.plan.model import Plan
+from rune.ports.blobs import Blob
+from rune.ports.journal import Accepted, Journal, Stored
+from rune.ports.queries import Event, Frame, NodeRun
+from rune.runtime.values import Book, Cache, NotLoaded, Page
+
+T = TypeVar("T")
+CACHE_BYTES = 32 * 1024 * 1024
+STATUS = {"ok": "success"}
+_NODE_EVENTS = {
+    Attempt: "node.retrying",
+    Suspension: "node.waiting",
+    Choice: "node.opened",
+    Begun: "node.begun",
+}
+
+
+class History:
+    """The past of one execution."""
+
+    def __init__(
+        self, accepted: Accepted, plan: Plan, journal: Journal, blob: Blob, stored: Sequence[Stored]
+    ) -> None:
+        self.accepted = accepted
+        self.plan = plan
+        self._stored: list[Stored] = []
+        self._book = Book(accepted, plan, journal, blob, Cache(CACHE_BYTES))
+        self._page = self._book.page()
+        self._results: dict[tuple[int, Path], Result] = {}
+        self._first: dict[tuple[int, Path], int] = {}
+        self.end: End | None = None  # the terminal row, if it is there
+        self._followed = 1
+        self.add(stored)
+
+    def add(self, stored: Sequence[Stored]) -> None:
+        """Take in what follows."""
+        self._stored += stored
+        self._followed += len(stored)
+        for each in stored:
+            fact = each.fact
+            if isinstance(fact, Result):
+                if not each.late:
+                    self._results[(fact.node, fact.path)] = fact
+                    self._page.fetched[(fact.node, fact.path)] = fact
+            elif isinstance(fact, Attempt | Suspension):
+                self._first.setdefault((fact.node, fact.path), fact.at)
+            elif isinstance(fact, End):
+                self.end = self.end or fact
+
+    @property
+    def size(self) -> int:
+        """How many facts it is made of."""
+        return len(self._stored)
+
+    @property
+    def last(self) -> int:
+        """The number of the last of them; 0 if there is none."""
+        return self._stored[-1].number if self._stored else 0
+
+    async def node_runs(self) -> list[NodeRun]:
+        """Every node that ended, in the order it did; then those that were skipped."""
+        found = [
+            NodeRun(
+                node_id=self.plan.ids[node],
+                lineage=(),
+                status="success",
+                attempts=1,
+                output=self.accepted.input,
+                started_at=self.accepted.at,
+            )
+            for node in sorted(self.plan.triggers)
+        ]
+        for result in self._results.values():
+            if result.status != "skipped":
+                found.append(await self._node_run(result))
+        for node, path in self.skipped():
+            found.append(NodeRun(node_id=self.plan.ids[node], lineage=self.lineage(path), status="skipped"))
+        return found
+
+    async def _node_run(self, result: Result) -> NodeRun:
+        output: bytes | None = None
+        if result.status == "ok" and result.items is None:
+            output = msgspec.json.encode(await self._read(lambda page: page.output(result)))
+        return NodeRun(
+            node_id=self.plan.ids[result.node],
+            lineage=self.lineage(result.path),
+            status=STATUS.get(result.status, result.status),
+            attempts=result.attempt,
+            output=output,
+            error=result.failure,
+            started_at=self._began(result),
+            duration_ms=max(0, result.at - self._began(result)),
+        )
+
+    def _began(self, result: Result) -> int:
+        """When a node first ran: before it waited, and before the attempts that failed."""
+        earlier = self._first.get((result.node, result.path), result.at)
+        return min(earlier, result.began or result.at)
+
+    def skipped(self) -> list[tuple[int, Path]]:
+        """What followed from the facts without leaving one."""
+        facts = [each.fact for each in self._stored if not each.late and not isinstance(each.fact, End)]
+        _, applied = fold(self.plan, [Start(self.accepted.at), *facts], self.accepted.at)
+        return sorted(set(applied.skipped), key=lambda each: (each[1], each[0]))
+
+    def lineage(self, path: Path) -> tuple[Frame, ...]:
+        """The frames of a path, outermost first."""
+        frames: list[Frame] = []
+        for cut in range(0, len(path), 2):
+            split, item = path[cut], path[cut + 1]
+            fan = self._results.get((split, path[:cut]))
+            index = "_".join(f"{self.plan.ids[path[i]]}_{path[i + 1]}" for i in range(0, cut + 1, 2))
+            frames.append(
+                Frame(
+                    self.plan.ids[split], f"{self.accepted.id}_{index}", item, (fan.items or 0) if fan else 0
+                )
+            )
+        return tuple(frames)
+
+    async def context(self) -> dict[str, Any]:
+        """The outputs of the root scope."""
+        found: dict[str, Any] = {"$trigger": self._book.start}
+        for node in sorted(self.plan.triggers):
+            found[f"${self.plan.ids[node]}"] = self._book.start
+        for (node, path), result in self._results.items():
+            if not path and result.status in ("ok", "failed") and result.items is None:
+                found[f"${self.plan.ids[node]}"] = await self._value(node, path)
+        return found
+
+    async def output(self) -> Any:
+        """The value of the output node that ran, or the outputs of the leaves."""
+        end = self.end
+        if end is None or end.status != "completed":
+            return None
+        if self.plan.outputs:
+            ran = [node for node in self.plan.outputs if self._has_value(node)]
+            return await self._value(ran[0], ()) if ran else None
+        return {
+            self.plan.ids[node]: await self._value(node, ())
+            for node in self.plan.leaves
+            if self._has_value(node)
+        }
+
+    def _has_value(self, node: int) -> bool:
+        result = self._results.get((node, ()))
+        return node in self.plan.triggers or (result is not None and result.status in ("ok", "failed"))
+
+    async def _value(self, node: int, path: Path) -> Any:
+        if node in self.plan.triggers:
+            return self._book.start
+        return await self._read(lambda page: page.value(Ref("result", node, path)))
+
+    async def _read(self, ask: Callable[[Page], T]) -> T:
+        while True:
+            try:
+                return ask(self._page)
+            except NotLoaded as missing:
+                await self._book.fetch(missing.what, self._page)
+
+    def events(self, after: int = 0) -> list[Event]:
+        """What happened, in commit order, numbered from 1 without gaps."""
+        rows = (self._event(number, each) for number, each in enumerate(self._stored, start=2))
+        return [each for each in (self.beginning, *rows) if each.number > after]
+
+    @property
+    def beginning(self) -> Event:
+        """The first event of all."""
+        return Event(number=1, at=self.accepted.at, kind="execution.accepted")
+
+    def follow(self, stored: Stored) -> Event:
+        """The event of the next fact. Of those followed only fan-outs are kept, so a long watch stays small."""
+        fact = stored.fact
+        if isinstance(fact, Result) and fact.items is not None:
+            self._results[(fact.node, fact.path)] = fact
+        self._followed += 1
+        return self._event(self._followed, stored)
+
+    def _event(self, number: int, stored: Stored) -> Event:
+        fact = stored.fact
+        if isinstance(fact, Start | Signal | Control | End):
+            return Event(
+                number=number, at=fact.at, kind=_execution_event(fact), details=_details(fact, stored.late)
+            )
+        return Event(
+            number=number,
+            at=fact.at,
+            kind=_node_event(fact),
+            node_id=self.plan.ids[fact.node],
+            lineage=self.lineage(fact.path),
+            details=_details(fact, stored.late),
+        )
+
+    def _is_paused(self) -> bool:
+        controls = [each.fact for each in self._stored if isinstance(each.fact, Control)]
+        return bool(controls) and controls[-1].paused
+
+    def _kin(self) -> dict[str, Any]:
+        """The executions that this one came from."""
+        accepted = self.accepted
+        found: dict[str, Any] = {}
+        if accepted.parent is not None:
+            found["parent_id"] = accepted.parent.execution
+        if accepted.retry_of is not None:
+            found["retry_of"] = accepted.retry_of
+        return found
+
+    async def document(self) -> dict[str, Any]:
+        """The whole of it, as `rune run --json` prints it."""
+        end = self.end
+        return {
+            "execution_id": self.accepted.id,
+            "workflow_id": self.accepted.workflow,
+            "status": end.status if end else "paused" if self._is_paused() else "running",
+            "error": error_document(end.error if end else None),
+            "output": await self.output(),
+            "context": await self.context(),
+            "nodes": [node_document(each) for each in await self.node_runs()],
+            "started_at": iso(self.accepted.at),
+            "completed_at": iso(end.at) if end else None,
+            "total_duration_ms": end.at - self.accepted.at if end else None,
+            **self._kin(),
+        }
+
+
+async def read_history(journal: Journal, blob: Blob, accepted: Accepted, plan: Plan) -> History:
+    """The history of an execution as far as it has come."""
+    return History(accepted, plan, journal, blob, await journal.facts(accepted.id))
+
+
+def _execution_event(fact: Start | Signal | Control | End) -> str:
+    if isinstance(fact, End):
+        return f"execution.{fact.status}"
+    if isinstance(fact, Signal):
+        return "execution.signalled"
+    if isinstance(fact, Control):
+        return "execution.paused" if fact.paused else "execution.resumed"
+    return "execution.accepted"
+
+
+def _node_event(fact: Result | Begun | Attempt | Suspension | Choice) -> str:
+    if isinstance(fact, Result):
+        return f"node.{STATUS.get(fact.status, fact.status)}"
+    return _NODE_EVENTS[type(fact)]
+
+
+def _details(fact: Any, late: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {"late": True} if late else {}
+    failure = getattr(fact, "failure", None) or getattr(fact, "error", None)
+    if isinstance(failure, Error):
+        found["error"] = error_document(failure)
+    if isinstance(fact, Attempt | Result):
+        found["attempt"] = fact.attempt
+    if isinstance(fact, Result) and fact.kept:
+        found["kept"] = True
+    if isinstance(fact, Signal):
+        found |= {"id": fact.id, "signal": fact.name}
+    if isinstance(fact, Suspension):
+        found["resume_at"] = fact.due
+        if fact.signal is not None:
+            found["signal"] = fact.signal
+    return found
+
+
+def iso(at: int | None) -> str | None:
+    """Epoch ms as ISO 8601 text."""
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def error_document(error: Error | None) -> dict[str, Any] | None:
+    """An error as documents show it."""
+    return None if error is None else {"code": error.code, "message": error.message, "details": error.details}
+
+
+def node_document(run: NodeRun) -> dict[str, Any]:
+    """A node run as documents show it."""
+    return {
+        "node_id": run.node_id,
+        "lineage": [msgspec.to_builtins(frame) for frame in run.lineage],
+        "status": run.status,
+        "attempts": run.attempts,
+        "output": None if run.output is None else msgspec.json.decode(run.output),
+        "error": error_document(run.error),
+        "started_at": iso(run.started_at),
+        "duration_ms": run.duration_ms,
+    }

@@ -1,0 +1,357 @@
+"""The desk: what people ask of executions. Whatever it answers is durable."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from rune.core.definition.model import canonical
+from rune.core.definition.parser import parse_input
+from rune.core.execution.decision import Finish
+from rune.core.execution.fact import Control, End, Fact, Signal
+from rune.core.execution.outcome import Error
+from rune.core.execution.rerun import failed_items, from_node, kept, unfinished
+from rune.core.execution.token import ROOT, Path, parse_path, path_text
+from rune.core.limits import LIMITS
+from rune.core.plan.model import Plan
+from rune.documents.loader import check_input
+from rune.errors import InvalidDocument, RuneError
+from rune.ports.credentials import Listing
+from rune.ports.journal import FORMAT, Accepted, DeadLetter, Ended, KeyConflict
+from rune.ports.retention import Collected, Rule
+from rune.ports.workflows import LATEST, Expected, Version, number_of
+from rune.runtime import failpoint
+from rune.runtime.backend import Backend
+from rune.runtime.lifecycle.children import SIGNAL, Signals
+from rune.runtime.lifecycle.finisher import Endings
+from rune.runtime.lifecycle.launcher import PLAIN, Launcher, Options, new_execution_id
+from rune.runtime.plan_cache import Planbook
+from rune.runtime.services.access import AccessDesk
+from rune.runtime.services.audit_log import actor, written_down
+from rune.runtime.services.credentials import Vault
+from rune.runtime.services.limits import Limiter
+from rune.runtime.services.triggers import TriggerBook, TriggerDesk
+from rune.runtime.values import UnknownExecution, kept_bytes
+
+Again = Callable[[Plan, Sequence[Fact]], set[tuple[int, Path]]]
+
+
+class Refused(RuneError):
+    """Something that cannot be done with this execution as it is."""
+
+    code = "REFUSED"
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """A signal that was taken down, and whether somebody was waiting for it."""
+
+    id: str
+    resumed: bool
+
+
+MOST_PRIORITY = 10
+
+
+@written_down
+class Desk(TriggerDesk, AccessDesk):
+    """Starts, signals, pauses, ends and reruns executions."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        plans: Planbook,
+        launcher: Launcher,
+        signals: Signals,
+        endings: Endings,
+        limiter: Limiter | None = None,
+    ) -> None:
+        super().__init__(backend, limiter or Limiter(backend))
+        self._journal = backend.journal
+        self._state = backend.state
+        self._queue = backend.queue
+        self._blob = backend.blob
+        self._clock = backend.clock
+        self._library = backend.library
+        self._retention = backend.retention
+        self._vault = Vault(backend.secret, backend.clock)
+        self._plans = plans
+        self._triggers = TriggerBook(backend, plans)
+        self._launcher = launcher
+        self._signals = signals
+        self._endings = endings
+
+    async def run(
+        self, definition: bytes, input: bytes, options: Options = PLAIN, *, execution: str | None = None
+    ) -> Accepted:
+        """Start a definition that is stored nowhere but with its executions."""
+        plan = self._plans.examined(definition)
+        return await self._start(plan, input, options, None, execution)
+
+    async def start(
+        self,
+        workflow: str,
+        which: str | None,
+        input: bytes,
+        options: Options = PLAIN,
+        *,
+        priority: int | None = None,
+        execution: str | None = None,
+    ) -> Accepted:
+        """Start a version of a stored workflow. An alias with weights gives the same version to the same key, or to the
+        same execution where there is none."""
+        by = options.key or execution
+        if by is None and which is not None and which != LATEST and number_of(which) is None:
+            by = execution = new_execution_id()
+        version = await self._library.find(workflow, which, by=by)
+        plan = await self._plans.plan(version.hash)
+        return await self._start(plan, input, options, priority, execution)
+
+    async def _start(
+        self, plan: Plan, input: bytes, options: Options, priority: int | None, execution: str | None
+    ) -> Accepted:
+        _, problems = check_input(plan.definition, input)
+        if problems:
+            raise InvalidDocument(tuple(problems))
+        if priority is not None and not 0 <= priority <= MOST_PRIORITY:
+            raise Refused(f"a priority is between 0 and {MOST_PRIORITY}", code="BAD_PRIORITY")
+        known = None if execution is None else await self._journal.accepted(execution)
+        accepted = known or await self._launcher.start(
+            plan,
+            input,
+            options,
+            priority=priority,
+            execution=execution,
+            principal=actor(),
+            held=await self._limiter.held(plan),
+        )
+        if accepted.id == execution and (accepted.hash, accepted.input, accepted.key) != (
+            plan.hash,
+            input,
+            options.key,
+        ):
+            raise KeyConflict(f"an execution `{execution}` is there already")
+        return accepted
+
+    async def signal(
+        self,
+        execution: str,
+        name: str,
+        value: bytes = b"null",
+        *,
+        key: str | None = None,
+        item: str | None = None,
+    ) -> Heard:
+        """Tell an execution something. It is kept until somebody waits for it; under a key it is told once."""
+        if name.startswith(SIGNAL) or not name:
+            raise Refused(f"`{name}` is no name for a signal", code="BAD_SIGNAL")
+        decoded = parse_input(value)
+        if decoded.problems:
+            raise InvalidDocument(decoded.problems)
+        accepted = await self._running(execution)
+        plan = await self._plans.plan(accepted.hash)
+        path = await self._addressed(execution, plan, name, item)
+        id = key or secrets.token_hex(8)
+        # Named by its content: another value under the same key must not take the place of the first.
+        name_of = hashlib.blake2b(value, digest_size=8).hexdigest()
+        data = await kept_bytes(self._blob, f"{execution}/signal/{id}/{name_of}", value, LIMITS)
+        mine = Signal(self._clock.now(), id, name, path, data)
+        stored, resumed = await self._signals.deliver(execution, mine)
+        if (stored.name, stored.value) != (name, data) or (item is not None and stored.path != path):
+            raise KeyConflict(f"key `{key}` was used before with another signal")
+        return Heard(id, resumed)
+
+    async def _addressed(self, execution: str, plan: Plan, name: str, item: str | None) -> Path | None:
+        """In which lineage the signal is meant. Several that wait and none named: nobody can know."""
+        if item is not None:
+            path = parse_path(item, plan.index)
+            if path is None:
+                raise Refused(f"`{item}` is no item of this workflow; for example `users:5`", code="BAD_ITEM")
+            return path
+        waiting = [each.path for each in await self._state.listening(execution) if each.signal == name]
+        if len(waiting) <= 1:
+            return waiting[0] if waiting else None
+        if not any(waiting):
+            return ROOT
+        shown = ", ".join(path_text(path, plan.ids).lstrip("/") or "/" for path in waiting[:10])
+        more = f" and {len(waiting) - 10} more" if len(waiting) > 10 else ""
+        raise Refused(
+            f"{len(waiting)} wait for `{name}`: say which item is meant, one of {shown}{more}",
+            code="AMBIGUOUS_SIGNAL",
+        )
+
+    async def cancel(self, execution: str, reason: str = "") -> str:
+        """End an execution as cancelled; answers how it ended, should something else have been first."""
+        await self._running(execution)
+        error = Error("CANCELLED", reason or "cancelled by request")
+        end = await self._endings.finish(execution, Finish("cancelled", error), self._clock.now())
+        return end.status
+
+    async def pause(self, execution: str) -> bool:
+        """Let nothing more begin until it is resumed; False if it is paused already."""
+        return await self._control(execution, paused=True)
+
+    async def resume(self, execution: str) -> bool:
+        """Go on; False if it is not paused."""
+        return await self._control(execution, paused=False)
+
+    async def _control(self, execution: str, *, paused: bool) -> bool:
+        accepted = await self._running(execution)
+        while True:
+            number, is_paused = await self._state.controls(execution)
+            if is_paused is paused:
+                return False
+            mine = Control(self._clock.now(), number + 1, paused)
+            stored: Fact
+            (stored,) = await self._journal.record(execution, [mine])
+            failpoint.hit("controlled")  # crash here: the row is there, and the next fold begins with it
+            assert isinstance(stored, Control)
+            applied = await self._state.control(execution, stored)
+            await self._queue.send(execution, applied.emitted, accepted.priority)
+            if stored is mine:
+                return True
+
+    async def retry(self, execution: str, *, failed_items: bool = False, key: str | None = None) -> Accepted:
+        """Run again what failed, was cancelled or never ended, or only the items that failed: as a new execution."""
+        return await self._again(execution, _failed_items if failed_items else unfinished, key, retries=True)
+
+    async def rerun(
+        self, execution: str, node: str, *, item: str | None = None, key: str | None = None
+    ) -> Accepted:
+        """Run a node, in one item or in all, and everything behind it again: as a new execution."""
+
+        def choose(plan: Plan, facts: Sequence[Fact]) -> set[tuple[int, Path]]:
+            if node not in plan.index:
+                raise Refused(f"the workflow has no node `{node}`", code="UNKNOWN_NODE")
+            inside = ROOT if item is None else parse_path(item, plan.index)
+            if inside is None:
+                raise Refused(f"`{item}` is no item of this workflow; for example `users:5`", code="BAD_ITEM")
+            if plan.index[node] in plan.triggers:
+                return {(each, ROOT) for each in plan.triggers}
+            return from_node(plan, facts, plan.index[node], inside)
+
+        return await self._again(execution, choose, key, retries=False)
+
+    async def _again(self, execution: str, choose: Again, key: str | None, *, retries: bool) -> Accepted:
+        old = await self._accepted(execution)
+        if await self._journal.end(execution) is None:
+            raise Refused(f"{execution} has not ended; cancel it first", code="NOT_ENDED")
+        plan = await self._plans.plan(old.hash)
+        facts = [each.fact for each in await self._journal.facts(execution) if not each.late]
+        await self._accepted(execution)  # still there: nothing was removed while its facts were read
+        again = choose(plan, facts)
+        if not again:
+            raise Refused(f"{execution} has nothing of this kind to run again", code="NOTHING_TO_RUN")
+        now = self._clock.now()
+        wanted = Accepted(
+            id=new_execution_id(),
+            workflow=old.workflow,
+            hash=old.hash,
+            at=now,
+            input=old.input,
+            key=key,
+            labels=old.labels,
+            priority=old.priority,
+            fake_time=old.fake_time,
+            depth=old.depth,
+            principal=old.principal,  # whoever chose what is run; that it is run again is in the log
+            root=(old.root or old.id) if retries else "",
+            retry_of=old.id,
+            needs=(old.id, *old.needs),
+            format=FORMAT,
+        )
+        held = await self._limiter.held(plan)
+        return await self._launcher.start_again(wanted, plan, kept(plan, facts, again, now), held)
+
+    async def dead_letters(self, limit: int = 100, after: str | None = None) -> list[DeadLetter]:
+        """Executions that the engine gave up on, newest first."""
+        return await self._journal.dead_letters(limit, after)
+
+    async def requeue(self, letter: str) -> Accepted:
+        """Try again what the engine gave up on; the letter is settled by it."""
+        accepted = await self.retry(letter, key=f"requeue:{letter}")
+        await self._journal.settle(letter, "requeued")
+        return accepted
+
+    async def drop(self, letter: str) -> bool:
+        """Settle a dead letter without trying again; False if there is none."""
+        return await self._journal.settle(letter, "dropped")
+
+    async def deploy(
+        self, definition: bytes, *, alias: str | None = None, expected: Expected | None = None
+    ) -> Version:
+        """Store a definition as a version of its workflow, where this is as expected."""
+        plan = self._plans.examined(definition)
+        data, now = canonical(plan.definition), self._clock.now()
+        await self._triggers.check(plan)
+        version = await self._library.deploy(
+            data, plan.hash, plan.definition.id, now, alias=alias, expected=expected
+        )
+        await self._triggers.publish(version.workflow)  # crash here: the next scheduler that looks does it
+        return version
+
+    async def point(
+        self,
+        workflow: str,
+        alias: str,
+        version: int | None,
+        *,
+        weights: dict[int, float] | None = None,
+        expected: Expected | None = None,
+    ) -> Version:
+        """Let an alias point at a version; with weights so many percent of the starts get others."""
+        now = self._clock.now()
+        await self._triggers.check_version(workflow, version)
+        pointed = await self._library.point(workflow, alias, version, now, weights=weights, expected=expected)
+        await self._triggers.publish(workflow)
+        return pointed
+
+    async def hide(self, workflow: str) -> bool:
+        """Take a workflow out of sight."""
+        hid = await self._library.hide(workflow, self._clock.now())
+        await self._triggers.publish(workflow)
+        return hid
+
+    async def collect(self, rules: tuple[Rule, ...]) -> Collected:
+        """Remove ended executions."""
+        return await self._retention.collect(rules, self._clock.now())
+
+    async def add_credential(
+        self, name: str, type: str, values: dict[str, Any], hosts: tuple[str, ...] = (), id: str | None = None
+    ) -> Listing:
+        """Store a credential. The values are secret: they are neither logged nor repeated."""
+        return await self._vault.add(name, type, values, hosts, id)
+
+    async def rotate_credential(
+        self, reference: str, values: dict[str, Any], hosts: tuple[str, ...] | None = None
+    ) -> Listing:
+        """Give a credential new values, which are as secret as the old ones."""
+        return await self._vault.rotate(reference, values, hosts)
+
+    async def remove_credential(self, reference: str) -> Listing:
+        """Forget a credential."""
+        return await self._vault.remove(reference)
+
+    async def rekey(self) -> int:
+        """Seal all credentials with the newest key; answers how many were not."""
+        return await self._vault.rekey()
+
+    async def _accepted(self, execution: str) -> Accepted:
+        accepted = await self._journal.accepted(execution)
+        if accepted is None:
+            raise UnknownExecution(f"no execution has the id {execution}")
+        return accepted
+
+    async def _running(self, execution: str) -> Accepted:
+        accepted = await self._accepted(execution)
+        end: End | None = await self._journal.end(execution)
+        if end is not None:
+            raise Ended(end)
+        return accepted
+
+
+def _failed_items(plan: Plan, facts: Sequence[Fact]) -> set[tuple[int, Path]]:
+    return failed_items(plan, facts)

@@ -1,0 +1,299 @@
+"""The triggers of stored workflows: made and changed with the version that is followed, and what people ask of them.
+
+A workflow's triggers are those of the version that `stable` points at, or, while there is no such alias, of the latest.
+
+The part of the desk that is about triggers.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+
+import msgspec
+from msgspec.structs import replace
+
+from rune.core.plan.model import Plan
+from rune.core.triggers import Hook, Schedule, Standing, attend
+from rune.errors import RuneError
+from rune.nodes.cron import following
+from rune.ports.credentials import Bearer, Draft, Missing, NameTaken
+from rune.ports.journal import StoreAway
+from rune.ports.triggers import PathTaken, Trigger, UnknownTrigger, trigger_id
+from rune.ports.workflows import UnknownWorkflow, Version
+from rune.runtime.backend import Backend
+from rune.runtime.plan_cache import LacksType, Planbook
+from rune.runtime.services.audit_log import Logbook, written_down
+from rune.runtime.services.credentials import new_id
+
+log = logging.getLogger("rune.triggers")
+
+STABLE = "stable"
+"""The alias that triggers follow where a workflow has it."""
+
+TRIES = 20
+
+
+class NotRotated(RuneError):
+    """A path or a secret that is not the trigger's own to change."""
+
+    code = "NOT_ROTATED"
+
+
+class Rotated(msgspec.Struct, frozen=True):
+    """A trigger with a new path or a new secret. The secret is shown this once."""
+
+    trigger: Trigger
+    secret: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Rotated({self.trigger.id})"
+
+
+class TriggerBook:
+    """Triggers, as far as they follow from what is published and from what people ask for."""
+
+    def __init__(self, backend: Backend, plans: Planbook) -> None:
+        self._store = backend.triggers
+        self._library = backend.library
+        self._secret = backend.secret
+        self._clock = backend.clock
+        self._plans = plans
+        self._counts: dict[
+            tuple[str, int], int
+        ] = {}  # triggers of a version, as far as it was published here
+
+    async def check(self, plan: Plan) -> None:
+        """Refuse a definition whose hook would be at the path of another workflow's."""
+        for _, _, spec in _specs(plan):
+            path = spec.path if isinstance(spec, Hook) else None
+            other = None if path is None else await self._store.at_path(path)
+            if other is not None and other.workflow != plan.definition.id:
+                raise PathTaken(f"a hook of `{other.workflow}` is at `{path}` already")
+
+    async def check_version(self, workflow: str, number: int | None) -> None:
+        """The same for a version that is stored; one that nobody knows is refused elsewhere."""
+        if number is None:
+            return
+        with suppress(UnknownWorkflow):
+            version = await self._library.find(workflow, str(number))
+            await self.check(await self._plans.plan(version.hash))
+
+    async def publish(self, workflow: str) -> None:
+        """Let the triggers of a workflow be those of the version that is followed."""
+        try:
+            for _ in range(TRIES):
+                if await self._published(workflow, await self._followed(workflow)):
+                    return
+        except LacksType as lacking:  # a scheduler that knows the type comes by
+            log.warning("the triggers of %s are left to others: %s", workflow, lacking.message)
+            return
+        log.warning("the triggers of %s change too often to be published", workflow)
+
+    async def reconcile(self) -> None:
+        """Publish what somebody deployed and did not come to publish, also a version of Rune without triggers."""
+        stored: dict[str, list[int]] = {}
+        for each in await self._store.list():
+            stored.setdefault(each.workflow, []).append(each.version)
+        wanted = {
+            each.workflow: each.aliases.get(STABLE, each.latest) for each in await self._library.entries()
+        }
+        for workflow in stored.keys() | wanted.keys():
+            version = wanted.get(workflow, 0)
+            count = self._counts.get((workflow, version))
+            if count is not None and stored.get(workflow, []) == [version] * count:
+                continue
+            try:
+                await self.publish(workflow)
+            except StoreAway:
+                raise
+            except Exception as error:  # one workflow's trouble must not keep the others from theirs
+                log.warning("the triggers of %s are not published: %s", workflow, error)
+
+    async def _followed(self, workflow: str) -> Version | None:
+        for alias in (STABLE, None):
+            with suppress(UnknownWorkflow):
+                return await self._library.find(workflow, alias)
+        return None
+
+    async def _published(self, workflow: str, version: Version | None) -> bool:
+        """False if somebody else changed something meanwhile."""
+        known = {each.id: each for each in await self._store.list(workflow)}
+        wanted = [] if version is None else list(_specs(await self._plans.plan(version.hash)))
+        done = True
+        for node, credential, spec in wanted:
+            assert version is not None
+            old = known.pop(trigger_id(workflow, node), None)
+            new = _renewed(old, version, node, credential, spec, self._clock.now())
+            done = (new == old or await self._store.put(new) is not None) and done
+        for each in known.values():
+            done = await self._removed(each) and done
+        if version is not None:
+            self._counts[workflow, version.number] = len(wanted)
+        return done
+
+    async def _removed(self, trigger: Trigger) -> bool:
+        if not await self._store.remove(trigger):
+            return False
+        if trigger.made_secret and trigger.credential is not None:
+            with suppress(Missing):
+                await self._secret.remove(trigger.credential)
+        return True
+
+    async def list(self, workflow: str | None = None) -> Sequence[Trigger]:
+        """All of them, or those of a workflow."""
+        return await self._store.list(workflow)
+
+    async def find(self, reference: str) -> Trigger:
+        """The trigger of an id, of `workflow/node`, or the only one of a workflow."""
+        found = await self._store.find(reference)
+        if found is not None:
+            return found
+        workflow, _, node = reference.partition("/")
+        several = [each for each in await self._store.list(workflow) if not node or each.node == node]
+        if len(several) == 1:
+            return several[0]
+        if not several:
+            raise UnknownTrigger(f"there is no trigger `{reference[:200]}`")
+        named = ", ".join(f"{each.workflow}/{each.node}" for each in several[:10])
+        raise UnknownTrigger(f"`{reference}` has {len(several)} triggers: say which, of {named}")
+
+    async def enable(self, reference: str, enabled: bool) -> Trigger:
+        """Switch a trigger on or off. What was due while it was off is not made up for."""
+
+        def change(trigger: Trigger) -> Trigger:
+            if trigger.enabled == enabled:
+                return trigger
+            now = self._clock.now()
+            standing = replace(trigger.standing, waiting=())
+            if trigger.schedule is not None and enabled:
+                standing = replace(standing, next=following(trigger.schedule, trigger.anchor)(now))
+            # What is about to start is started whatever happens.
+            due = attend(standing, now) if enabled or standing.starting is not None else None
+            return replace(trigger, enabled=enabled, standing=standing, due=due)
+
+        return await self._changed(reference, change)
+
+    async def rotate(self, reference: str, secret: bool) -> Rotated:
+        """Give a hook a new path, or a new secret: the old one is worth nothing from now on."""
+        trigger = await self.find(reference)
+        if trigger.hook is None:
+            raise NotRotated("a schedule has neither a path nor a secret")
+        if secret:
+            return await self._new_secret(trigger, trigger.hook)
+        if trigger.hook.path is not None:
+            raise NotRotated(f"the path `{trigger.path}` is written in the definition; change it there")
+        return Rotated(await self._changed(trigger.id, lambda each: replace(each, path=new_path())))
+
+    async def _new_secret(self, trigger: Trigger, hook: Hook) -> Rotated:
+        if hook.auth == "none":
+            raise NotRotated("the hook asks for no secret: give its node `auth`")
+        if trigger.credential is not None and not trigger.made_secret:
+            raise NotRotated(f"the secret is that of the credential `{trigger.credential}`; rotate that")
+        made, name = secrets.token_urlsafe(32), f"trigger-{trigger.id}"
+        now = self._clock.now()
+        try:
+            await self._secret.put(Draft(id=new_id(), name=name, fields=Bearer(token=made), at=now))
+        except NameTaken:
+            await self._secret.rotate(name, {"token": made}, None, now)
+        stored = await self._changed(
+            trigger.id, lambda each: replace(each, credential=name, made_secret=True)
+        )
+        return Rotated(stored, made)
+
+    async def _changed(self, reference: str, change: Callable[[Trigger], Trigger]) -> Trigger:
+        for _ in range(TRIES):
+            old = await self.find(reference)
+            new = change(old)
+            if new == old:
+                return old
+            stored = await self._store.put(new)
+            if stored is not None:
+                return stored
+        raise NotRotated(f"`{reference}` changes too often; try again")
+
+
+def new_path() -> str:
+    """A path that nobody guesses."""
+    return secrets.token_urlsafe(24)
+
+
+def _specs(plan: Plan) -> Iterator[tuple[str, str | None, Hook | Schedule]]:
+    """The triggers in a plan: their node, its credential, and what starts them."""
+    for index in sorted(plan.triggers):
+        each = plan.nodes[index]
+        spec = each.type.starts(each.node.parameters)
+        if spec is not None:
+            named = each.node.credentials or {}
+            yield each.id, named.get("id") or named.get("name"), spec
+
+
+def _renewed(
+    old: Trigger | None,
+    version: Version,
+    node: str,
+    credential: str | None,
+    spec: Hook | Schedule,
+    now: int,
+) -> Trigger:
+    """A trigger as a version wants it. What does not follow from the version stays: path, secret, how far it is."""
+    if old is None or isinstance(spec, Hook) != (old.hook is not None):
+        old = Trigger(
+            id=trigger_id(version.workflow, node),
+            workflow=version.workflow,
+            node=node,
+            version=version.number,
+            hash=version.hash,
+            at=now if old is None else old.at,
+            revision=0 if old is None else old.revision,
+        )
+    made = old.made_secret and credential is None
+    new = replace(
+        old,
+        version=version.number,
+        hash=version.hash,
+        credential=old.credential if made else credential,
+        made_secret=made,
+    )
+    return _hooked(new, spec) if isinstance(spec, Hook) else _timed(new, spec, now)
+
+
+def _hooked(trigger: Trigger, hook: Hook) -> Trigger:
+    unnamed = trigger.hook is not None and trigger.hook.path is None
+    path = hook.path or (trigger.path if unnamed else new_path())
+    return replace(trigger, hook=hook, path=path)
+
+
+def _timed(trigger: Trigger, schedule: Schedule, now: int) -> Trigger:
+    if schedule.same_times(trigger.schedule):
+        return replace(trigger, schedule=schedule)
+    first = following(schedule, now)(now)
+    standing = Standing(first, (), trigger.standing.starting, trigger.standing.last)
+    due = attend(standing, now) if trigger.enabled else None
+    return replace(trigger, schedule=schedule, anchor=now, standing=standing, due=due, trouble="")
+
+
+@written_down
+class TriggerDesk:
+    """What people ask of triggers. A trigger is named by its id, by `workflow/node`, or by a workflow that has one."""
+
+    logbook: Logbook
+    _triggers: TriggerBook
+
+    async def triggers(self, workflow: str | None = None) -> tuple[Trigger, ...]:
+        """All of them, or those of a workflow."""
+        return tuple(await self._triggers.list(workflow))
+
+    async def find_trigger(self, reference: str) -> Trigger:
+        """One of them."""
+        return await self._triggers.find(reference)
+
+    async def enable_trigger(self, reference: str, enabled: bool) -> Trigger:
+        """Switch one on or off."""
+        return await self._triggers.enable(reference, enabled)
+
+    async def rotate_trigger(self, reference: str, secret: bool = False) -> Rotated:
+        """Give a hook a new path, or a new secret, which is shown this once."""
+        return await self._triggers.rotate(reference, secret)

@@ -1,0 +1,1 @@
+"""The worker: takes tokens from the queue and executes their nodes."""

@@ -1,0 +1,156 @@
+"""Arriving: the trace that a request belongs to, kept with whatever it starts.
+
+The status page: four files, no build step, nothing from elsewhere.
+
+The application: routes on routers, routers behind the gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, FastAPI, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+import rune
+from rune.server.auth import Gate, LoopbackGate
+from rune.server.context import Master
+from rune.server.endpoints import PREFIX, Resource, add, gated, openapi
+from rune.server.monitoring import HEALTH, metrics
+from rune.server.permissions import check_declared
+from rune.server.responses import HANDLERS, Reply
+from rune.server.routes.access import entries, keys, limits
+from rune.server.routes.actions import acting
+from rune.server.routes.credentials import credentials, granting
+from rune.server.routes.dead_letters import letters
+from rune.server.routes.executions import comparing, executions, starts
+from rune.server.routes.live import add_sockets, live
+from rune.server.routes.node_runs import runs
+from rune.server.routes.system import health, machinery, nodetypes
+from rune.server.routes.triggers import triggers
+from rune.server.routes.webhooks import add_hooks
+from rune.server.routes.workflows import aliases, definitions, workflows
+from rune.telemetry.tracing import ARRIVING
+
+
+class Arriving:
+    """Around an application, where somebody traces."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        given = next((value for name, value in scope.get("headers", ()) if name == b"traceparent"), b"")
+        token = ARRIVING.set(given.decode("latin-1"))
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            ARRIVING.reset(token)
+
+
+FILES = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/static/rune.js": ("rune.js", "text/javascript; charset=utf-8"),
+    "/static/rune.svg": ("rune.svg", "image/svg+xml"),
+    "/static/rune.css": ("rune.css", "text/css; charset=utf-8"),
+}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self';"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+
+def add_page(router: APIRouter) -> None:
+    """Put the page on a router."""
+    for path, (name, kind) in FILES.items():
+        router.add_api_route(path, _file(name, kind), methods=["GET"], include_in_schema=False)
+
+
+def _file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
+    data = (files("rune.server") / "static" / name).read_bytes()
+
+    async def endpoint(request: Request) -> Response:
+        return Response(data, headers=HEADERS, media_type=kind)
+
+    endpoint.need = "page"  # type: ignore[attr-defined]
+    return endpoint
+
+
+# The router looks at one route after the other, so what is asked for most comes first.
+RESOURCES: tuple[Resource, ...] = (
+    starts,
+    executions,
+    live,
+    acting,
+    runs,
+    workflows,
+    aliases,
+    limits,
+    comparing,
+    definitions,
+    letters,
+    machinery,
+    nodetypes,
+    credentials,
+    triggers,
+    granting,
+    keys,
+    entries,
+)
+
+
+def make_app(master: Master, gate: Gate | None = None) -> FastAPI:
+    """The API over a master. Without a gate of its own it answers the loopback only."""
+    app = FastAPI(
+        title="Rune",
+        version=rune.__version__,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        exception_handlers=HANDLERS,
+    )
+    app.state.master = app.state.living = master
+    app.state.gate = gate or LoopbackGate()
+    router = gated()
+    for resource in RESOURCES:
+        for operation in resource.operations:
+            add(router, operation)
+    add_sockets(router)
+    add_hooks(router)
+    _add_document(router)
+    add_page(router)
+    router.add_api_route("/metrics", metrics, methods=["GET"], include_in_schema=False)
+    if master.engine.witness.tracer is not None:
+        app.add_middleware(Arriving)
+    app.router.redirect_slashes = False
+    app.router.routes.extend((*health().routes, *router.routes))
+    check_declared(app.router.routes, HEALTH.values())
+    return app
+
+
+def document() -> dict[str, Any]:
+    """The OpenAPI document."""
+    return openapi(RESOURCES)
+
+
+def _add_document(router: Any) -> None:
+    made: list[bytes] = []
+
+    async def get_openapi(request: Request) -> Response:
+        if not made:
+            made.append(msgspec.json.encode(document()))
+        return Reply(made[0])
+
+    get_openapi.need = "view"  # type: ignore[attr-defined]
+    router.add_api_route(f"{PREFIX}/openapi.json", get_openapi, methods=["GET"], include_in_schema=False)

@@ -1,0 +1,244 @@
+"""Replies: values out as bytes.
+
+Problems: how the API says no. One table from codes to statuses, one shape (RFC 9457).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from rune.core.definition.problems import Problem
+from rune.errors import InvalidDocument, RuneError
+from rune.ports.access import TooMany
+from rune.ports.workflows import ANYTHING, NOTHING, Expected
+
+_ENCODER = msgspec.json.Encoder()
+JSON = (b"content-type", b"application/json")
+_ALWAYS = [JSON, (b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
+
+
+class Reply(Response):
+    """A JSON document. Encoded once, its headers written without looking at them again."""
+
+    def __init__(self, value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        self.status_code = status
+        self.background = None
+        self.body = value if type(value) is bytes else _ENCODER.encode(value)
+        self.raw_headers = [*_ALWAYS, (b"content-length", b"%d" % len(self.body))]
+        if headers:
+            given = {name.lower(): text for name, text in headers.items()}
+            if "cache-control" in given:
+                self.raw_headers.pop(1)
+            self.raw_headers += [(n.encode("latin-1"), t.encode("latin-1")) for n, t in given.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self.body})
+
+
+def no_content(headers: Mapping[str, str] | None = None) -> Response:
+    """Nothing to say."""
+    return Response(status_code=204, headers=dict(headers or {}))
+
+
+def not_changed(tag: str) -> Response:
+    """What the asker has is what there is."""
+    return Response(status_code=304, headers={"ETag": tag})
+
+
+def etag(hash: str) -> str:
+    """The tag of a content that is named by its hash."""
+    return f'"{hash}"'
+
+
+def tags(header: str | None) -> list[str]:
+    """The tags of a header, as they are written."""
+    return [each.strip() for each in (header or "").split(",")]
+
+
+def expected(match: str | None, none_match: str | None) -> Expected | None:
+    """What `If-Match` and `If-None-Match: *` expect to be there; both together expect what cannot be."""
+    absent = "*" in tags(none_match)
+    if match is None:
+        return (NOTHING,) if absent else None
+    given = [ANYTHING if each == "*" else _bare(each) for each in tags(match)]
+    return () if absent else tuple(each for each in given if each != NOTHING)
+
+
+def _bare(tag: str) -> str:
+    bare = tag[1:-1] if len(tag) > 2 and tag[0] == tag[-1] == '"' else NOTHING
+    return NOTHING if bare == ANYTHING else bare
+
+
+log = logging.getLogger("rune.master")
+
+MEDIA = "application/problem+json"
+
+STATUS: dict[str, int] = {
+    "BAD_REQUEST": 400,
+    "BAD_JSON": 400,
+    "UNAUTHORIZED": 401,
+    "NOT_PROVED": 401,
+    "FORBIDDEN": 403,
+    "NOT_FOUND": 404,
+    "UNKNOWN_EXECUTION": 404,
+    "UNKNOWN_WORKFLOW": 404,
+    "UNKNOWN_DEFINITION": 404,
+    "UNKNOWN_DEAD_LETTER": 404,
+    "UNKNOWN_BLOB": 404,
+    "UNKNOWN_TRIGGER": 404,
+    "UNKNOWN_TYPE": 404,
+    "UNKNOWN_RUN": 404,
+    "CREDENTIAL_MISSING": 404,
+    "UNKNOWN_KEY": 404,
+    "NOT_ALLOWED": 405,
+    "ENDED": 409,
+    "NOT_ENDED": 409,
+    "NOTHING_TO_RUN": 409,
+    "REFUSED": 409,
+    "KEY_CONFLICT": 409,
+    "KEY_SPENT": 409,
+    "AMBIGUOUS_SIGNAL": 409,
+    "CREDENTIAL_EXISTS": 409,
+    "CREDENTIAL_UNREADABLE": 409,
+    "WORKFLOW_EXISTS": 409,
+    "PATH_TAKEN": 409,
+    "NOT_ROTATED": 409,
+    "CHANGED": 409,
+    "GONE": 410,
+    "TOO_LARGE": 413,
+    "LIMIT_EXCEEDED": 413,
+    "BAD_MEDIA": 415,
+    "INVALID": 422,
+    "BAD_QUERY": 422,
+    "BAD_BODY": 422,
+    "BAD_HEADER": 422,
+    "BAD_ALIAS": 422,
+    "BAD_WEIGHTS": 422,
+    "BAD_SIGNAL": 422,
+    "BAD_ITEM": 422,
+    "BAD_CREDENTIAL": 422,
+    "BAD_KEY": 422,
+    "BAD_CURSOR": 422,
+    "OTHER_WORKFLOW": 422,
+    "UNKNOWN_NODE": 422,
+    "OWNER_LACKS_TYPE": 422,
+    "BAD_LIMITS": 422,
+    "TOO_MANY": 429,
+    "TOO_MANY_WATCH": 429,
+    "SECRET_KEY": 503,
+    "STORE_AWAY": 503,
+    "NEWER_FORMAT": 503,
+    "NOT_READY": 503,
+}
+"""The status of every code; a refusal that is not listed is the asker's: 400."""
+
+_BY_STATUS = {404: "NOT_FOUND", 405: "NOT_ALLOWED", 413: "TOO_LARGE"}
+_TITLES = {
+    400: "Bad request",
+    401: "Not logged in",
+    403: "Forbidden",
+    404: "Not found",
+    405: "Method not allowed",
+    409: "Conflict",
+    410: "Gone",
+    413: "Too large",
+    415: "Unknown format",
+    422: "Not valid",
+    429: "Too many",
+    500: "Internal error",
+    503: "Not available now",
+}
+
+
+class ApiError(RuneError):
+    """A request that is refused before anybody is asked."""
+
+    code = "BAD_REQUEST"
+
+
+class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why something was refused. `problems` lists everything that is wrong with a document, `limit` names what
+    there was too much of."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    problems: tuple[Problem, ...] = ()
+    limit: str = ""
+
+
+def status_of(error: RuneError) -> int:
+    """The HTTP status of a refusal."""
+    return STATUS.get(error.code, 400)
+
+
+def problem_document(error: RuneError) -> ProblemDocument:
+    """A refusal as a document."""
+    status = status_of(error)
+    found = error.problems if isinstance(error, InvalidDocument) else ()
+    said = _document(status, error.code, error.message, tuple(found))
+    return msgspec.structs.replace(said, limit=error.limit) if isinstance(error, TooMany) else said
+
+
+def _document(status: int, code: str, detail: str, problems: tuple[Problem, ...] = ()) -> ProblemDocument:
+    title = _TITLES.get(status, "Refused")
+    name = f"urn:rune:problem:{code.lower()}"
+    return ProblemDocument(type=name, title=title, status=status, code=code, detail=detail, problems=problems)
+
+
+def problem_response(document: ProblemDocument, headers: dict[str, str] | None = None) -> Response:
+    """A problem, on its way."""
+    given = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", **(headers or {})}
+    body = msgspec.json.encode(document)
+    return Response(body, status_code=document.status, headers=given, media_type=MEDIA)
+
+
+async def on_rune_error(request: Request, error: Exception) -> Response:
+    """Answer a refusal."""
+    assert isinstance(error, RuneError)
+    headers: dict[str, str] = {}
+    document = problem_document(error)
+    if document.status == 503:
+        headers["Retry-After"] = "1"
+    if isinstance(error, TooMany):
+        headers["Retry-After"] = str(error.retry_after)
+    if document.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return problem_response(document, headers)
+
+
+async def on_http_error(request: Request, error: Exception) -> Response:
+    """Answer what the router refuses."""
+    assert isinstance(error, HTTPException)
+    code = _BY_STATUS.get(error.status_code, "BAD_REQUEST")
+    headers: dict[str, str] = dict(error.headers or {})
+    detail = str(error.detail)
+    if code == "NOT_FOUND":
+        detail = f"there is nothing at {request.url.path[:200]}"
+    elif code == "NOT_ALLOWED":
+        detail = f"{request.method} is not taken at {request.url.path[:200]}"
+    return problem_response(_document(error.status_code, code, detail), headers)
+
+
+async def on_defect(request: Request, error: Exception) -> Response:
+    """Nobody's fault but ours: said without details, which are in the log."""
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return problem_response(_document(500, "ERROR", "something went wrong here; the log says what"))
+
+
+HANDLERS: dict[Any, Any] = {
+    RuneError: on_rune_error,
+    HTTPException: on_http_error,
+    Exception: on_defect,
+}

@@ -1,0 +1,154 @@
+"""What every store promises to those who look: lists, pages and events that agree with the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rune.ports.queries import Store, Wanted
+from rune.testing.harness import Harness
+from tests.contract.suites.scenario import scenario
+
+FAN: dict[str, Any] = {
+    "id": "fan",
+    "nodes": [
+        {"id": "start", "type": "input"},
+        {"id": "s", "type": "split", "parameters": {"input_array": "$trigger.xs"}},
+        {"id": "c", "type": "conditional", "parameters": {"expression": "$item > 1"}},
+        {"id": "big", "type": "noop"},
+        {"id": "g", "type": "aggregator"},
+    ],
+    "edges": [
+        {"src": "start", "dst": "s"},
+        {"src": "s", "dst": "c"},
+        {"src": "c", "dst": "big", "label": "true"},
+        {"src": "big", "dst": "g"},
+    ],
+}
+FAILING: dict[str, Any] = {
+    "id": "failing",
+    "nodes": [{"id": "f", "type": "fail", "parameters": {"code": "NO"}}],
+}
+
+
+class Stage(NamedTuple):
+    """Somewhere to run executions, and somewhere to look at them."""
+
+    harness: Harness
+    store: Store
+
+
+class StoreContract:
+    """Subclass it and open a stage in a folder."""
+
+    def make_stage(self, folder: Path) -> AbstractAsyncContextManager[Stage]:
+        raise NotImplementedError
+
+    @scenario
+    async def test_executions_are_listed_newest_first_in_pages(self, folder: Path) -> None:
+        async with self.make_stage(folder) as (harness, store):
+            ids = [(await harness.run(FAN, {"xs": [n]}))["execution_id"] for n in range(3)]
+            first = await store.executions(limit=2)
+            rest = await store.executions(limit=2, after=first[-1].id)
+            assert [each.id for each in [*first, *rest]] == ids[::-1]
+
+    @scenario
+    async def test_a_list_is_narrowed_by_status_and_workflow(self, folder: Path) -> None:
+        async with self.make_stage(folder) as (harness, store):
+            fan = (await harness.run(FAN, {"xs": []}))["execution_id"]
+            failing = (await harness.run(FAILING))["execution_id"]
+            assert [each.id for each in await store.executions(Wanted(status="halted"))] == [failing]
+            assert [each.id for each in await store.executions(Wanted(workflow="fan"))] == [fan]
+            assert await store.executions(Wanted(status="halted", workflow="fan")) == []
+            assert await store.executions(Wanted(workflow="nobody")) == []
+
+    @scenario
+    async def test_a_narrowed_list_comes_in_pages_newest_first_whatever_became_of_them(
+        self, folder: Path
+    ) -> None:
+        mixed = {
+            "id": "mixed",
+            "nodes": [
+                {"id": "ask", "type": "conditional", "parameters": {"expression": "$trigger.stop"}},
+                {"id": "stop", "type": "fail"},
+            ],
+            "edges": [{"src": "ask", "dst": "stop", "label": "true"}],
+        }
+        async with self.make_stage(folder) as (harness, store):
+            await harness.run(FAILING)
+            ids = [(await harness.run(mixed, {"stop": n % 2 == 1}))["execution_id"] for n in range(6)]
+            await harness.run(FAILING)
+            cases: list[tuple[str | None, list[str]]] = [
+                (None, ids),
+                ("completed", ids[::2]),
+                ("halted", ids[1::2]),
+            ]
+            for status, expected in cases:
+                wanted = Wanted(workflow="mixed", status=status)
+                first = await store.executions(wanted, limit=2)
+                rest = await store.executions(wanted, limit=9, after=first[-1].id)
+                assert [each.id for each in [*first, *rest]] == expected[::-1]
+
+    @scenario
+    async def test_an_execution_tells_how_it_ended(self, folder: Path) -> None:
+        async with self.make_stage(folder) as (harness, store):
+            summary = await store.execution((await harness.run(FAILING))["execution_id"])
+            assert summary is not None
+            assert (summary.status, summary.workflow) == ("halted", "failing")
+            assert summary.error is not None
+            assert summary.error.code == "NO"
+            assert summary.ended_at is not None
+            assert await store.execution("nobody") is None
+
+    @scenario
+    async def test_node_runs_come_in_pages_skips_included_each_once(self, folder: Path) -> None:
+        async with self.make_stage(folder) as (harness, store):
+            execution = (await harness.run(FAN, {"xs": [1, 2, 3]}))["execution_id"]
+            whole = await store.node_runs(execution)
+            pages = [
+                each for at in range(0, 20, 3) for each in await store.node_runs(execution, after=at, limit=3)
+            ]
+            assert pages == whole
+            seen = [(each.node_id, tuple(frame.item_index for frame in each.lineage)) for each in whole]
+            assert len(seen) == len(set(seen))
+            skipped = [each for each in whole if each.status == "skipped"]
+            assert [(each.node_id, each.lineage[0].item_index) for each in skipped] == [("big", 0)]
+            assert {each.lineage[0].total_items for each in whole if each.lineage} == {3}
+
+    @scenario
+    async def test_events_are_numbered_without_gaps_and_the_same_for_every_reader(self, folder: Path) -> None:
+        async with self.make_stage(folder) as (harness, store):
+            execution = (await harness.run(FAN, {"xs": [1, 2, 3]}))["execution_id"]
+            whole = await store.events(execution)
+            assert [each.number for each in whole] == list(range(1, len(whole) + 1))
+            assert whole[0].kind == "execution.accepted"
+            assert whole[-1].kind == "execution.completed"
+            for after in (0, 1, len(whole) - 1, len(whole)):
+                assert await store.events(execution, after=after) == whole[after:]
+            assert await store.events(execution, after=2, limit=2) == whole[2:4]
+
+    @scenario
+    async def test_what_is_under_way_is_seen_as_far_as_it_came(self, folder: Path) -> None:
+        waiting = {
+            "id": "waiting",
+            "nodes": [
+                {"id": "a", "type": "noop"},
+                {"id": "nap", "type": "wait", "parameters": {"amount": 1, "unit": "hours"}},
+            ],
+            "edges": [{"src": "a", "dst": "nap"}],
+        }
+        async with self.make_stage(folder) as (harness, store):
+            run = await harness.start(waiting)
+            await harness.settle()
+            summary = await store.execution(run.accepted.id)
+            assert summary is not None
+            assert summary.status == "running"
+            assert _kinds(await store.events(run.accepted.id))[-1] == "node.waiting"
+            await run.end()
+            assert _kinds(await store.events(run.accepted.id))[-1] == "execution.completed"
+
+
+def _kinds(events: Sequence[Any]) -> list[str]:
+    return [each.kind for each in events]
