@@ -59,7 +59,7 @@ AT = re.compile(rb'"at":"([^"]+)"')
 async def server(home: str) -> None:
     """The API over an embedded engine, with one route that does nothing."""
     import rune.bootstrap.http  # noqa: PLC0415 - the other process needs none of it
-    from rune.bootstrap import reader, running_engine  # noqa: PLC0415
+    from rune.bootstrap import open_reader, running_engine  # noqa: PLC0415
     from rune.server import app as application  # noqa: PLC0415
     from rune.server.responses import Reply  # noqa: PLC0415
     from rune.settings import Settings  # noqa: PLC0415
@@ -81,7 +81,7 @@ async def server(home: str) -> None:
 
     rune.bootstrap.http.make_app = with_empty
     settings = Settings(home=home)
-    async with running_engine(settings) as engine, reader(settings) as opened:
+    async with running_engine(settings) as engine, open_reader(settings) as opened:
         await engine.desk.deploy(json.dumps(DOCUMENT).encode())
         await engine.desk.deploy(json.dumps(HEARD).encode())
         await rune.bootstrap.http.serve(

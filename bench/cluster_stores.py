@@ -17,9 +17,9 @@ from rune.adapters.postgres.migrations import migrate
 from rune.adapters.redis.client import Client, info
 from rune.bootstrap import cluster
 from rune.codec.facts import Inline
-from rune.core.execution.fact import Result
+from rune.core.execution.fact import NodeResult
 from rune.runtime.engine import Engine
-from rune.runtime.queries.verify import audit
+from rune.runtime.queries.verify import verify_execution
 from rune.settings import Settings
 from tests.services.fleet import Fleet, fleet
 from tests.services.postgres import Server, new_server
@@ -128,7 +128,7 @@ class Bench:
     async def audited(self, results: int, claims: int) -> None:
         """One result and one claim per node, and nothing that the rules could not have written."""
         found = claimed = 0
-        async with cluster.reader(self.settings) as reader:
+        async with cluster.open_reader(self.settings) as reader:
             after: str | None = None
             while page := await reader.executions(after=after, limit=200):
                 after = page[-1].id
@@ -136,7 +136,7 @@ class Bench:
                     claimed_here = await reader.claims(each.id)
                     facts = await reader.facts(each.id)
                     plan, accepted = await reader.plan(each.id), await reader.accepted(each.id)
-                    seen = audit(plan, accepted, facts, claimed_here, each)
+                    seen = verify_execution(plan, accepted, facts, claimed_here, each)
                     assert not seen.violations, seen
                     assert not seen.repeated, seen
                     found += seen.results
@@ -173,7 +173,7 @@ async def slowest(stores: Stores) -> dict[str, float | str]:
 
 async def limit(settings: Settings, *, nodes: int, group: int, claims: bool, scripts: float) -> float:
     """Nodes a second of a client without an engine: rows in groups, then small scripts, two groups at a time."""
-    fact = columns(Result(1, (), 1_700_000_000_000, "ok", value=Inline(b"x" * 40)))
+    fact = columns(NodeResult(1, (), 1_700_000_000_000, "ok", value=Inline(b"x" * 40)))
     pool = await asyncpg.create_pool(settings.journal, min_size=2, max_size=2)
     await pool.execute(BARE)
     client = Client(settings.state)

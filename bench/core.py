@@ -19,12 +19,12 @@ from rune.core.definition.parser import parse_document
 from rune.core.execution.outcome import FanOut, Output
 from rune.core.execution.state import State
 from rune.core.execution.step import step, step_unrun
-from rune.core.execution.token import Fate
-from rune.core.execution.transition import apply, begin
+from rune.core.execution.token import TokenPurpose
+from rune.core.execution.transition import apply, start_execution
 from rune.core.expr import compile_expression, compile_template
 from rune.core.plan.compiler import compile_definition, names_of
 from rune.core.plan.model import Plan
-from rune.core.validation.validate import examine
+from rune.core.validation.validate import validate_document
 from rune.nodes.registry import standard_catalogue
 
 REPEATS = 7
@@ -55,7 +55,7 @@ def linear_token() -> tuple[float, float, float]:
 
     def rules() -> int:
         state = State()
-        tokens = begin(plan, state, NOW).emitted
+        tokens = start_execution(plan, state, NOW).emitted
         done = 0
         while tokens:
             decision = step(plan, tokens[0], Output(value), NOW)
@@ -134,7 +134,7 @@ def compile_ms(nodes: int) -> float:
 
     def whole() -> int:
         parsed = parse_document(data)
-        verdict = examine(parsed, catalogue)
+        verdict = validate_document(parsed, catalogue)
         assert verdict.valid
         assert parsed.definition is not None
         compile_definition(parsed.definition, catalogue, verdict.parameters)
@@ -165,12 +165,12 @@ def fan_out(items: int) -> tuple[float, float]:
     def whole() -> int:
         nonlocal longest
         state = State()
-        tokens = begin(plan, state, NOW).emitted
+        tokens = start_execution(plan, state, NOW).emitted
         worst = 0.0
         while tokens:
             token = tokens.pop()
             began = time.perf_counter()
-            if token.fate is Fate.RUN:
+            if token.fate is TokenPurpose.RUN:
                 outcome = FanOut(items) if plan.nodes[token.node].fans_out else Output(1)
                 decision = step(plan, token, outcome, NOW)
             else:

@@ -36,9 +36,9 @@ from rune.adapters.sqlite.database import (  # noqa: E402
 from rune.bench import baseline  # noqa: E402
 from rune.codec.facts import Inline, encode_fact, fact_columns  # noqa: E402
 from rune.core.definition.model import canonical  # noqa: E402
-from rune.core.execution.fact import End, Fact, Result  # noqa: E402
+from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult  # noqa: E402
 from rune.core.plan.model import Plan  # noqa: E402
-from rune.ports.journal import Accepted  # noqa: E402
+from rune.ports.journal import ExecutionRecord  # noqa: E402
 from rune.testing.harness import compiled  # noqa: E402
 
 NOW = 1_800_000_000_000
@@ -63,12 +63,12 @@ WIDE = {
 def facts(plan: Plan, items: int) -> Iterator[Fact]:
     """What an execution with many items leaves."""
     s, c, big, small = (plan.index[name] for name in ("s", "c", "big", "small"))
-    yield Result(s, (), NOW, "ok", items=items)
+    yield NodeResult(s, (), NOW, "ok", items=items)
     for item in range(items):
         taken = item > 9
-        yield Result(c, (s, item), NOW + 1, "ok", outlet=str(taken).lower(), value=Inline(b"true"))
-        yield Result(big if taken else small, (s, item), NOW + 2, "ok", value=Inline(b'{"id": 7}'))
-    yield End(NOW + 3, "completed")
+        yield NodeResult(c, (s, item), NOW + 1, "ok", outlet=str(taken).lower(), value=Inline(b"true"))
+        yield NodeResult(big if taken else small, (s, item), NOW + 2, "ok", value=Inline(b'{"id": 7}'))
+    yield ExecutionEnded(NOW + 3, "completed")
 
 
 def fill(path: Path, executions: int, items: int) -> str:
@@ -77,7 +77,7 @@ def fill(path: Path, executions: int, items: int) -> str:
     baseline.fill(path, executions // 10, ended_by=NOW - 10**6, workflow="other", status="failed")
     plan = compiled(WIDE)
     id = f"x{NOW:012x}{0:014x}"
-    accepted = Accepted(id=id, workflow="wide", hash=plan.hash, at=NOW, input=b'{"items": []}')
+    accepted = ExecutionRecord(id=id, workflow="wide", hash=plan.hash, at=NOW, input=b'{"items": []}')
     db = sqlite3.connect(path, isolation_level=None)
     migrate(db)
     (n,) = db.execute("SELECT max(n) + 1 FROM execution").fetchone()
@@ -87,7 +87,7 @@ def fill(path: Path, executions: int, items: int) -> str:
     db.execute("INSERT INTO definition VALUES (?, ?)", (plan.hash, canonical(plan.definition)))
     write_starts(db, [Start((n, id, "wide", plan.hash, NOW, NOW, msgspec.msgpack.encode(accepted)))])
     end = whole[-1]
-    assert isinstance(end, End)
+    assert isinstance(end, ExecutionEnded)
     write_rows(db, [Rows(id, rows, [], end)])
     db.execute("COMMIT")
     db.close()

@@ -28,8 +28,8 @@ from rune.adapters.postgres.journal_writes import Columns, arrays, columns
 from rune.adapters.postgres.migrations import migrate
 from rune.adapters.postgres.stores import postgres
 from rune.codec.facts import Inline
-from rune.core.execution.fact import Result
-from rune.ports.journal import Accepted
+from rune.core.execution.fact import NodeResult
+from rune.ports.journal import ExecutionRecord
 
 CALLERS = 200
 GROUP = 256
@@ -39,8 +39,8 @@ TRUNCATE bare;
 """
 
 
-def fact(node: int) -> Result:
-    return Result(node, (), 1_700_000_000_000, "ok", value=Inline(b'{"value": "' + b"x" * 100 + b'"}'))
+def fact(node: int) -> NodeResult:
+    return NodeResult(node, (), 1_700_000_000_000, "ok", value=Inline(b'{"value": "' + b"x" * 100 + b'"}'))
 
 
 async def bare(dsn: str, rows: int, lanes: int) -> float:
@@ -70,7 +70,7 @@ async def bare(dsn: str, rows: int, lanes: int) -> float:
 async def journal(found: PostgresJournal, rows: int, executions: int, name: str, width: int = 1) -> float:
     """Rows a second through `record`, by callers that each wait for their answer, `width` facts at a time."""
     for number in range(executions):
-        await found.accept(Accepted(id=f"{name}{number}", workflow="w", hash="h", at=1, input=b"{}"))
+        await found.accept(ExecutionRecord(id=f"{name}{number}", workflow="w", hash="h", at=1, input=b"{}"))
     each = rows // CALLERS
 
     async def caller(number: int) -> None:
@@ -92,7 +92,7 @@ async def starts(found: PostgresJournal, count: int) -> float:
     async def caller(number: int) -> None:
         for each in range(count // CALLERS):
             id = f"s{number}-{each}"
-            await found.accept(Accepted(id=id, workflow="w", hash="h", at=1, input=b"{}", key=id))
+            await found.accept(ExecutionRecord(id=id, workflow="w", hash="h", at=1, input=b"{}", key=id))
 
     began = time.perf_counter()
     await asyncio.gather(*(caller(number) for number in range(CALLERS)))
@@ -101,7 +101,7 @@ async def starts(found: PostgresJournal, count: int) -> float:
 
 async def idle(found: PostgresJournal, count: int) -> list[float]:
     """Milliseconds of one record after the other, with nobody else."""
-    await found.accept(Accepted(id="idle", workflow="w", hash="h", at=1, input=b"{}"))
+    await found.accept(ExecutionRecord(id="idle", workflow="w", hash="h", at=1, input=b"{}"))
     times = []
     for node in range(count):
         mine = fact(node)

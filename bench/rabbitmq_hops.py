@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 
-from rune.adapters.rabbitmq.amqp.client import Channel, Message, Stamp, connect
+from rune.adapters.rabbitmq.amqp.client import Channel, Message, MessageProperties, connect
 
 QUEUE = "bench.hops"
 TOKENS = 500  # messages that go around
-STAMP = Stamp()
+STAMP = MessageProperties()
 BODY = b'{"value":"' + b"x" * 1000 + b'"}'
 
 

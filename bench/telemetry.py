@@ -15,13 +15,13 @@ import tempfile
 import time
 from typing import Any
 
-from rune.adapters.sqlite.queue import Ages
+from rune.adapters.sqlite.queue import QueueAges
 from rune.bench import workloads
 from rune.bench.measures import completed
 from rune.bootstrap import running_engine
 from rune.runtime.worker import executor
 from rune.settings import Settings
-from rune.telemetry.counters import Meter
+from rune.telemetry.counters import Counters
 
 EXECUTIONS = 200
 NODES = 10
@@ -37,8 +37,8 @@ def _nothing(*given: Any) -> None:
 
 
 PLACES: tuple[tuple[Any, str, Any], ...] = (
-    (Meter, "ran", _nothing),
-    (Ages, "mark", _nothing),
+    (Counters, "ran", _nothing),
+    (QueueAges, "mark", _nothing),
     (executor, "HERE", _Nowhere()),
     (executor, "now_ns", int),
 )

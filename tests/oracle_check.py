@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rune.core.execution.fact import Choice, End, Fact, Result
+from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult, RaceWinner
 from rune.core.execution.fold import fold
 from rune.core.execution.scope import failure_value
 from rune.core.execution.token import Path
@@ -18,7 +18,7 @@ from tests.oracle.evaluate import check_choices, evaluate
 from tests.oracle.model import Model
 
 OracleKey = tuple[str, tuple[tuple[str, int], ...]]
-Results = dict[tuple[int, Path], Result]
+Results = dict[tuple[int, Path], NodeResult]
 
 
 class Disagreement(Exception):
@@ -31,10 +31,10 @@ class Past:
 
     plan: Plan
     facts: list[Fact]
-    end: End
+    end: ExecutionEnded
     start: Any
     now: int
-    value: Callable[[Result], Any]
+    value: Callable[[NodeResult], Any]
 
 
 def check_past(past: Past, model: Model) -> Expected:
@@ -57,7 +57,7 @@ def _replayed(past: Past) -> tuple[Results, list[tuple[int, Path]]]:
             raise Disagreement(f"ended as completed, the journal says {applied.finish}")
         if end.status == "completed" and len(state.scopes) != 1:
             raise Disagreement("completed with items that have not ended")
-    results = {(f.node, f.path): f for f in past.facts if isinstance(f, Result)}
+    results = {(f.node, f.path): f for f in past.facts if isinstance(f, NodeResult)}
     return results, applied.skipped
 
 
@@ -80,7 +80,7 @@ def _choices(past: Past, results: Results, skipped: list[tuple[int, Path]]) -> C
             cancelled.add(key)
             opened.pop(key, None)
     for row in past.facts:
-        if isinstance(row, Choice) and (row.node, row.path) not in results:
+        if isinstance(row, RaceWinner) and (row.node, row.path) not in results:
             opened[_key(plan, row.node, row.path)] = tuple(edges[each.edge].id for each in row.arrived)
     return Choices(opened, frozenset(timed_out), frozenset(cancelled), _unstarted(plan, results, skipped))
 
@@ -131,7 +131,7 @@ def _compare(
         raise Disagreement("\n  ".join(["the oracle disagrees:", *problems[:5]]))
 
 
-def _is_expected(end: End, expected: Expected) -> bool:
+def _is_expected(end: ExecutionEnded, expected: Expected) -> bool:
     """Whether an execution ended in one of the ways that are right; some codes no document names."""
     code = end.error.code if end.error else None
     return any(end.status == status and agree(wanted, code) for status, wanted in expected.endings)

@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from rune.settings import BadSettings, load_settings
+from rune.settings import SettingsError, load_settings
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from rune.settings import BadSettings, load_settings
 def test_a_value_of_another_type_is_refused_with_what_is_expected(
     given: dict[str, str], said: str, tmp_path: pathlib.Path
 ) -> None:
-    with pytest.raises(BadSettings) as refused:
+    with pytest.raises(SettingsError) as refused:
         load_settings(given, tmp_path)
 
     assert said in refused.value.message
@@ -48,7 +48,7 @@ def test_a_value_of_another_type_is_refused_with_what_is_expected(
 def test_what_nothing_could_run_with_is_refused_by_name(
     given: dict[str, str], tmp_path: pathlib.Path
 ) -> None:
-    with pytest.raises(BadSettings, match=next(iter(given))):
+    with pytest.raises(SettingsError, match=next(iter(given))):
         load_settings(given, tmp_path)
 
 
@@ -66,26 +66,26 @@ def test_an_address_that_cannot_be_read_is_refused_by_name(
     fine = {"RUNE_JOURNAL": "postgresql://a:1,b:2/rune", "RUNE_STATE": "redis://a", "RUNE_QUEUE": "amqp://a"}
     assert load_settings(fine, tmp_path).clustered
 
-    with pytest.raises(BadSettings, match=name):
+    with pytest.raises(SettingsError, match=name):
         load_settings({**fine, name: url}, tmp_path)
 
 
 def test_a_journal_without_a_file_is_refused(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(BadSettings, match="names no file"):
+    with pytest.raises(SettingsError, match="names no file"):
         _ = load_settings({"RUNE_JOURNAL": "sqlite:///"}, tmp_path).database
 
 
 def test_an_unknown_setting_in_the_file_is_named(tmp_path: pathlib.Path) -> None:
     (tmp_path / "rune.toml").write_text("slotz = 5\n")
 
-    with pytest.raises(BadSettings, match=r"rune\.toml: there is no setting `slotz`"):
+    with pytest.raises(SettingsError, match=r"rune\.toml: there is no setting `slotz`"):
         load_settings({}, tmp_path)
 
 
 def test_what_is_secret_is_not_repeated(tmp_path: pathlib.Path) -> None:
     (tmp_path / "rune.toml").write_text("smtp_url = 12345\n")
 
-    with pytest.raises(BadSettings, match="RUNE_SMTP_URL") as refused:
+    with pytest.raises(SettingsError, match="RUNE_SMTP_URL") as refused:
         load_settings({}, tmp_path)
 
     assert "12345" not in refused.value.message
@@ -94,12 +94,12 @@ def test_what_is_secret_is_not_repeated(tmp_path: pathlib.Path) -> None:
 def test_a_file_that_is_no_text_is_refused(tmp_path: pathlib.Path) -> None:
     (tmp_path / "rune.toml").write_bytes(b"\xff\xfe")
 
-    with pytest.raises(BadSettings, match=r"rune\.toml: byte 0 is not UTF-8"):
+    with pytest.raises(SettingsError, match=r"rune\.toml: byte 0 is not UTF-8"):
         load_settings({}, tmp_path)
 
 
 def test_a_file_that_cannot_be_read_is_not_passed_over(tmp_path: pathlib.Path) -> None:
     (tmp_path / "rune.toml").mkdir()
 
-    with pytest.raises(BadSettings, match=r"rune\.toml: is a directory"):
+    with pytest.raises(SettingsError, match=r"rune\.toml: is a directory"):
         load_settings({}, tmp_path)

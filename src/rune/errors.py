@@ -36,7 +36,7 @@ class NodeFailure(RuneError):
         self.details = details or {}
 
 
-class LimitExceeded(RuneError):
+class LimitExceededError(RuneError):
     """A configured limit was passed."""
 
     code = "LIMIT_EXCEEDED"
@@ -48,7 +48,7 @@ class LimitExceeded(RuneError):
         self.allowed = allowed
 
 
-class InvalidDocument(RuneError):
+class InvalidDocumentError(RuneError):
     """A document or start payload that is refused, with all of its problems."""
 
     code = "INVALID"

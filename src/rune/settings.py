@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from rune.errors import RuneError
-from rune.ports.retention import BadRule, Rule, parse_rules
+from rune.ports.retention import InvalidRuleError, Rule, parse_rules
 
 LISTS = frozenset({"nodes", "http_allow", "queues"})
 """What is several values, separated by commas in the environment."""
@@ -30,7 +30,7 @@ STATUSES = {"true": "each", "1": "each", "false": "none", "0": "none"}
 """Other ways to say how steps are told."""
 
 
-class BadSettings(RuneError):
+class SettingsError(RuneError):
     """A setting that does not fit."""
 
     code = "BAD_SETTINGS"
@@ -116,12 +116,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if not self.journal:
             return Path(self.home) / "rune.db"
         if not self.journal.startswith("sqlite:///"):
-            raise BadSettings(
+            raise SettingsError(
                 "RUNE_JOURNAL: this is no address that Rune knows; use `sqlite:///path` or `postgresql://…`"
             )
         path = self.journal.removeprefix("sqlite:///")
         if not path:
-            raise BadSettings("RUNE_JOURNAL: `sqlite:///` names no file; write `sqlite:///path`")
+            raise SettingsError("RUNE_JOURNAL: `sqlite:///` names no file; write `sqlite:///path`")
         return Path(path)
 
 
@@ -130,11 +130,11 @@ def load_settings(environment: Mapping[str, str] | None = None, folder: Path | N
     given = os.environ if environment is None else environment
     values: dict[str, Any] = _from_file((folder or Path()) / "rune.toml")
     if "secret_key" in values:
-        raise BadSettings(
+        raise SettingsError(
             "rune.toml: a key does not belong there; set RUNE_SECRET_KEY or RUNE_SECRET_KEY_FILE"
         )
     if "api_key" in values:
-        raise BadSettings("rune.toml: a key does not belong there; set RUNE_API_KEY")
+        raise SettingsError("rune.toml: a key does not belong there; set RUNE_API_KEY")
     for field in msgspec.structs.fields(Settings):
         text = given.get(f"RUNE_{field.name.upper()}")
         if text is not None:
@@ -145,12 +145,12 @@ def load_settings(environment: Mapping[str, str] | None = None, folder: Path | N
         values["traces"] = given.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
     try:
         values["retention"] = parse_rules(values.get("retention", []))
-    except BadRule as error:
-        raise BadSettings(f"retention: {error.message}") from None
+    except InvalidRuleError as error:
+        raise SettingsError(f"retention: {error.message}") from None
     try:
         settings = msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError:
-        raise _unfit(values) from None
+        raise _conflicts(values) from None
     _within_bounds(settings)
     _fit_together(settings)
     return settings
@@ -161,19 +161,19 @@ def _several(text: str) -> list[str]:
     return [each.strip() for each in text.split(",")] if text.strip() else []
 
 
-def _unfit(values: dict[str, Any]) -> BadSettings:
+def _conflicts(values: dict[str, Any]) -> SettingsError:
     """What to say of the first setting that is unknown or of another type, by the name that it is set with."""
     known = {field.name: field.type for field in msgspec.structs.fields(Settings)}
     for name, value in values.items():
         if name not in known:
-            return BadSettings(f"rune.toml: there is no setting `{name}`")
+            return SettingsError(f"rune.toml: there is no setting `{name}`")
         try:
             msgspec.convert(value, known[name], strict=False)
         except msgspec.ValidationError:
             found = "this" if name in SECRET else f"`{value}`"
             expected = _expected(known[name])
-            return BadSettings(f"RUNE_{name.upper()}, or `{name}` in rune.toml: {found} is not {expected}")
-    return BadSettings("configuration: the settings do not fit together")
+            return SettingsError(f"RUNE_{name.upper()}, or `{name}` in rune.toml: {found} is not {expected}")
+    return SettingsError("configuration: the settings do not fit together")
 
 
 def _expected(kind: Any) -> str:
@@ -188,22 +188,22 @@ def _within_bounds(settings: Settings) -> None:
     """Numbers with which nothing would ever run, or an address that leads nowhere."""
     for name in ("slots", "http_per_host", "partitions"):
         if getattr(settings, name) < 1:
-            raise BadSettings(f"RUNE_{name.upper()}: at least 1")
+            raise SettingsError(f"RUNE_{name.upper()}: at least 1")
     if settings.max_waiting < 0:
-        raise BadSettings("RUNE_MAX_WAITING: a number of hints, or 0 for no limit")
+        raise SettingsError("RUNE_MAX_WAITING: a number of hints, or 0 for no limit")
     if not (math.isfinite(settings.grace) and settings.grace >= 0):
-        raise BadSettings("RUNE_GRACE: a number of seconds, 0 or more")
+        raise SettingsError("RUNE_GRACE: a number of seconds, 0 or more")
     if settings.traces not in ("", "off") and not settings.traces.startswith(("http://", "https://")):
-        raise BadSettings("RUNE_TRACES: `off`, or an address that begins with `http://` or `https://`")
+        raise SettingsError("RUNE_TRACES: `off`, or an address that begins with `http://` or `https://`")
     if not 0.0 <= settings.trace_share <= 1.0:
-        raise BadSettings("RUNE_TRACE_SHARE: a share between 0 and 1")
+        raise SettingsError("RUNE_TRACE_SHARE: a share between 0 and 1")
     if not 0 <= settings.health_port < 65_536:
-        raise BadSettings("RUNE_HEALTH_PORT: a port, or 0 for none")
-    if settings.url and not _leads_somewhere(settings.url):
-        raise BadSettings("RUNE_URL: the address of a server is `http://host:port` or `https://host:port`")
+        raise SettingsError("RUNE_HEALTH_PORT: a port, or 0 for none")
+    if settings.url and not _is_reachable(settings.url):
+        raise SettingsError("RUNE_URL: the address of a server is `http://host:port` or `https://host:port`")
 
 
-def _leads_somewhere(url: str) -> bool:
+def _is_reachable(url: str) -> bool:
     """Whether an address has a scheme, a host, and no port that cannot be."""
     try:
         parts = urlsplit(url)
@@ -226,28 +226,28 @@ def _fit_together(settings: Settings) -> None:
     if not settings.clustered:
         for name in ("state", "queue", "blob"):
             if getattr(settings, name) != "embedded":
-                raise BadSettings(
+                raise SettingsError(
                     f"RUNE_{name.upper()}: with the embedded journal this can only be `embedded`;"
                     " a cluster needs RUNE_JOURNAL=postgresql://…"
                 )
         return
     for name in ("journal", "state", "queue"):
         if not _readable(getattr(settings, name)):
-            raise BadSettings(f"RUNE_{name.upper()}: this is no address: its host or port cannot be read")
+            raise SettingsError(f"RUNE_{name.upper()}: this is no address: its host or port cannot be read")
     if not settings.state.startswith(REDIS):
-        raise BadSettings("RUNE_STATE: with RUNE_JOURNAL=postgresql://… this must be `redis://…`")
+        raise SettingsError("RUNE_STATE: with RUNE_JOURNAL=postgresql://… this must be `redis://…`")
     if not settings.queue.startswith((*REDIS, *AMQP)):
-        raise BadSettings(
+        raise SettingsError(
             "RUNE_QUEUE: with RUNE_JOURNAL=postgresql://… this must be `redis://…` or `amqp://…`"
         )
     if not settings.brokered and settings.queue != settings.state:
-        raise BadSettings("RUNE_QUEUE: a queue in Redis must be in the same one as RUNE_STATE")
+        raise SettingsError("RUNE_QUEUE: a queue in Redis must be in the same one as RUNE_STATE")
     if not settings.blob.startswith(("embedded", "file:///", "s3://")):
-        raise BadSettings("RUNE_BLOB: this can be `embedded`, `file:///folder` or `s3://bucket/prefix`")
+        raise SettingsError("RUNE_BLOB: this can be `embedded`, `file:///folder` or `s3://bucket/prefix`")
     if not 1 <= settings.wire_bytes <= 128 * 1024 * 1024:
-        raise BadSettings("RUNE_WIRE_BYTES: between 1 and 134217728")
+        raise SettingsError("RUNE_WIRE_BYTES: between 1 and 134217728")
     if not settings.queues or not all(settings.queues):
-        raise BadSettings("RUNE_QUEUES: at least one queue, separated by commas")
+        raise SettingsError("RUNE_QUEUES: at least one queue, separated by commas")
 
 
 def _from_file(path: Path) -> dict[str, Any]:
@@ -256,11 +256,11 @@ def _from_file(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise BadSettings(f"{path}: {(error.strerror or str(error)).lower()}") from error
+        raise SettingsError(f"{path}: {(error.strerror or str(error)).lower()}") from error
     except UnicodeDecodeError as error:
-        raise BadSettings(f"{path}: byte {error.start} is not UTF-8") from error
+        raise SettingsError(f"{path}: byte {error.start} is not UTF-8") from error
     except tomllib.TOMLDecodeError as error:
-        raise BadSettings(f"{path}: {error}") from error
+        raise SettingsError(f"{path}: {error}") from error
 
 
 def _flat(values: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from rune.bootstrap import access
+from rune.bootstrap import open_access
 from tests.access.asking import API, BOOTSTRAP, Crowd
 from tests.access.test_grants import ended, grants, shop, uses
 from tests.cluster.standing import stores
@@ -39,7 +39,7 @@ def test_a_key_is_known_and_revoked_everywhere_and_grants_hold_for_every_worker(
             while (await there.get(LIST)).status_code == 200:
                 pass  # it is believed for half a second at most; the deadline of the test ends what is not
             assert (await ada.get(LIST)).status_code == 401
-            async with access(settings) as opened:
+            async with open_access(settings) as opened:
                 actions = [each.action for each in await opened.log.read()]
             assert actions[::-1] == [
                 "key.create",

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from rune.codec.messages import NodeExecutionMessage
-from rune.runtime.messaging.foreign_messages import Strangers
+from rune.runtime.messaging.foreign_messages import ForeignMessages
 from tests.access.asking import API, BOOTSTRAP, Crowd
 from tests.master.running import Served, run
 
@@ -77,7 +77,7 @@ async def by_queue(server: Served, document: dict[str, Any], execution: str) -> 
         definition=msgspec.Raw(msgspec.json.encode(document)),
         context=msgspec.Raw(b"{}"),
     )
-    await Strangers(engine.backend, engine.plans, engine.launcher).take(message, b"")
+    await ForeignMessages(engine.backend, engine.plans, engine.launcher).take(message, b"")
 
 
 def test_unless_said_otherwise_everyone_may_and_the_queue_may_not(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from rune.ports.journal import StoreAway
-from rune.ports.processes import VERBS
-from rune.runtime.services.audit_log import ACTS
+from rune.ports.journal import StoreUnavailableError
+from rune.ports.processes import RPC_METHODS
+from rune.runtime.services.audit_log import AUDITED_ACTIONS
 from tests.access.asking import API, BOOTSTRAP, Crowd, filled
 from tests.master.running import HELLO, Served, run
 
@@ -18,7 +18,7 @@ QUIET = {"run", "start", "dead_letters", "triggers", "find_trigger"}
 
 
 def test_every_verb_is_written_down_or_known_to_be_quiet() -> None:
-    assert set(VERBS) - QUIET == set(ACTS)
+    assert set(RPC_METHODS) - QUIET == set(AUDITED_ACTIONS)
 
 
 def told(entries: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
@@ -91,7 +91,7 @@ def test_nothing_is_changed_that_cannot_be_written_down(tmp_path: Path) -> None:
         assert log is not None
 
         async def away(entry: object) -> None:
-            raise StoreAway("the log is away")
+            raise StoreUnavailableError("the log is away")
 
         log.write = away  # type: ignore[method-assign]
         assert (await server.http.delete(f"{API}/workflows/hello")).status_code == 503

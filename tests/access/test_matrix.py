@@ -16,8 +16,8 @@ from websockets.exceptions import InvalidStatus
 
 from rune.core.permissions import RIGHTS
 from rune.server.app import make_app
-from rune.server.auth import Undeclared, authorize
-from rune.server.endpoints import Resource, gated
+from rune.server.auth import UndeclaredPermissionError, authorize
+from rune.server.endpoints import Router, gated
 from rune.server.monitoring import HEALTH
 from rune.server.permissions import PRINCIPALS, allowed, check_declared, rows
 from tests.access.asking import API, BOOTSTRAP, NONE, Crowd, filled, status
@@ -94,26 +94,26 @@ def test_a_route_that_says_nothing_is_not_built() -> None:
         return Response()
 
     with pytest.raises(TypeError):
-        Resource("things")("GET", "/things", "Things")  # type: ignore[call-arg]
-    with pytest.raises(Undeclared):
+        Router("things")("GET", "/things", "Things")  # type: ignore[call-arg]
+    with pytest.raises(UndeclaredPermissionError):
         gated().add_api_route("/things", nothing)
     beside = FastAPI(openapi_url=None)
     beside.add_api_route("/things", nothing)
-    with pytest.raises(Undeclared):
+    with pytest.raises(UndeclaredPermissionError):
         check_declared(beside.routes, HEALTH.values())
     nothing.need = "view"  # type: ignore[attr-defined]
-    with pytest.raises(Undeclared, match="gate"):
+    with pytest.raises(UndeclaredPermissionError, match="gate"):
         check_declared(beside.routes, HEALTH.values())
     nothing.need = "everything"  # type: ignore[attr-defined]
-    with pytest.raises(Undeclared):
+    with pytest.raises(UndeclaredPermissionError):
         check_declared([*_gated(nothing).routes], ())
     for elsewhere in ("hook", "page"):
         nothing.need = elsewhere  # type: ignore[attr-defined]
-        with pytest.raises(Undeclared, match=elsewhere):
+        with pytest.raises(UndeclaredPermissionError, match=elsewhere):
             check_declared([*_gated(nothing).routes], ())
     imitated = FastAPI(openapi_url=None)
     imitated.add_api_route("/healthz", nothing)
-    with pytest.raises(Undeclared):
+    with pytest.raises(UndeclaredPermissionError):
         check_declared(imitated.routes, HEALTH.values())
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rune.adapters.blobs.keys import BadKey
-from rune.ports.blobs import Blob
+from rune.adapters.blobs.keys import InvalidBlobKeyError
+from rune.ports.blobs import BlobStore
 
 HOSTILE = (
     "../outside",
@@ -36,7 +36,7 @@ NO_KEYS = ("", "x", "x/", "/", "/x", "/etc/passwd")
 NO_EXECUTIONS = ("", "/", "x/..")
 
 
-async def keep_hostile(blob: Blob) -> None:
+async def keep_hostile(blob: BlobStore) -> None:
     """Put and find them all."""
     for number, key in enumerate(HOSTILE):
         await blob.put(key, str(number).encode())
@@ -44,16 +44,16 @@ async def keep_hostile(blob: Blob) -> None:
         assert await blob.get(key) == str(number).encode()
 
 
-async def refuse_no_keys(blob: Blob) -> None:
+async def refuse_no_keys(blob: BlobStore) -> None:
     """What is no key is not taken, and never found."""
     for key in NO_KEYS:
-        with pytest.raises(BadKey):
+        with pytest.raises(InvalidBlobKeyError):
             await blob.put(key, b"data")
         assert await blob.get(key) is None
 
 
-async def refuse_no_executions(blob: Blob) -> None:
+async def refuse_no_executions(blob: BlobStore) -> None:
     """No id stands for all executions, or for another's."""
     for execution in NO_EXECUTIONS:
-        with pytest.raises(BadKey):
+        with pytest.raises(InvalidBlobKeyError):
             await blob.delete(execution)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rune.adapters.blobs.filesystem import FileBlob
-from rune.ports.journal import StoreAway
+from rune.adapters.blobs.filesystem import FilesystemBlobs
+from rune.ports.journal import StoreUnavailableError
 from tests.blobs.hostile import HOSTILE, keep_hostile, refuse_no_executions, refuse_no_keys
 from tests.contract.suites.scenario import scenario
 
@@ -24,21 +24,21 @@ asyncio.run(FileBlob(Path(sys.argv[1])).put("x/a@/", b"new" * 100_000))
 """
 
 
-def made(folder: Path) -> FileBlob:
+def made(folder: Path) -> FilesystemBlobs:
     blobs = folder / "blobs"
     blobs.mkdir()
-    return FileBlob(blobs)
+    return FilesystemBlobs(blobs)
 
 
 def below(folder: Path) -> set[Path]:
     return {each.relative_to(folder) for each in folder.rglob("*")}
 
 
-def files(blob: FileBlob) -> list[Path]:
+def files(blob: FilesystemBlobs) -> list[Path]:
     return [each for each in blob.folder.rglob("*") if each.is_file()]
 
 
-def die_before_the_rename(blob: FileBlob) -> None:
+def die_before_the_rename(blob: FilesystemBlobs) -> None:
     there = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", DIES, str(blob.folder)], env=there, check=False)
     assert done.returncode == 9
@@ -143,7 +143,7 @@ class TestHostile:
         home.parent.rmdir()
         home.parent.symlink_to(folder / "outside")
         for act in (blob.get("x/a"), blob.delete("y")):
-            with pytest.raises(StoreAway):
+            with pytest.raises(StoreUnavailableError):
                 await act
         assert (folder / "outside" / "a").read_bytes() == b"mine"
 
@@ -155,7 +155,7 @@ class TestAway:
         await blob.put("x/a", b"data")
         blob.folder.rename(folder / "elsewhere")
         for act in (blob.put("x/b", b""), blob.put("y/b", b""), blob.get("x/a"), blob.delete("x")):
-            with pytest.raises(StoreAway, match="blobs"):
+            with pytest.raises(StoreUnavailableError, match="blobs"):
                 await act
         (folder / "elsewhere").rename(blob.folder)
         assert await blob.get("x/a") == b"data"
@@ -172,7 +172,7 @@ class TestAway:
         await blob.put("x/a", b"old")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(os, "fsync", full)
-            with pytest.raises(StoreAway, match="No space left on device"):
+            with pytest.raises(StoreUnavailableError, match="No space left on device"):
                 await blob.put("x/a", b"new")
         assert await blob.get("x/a") == b"old"
         assert len(files(blob)) == 1
@@ -193,7 +193,7 @@ class TestTogether:
     async def test_writers_and_a_removal_at_once(self, folder: Path) -> None:
         """Every put that was answered before the removal began is gone, and nobody fails."""
         one = made(folder)
-        other = FileBlob(one.folder)
+        other = FilesystemBlobs(one.folder)
         await asyncio.gather(*(one.put(f"x/{number}", b"data") for number in range(20)))
         await asyncio.gather(
             other.delete("x"), *(one.put(f"x/late{number}", b"data") for number in range(40))

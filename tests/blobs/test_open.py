@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 import pytest
 
-from rune.adapters.blobs.filesystem import FileBlob
-from rune.adapters.blobs.s3 import S3Blob
+from rune.adapters.blobs.filesystem import FilesystemBlobs
+from rune.adapters.blobs.s3 import S3Blobs
 from rune.adapters.blobs.stores import open_blob
-from rune.settings import BadSettings
+from rune.settings import SettingsError
 from tests.blobs.s3_server import KEYS, NAME, s3_server
 
 SECRET = "a-secret-that-nobody-reads"
@@ -21,7 +21,7 @@ GIVEN = {"AWS_ACCESS_KEY_ID": KEYS.id, "AWS_SECRET_ACCESS_KEY": KEYS.secret}
 def test_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "with space" / "blobs"
     blob = open_blob(f"file://{quote(str(folder))}")
-    assert isinstance(blob, FileBlob)
+    assert isinstance(blob, FilesystemBlobs)
     asyncio.run(blob.put("x/a", b"data"))
     assert len([each for each in folder.rglob("*") if each.is_file()]) == 1
 
@@ -30,7 +30,7 @@ def test_a_bucket(tmp_path: Path) -> None:
     server = s3_server()
     url = f"s3://{NAME}/from/{tmp_path.name}?endpoint={server.url}&region=eu-central-1"
     blob = open_blob(url, GIVEN)
-    assert isinstance(blob, S3Blob)
+    assert isinstance(blob, S3Blobs)
     asyncio.run(blob.put("x/a", b"data"))
     assert asyncio.run(open_blob(url, GIVEN).get("x/a")) == b"data"
     assert f"from/{tmp_path.name}/x/a" in server.listed()
@@ -39,7 +39,7 @@ def test_a_bucket(tmp_path: Path) -> None:
 def test_keys_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in GIVEN.items():
         monkeypatch.setenv(name, value)
-    assert isinstance(open_blob("s3://bucket"), S3Blob)
+    assert isinstance(open_blob("s3://bucket"), S3Blobs)
 
 
 @pytest.mark.parametrize(
@@ -67,20 +67,20 @@ def test_keys_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_what_is_no_address_is_told(url: str, said: str) -> None:
-    with pytest.raises(BadSettings, match="RUNE_BLOB") as caught:
+    with pytest.raises(SettingsError, match="RUNE_BLOB") as caught:
         open_blob(url, GIVEN)
     assert said in caught.value.message
     assert SECRET not in caught.value.message
 
 
 def test_missing_keys_are_named() -> None:
-    with pytest.raises(BadSettings, match="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"):
+    with pytest.raises(SettingsError, match="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"):
         open_blob("s3://bucket", {})
-    with pytest.raises(BadSettings, match=r"set AWS_SECRET_ACCESS_KEY$"):
+    with pytest.raises(SettingsError, match=r"set AWS_SECRET_ACCESS_KEY$"):
         open_blob("s3://bucket", {"AWS_ACCESS_KEY_ID": "id"})
 
 
 def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "blobs").write_text("")
-    with pytest.raises(BadSettings, match="cannot be used"):
+    with pytest.raises(SettingsError, match="cannot be used"):
         open_blob(f"file://{tmp_path}/blobs")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from rune.adapters.blobs.filesystem import FileBlob
-from rune.adapters.blobs.s3 import S3Blob
+from rune.adapters.blobs.filesystem import FilesystemBlobs
+from rune.adapters.blobs.s3 import S3Blobs
 from rune.adapters.postgres.stores import postgres
-from rune.ports.blobs import Blob
-from rune.ports.journal import StoreAway
+from rune.ports.blobs import BlobStore
+from rune.ports.journal import StoreUnavailableError
 from tests.blobs.s3_server import KEYS, s3_server
 from tests.contract.suites.retention import ALL, Kept
 from tests.contract.suites.scenario import scenario
@@ -24,12 +24,12 @@ def _running() -> None:
     s3_server()
 
 
-def files_in(folder: Path) -> FileBlob:
+def files_in(folder: Path) -> FilesystemBlobs:
     (folder / "blobs").mkdir()
-    return FileBlob(folder / "blobs")
+    return FilesystemBlobs(folder / "blobs")
 
 
-async def collected(folder: Path, outside: Blob) -> None:
+async def collected(folder: Path, outside: BlobStore) -> None:
     async with postgres(dsn_of(folder), outside=outside) as found:
         kept = Kept(found.journal, found.blob, found.retention)
         for name in ("a", "b"):
@@ -50,7 +50,7 @@ class TestRetention:
 
     @scenario
     async def test_objects_go_with_their_execution(self, folder: Path) -> None:
-        await collected(folder, S3Blob(s3_server().bucket(f"retention/{folder.name}"), KEYS))
+        await collected(folder, S3Blobs(s3_server().bucket(f"retention/{folder.name}"), KEYS))
 
     @scenario
     async def test_what_was_out_of_reach_goes_the_next_time(self, folder: Path) -> None:
@@ -60,7 +60,7 @@ class TestRetention:
             await kept.run("a", hours=2)
             await outside.put("a/x@/", b"data")
             outside.folder.rename(folder / "elsewhere")
-            with pytest.raises(StoreAway):
+            with pytest.raises(StoreUnavailableError):
                 await kept.collect(ALL)
             (folder / "elsewhere").rename(outside.folder)
             assert (await kept.collect(ALL)).blobs == 0  # something of the first time may still be under way

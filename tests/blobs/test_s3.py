@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from rune.adapters.blobs import s3
-from rune.adapters.blobs.s3 import Bucket, Keys, S3Blob
-from rune.ports.journal import StoreAway
+from rune.adapters.blobs.s3 import Bucket, Keys, S3Blobs
+from rune.ports.journal import StoreUnavailableError
 from tests.blobs.hostile import HOSTILE, keep_hostile, refuse_no_executions, refuse_no_keys
 from tests.blobs.s3_server import KEYS, PAGE, s3_server
 from tests.contract.suites.scenario import scenario
@@ -27,15 +27,15 @@ def _running() -> None:
     s3_server()
 
 
-def made(folder: Path) -> S3Blob:
-    return S3Blob(s3_server().bucket(f"own/{folder.name}"), KEYS)
+def made(folder: Path) -> S3Blobs:
+    return S3Blobs(s3_server().bucket(f"own/{folder.name}"), KEYS)
 
 
-async def refusal(blob: S3Blob, word: str = ".") -> list[str]:
+async def refusal(blob: S3Blobs, word: str = ".") -> list[str]:
     """Every act is refused as `StoreAway`; what was said."""
     said = []
     for act in (blob.put("x/a", b"data"), blob.get("x/a"), blob.delete("x")):
-        with pytest.raises(StoreAway, match=word) as caught:
+        with pytest.raises(StoreUnavailableError, match=word) as caught:
             await act
         said.append(caught.value.message)
     return said
@@ -84,8 +84,8 @@ class TestPages:
 
     @scenario
     async def test_prefixes_of_one_bucket_know_nothing_of_each_other(self, folder: Path) -> None:
-        one, other = (S3Blob(s3_server().bucket(f"{folder.name}/{each}"), KEYS) for each in "ab")
-        whole = S3Blob(s3_server().bucket(), KEYS)
+        one, other = (S3Blobs(s3_server().bucket(f"{folder.name}/{each}"), KEYS) for each in "ab")
+        whole = S3Blobs(s3_server().bucket(), KEYS)
         await one.put("x/a", b"one")
         assert await other.get("x/a") is None
         assert await other.delete("x") == await whole.delete("x") == 0
@@ -95,14 +95,14 @@ class TestPages:
 class TestRefused:
     @scenario
     async def test_wrong_keys(self, folder: Path) -> None:
-        blob = S3Blob(s3_server().bucket(), Keys("nobody", SECRET))
+        blob = S3Blobs(s3_server().bucket(), Keys("nobody", SECRET))
         with s3_server().strict():
             said = await refusal(blob, r"access is refused \(InvalidAccessKeyId: .+\)")
         assert all("blobs" in each and SECRET not in each for each in said), said
 
     @scenario
     async def test_a_bucket_that_is_missing_is_no_missing_blob(self, folder: Path) -> None:
-        await refusal(S3Blob(s3_server().bucket(name="nobody-made-it"), KEYS), "NoSuchBucket")
+        await refusal(S3Blobs(s3_server().bucket(name="nobody-made-it"), KEYS), "NoSuchBucket")
 
     def test_keys_are_shown_without_the_secret(self) -> None:
         assert SECRET not in repr(Keys("id", SECRET))
@@ -113,17 +113,17 @@ class TestAway:
     @scenario
     async def test_nobody_listens(self, folder: Path) -> None:
         url = f"http://127.0.0.1:{free_port()}"
-        said = await refusal(S3Blob(Bucket("blobs", endpoint=url), KEYS))
+        said = await refusal(S3Blobs(Bucket("blobs", endpoint=url), KEYS))
         assert said == [f"{url}, bucket `blobs`: it cannot be reached"] * 3
 
     @scenario
     async def test_no_such_host(self, folder: Path) -> None:
-        await refusal(S3Blob(Bucket("blobs", endpoint="http://nowhere.invalid"), KEYS), "cannot be reached")
+        await refusal(S3Blobs(Bucket("blobs", endpoint="http://nowhere.invalid"), KEYS), "cannot be reached")
 
     @scenario
     async def test_a_server_that_says_nothing_is_waited_for_so_long_and_no_longer(self, folder: Path) -> None:
         async with serving() as (url, _):
-            blob = S3Blob(Bucket("blobs", endpoint=url), KEYS, patience=0.3)
+            blob = S3Blobs(Bucket("blobs", endpoint=url), KEYS, patience=0.3)
             began = time.monotonic()
             await refusal(blob, r"no answer within 0\.3 s|cannot be reached")
             assert time.monotonic() - began < 60
@@ -134,34 +134,34 @@ class TestAway:
             deaf.bind(("127.0.0.1", 0))
             deaf.listen(0)
             url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
-            await refusal(S3Blob(Bucket("blobs", endpoint=url), KEYS, patience=0.3))
+            await refusal(S3Blobs(Bucket("blobs", endpoint=url), KEYS, patience=0.3))
 
     @scenario
     async def test_a_passing_trouble_is_not_noticed(self, folder: Path) -> None:
         trouble = answer("503 Slow Down")
         async with serving(trouble, trouble, answer("200 OK", b"", 'ETag: "a"')) as (url, asked):
-            await S3Blob(Bucket("blobs", endpoint=url), KEYS).put("x/a", b"data")
+            await S3Blobs(Bucket("blobs", endpoint=url), KEYS).put("x/a", b"data")
         assert len(asked) == 3
 
     @scenario
     async def test_a_lasting_trouble_is_told_after_few_tries(self, folder: Path) -> None:
         async with serving(*[answer("503 Slow Down")] * 20) as (url, asked):
-            with pytest.raises(StoreAway, match="503"):
-                await S3Blob(Bucket("blobs", endpoint=url), KEYS).put("x/a", b"data")
+            with pytest.raises(StoreUnavailableError, match="503"):
+                await S3Blobs(Bucket("blobs", endpoint=url), KEYS).put("x/a", b"data")
         assert len(asked) == 1 + s3.RETRIES
 
     @scenario
     async def test_what_is_no_s3_keeps_nothing_and_that_is_told(self, folder: Path) -> None:
         async with serving(*[answer("200 OK", b"<html>hello</html>")] * 20) as (url, _):
-            with pytest.raises(StoreAway, match=url):
-                await S3Blob(Bucket("blobs", endpoint=url), KEYS).put("x/a", b"data")
+            with pytest.raises(StoreUnavailableError, match=url):
+                await S3Blobs(Bucket("blobs", endpoint=url), KEYS).put("x/a", b"data")
 
 
 class TestHostile:
     @scenario
     async def test_nothing_leaves_the_prefix(self, folder: Path) -> None:
         blob = made(folder)
-        beside = S3Blob(s3_server().bucket("own"), KEYS)
+        beside = S3Blobs(s3_server().bucket("own"), KEYS)
         await beside.put("outside/a", b"mine")
         await keep_hostile(blob)
         assert await blob.delete("..") == 2

@@ -20,9 +20,9 @@ import msgspec
 
 from rune.bootstrap import running_engine
 from rune.nodes.registry import full_registry
-from rune.ports.journal import Accepted, Ended, StoreAway
+from rune.ports.journal import ExecutionEndedError, ExecutionRecord, StoreUnavailableError
 from rune.runtime.engine import Engine
-from rune.runtime.services.executions import Refused
+from rune.runtime.services.executions import RequestRefusedError
 from rune.settings import load_settings
 from rune.testing.harness import compiled
 from tests.chaos.load import Keys
@@ -51,7 +51,7 @@ async def insisting(act: Callable[[], Awaitable[T]]) -> T:
     while True:
         try:
             return await act()
-        except StoreAway:
+        except StoreUnavailableError:
             with suppress(TimeoutError):
                 async with asyncio.timeout(PAUSE):
                     await asyncio.Event().wait()
@@ -78,7 +78,7 @@ class Load:
         name, shape = shape_of(key)
         self._keys.note(f"start {key}")
 
-        async def start() -> tuple[Accepted, asyncio.Future[msgspec.Struct]]:
+        async def start() -> tuple[ExecutionRecord, asyncio.Future[msgspec.Struct]]:
             return await self._engine.start(self._plans[name], b"{}", key=key, fake_time=shape.fake_time)  # type: ignore[return-value]
 
         accepted, ending = await insisting(start)
@@ -96,7 +96,10 @@ class Load:
 
         try:
             await insisting(say)
-        except (Ended, Refused) as ended:  # it was heard: what broke off was only the answer
+        except (
+            ExecutionEndedError,
+            RequestRefusedError,
+        ) as ended:  # it was heard: what broke off was only the answer
             self._keys.note(f"unheard {execution} {type(ended).__name__}")
 
 

@@ -11,14 +11,14 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rune.bootstrap import reader
+from rune.bootstrap import open_reader
 from rune.codec.facts import fact_columns
-from rune.core.execution.fact import Attempt, Result
+from rune.core.execution.fact import AttemptFailed, NodeResult
 from rune.core.execution.token import token_name
 from rune.core.plan.model import Plan
 from rune.ids import idempotency_key
-from rune.ports.journal import Stored
-from rune.runtime.queries.reader import Reader
+from rune.ports.journal import StoredFact
+from rune.runtime.queries.reader import ExecutionReader
 from tests.chaos.cluster_load import shape_of
 from tests.chaos.effects import Made, made
 from tests.chaos.load import Keys
@@ -127,7 +127,7 @@ async def _judged(stand: Stand, keys: Keys) -> tuple[list[str], int, int]:
     wrong: list[str] = []
     roots = {execution: key for key, execution in keys.acked.items()}
     seen: set[str] = set()
-    async with reader(stand.fleet.settings) as look:
+    async with open_reader(stand.fleet.settings) as look:
         after = None
         while page := await look.executions(after=after, limit=PAGE):
             for each in page:
@@ -145,7 +145,7 @@ async def _judged(stand: Stand, keys: Keys) -> tuple[list[str], int, int]:
     return wrong + found, len(effects), repeated
 
 
-async def _came_out(look: Reader, execution: str, key: str) -> list[str]:
+async def _came_out(look: ExecutionReader, execution: str, key: str) -> list[str]:
     """The right output, whatever happened meanwhile."""
     document = await (await look.history(execution)).document()
     name, shape = shape_of(key)
@@ -169,19 +169,22 @@ def _times(stand: Stand) -> Times:
     return found
 
 
-def _rows(plan: Plan, execution: str, stored: list[Stored], times: Times) -> dict[str, Rows]:
+def _rows(plan: Plan, execution: str, stored: list[StoredFact], times: Times) -> dict[str, Rows]:
     attempts: dict[str, dict[int, float]] = defaultdict(dict)
     results: dict[str, tuple[float, int | None]] = {}
     once: dict[str, bool] = {}
     for each in stored:
         fact = each.fact
-        if not isinstance(fact, Result | Attempt) or plan.nodes[fact.node].node.type != "chaos.effect":
+        if (
+            not isinstance(fact, NodeResult | AttemptFailed)
+            or plan.nodes[fact.node].node.type != "chaos.effect"
+        ):
             continue
         key = idempotency_key(execution, token_name(fact.node, fact.path, plan.ids))
         kind, node, path, number = fact_columns(fact)
         at = times[(execution, kind, node, path, number)]
         once[key] = plan.nodes[fact.node].node.at_most_once
-        if isinstance(fact, Attempt):
+        if isinstance(fact, AttemptFailed):
             attempts[key][fact.attempt] = at
         else:
             results[key] = (at, fact.attempt if fact.status == "ok" else None)

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from rune.bootstrap import running_engine
-from rune.core.execution.fact import End
+from rune.core.execution.fact import ExecutionEnded
 from rune.nodes.registry import full_registry
 from rune.runtime.engine import Engine
 from rune.settings import Settings
@@ -52,7 +52,7 @@ class Keys:
         os.write(self._handle, f"{line}\n".encode())
 
 
-async def _one(engine: Engine, keys: Keys) -> End:
+async def _one(engine: Engine, keys: Keys) -> ExecutionEnded:
     key = keys.take()
     shape = SHAPES[list(SHAPES)[int(key[1:]) % len(SHAPES)]]
     plan = compiled(shape.document, engine.registry)
@@ -81,7 +81,7 @@ async def main(home: Path, drain: bool) -> None:
             while keys.open:
                 await _one(engine, keys)
             for execution in keys.acked.values():
-                await (await engine.expect(execution))
+                await (await engine.wait_for(execution))
 
 
 if __name__ == "__main__":

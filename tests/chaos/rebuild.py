@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from rune.bootstrap import reader, running_engine
-from rune.core.execution.fact import End
+from rune.bootstrap import open_reader, running_engine
+from rune.core.execution.fact import ExecutionEnded
 from rune.nodes.registry import full_registry
 from rune.testing.harness import compiled
 from tests.chaos.effects import made
@@ -70,10 +70,10 @@ def _ended(broken: Stand) -> int:
 
 
 async def _outcomes(broken: Stand, executions: Sequence[str]) -> list[str]:
-    async with reader(broken.fleet.settings) as look:
+    async with open_reader(broken.fleet.settings) as look:
         wrong = []
         for each in executions:
-            ends = [row.fact for row in await look.facts(each) if isinstance(row.fact, End)]
+            ends = [row.fact for row in await look.facts(each) if isinstance(row.fact, ExecutionEnded)]
             if [end.status for end in ends] != ["completed"]:
                 wrong.append(f"{each} ended as {ends}")
         return wrong

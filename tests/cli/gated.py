@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from rune import bootstrap
-from rune.bootstrap import reader
+from rune.bootstrap import open_reader
 from rune.core.execution.explain import explain
-from rune.ports.journal import StoreAway
+from rune.ports.journal import StoreUnavailableError
 from rune.settings import Settings
 from tests.cli.process import PATIENCE, Rune, until
 from tests.cluster import commands
@@ -41,7 +41,7 @@ def waits(rune: Rune, name: str, number: int = 1) -> bool | None:
     """Whether so many tokens of an execution wait for a signal."""
 
     async def look() -> int:
-        async with reader(looked(rune)) as opened:
+        async with open_reader(looked(rune)) as opened:
             if await opened.execution(name) is None:
                 return 0
             plan, state = await opened.state(name, 0)
@@ -49,7 +49,7 @@ def waits(rune: Rune, name: str, number: int = 1) -> bool | None:
 
     try:
         return asyncio.run(look()) == number or None
-    except StoreAway:  # the file is not there yet, or empty
+    except StoreUnavailableError:  # the file is not there yet, or empty
         return None
 
 

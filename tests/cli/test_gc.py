@@ -11,7 +11,7 @@ import pytest
 
 from rune.bench.baseline import fill
 from rune.ports.retention import Rule, parse_duration
-from rune.settings import BadSettings, Settings, load_settings
+from rune.settings import Settings, SettingsError, load_settings
 from tests.cli.process import Rune, until
 from tests.core.documents import document, node
 
@@ -189,7 +189,7 @@ def test_rules_are_read_from_the_file_and_from_the_environment(tmp_path: pathlib
     ],
 )
 def test_rules_that_do_not_fit_are_refused(given: str, said: str) -> None:
-    with pytest.raises(BadSettings) as refused:
+    with pytest.raises(SettingsError) as refused:
         load_settings({"RUNE_RETENTION": given})
     assert said in refused.value.message
     assert refused.value.message.startswith("retention: ")

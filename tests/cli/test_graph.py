@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from rune.cli.draw import draw_svg, lay_out, picture_of
+from rune.cli.draw import draw_definition, draw_svg, lay_out
 from rune.cli.main import app
-from rune.core.validation.validate import Verdict
+from rune.core.validation.validate import ValidationResult
 from tests.core.documents import document, keep, node, verdict
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -118,7 +118,7 @@ def test_an_invalid_document_is_not_drawn(tmp_path: pathlib.Path) -> None:
 
 
 def overlaps(raw: dict[str, Any]) -> list[tuple[int, int]]:
-    boxes = lay_out(picture_of(verdict(raw))).boxes
+    boxes = lay_out(draw_definition(verdict(raw))).boxes
     return [
         (one, other)
         for one, a in enumerate(boxes)
@@ -141,7 +141,7 @@ def test_boxes_never_overlap() -> None:
 def test_long_links_bend_around_boxes() -> None:
     raw = document([node("a"), node("b"), node("c"), node("d")], "a>b", "b>c", "c>d", "a>d")
 
-    layout = lay_out(picture_of(verdict(raw)))
+    layout = lay_out(draw_definition(verdict(raw)))
 
     bends = layout.ways[3][1:-1]
     assert len(bends) == 2
@@ -150,7 +150,7 @@ def test_long_links_bend_around_boxes() -> None:
 
 
 def test_a_long_title_is_shortened() -> None:
-    assert "…</text>" in draw_svg(picture_of(verdict(document([node("a", name="long " * 40)]))))
+    assert "…</text>" in draw_svg(draw_definition(verdict(document([node("a", name="long " * 40)]))))
 
 
 def test_a_thousand_nodes_are_drawn() -> None:
@@ -158,7 +158,7 @@ def test_a_thousand_nodes_are_drawn() -> None:
         [node(f"n{at}") for at in range(1000)], *(f"n{at}>n{at + 1}" for at in range(999)), "n0>n999"
     )
 
-    assert draw_svg(picture_of(verdict(raw))).count("<g>") == 1000
+    assert draw_svg(draw_definition(verdict(raw))).count("<g>") == 1000
 
 
 def test_links_are_drawn_straight_where_bends_would_be_too_many() -> None:
@@ -166,9 +166,9 @@ def test_links_are_drawn_straight_where_bends_would_be_too_many() -> None:
     chain = [f"n{at}>n{at + 1}" for at in range(count - 1)]
     raw = document([node(f"n{at}") for at in range(count)], *chain, *(f"n0>n{at}" for at in range(2, count)))
 
-    assert all(len(way) == 2 for way in lay_out(picture_of(verdict(raw))).ways)
+    assert all(len(way) == 2 for way in lay_out(draw_definition(verdict(raw))).ways)
 
 
 def test_only_what_could_be_read_can_be_drawn() -> None:
     with pytest.raises(ValueError, match="could be read"):
-        picture_of(Verdict(()))
+        draw_definition(ValidationResult(()))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rune.bootstrap import reader
+from rune.bootstrap import open_reader
 from rune.ports.queries import Summary
 from tests.cli.gated import GATED, begun, finished, go, looked, owner, waits
 from tests.cli.process import PATIENCE, Rune, until
@@ -84,7 +84,7 @@ def status(rune: Rune, name: str) -> str:
 
 def listed(rune: Rune) -> list[Summary]:
     async def look() -> list[Summary]:
-        async with reader(looked(rune)) as opened:
+        async with open_reader(looked(rune)) as opened:
             return await opened.executions()
 
     return asyncio.run(look())

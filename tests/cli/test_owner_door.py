@@ -14,20 +14,27 @@ from typing import Any
 import msgspec
 import pytest
 
-from rune.adapters.sqlite.owner import Caller, Door, Line, address, socket_of
+from rune.adapters.sqlite.owner import OwnerClient, OwnerConnection, OwnerServer, address, socket_of
 from rune.codec import rpc as wire
-from rune.codec.rpc import HEADER, VERSION, BadFrame, BadRequest, FrameTooLarge, Verbs
+from rune.codec.rpc import (
+    HEADER,
+    VERSION,
+    FrameTooLargeError,
+    InvalidFrameError,
+    InvalidRequestError,
+    RpcMethods,
+)
 from rune.core.definition.problems import Problem
-from rune.core.execution.fact import End
-from rune.errors import InvalidDocument, LimitExceeded, RuneError
-from rune.ports.journal import Ended, KeyConflict, StoreAway
-from rune.ports.processes import MARKED, VERBS, InUse, Lost, NoOwner
+from rune.core.execution.fact import ExecutionEnded
+from rune.errors import InvalidDocumentError, LimitExceededError, RuneError
+from rune.ports.journal import ExecutionEndedError, IdempotencyConflictError, StoreUnavailableError
+from rune.ports.processes import IDEMPOTENT_METHODS, RPC_METHODS, FileInUseError, NoOwnerError, OwnerLostError
 
 ERRORS: dict[str, RuneError] = {
-    "conflict": KeyConflict("used before"),
-    "ended": Ended(End(5, "cancelled")),
-    "invalid": InvalidDocument((Problem("nodes[0]", "UNKNOWN_TYPE", "no such type"),)),
-    "limit": LimitExceeded("labels", 3, 4),
+    "conflict": IdempotencyConflictError("used before"),
+    "ended": ExecutionEndedError(ExecutionEnded(5, "cancelled")),
+    "invalid": InvalidDocumentError((Problem("nodes[0]", "UNKNOWN_TYPE", "no such type"),)),
+    "limit": LimitExceededError("labels", 3, 4),
     "own": RuneError("something of one's own", code="OWN"),
 }
 
@@ -78,7 +85,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(bounded())
 
 
-VERBS_HERE = Verbs(Desk, VERBS)
+VERBS_HERE = RpcMethods(Desk, RPC_METHODS)
 
 
 @pytest.fixture
@@ -88,8 +95,8 @@ def place(tmp_path: pathlib.Path) -> pathlib.Path:
 
 def test_answers_and_errors_arrive_as_what_they_were(place: pathlib.Path) -> None:
     async def work() -> None:
-        async with Door(place, VERBS_HERE, Desk()):
-            line = await Line.open(place, VERBS_HERE)
+        async with OwnerServer(place, VERBS_HERE, Desk()):
+            line = await OwnerConnection.open(place, VERBS_HERE)
             assert await line.signal("x", "go", b"12345", key="k") == Said("k", 5)
             assert await line.cancel("x", reason="because") == "BECAUSE"
             for name, error in ERRORS.items():
@@ -112,13 +119,13 @@ def test_answers_and_errors_arrive_as_what_they_were(place: pathlib.Path) -> Non
 
 def test_only_what_the_desk_declares_can_be_called(place: pathlib.Path) -> None:
     async def work() -> None:
-        async with Door(place, VERBS_HERE, Desk()):
-            line = await Line.open(place, VERBS_HERE)
+        async with OwnerServer(place, VERBS_HERE, Desk()):
+            line = await OwnerConnection.open(place, VERBS_HERE)
             with pytest.raises(AttributeError):
                 _ = line.secret
             assert "run" not in VERBS_HERE, "this desk has no such verb"
             for verb in ("secret", "run", "__init__", "known", ""):
-                with pytest.raises(BadRequest, match="no verb"):
+                with pytest.raises(InvalidRequestError, match="no verb"):
                     await asked(line, verb, {})
             for arguments in (
                 {},
@@ -126,20 +133,20 @@ def test_only_what_the_desk_declares_can_be_called(place: pathlib.Path) -> None:
                 {"execution": "x", "name": "n", "z": 1},
                 [1],
             ):
-                with pytest.raises(BadRequest, match="signal"):
+                with pytest.raises(InvalidRequestError, match="signal"):
                     await asked(line, "signal", arguments)
             line.close()
 
     run(work())
 
 
-async def asked(line: Line, verb: str, arguments: Any) -> Any:
+async def asked(line: OwnerConnection, verb: str, arguments: Any) -> Any:
     """A request that no caller of ours would make."""
     made = wire.Request(verb, msgspec.Raw(msgspec.msgpack.encode(arguments)))
     line._writer.write(wire.frame(made))
     header = await line._reader.readexactly(HEADER.size)
     reply = wire.read_reply(await line._reader.readexactly(wire.body_size(header)))
-    assert isinstance(reply, wire.Refusal)
+    assert isinstance(reply, wire.ErrorReply)
     raise wire.error_of(reply)
 
 
@@ -163,7 +170,7 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_what_is_no_request_harms_nobody(name: str, place: pathlib.Path) -> None:
     async def work() -> None:
-        async with Door(place, VERBS_HERE, Desk()):
+        async with OwnerServer(place, VERBS_HERE, Desk()):
             reader, writer = await asyncio.open_unix_connection(str(place))
             writer.write(HOSTILE[name])
             writer.write_eof()
@@ -171,9 +178,9 @@ def test_what_is_no_request_harms_nobody(name: str, place: pathlib.Path) -> None
             writer.close()
             if told:
                 reply = wire.read_reply(told[HEADER.size :])
-                assert isinstance(reply, wire.Refusal)
+                assert isinstance(reply, wire.ErrorReply)
                 assert reply.code in {"BAD_FRAME", "BAD_REQUEST", "FRAME_TOO_LARGE"}
-            line = await Line.open(place, VERBS_HERE)
+            line = await OwnerConnection.open(place, VERBS_HERE)
             assert await line.cancel("x", "fine") == "FINE"
             line.close()
 
@@ -184,13 +191,13 @@ def test_a_large_payload_passes_and_a_larger_one_is_refused_before_it_is_sent(
     place: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def work() -> None:
-        async with Door(place, VERBS_HERE, Desk()):
-            line = await Line.open(place, VERBS_HERE)
+        async with OwnerServer(place, VERBS_HERE, Desk()):
+            line = await OwnerConnection.open(place, VERBS_HERE)
             assert (await line.signal("x", "n", b"x" * 5_000_000, key="k")).size == 5_000_000
             monkeypatch.setattr(wire, "MAX_FRAME", 1_000_000)
-            with pytest.raises(FrameTooLarge, match="1,000,000"):
+            with pytest.raises(FrameTooLargeError, match="1,000,000"):
                 await line.signal("x", "n", b"x" * 2_000_000, key="k")
-            with pytest.raises(FrameTooLarge):
+            with pytest.raises(FrameTooLargeError):
                 await line.cancel("x", "y" * 1_000_000)
             assert await line.cancel("x", "z") == "Z"
             line.close()
@@ -208,27 +215,27 @@ def test_a_deep_folder_and_what_a_killed_owner_left(tmp_path: pathlib.Path) -> N
     left.close()
 
     async def work() -> None:
-        with pytest.raises(NoOwner, match="refused"):
-            await Line.open(place, VERBS_HERE)
-        async with Door(place, VERBS_HERE, Desk()):
+        with pytest.raises(NoOwnerError, match="refused"):
+            await OwnerConnection.open(place, VERBS_HERE)
+        async with OwnerServer(place, VERBS_HERE, Desk()):
             assert stat.S_IMODE(place.stat().st_mode) == 0o600
-            line = await Line.open(place, VERBS_HERE)
+            line = await OwnerConnection.open(place, VERBS_HERE)
             assert await line.cancel("x", "deep") == "DEEP"
             waiting = asyncio.ensure_future(line.gone())
         await waiting
-        with pytest.raises(Lost):
+        with pytest.raises(OwnerLostError):
             await line.cancel("x")
         line.close()
         assert not place.exists()
-        with pytest.raises(NoOwner, match="no such file"):
-            await Line.open(place, VERBS_HERE)
+        with pytest.raises(NoOwnerError, match="no such file"):
+            await OwnerConnection.open(place, VERBS_HERE)
 
     run(work())
 
 
 def test_where_no_socket_can_be_made_the_owner_works_on(tmp_path: pathlib.Path) -> None:
     async def work() -> None:
-        async with Door(tmp_path / "missing" / "rune.sock", VERBS_HERE, Desk()):
+        async with OwnerServer(tmp_path / "missing" / "rune.sock", VERBS_HERE, Desk()):
             pass
 
     run(work())
@@ -249,17 +256,17 @@ class Owning:
         if self.tries == 3:
             self.tried_thrice.set()
         if not self.free:
-            raise InUse("in use")
+            raise FileInUseError("in use")
         yield self.desk
 
 
 def test_a_caller_waits_for_an_owner_that_is_just_starting(place: pathlib.Path) -> None:
     async def work() -> None:
         owning = Owning(Desk())
-        async with Caller(place, VERBS_HERE, owning, lambda: "made-up") as caller:
+        async with OwnerClient(place, VERBS_HERE, owning, lambda: "made-up") as caller:
             heard = asyncio.ensure_future(caller.signal("x", "n"))
             await owning.tried_thrice.wait()
-            async with Door(place, VERBS_HERE, owning.desk):
+            async with OwnerServer(place, VERBS_HERE, owning.desk):
                 assert await heard == Said("made-up", 4)
             assert not caller.owns
 
@@ -270,7 +277,7 @@ def test_a_caller_becomes_the_owner_where_there_is_none(place: pathlib.Path) -> 
     async def work() -> None:
         owning = Owning(Desk())
         owning.free = True
-        async with Caller(place, VERBS_HERE, owning, lambda: "made-up") as caller:
+        async with OwnerClient(place, VERBS_HERE, owning, lambda: "made-up") as caller:
             assert await caller.signal("x", "n") == Said("made-up", 4)
             assert await caller.cancel("x", "a") == "A"
             with pytest.raises(AttributeError):
@@ -296,7 +303,7 @@ def test_what_may_have_been_done_is_asked_for_again_under_the_same_mark(place: p
             writer.close()
 
         server = await asyncio.start_unix_server(dies, str(place))
-        async with Caller(place, VERBS_HERE, owning, lambda: next(marks)) as caller:
+        async with OwnerClient(place, VERBS_HERE, owning, lambda: next(marks)) as caller:
             said = await caller.signal("x", "n")
             server.close()
         assert said == Said("first", 4, again=True)
@@ -309,11 +316,11 @@ def test_what_may_have_been_done_is_asked_for_again_under_the_same_mark(place: p
 def test_an_owner_that_never_answers_is_named_at_last(
     place: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rune.adapters.sqlite.owner.REACHED", 0.05)
+    monkeypatch.setattr("rune.adapters.sqlite.owner.CONNECT_TIMEOUT_S", 0.05)
 
     async def work() -> None:
-        async with Caller(place, VERBS_HERE, Owning(Desk()), lambda: "m") as caller:
-            with pytest.raises(StoreAway, match="does not answer"):
+        async with OwnerClient(place, VERBS_HERE, Owning(Desk()), lambda: "m") as caller:
+            with pytest.raises(StoreUnavailableError, match="does not answer"):
                 await caller.cancel("x")
 
     run(work())
@@ -329,9 +336,9 @@ def test_an_owner_that_leaves_answers_first(place: pathlib.Path) -> None:
                 await may_end.wait()
                 return "done"
 
-        door = Door(place, Verbs(Slow, VERBS), Slow())
+        door = OwnerServer(place, RpcMethods(Slow, RPC_METHODS), Slow())
         async with door:
-            line = await Line.open(place, Verbs(Slow, VERBS))
+            line = await OwnerConnection.open(place, RpcMethods(Slow, RPC_METHODS))
             asked = asyncio.ensure_future(line.cancel("x"))
             await began.wait()
             asyncio.get_running_loop().call_soon(may_end.set)
@@ -349,8 +356,8 @@ def test_garbage_as_an_answer_is_an_error(place: pathlib.Path) -> None:
             writer.close()
 
         server = await asyncio.start_unix_server(rude, str(place))
-        line = await Line.open(place, VERBS_HERE)
-        with pytest.raises(BadFrame, match="version 72"):
+        line = await OwnerConnection.open(place, VERBS_HERE)
+        with pytest.raises(InvalidFrameError, match="version 72"):
             await line.cancel("x")
         line.close()
         server.close()
@@ -359,7 +366,7 @@ def test_garbage_as_an_answer_is_an_error(place: pathlib.Path) -> None:
 
 
 def test_every_verb_that_starts_or_tells_something_has_a_mark() -> None:
-    assert set(MARKED) <= set(VERBS)
+    assert set(IDEMPOTENT_METHODS) <= set(RPC_METHODS)
 
 
 @pytest.mark.parametrize("turns", range(8))
@@ -378,7 +385,7 @@ def test_who_comes_in_while_the_door_is_closed_is_not_served_behind_it(
         verb = VERBS_HERE["cancel"]
         asks = wire.frame(verb.request(verb.named("odd")))
         with socket.socket(socket.AF_UNIX) as caller:
-            async with Door(place, VERBS_HERE, desk):
+            async with OwnerServer(place, VERBS_HERE, desk):
                 caller.connect(str(place))
                 caller.sendall(asks)
                 for _ in range(turns):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import pathlib
 
-from rune.bootstrap import reader
-from rune.cli.follow import Lookout
-from rune.cli.progress import Line, Tally, state_of
+from rune.bootstrap import open_reader
+from rune.cli.follow import ExecutionPoller
+from rune.cli.progress import NodeProgress, ProgressCounter, state_of
 from rune.settings import Settings
 from rune.testing.clock import VirtualClock
 from rune.testing.harness import harness
@@ -37,20 +37,20 @@ DOCUMENT = document(
 
 
 def test_the_file_alone_tells_how_far_it_is(tmp_path: pathlib.Path) -> None:
-    async def work() -> tuple[dict[str, Line], int]:
+    async def work() -> tuple[dict[str, NodeProgress], int]:
         clock = VirtualClock()
         async with harness(tmp_path, clock=clock) as engine:
             run = await engine.start(DOCUMENT)
             await engine.settle()
-            tally = Tally(run.id)
+            tally = ProgressCounter(run.id)
             tally.begin(run.plan, run.id)
-            lookout = Lookout(run.accepted, run.plan, tally)
-            async with reader(Settings(home=str(tmp_path))) as opened:
-                assert await lookout.look(opened)
-                assert not await lookout.look(opened), "nobody has written since"
+            lookout = ExecutionPoller(run.accepted, run.plan, tally)
+            async with open_reader(Settings(home=str(tmp_path))) as opened:
+                assert await lookout.poll(opened)
+                assert not await lookout.poll(opened), "nobody has written since"
                 lines = {each.node: each for each in tally.lines()}
                 await engine.engine.desk.cancel(run.id)
-                assert await lookout.look(opened)
+                assert await lookout.poll(opened)
                 assert lookout.end is not None
                 assert lookout.end.status == "cancelled"
             return lines, clock.now()
@@ -80,16 +80,16 @@ def test_what_runs_is_told_from_what_has_not_begun(tmp_path: pathlib.Path) -> No
         async with harness(tmp_path, clock=VirtualClock()) as engine:
             run = await engine.start(DOCUMENT)
             await engine.settle()
-            tally = Tally(run.id)
+            tally = ProgressCounter(run.id)
             tally.begin(run.plan, run.id)
-            async with reader(Settings(home=str(tmp_path))) as opened:
+            async with open_reader(Settings(home=str(tmp_path))) as opened:
                 facts = await opened.facts(run.id)
                 inner = run.plan.index["inner"]
                 gone = {inner, run.plan.index["all"], run.plan.index["nap"]}
-                lookout = Lookout(run.accepted, run.plan, tally)
+                lookout = ExecutionPoller(run.accepted, run.plan, tally)
                 lookout.count(each for each in facts if getattr(each.fact, "node", -1) not in gone)
                 lookout.seen = facts[-1].number  # the rest was never written
-                await lookout.look(opened)
+                await lookout.poll(opened)
                 return {each.node: each.status for each in tally.lines()}
 
     found = asyncio.run(work())

@@ -7,11 +7,18 @@ import sys
 
 import pytest
 
-from rune.cli.progress import Line, Lines, Picture, Tally, state_of, worth_showing
-from rune.core.execution.decision import Decision, Gather, Skip
-from rune.core.execution.fact import Attempt, Result, Suspension
+from rune.cli.progress import (
+    LiveProgress,
+    NodeProgress,
+    PlainProgress,
+    ProgressCounter,
+    state_of,
+    worth_showing,
+)
+from rune.core.execution.decision import CollectItem, Decision, SkipNode
+from rune.core.execution.fact import AttemptFailed, NodeResult, NodeSuspended
 from rune.core.execution.outcome import Error
-from rune.core.execution.routing import follow
+from rune.core.execution.routing import decision_for_fact
 from rune.core.execution.token import Token
 from rune.core.plan.compiler import compile_definition
 from rune.core.plan.model import Plan
@@ -49,24 +56,27 @@ def plan() -> Plan:
 
 
 @pytest.fixture
-def tally(plan: Plan) -> Tally:
-    tally = Tally("x")
+def tally(plan: Plan) -> ProgressCounter:
+    tally = ProgressCounter("x")
     tally.begin(plan, "x")
     return tally
 
 
-def lines(tally: Tally) -> dict[str, Line]:
+def lines(tally: ProgressCounter) -> dict[str, NodeProgress]:
     return {each.node: each for each in tally.lines()}
 
 
-def test_items_are_counted_not_kept(tally: Tally, plan: Plan) -> None:
-    tally.applied("x", [follow(plan, Result(1, (), 5, "ok", items=4))])
+def test_items_are_counted_not_kept(tally: ProgressCounter, plan: Plan) -> None:
+    tally.applied("x", [decision_for_fact(plan, NodeResult(1, (), 5, "ok", items=4))])
     tally.applied(
         "x",
-        [follow(plan, Result(2, (1, 0), 6, "ok")), follow(plan, Result(2, (1, 1), 6, "failed", failure=NO))],
+        [
+            decision_for_fact(plan, NodeResult(2, (1, 0), 6, "ok")),
+            decision_for_fact(plan, NodeResult(2, (1, 1), 6, "failed", failure=NO)),
+        ],
     )
     tally.claimed("x", Token(2, (1, 2)))
-    tally.applied("another", [follow(plan, Result(2, (1, 3), 6, "ok"))])
+    tally.applied("another", [decision_for_fact(plan, NodeResult(2, (1, 3), 6, "ok"))])
 
     found = lines(tally)
     assert (found["parts"].done, found["parts"].total, found["parts"].lost) == (2, 4, 1)
@@ -75,60 +85,64 @@ def test_items_are_counted_not_kept(tally: Tally, plan: Plan) -> None:
     assert state_of(found["parts"], 0) == "1 item failed"
 
 
-def test_a_node_inside_that_is_skipped_ends_its_item(tally: Tally, plan: Plan) -> None:
-    tally.applied("x", [follow(plan, Result(1, (), 5, "ok", items=2))])
-    tally.applied("x", [Decision(2, (1, 0), 6, None, (Gather(2, 2),))])
+def test_a_node_inside_that_is_skipped_ends_its_item(tally: ProgressCounter, plan: Plan) -> None:
+    tally.applied("x", [decision_for_fact(plan, NodeResult(1, (), 5, "ok", items=2))])
+    tally.applied("x", [Decision(2, (1, 0), 6, None, (CollectItem(2, 2),))])
     tally.applied("x", [Decision(1, (), 6, None)])
 
     assert (lines(tally)["parts"].done, lines(tally)["parts"].skipped) == (1, 0)
 
 
-def test_the_body_of_an_empty_split_is_no_item(tally: Tally) -> None:
-    tally.applied("x", [Decision(1, (), 5, Result(1, (), 5, "ok", items=0), (Skip(2),))])
+def test_the_body_of_an_empty_split_is_no_item(tally: ProgressCounter) -> None:
+    tally.applied("x", [Decision(1, (), 5, NodeResult(1, (), 5, "ok", items=0), (SkipNode(2),))])
 
     assert (lines(tally)["inner"].skipped, lines(tally)["parts"].done) == (0, 0)
 
 
-def test_a_wait_and_a_retry_count_down(tally: Tally, plan: Plan) -> None:
-    tally.applied("x", [follow(plan, Suspension(4, (), 1_000, due=61_000))])
+def test_a_wait_and_a_retry_count_down(tally: ProgressCounter, plan: Plan) -> None:
+    tally.applied("x", [decision_for_fact(plan, NodeSuspended(4, (), 1_000, due=61_000))])
     assert state_of(lines(tally)["nap"], 31_000) == "waiting, in 30.0 s"
 
     tally.claimed("x", Token(4))
     assert lines(tally)["nap"].status == "running"
 
-    tally.applied("x", [follow(plan, Attempt(4, (), 61_000, 1, NO))])
+    tally.applied("x", [decision_for_fact(plan, AttemptFailed(4, (), 61_000, 1, NO))])
     assert state_of(lines(tally)["nap"], 62_000) == "attempt 2 in 4.0 s"
 
-    tally.applied("x", [follow(plan, Result(4, (), 70_000, "ok"))])
+    tally.applied("x", [decision_for_fact(plan, NodeResult(4, (), 70_000, "ok"))])
     assert (lines(tally)["nap"].status, lines(tally)["nap"].due) == ("success", None)
 
 
 def test_what_happens_before_the_plan_is_known_is_not_lost(plan: Plan) -> None:
-    tally = Tally("x")
-    tally.applied("x", [follow(plan, Result(1, (), 5, "ok", items=4))])
+    tally = ProgressCounter("x")
+    tally.applied("x", [decision_for_fact(plan, NodeResult(1, (), 5, "ok", items=4))])
     tally.begin(plan, "x")
 
     assert lines(tally)["parts"].total == 4
 
 
 def test_few_rows_show_what_moves() -> None:
-    ended = [Line(f"e{i}", False, success=1) for i in range(9)]
-    pending = [Line(f"p{i}", False) for i in range(9)]
-    moving = Line("m", False, running=1)
+    ended = [NodeProgress(f"e{i}", False, success=1) for i in range(9)]
+    pending = [NodeProgress(f"p{i}", False) for i in range(9)]
+    moving = NodeProgress("m", False, running=1)
 
     assert [each.node for each in worth_showing([*pending, moving, *ended], 3)] == ["m", "e0", "e1"]
 
 
 def test_a_terminal_gets_a_picture_and_is_left_clean(
-    tally: Tally, plan: Plan, monkeypatch: pytest.MonkeyPatch
+    tally: ProgressCounter, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     screen = Terminal()
     monkeypatch.setattr(sys, "stdout", screen)
     tally.applied(
-        "x", [follow(plan, Result(1, (), 5, "ok", items=4)), follow(plan, Result(2, (1, 0), 6, "ok"))]
+        "x",
+        [
+            decision_for_fact(plan, NodeResult(1, (), 5, "ok", items=4)),
+            decision_for_fact(plan, NodeResult(2, (1, 0), 6, "ok")),
+        ],
     )
 
-    picture = Picture(tally)
+    picture = LiveProgress(tally)
     picture.refresh()
     picture.close()
 
@@ -138,13 +152,17 @@ def test_a_terminal_gets_a_picture_and_is_left_clean(
 
 
 def test_a_log_gets_a_line_only_when_something_changed(
-    tally: Tally, plan: Plan, capsys: pytest.CaptureFixture[str]
+    tally: ProgressCounter, plan: Plan, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tally.applied(
-        "x", [follow(plan, Result(1, (), 5, "ok", items=4)), follow(plan, Result(2, (1, 0), 6, "ok"))]
+        "x",
+        [
+            decision_for_fact(plan, NodeResult(1, (), 5, "ok", items=4)),
+            decision_for_fact(plan, NodeResult(2, (1, 0), 6, "ok")),
+        ],
     )
 
-    shown = Lines(tally)
+    shown = PlainProgress(tally)
     shown.refresh()
     shown.refresh()
 

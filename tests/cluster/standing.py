@@ -9,9 +9,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from rune.bootstrap import reader, running_engine
+from rune.bootstrap import open_reader, running_engine
 from rune.runtime.engine import Engine
-from rune.runtime.queries.reader import Reader
+from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings
 from tests.conformance.case import Case
 from tests.conformance.stubs import MailSink, surroundings
@@ -58,9 +58,9 @@ class Standing:
         return made
 
     @asynccontextmanager
-    async def asked(self) -> AsyncIterator[tuple[Engine, Reader]]:
+    async def asked(self) -> AsyncIterator[tuple[Engine, ExecutionReader]]:
         """Somebody who starts and asks, and runs no node itself; and somebody who looks."""
-        async with running_engine(self.settings, working=False) as engine, reader(self.settings) as look:
+        async with running_engine(self.settings, working=False) as engine, open_reader(self.settings) as look:
             yield engine, look
 
 

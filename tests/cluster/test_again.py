@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from rune.core.execution.fact import Suspension
+from rune.core.execution.fact import NodeSuspended
 from rune.testing.harness import Harness, Run
 from tests.hazards import splitting
 from tests.hazards.building import counting, kind, runs
@@ -14,7 +14,7 @@ from tests.waiting import until
 
 async def _asleep(run: Run) -> None:
     async def waits() -> bool:
-        return any(isinstance(each.fact, Suspension) for each in await run.facts())
+        return any(isinstance(each.fact, NodeSuspended) for each in await run.facts())
 
     await until(waits, "an item waits for its signal")
 

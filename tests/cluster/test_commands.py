@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rune.core.execution.fact import End
+from rune.core.execution.fact import ExecutionEnded
 from rune.core.execution.outcome import Error
 from rune.testing.harness import compiled
 from tests.cli.here import Here
@@ -86,7 +86,7 @@ def test_a_dead_letter_is_shown_dropped_and_tried_again(
             for _ in range(2):
                 accepted, _ = await engine.start(plan, b'{"n": 1}')
                 failure = Error("DEAD_LETTERED", "the engine could not handle gate@/", engine=True)
-                end = End(time.time_ns() // 1_000_000, "failed", failure)
+                end = ExecutionEnded(time.time_ns() // 1_000_000, "failed", failure)
                 await engine.backend.journal.record(accepted.id, [end])
                 found.append(accepted.id)
             return found

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 
 from rune.core.execution.explain import Waiting, explain
-from rune.core.execution.fact import End, Fact, Start, Suspension
+from rune.core.execution.fact import ExecutionEnded, ExecutionStarted, Fact, NodeSuspended
 from rune.core.execution.fold import fold
 from rune.core.execution.state import State
 from rune.core.plan.compiler import compile_definition
 from rune.core.plan.model import Plan
 from rune.documents.loader import check_document, check_input, load_document
-from rune.ports.journal import Stored
+from rune.ports.journal import StoredFact
 from rune.runtime.engine import Engine
 from rune.testing.harness import Harness, Run, compiled, harness
 from tests.cluster.cases import PATIENCE
@@ -84,9 +84,11 @@ def _timeless(fact: Fact) -> Fact:
     return msgspec.structs.replace(fact, **zeros)
 
 
-def _folded(plan: Plan, stored: Sequence[Stored]) -> tuple[State, list[Waiting]]:
-    facts = [_timeless(each.fact) for each in stored if not each.late and not isinstance(each.fact, End)]
-    state, _ = fold(plan, [Start(0), *facts], 0)
+def _folded(plan: Plan, stored: Sequence[StoredFact]) -> tuple[State, list[Waiting]]:
+    facts = [
+        _timeless(each.fact) for each in stored if not each.late and not isinstance(each.fact, ExecutionEnded)
+    ]
+    state, _ = fold(plan, [ExecutionStarted(0), *facts], 0)
     return state, explain(plan, state)
 
 
@@ -140,7 +142,7 @@ async def _rested(made: Harness, name: str) -> tuple[Run, State, list[Waiting]]:
     run = await made.start(compiled(wanted, made.engine.registry))
 
     async def asleep() -> bool:
-        return sum(isinstance(each.fact, Suspension) for each in await run.facts()) == waits
+        return sum(isinstance(each.fact, NodeSuspended) for each in await run.facts()) == waits
 
     await until(asleep, f"{name} waits", PATIENCE)
     return run, *_folded(run.plan, await run.facts())
@@ -162,7 +164,9 @@ def test_what_is_at_rest_folds_to_the_same_state(in_place: Standing, tmp_path: p
 
 async def _said(cluster: Harness, run: Run) -> None:
     """What Redis holds explains as the fold of the journal does."""
-    state, _ = fold(run.plan, [Start(run.accepted.at), *(each.fact for each in await run.facts())], 0)
+    state, _ = fold(
+        run.plan, [ExecutionStarted(run.accepted.at), *(each.fact for each in await run.facts())], 0
+    )
     expected = explain(run.plan, state)
 
     async def same() -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rune.core.definition.model import canonical
-from rune.ports.journal import Accepted
+from rune.ports.journal import ExecutionRecord
 from rune.runtime.lifecycle.launcher import new_execution_id
 from rune.testing.harness import Harness, Run, compiled
 from tests.cli.process import Rune
@@ -224,10 +224,10 @@ def test_a_relay_that_dies_behind_its_work_leaves_it_done_once(crew: Standing) -
 
             async def dies() -> bool:
                 at = time.time_ns() // 1_000_000
-                wanted = Accepted(
+                wanted = ExecutionRecord(
                     id=new_execution_id(), workflow="relayed", hash=plan.hash, at=at, input=b"{}"
                 )
-                ending = await engine.expect(wanted.id)
+                ending = await engine.wait_for(wanted.id)
                 await engine.backend.journal.accept(wanted)  # and nobody opens it
                 found.append(wanted.id)
                 async with asyncio.timeout(PATIENCE):

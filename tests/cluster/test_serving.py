@@ -8,7 +8,7 @@ import pathlib
 from typing import Any
 
 from rune import bootstrap
-from rune.ports.processes import GONE
+from rune.ports.processes import EXPIRY_S
 from rune.runtime.engine import Engine
 from rune.testing.harness import Harness, Run
 from tests.cli.here import Here
@@ -139,7 +139,7 @@ def test_who_was_killed_is_no_longer_seen_after_fifteen_seconds(crew: Standing) 
     gone = crew.worker()
 
     async def seen_at() -> int | None:
-        listed = await bootstrap.members(crew.settings)
+        listed = await bootstrap.list_processes(crew.settings)
         return next((each.seen_at for each in listed if each.pid == gone.process.pid), None)
 
     async def go(engine: Engine) -> None:
@@ -151,11 +151,11 @@ def test_who_was_killed_is_no_longer_seen_after_fifteen_seconds(crew: Standing) 
         async def vanished() -> bool:
             before = await engine.backend.state.now()  # type: ignore[attr-defined]
             listed = await seen_at()
-            assert listed is None or before - last <= GONE * 1000
+            assert listed is None or before - last <= EXPIRY_S * 1000
             return listed is None
 
         await until_so(vanished, "it is no longer listed", PATIENCE)
-        assert await engine.backend.state.now() - last > GONE * 1000  # type: ignore[attr-defined]
+        assert await engine.backend.state.now() - last > EXPIRY_S * 1000  # type: ignore[attr-defined]
 
     async def ask() -> None:
         async with crew.asked() as (engine, _):

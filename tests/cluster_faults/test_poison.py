@@ -6,7 +6,7 @@ import asyncio
 
 from rune.core.execution.token import Token
 from rune.ports.state import Claim
-from rune.runtime.worker.executor import MOST_CLAIMS, Unservable
+from rune.runtime.worker.executor import MAX_CLAIMS, UnservableTokenError
 from tests.hazards.building import counting, kind, workflow
 from tests.hazards.clustered import LATER, engines, fresh
 
@@ -24,7 +24,7 @@ def test_a_token_that_kills_every_worker_ends_its_execution() -> None:
         async with engines(settings, registry=counting(calls)) as cluster:
             run = await cluster.start(document)
             token = Token(run.plan.index["a"], ())
-            book = await cluster.engine.books.book(run.id)
+            book = await cluster.engine.data_cache.get(run.id)
             died = 0
             while not run.ending.done() and died < DEATHS:
                 async with engines(settings, registry=counting(calls), roles=frozenset()) as doomed:
@@ -32,8 +32,8 @@ def test_a_token_that_kills_every_worker_ends_its_execution() -> None:
                     fence = (1, died)
                     claim = Claim("run", token, book.accepted.at, fence, again=died > 0)
                     try:
-                        await attempt._hold(book, claim, fence)
-                    except Unservable:
+                        await attempt._hold_lease(book, claim, fence)
+                    except UnservableTokenError:
                         break
                     died += 1
                     doomed.engine.backend.journal._recorder._claims.clear()  # type: ignore[attr-defined]
@@ -42,5 +42,5 @@ def test_a_token_that_kills_every_worker_ends_its_execution() -> None:
 
     died, status, code = asyncio.run(go())
     assert (status, code) == ("failed", "WORKER_CRASH")
-    assert MOST_CLAIMS <= died <= MOST_CLAIMS + 2
+    assert MAX_CLAIMS <= died <= MAX_CLAIMS + 2
     assert calls == []

@@ -6,19 +6,19 @@ import asyncio
 import pathlib
 
 from rune.adapters.postgres.stores import postgres
-from rune.core.execution.fact import Attempt, Fact, Result, Signal
+from rune.core.execution.fact import AttemptFailed, Fact, NodeResult, SignalReceived
 from rune.core.execution.outcome import Error
-from rune.ports.journal import FORMAT, Accepted
+from rune.ports.journal import FORMAT, ExecutionRecord
 from tests.services.databases import dsn_of, ready
 
-GO = Signal(1, "k1", "go")
+GO = SignalReceived(1, "k1", "go")
 
 
 async def _written(dsn: str, *facts: Fact) -> list[Fact]:
     """What the journal answers to each, one after the other, and what it holds then."""
     async with postgres(dsn) as opened:
         await opened.journal.save_definition("h", b"{}")
-        accepted = Accepted(id="x1", workflow="w", hash="h", at=0, input=b"{}", format=FORMAT)
+        accepted = ExecutionRecord(id="x1", workflow="w", hash="h", at=0, input=b"{}", format=FORMAT)
         await opened.journal.accept(accepted)
         answers = [(await opened.journal.record("x1", [each]))[0] for each in (GO, *facts)]
         held = [each.fact for each in await opened.journal.facts("x1")]
@@ -28,23 +28,23 @@ async def _written(dsn: str, *facts: Fact) -> list[Fact]:
 
 def test_of_two_results_that_name_one_signal_the_first_is_kept(tmp_path: pathlib.Path) -> None:
     ready()
-    first, second = (Result(node, (), 2, "ok", signal="k1") for node in (1, 2))
+    first, second = (NodeResult(node, (), 2, "ok", signal="k1") for node in (1, 2))
 
     assert asyncio.run(_written(dsn_of(tmp_path), first, second)) == [first, first]
 
 
 def test_a_failed_try_takes_its_signal_along(tmp_path: pathlib.Path) -> None:
     ready()
-    tried = Attempt(1, (), 2, 1, Error("BROKEN", "told to"), signal="k1")
-    other = Result(2, (), 3, "ok", signal="k1")
+    tried = AttemptFailed(1, (), 2, 1, Error("BROKEN", "told to"), signal="k1")
+    other = NodeResult(2, (), 3, "ok", signal="k1")
 
     assert asyncio.run(_written(dsn_of(tmp_path), tried, other)) == [tried, tried]
 
 
 def test_another_signal_is_nobody_s(tmp_path: pathlib.Path) -> None:
     ready()
-    first = Result(1, (), 2, "ok", signal="k1")
-    second = Result(2, (), 2, "ok", signal="k2")
-    third = Result(3, (), 2, "ok")
+    first = NodeResult(1, (), 2, "ok", signal="k1")
+    second = NodeResult(2, (), 2, "ok", signal="k2")
+    third = NodeResult(3, (), 2, "ok")
 
     assert asyncio.run(_written(dsn_of(tmp_path), first, second, third)) == [first, second, third]

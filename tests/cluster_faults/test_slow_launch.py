@@ -11,14 +11,14 @@ import pytest
 
 from rune.bootstrap import running_engine
 from rune.core.definition.model import canonical
-from rune.core.execution.fact import Fact, Result, Suspension
+from rune.core.execution.fact import Fact, NodeResult, NodeSuspended
 from rune.core.execution.outcome import Error, Failure
 from rune.core.execution.step import step
 from rune.core.execution.token import Token
 from rune.errors import NodeFailure
 from rune.ids import child_id
-from rune.ports.access import Held
-from rune.ports.journal import Accepted
+from rune.ports.access import AppliedLimits
+from rune.ports.journal import ExecutionRecord
 from rune.settings import Settings
 from rune.testing.harness import Harness, Run, compiled
 from tests.hazards.building import Fields, counting, entry, kind, workflow
@@ -45,16 +45,18 @@ class Slow:
 
     def __init__(self, engine: Any) -> None:
         self.asked, self.may = asyncio.Event(), asyncio.Event()
-        self.starts: list[asyncio.Task[Accepted]] = []
+        self.starts: list[asyncio.Task[ExecutionRecord]] = []
         self.breaks = False  # whoever asked for a child fails at once, and the start is still on its way
         self.beside: Act | None = None  # done when the row of a failed token is about to be written
         self._journal = engine.backend.journal
         self._accept, self._record = self._journal.accept, self._journal.record
         self._journal.accept, self._journal.record = self.accept, self.record
 
-    async def accept(self, wanted: Accepted, kept: Sequence[Fact] = (), held: Held | None = None) -> Accepted:
+    async def accept(
+        self, wanted: ExecutionRecord, kept: Sequence[Fact] = (), held: AppliedLimits | None = None
+    ) -> ExecutionRecord:
         if wanted.parent is None:
-            found: Accepted = await self._accept(wanted, kept, held)
+            found: ExecutionRecord = await self._accept(wanted, kept, held)
             return found
         self.starts.append(asyncio.ensure_future(self._later(wanted)))
         self.asked.set()
@@ -62,14 +64,14 @@ class Slow:
             raise NodeFailure("nobody knows whether the child was started")
         return await self.starts[-1]
 
-    async def _later(self, wanted: Accepted) -> Accepted:
+    async def _later(self, wanted: ExecutionRecord) -> ExecutionRecord:
         await self.may.wait()
-        found: Accepted = await self._accept(wanted)
+        found: ExecutionRecord = await self._accept(wanted)
         return found
 
     async def record(self, execution: str, facts: Sequence[Fact]) -> Sequence[Fact]:
         head = facts[0]
-        if self.beside is not None and isinstance(head, Result) and head.status == "failed":
+        if self.beside is not None and isinstance(head, NodeResult) and head.status == "failed":
             await self.beside()
         found: Sequence[Fact] = await self._record(execution, facts)
         return found
@@ -102,7 +104,7 @@ async def _waits(made: Harness, run: Run) -> None:
 
     async def there() -> bool:
         facts = [each.fact for each in await run.facts()]
-        asks = any(isinstance(fact, Suspension) and fact.node == run.plan.index["ask"] for fact in facts)
+        asks = any(isinstance(fact, NodeSuspended) and fact.node == run.plan.index["ask"] for fact in facts)
         return asks and made.engine.busy == 0
 
     await until(there, PATIENCE)

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import msgspec
 
 from rune.core.execution.explain import explain
-from rune.ports.queries import Wanted
-from rune.runtime.queries.reader import Reader
+from rune.ports.queries import ExecutionFilter
+from rune.runtime.queries.reader import ExecutionReader
 
 
 class Refusal(Exception):
@@ -84,7 +84,7 @@ class Actor(Protocol):
 class Look:
     """What anybody may see of executions, whoever runs them."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: ExecutionReader) -> None:
         self._reader = reader
 
     async def document(self, execution: str) -> dict[str, Any]:
@@ -108,5 +108,5 @@ class Look:
 
     async def executions(self, workflow: str) -> list[str]:
         async with self._reader.still():
-            found = await self._reader.executions(Wanted(workflow=workflow), limit=1000)
+            found = await self._reader.executions(ExecutionFilter(workflow=workflow), limit=1000)
         return [each.id for each in reversed(found)]

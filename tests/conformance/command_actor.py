@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from rune.bootstrap import reader
+from rune.bootstrap import open_reader
 from rune.errors import RuneError
 from rune.settings import Settings
 from tests.cli.process import Rune
@@ -148,7 +148,7 @@ async def by_command(folder: pathlib.Path, **environment: str) -> AsyncIterator[
         try:
             settings = Settings(home=str(home))
             await until(_reached(forks, home, environment), "the owner is there", PATIENCE)
-            async with reader(settings) as look:
+            async with open_reader(settings) as look:
                 actor = CommandActor(folder, forks, rune, look, {**environment, "RUNE_HOME": str(home)})
                 yield actor
                 assert await actor.signal("host", "stop", "null", key=None, item=None)

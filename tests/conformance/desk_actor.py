@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-from rune.bootstrap import reader, running_engine
+from rune.bootstrap import open_reader, running_engine
 from rune.core.definition.model import canonical
-from rune.errors import InvalidDocument, RuneError
+from rune.errors import InvalidDocumentError, RuneError
 from rune.runtime.engine import Engine
-from rune.runtime.lifecycle.launcher import Options
+from rune.runtime.lifecycle.launcher import StartOptions
 from rune.settings import Settings
 from rune.testing.harness import compiled
 from tests.conformance.actor import Look, Refusal, Start
@@ -23,7 +23,7 @@ def refusals() -> Iterator[None]:
     """Errors of the engine as a client is told of them."""
     try:
         yield
-    except InvalidDocument as invalid:
+    except InvalidDocumentError as invalid:
         first: Any = invalid.problems[0]
         raise Refusal(first.code, invalid.message) from invalid
     except RuneError as error:
@@ -47,14 +47,16 @@ class DeskActor(Look):
 
     async def alias(self, workflow: str, alias: str, version: int) -> int:
         with refusals():
-            return (await self._desk.point(workflow, alias, version)).number
+            return (await self._desk.set_alias(workflow, alias, version)).number
 
     async def start(self, wanted: Start) -> str:
-        options = Options(key=wanted.key, labels=wanted.labels, fake_time=wanted.fake_time)
+        options = StartOptions(key=wanted.key, labels=wanted.labels, fake_time=wanted.fake_time)
         payload = wanted.input.encode()
         with refusals():
             if wanted.workflow is None:
-                return (await self._desk.run(self._canonical(wanted.source), payload, options)).id
+                return (
+                    await self._desk.start_definition(self._canonical(wanted.source), payload, options)
+                ).id
             name, _, which = wanted.workflow.partition("@")
             started = await self._desk.start(name, which or None, payload, options, priority=wanted.priority)
             return started.id
@@ -90,5 +92,5 @@ class DeskActor(Look):
 async def at_desk(home: pathlib.Path, **settings: Any) -> AsyncIterator[DeskActor]:
     """An engine in this process, and somebody at its desk."""
     made = Settings(home=str(home), **settings)
-    async with running_engine(made) as engine, reader(made) as look:
+    async with running_engine(made) as engine, open_reader(made) as look:
         yield DeskActor(engine, look)

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from rune.adapters.encryption import KeySource
-from rune.adapters.postgres.access import PostgresKeys, PostgresLog
-from rune.adapters.postgres.credentials import PostgresGrants, PostgresSecret
+from rune.adapters.postgres.access import PostgresApiKeys, PostgresAuditLog
+from rune.adapters.postgres.credentials import PostgresCredentials, PostgresGrants
 from rune.adapters.postgres.stores import postgres
-from rune.adapters.sqlite.access import EmbeddedKeys, EmbeddedLog
-from rune.adapters.sqlite.credentials import EmbeddedGrants, EmbeddedSecret
-from rune.adapters.sqlite.readonly import ReadOnly
+from rune.adapters.sqlite.access import SqliteApiKeys, SqliteAuditLog
+from rune.adapters.sqlite.credentials import SqliteCredentials, SqliteGrants
+from rune.adapters.sqlite.readonly import ReadOnlyDatabase
 from tests.contract.suites.access import AccessContract, Stores
 from tests.contract.suites.scenario import scenario
 from tests.contract.test_embedded import opened
@@ -33,8 +33,8 @@ class TestEmbedded(AccessContract):
     async def make_access(self, folder: Path) -> AsyncIterator[Stores]:
         async with opened(folder) as embedded:
             database = embedded.database
-            secret = EmbeddedSecret(database, KeySource("", folder / "secret.key"))
-            yield Stores(EmbeddedKeys(database), EmbeddedGrants(database), EmbeddedLog(database), secret)
+            secret = SqliteCredentials(database, KeySource("", folder / "secret.key"))
+            yield Stores(SqliteApiKeys(database), SqliteGrants(database), SqliteAuditLog(database), secret)
 
     def tampered(self, folder: Path, statement: str) -> str:
         with closing(sqlite3.connect(folder / "rune.db")) as db, pytest.raises(sqlite3.Error) as refused:
@@ -45,11 +45,11 @@ class TestEmbedded(AccessContract):
     async def test_a_file_of_an_earlier_program_holds_nothing_for_who_only_looks(self, folder: Path) -> None:
         with closing(sqlite3.connect(folder / "rune.db")) as db:
             db.execute("PRAGMA user_version = 1")
-        database = ReadOnly(folder / "rune.db")
+        database = ReadOnlyDatabase(folder / "rune.db")
         try:
-            assert await EmbeddedKeys(database).list() == []
-            assert await EmbeddedLog(database).read() == []
-            assert await EmbeddedGrants(database).of("c1") == {"everyone"}
+            assert await SqliteApiKeys(database).list() == []
+            assert await SqliteAuditLog(database).read() == []
+            assert await SqliteGrants(database).of("c1") == {"everyone"}
         finally:
             database.close()
 
@@ -59,8 +59,8 @@ class TestPostgres(AccessContract):
     async def make_access(self, folder: Path) -> AsyncIterator[Stores]:
         async with postgres(dsn_of(folder)) as found:
             base = found.database
-            secret = PostgresSecret(base, KeySource("", folder / "secret.key"))
-            yield Stores(PostgresKeys(base), PostgresGrants(base), PostgresLog(base), secret)
+            secret = PostgresCredentials(base, KeySource("", folder / "secret.key"))
+            yield Stores(PostgresApiKeys(base), PostgresGrants(base), PostgresAuditLog(base), secret)
 
     def tampered(self, folder: Path, statement: str) -> str:
         with pytest.raises(Exception) as refused:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from rune.adapters.blobs.filesystem import FileBlob
-from rune.adapters.blobs.s3 import S3Blob
-from rune.adapters.sqlite.journal import EmbeddedJournal
+from rune.adapters.blobs.filesystem import FilesystemBlobs
+from rune.adapters.blobs.s3 import S3Blobs
+from rune.adapters.sqlite.journal import SqliteJournal
 from tests.blobs.s3_server import KEYS, s3_server
 from tests.contract.suites.blob import BlobContract
 from tests.contract.test_embedded import left_on_disk, opened
@@ -25,10 +25,10 @@ def _running() -> None:
 
 class TestFiles(BlobContract):
     @asynccontextmanager
-    async def make_stores(self, folder: Path) -> AsyncIterator[tuple[EmbeddedJournal, FileBlob]]:
+    async def make_stores(self, folder: Path) -> AsyncIterator[tuple[SqliteJournal, FilesystemBlobs]]:
         (folder / "blobs").mkdir(exist_ok=True)
         async with opened(folder) as embedded:
-            yield embedded.journal, FileBlob(folder / "blobs")
+            yield embedded.journal, FilesystemBlobs(folder / "blobs")
 
     def crashed(self, folder: Path) -> Path:
         copy = left_on_disk(folder)
@@ -38,12 +38,12 @@ class TestFiles(BlobContract):
 
 class TestS3(BlobContract):
     @asynccontextmanager
-    async def make_stores(self, folder: Path) -> AsyncIterator[tuple[EmbeddedJournal, S3Blob]]:
+    async def make_stores(self, folder: Path) -> AsyncIterator[tuple[SqliteJournal, S3Blobs]]:
         # A crash of ours leaves the bucket as it is.
         whole = folder.parent if folder.name == "left" else folder
         prefix = f"contract/{hashlib.sha256(str(whole).encode()).hexdigest()[:16]}"
         async with opened(folder) as embedded:
-            yield embedded.journal, S3Blob(s3_server().bucket(prefix), KEYS)
+            yield embedded.journal, S3Blobs(s3_server().bucket(prefix), KEYS)
 
     def crashed(self, folder: Path) -> Path:
         return left_on_disk(folder)

@@ -12,20 +12,20 @@ from pathlib import Path
 import pytest
 
 from rune.adapters.sqlite.database import Database
-from rune.adapters.sqlite.journal import EmbeddedJournal
-from rune.adapters.sqlite.queue import EmbeddedQueue
-from rune.adapters.sqlite.readonly import ReadOnly
-from rune.adapters.sqlite.state import EmbeddedState
-from rune.adapters.sqlite.stores import Embedded, EmbeddedBlob
-from rune.adapters.sqlite.workflows import EmbeddedLibrary
-from rune.bootstrap import reader
+from rune.adapters.sqlite.journal import SqliteJournal
+from rune.adapters.sqlite.queue import SqliteQueue
+from rune.adapters.sqlite.readonly import ReadOnlyDatabase
+from rune.adapters.sqlite.state import SqliteState
+from rune.adapters.sqlite.stores import SqliteBlobs, SqliteStores
+from rune.adapters.sqlite.workflows import SqliteWorkflows
+from rune.bootstrap import open_reader
 from rune.core.plan.model import Plan
 from rune.nodes.custom import kind_of, node
 from rune.nodes.registry import standard_registry
 from rune.ports.clock import Clock
-from rune.ports.journal import Journal, NewerFormat
+from rune.ports.journal import Journal, NewerFormatError
 from rune.runtime.clock import SystemClock
-from rune.runtime.queries.reader import Reader
+from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings
 from rune.testing.clock import VirtualClock
 from rune.testing.harness import compiled, harness
@@ -41,8 +41,8 @@ from tests.contract.suites.store import Stage, StoreContract
 
 
 @asynccontextmanager
-async def opened(folder: Path, clock: Clock | None = None) -> AsyncIterator[Embedded]:
-    embedded = Embedded(folder / "rune.db", clock or VirtualClock())
+async def opened(folder: Path, clock: Clock | None = None) -> AsyncIterator[SqliteStores]:
+    embedded = SqliteStores(folder / "rune.db", clock or VirtualClock())
     embedded.database.start()
     try:
         yield embedded
@@ -62,13 +62,13 @@ def left_on_disk(folder: Path) -> Path:
 
 class TestJournal(JournalContract):
     @asynccontextmanager
-    async def make_journal(self, folder: Path) -> AsyncIterator[EmbeddedJournal]:
+    async def make_journal(self, folder: Path) -> AsyncIterator[SqliteJournal]:
         async with opened(folder) as embedded:
             yield embedded.journal
 
     @asynccontextmanager
-    async def make_store(self, folder: Path) -> AsyncIterator[Reader]:
-        async with reader(Settings(home=str(folder))) as store:
+    async def make_store(self, folder: Path) -> AsyncIterator[ExecutionReader]:
+        async with open_reader(Settings(home=str(folder))) as store:
             yield store
 
     def crashed(self, folder: Path) -> Path:
@@ -81,7 +81,7 @@ class TestJournal(JournalContract):
         with sqlite3.connect(folder / "rune.db") as other:
             other.execute("PRAGMA user_version = 99")
         other.close()
-        with pytest.raises(NewerFormat):
+        with pytest.raises(NewerFormatError):
             Database(folder / "rune.db")
         with sqlite3.connect(folder / "rune.db") as other:
             assert other.execute("PRAGMA user_version").fetchone() == (99,)
@@ -90,7 +90,7 @@ class TestJournal(JournalContract):
 
 class TestBlob(BlobContract):
     @asynccontextmanager
-    async def make_stores(self, folder: Path) -> AsyncIterator[tuple[EmbeddedJournal, EmbeddedBlob]]:
+    async def make_stores(self, folder: Path) -> AsyncIterator[tuple[SqliteJournal, SqliteBlobs]]:
         async with opened(folder) as embedded:
             yield embedded.journal, embedded.blob
 
@@ -100,15 +100,15 @@ class TestBlob(BlobContract):
 
 class TestLibrary(LibraryContract, AliasContract):
     @asynccontextmanager
-    async def make_library(self, folder: Path) -> AsyncIterator[tuple[EmbeddedJournal, EmbeddedLibrary]]:
+    async def make_library(self, folder: Path) -> AsyncIterator[tuple[SqliteJournal, SqliteWorkflows]]:
         async with opened(folder) as embedded:
-            yield embedded.journal, EmbeddedLibrary(embedded.database)
+            yield embedded.journal, SqliteWorkflows(embedded.database)
 
     @asynccontextmanager
-    async def make_looker(self, folder: Path) -> AsyncIterator[EmbeddedLibrary]:
-        database = ReadOnly(folder / "rune.db")
+    async def make_looker(self, folder: Path) -> AsyncIterator[SqliteWorkflows]:
+        database = ReadOnlyDatabase(folder / "rune.db")
         try:
-            yield EmbeddedLibrary(database)
+            yield SqliteWorkflows(database)
         finally:
             database.close()
 
@@ -120,16 +120,16 @@ class TestState(StateContract):
     @asynccontextmanager
     async def make_stores(
         self, folder: Path, clock: VirtualClock, plans: Mapping[str, Plan]
-    ) -> AsyncIterator[tuple[EmbeddedJournal, EmbeddedState]]:
+    ) -> AsyncIterator[tuple[SqliteJournal, SqliteState]]:
         async with opened(folder, clock) as embedded:
             yield embedded.journal, self.make_state(embedded.journal, clock, plans)
 
-    def make_state(self, journal: Journal, clock: VirtualClock, plans: Mapping[str, Plan]) -> EmbeddedState:
+    def make_state(self, journal: Journal, clock: VirtualClock, plans: Mapping[str, Plan]) -> SqliteState:
         async def plan(hash: str) -> Plan:
             return plans[hash]
 
-        assert isinstance(journal, EmbeddedJournal)
-        return EmbeddedState(journal, plan, clock)
+        assert isinstance(journal, SqliteJournal)
+        return SqliteState(journal, plan, clock)
 
     def crashed(self, folder: Path) -> Path:
         return left_on_disk(folder)
@@ -137,8 +137,8 @@ class TestState(StateContract):
 
 class TestQueue(QueueContract):
     @asynccontextmanager
-    async def make_queue(self, folder: Path) -> AsyncIterator[EmbeddedQueue]:
-        yield EmbeddedQueue()
+    async def make_queue(self, folder: Path) -> AsyncIterator[SqliteQueue]:
+        yield SqliteQueue()
 
 
 class TestSystemClock(ClockContract):
@@ -171,7 +171,7 @@ class TestStore(StoreContract):
     async def make_stage(self, folder: Path) -> AsyncIterator[Stage]:
         async with (
             harness(folder, clock=VirtualClock()) as running,
-            reader(Settings(home=str(folder))) as store,
+            open_reader(Settings(home=str(folder))) as store,
         ):
             yield Stage(running, store)
 
@@ -202,5 +202,5 @@ class TestStore(StoreContract):
             await begun.wait()
             gate.set()
             for each in (first, other):
-                await running.until(await running.engine.expect(each.id))
+                await running.until(await running.engine.wait_for(each.id))
             assert len(runs) == 2

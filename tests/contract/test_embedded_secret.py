@@ -15,17 +15,17 @@ from typing import Any
 import pytest
 
 from rune.adapters.encryption import KeyRing, KeySource, key_name, new_key, read_keys
-from rune.adapters.sqlite.credentials import EmbeddedSecret
-from rune.ports.credentials import Bearer, Draft, KeyProblem, Unreadable
-from rune.settings import BadSettings, Settings, load_settings
+from rune.adapters.sqlite.credentials import SqliteCredentials
+from rune.ports.credentials import Bearer, CredentialUnreadableError, EncryptionKeyError, NewCredential
+from rune.settings import Settings, SettingsError, load_settings
 from tests.contract.suites.secret import SecretContract
 from tests.contract.test_embedded import opened
 
 
 @asynccontextmanager
-async def secret_in(folder: Path, keys: KeySource) -> AsyncIterator[EmbeddedSecret]:
+async def secret_in(folder: Path, keys: KeySource) -> AsyncIterator[SqliteCredentials]:
     async with opened(folder) as embedded:
-        yield EmbeddedSecret(embedded.database, keys)
+        yield SqliteCredentials(embedded.database, keys)
 
 
 def source(folder: Path, text: str = "") -> KeySource:
@@ -34,7 +34,7 @@ def source(folder: Path, text: str = "") -> KeySource:
 
 class TestSecret(SecretContract):
     @asynccontextmanager
-    async def make_secret(self, folder: Path, keys: int = 1) -> AsyncIterator[EmbeddedSecret]:
+    async def make_secret(self, folder: Path, keys: int = 1) -> AsyncIterator[SqliteCredentials]:
         found = source(folder)
         while keys > 1 and len(found.ring().names) < keys:
             found.add()
@@ -78,7 +78,7 @@ def test_a_key_file_that_others_can_read_is_refused(mode: int, tmp_path: Path) -
     (tmp_path / "secret.key").chmod(mode)
 
     for attempt in (source(tmp_path).ring, source(tmp_path).ring_or_new, source(tmp_path).add):
-        with pytest.raises(KeyProblem) as problem:
+        with pytest.raises(EncryptionKeyError) as problem:
             attempt()
         assert problem.value.code == "SECRET_KEY_UNSAFE"
         assert "chmod 600" in problem.value.message
@@ -92,7 +92,7 @@ def test_what_is_no_key_is_refused_and_not_repeated(text: str, tmp_path: Path) -
     file.write_text(text)
     file.chmod(0o600)
 
-    with pytest.raises(KeyProblem) as problem:
+    with pytest.raises(EncryptionKeyError) as problem:
         source(tmp_path).ring()
     assert problem.value.code == "SECRET_KEY_INVALID"
     assert not text.strip() or text.strip() not in problem.value.message
@@ -106,7 +106,7 @@ def test_the_environment_wins_and_its_first_key_seals(tmp_path: Path) -> None:
 
     assert ring.names == tuple(key_name(base64.b64decode(each)) for each in (one, two))
     assert one not in repr(ring) + repr(source(tmp_path, one))
-    with pytest.raises(KeyProblem) as problem:
+    with pytest.raises(EncryptionKeyError) as problem:
         source(tmp_path, one).add()
     assert problem.value.code == "SECRET_KEY_ENVIRONMENT"
 
@@ -123,7 +123,7 @@ def test_a_new_key_is_noticed_without_a_new_start(tmp_path: Path) -> None:
         async with secret_in(tmp_path, source(tmp_path)) as secret:
             await secret.put(draft())
             name = source(tmp_path).add()
-            assert await secret.rekey() == 1
+            assert await secret.reencrypt() == 1
             assert [each.key for each in await secret.list()] == [name]
             assert await secret.resolve("shop") is not None
 
@@ -138,7 +138,7 @@ def test_what_was_rekeyed_leaves_nothing_that_an_old_key_opens(tmp_path: Path) -
             await secret.put(draft())
             sealed.append(TestSecret().stored(tmp_path, "shop", "sealed"))
             source(tmp_path).add()
-            await secret.rekey()
+            await secret.reencrypt()
 
     asyncio.run(scenario())
     assert sealed[0] not in TestSecret().written(tmp_path)
@@ -150,11 +150,11 @@ def test_a_seal_opens_only_for_what_it_is_bound_to() -> None:
 
     assert ring.open(name, sealed, b"id\0type\x001") == b"value"
     for broken in (sealed[:-1] + bytes([sealed[-1] ^ 1]), sealed[:20], b""):
-        with pytest.raises(Unreadable):
+        with pytest.raises(CredentialUnreadableError):
             ring.open(name, broken, b"id\0type\x001")
-    with pytest.raises(Unreadable):
+    with pytest.raises(CredentialUnreadableError):
         ring.open(name, sealed, b"id\0type\x002")
-    with pytest.raises(Unreadable):
+    with pytest.raises(CredentialUnreadableError):
         KeyRing([bytes(31) + b"1"]).open(name, sealed, b"id\0type\x001")
 
 
@@ -184,10 +184,10 @@ def test_settings_show_no_key_and_take_none_from_the_file(tmp_path: Path) -> Non
     assert Settings(home="h", secret_key_file="/k").key_file == Path("/k")
 
     (tmp_path / "rune.toml").write_text('secret_key = "hush"')
-    with pytest.raises(BadSettings) as refused:
+    with pytest.raises(SettingsError) as refused:
         load_settings({}, tmp_path)
     assert "hush" not in refused.value.message
 
 
-def draft(name: str = "shop", id: str = f"c{1:032x}") -> Draft:
-    return Draft(id=id, name=name, fields=Bearer(token="a-token-of-some-length"), at=1)
+def draft(name: str = "shop", id: str = f"c{1:032x}") -> NewCredential:
+    return NewCredential(id=id, name=name, fields=Bearer(token="a-token-of-some-length"), at=1)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from rune.adapters.postgres.access import PostgresLimits
+from rune.adapters.postgres.access import PostgresStartLimits
 from rune.adapters.postgres.stores import postgres
-from rune.adapters.sqlite.access import EmbeddedLimits
-from rune.ports.access import BadLimits, Bucket, Limits, check_limits
+from rune.adapters.sqlite.access import SqliteStartLimits
+from rune.ports.access import Bucket, InvalidLimitsError, Limits, check_limits
 from rune.runtime.clock import SystemClock
 from rune.testing.clock import VirtualClock
 from tests.contract.suites.limiting import LimitContract, Limited
@@ -59,7 +59,7 @@ class TestEmbedded(LimitContract):
             gone += ms
 
         async with opened(folder, clock) as embedded:
-            limits = EmbeddedLimits(embedded.database)
+            limits = SqliteStartLimits(embedded.database)
             yield Limited(embedded.journal, limits, lambda: clock.now() + gone, later)
 
 
@@ -71,7 +71,7 @@ class TestPostgres(LimitContract):
             server().sql(f"UPDATE start_limit SET filled_at = filled_at - {ms}", database_of(folder))
 
         async with postgres(dsn_of(folder)) as found:
-            yield Limited(found.journal, PostgresLimits(found.database), SystemClock().now, later)
+            yield Limited(found.journal, PostgresStartLimits(found.database), SystemClock().now, later)
 
     @scenario
     async def test_racing_processes_leave_exactly_so_many_running(self, folder: Path) -> None:
@@ -123,5 +123,5 @@ def test_a_bucket_is_exact() -> None:
     ids=str,
 )
 def test_limits_that_mean_nothing_are_refused(limits: Limits) -> None:
-    with pytest.raises(BadLimits):
+    with pytest.raises(InvalidLimitsError):
         check_limits(limits)

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from rune.adapters.encryption import KeySource
-from rune.adapters.postgres.credentials import PostgresSecret
+from rune.adapters.postgres.credentials import PostgresCredentials
 from rune.adapters.postgres.journal import PostgresJournal
-from rune.adapters.postgres.stores import Postgres, PostgresBlob, postgres
-from rune.adapters.postgres.workflows import PostgresLibrary
+from rune.adapters.postgres.stores import PostgresBlobs, PostgresStores, postgres
+from rune.adapters.postgres.workflows import PostgresWorkflows
 from rune.ports.retention import Rule
-from rune.runtime.queries.reader import Reader
+from rune.runtime.queries.reader import ExecutionReader
 from tests.contract.suites.aliases import AliasContract
 from tests.contract.suites.blob import BlobContract
 from tests.contract.suites.journal import JournalContract
@@ -33,7 +33,7 @@ def _running() -> None:
 
 
 @asynccontextmanager
-async def opened(folder: Path, *, read_only: bool = False) -> AsyncIterator[Postgres]:
+async def opened(folder: Path, *, read_only: bool = False) -> AsyncIterator[PostgresStores]:
     async with postgres(dsn_of(folder), read_only=read_only) as found:
         yield found
 
@@ -45,7 +45,7 @@ class TestJournal(JournalContract):
             yield found.journal
 
     @asynccontextmanager
-    async def make_store(self, folder: Path) -> AsyncIterator[Reader]:
+    async def make_store(self, folder: Path) -> AsyncIterator[ExecutionReader]:
         async with opened(folder, read_only=True) as found:
             yield reader_of(found)
 
@@ -55,9 +55,9 @@ class TestJournal(JournalContract):
 
 class TestBlob(BlobContract):
     @asynccontextmanager
-    async def make_stores(self, folder: Path) -> AsyncIterator[tuple[PostgresJournal, PostgresBlob]]:
+    async def make_stores(self, folder: Path) -> AsyncIterator[tuple[PostgresJournal, PostgresBlobs]]:
         async with opened(folder) as found:
-            yield found.journal, PostgresBlob(found.database)
+            yield found.journal, PostgresBlobs(found.database)
 
     def crashed(self, folder: Path) -> Path:
         return left_behind(folder)
@@ -65,12 +65,12 @@ class TestBlob(BlobContract):
 
 class TestLibrary(LibraryContract, AliasContract):
     @asynccontextmanager
-    async def make_library(self, folder: Path) -> AsyncIterator[tuple[PostgresJournal, PostgresLibrary]]:
+    async def make_library(self, folder: Path) -> AsyncIterator[tuple[PostgresJournal, PostgresWorkflows]]:
         async with opened(folder) as found:
             yield found.journal, found.library
 
     @asynccontextmanager
-    async def make_looker(self, folder: Path) -> AsyncIterator[PostgresLibrary]:
+    async def make_looker(self, folder: Path) -> AsyncIterator[PostgresWorkflows]:
         async with opened(folder, read_only=True) as found:
             yield found.library
 
@@ -116,12 +116,12 @@ class TestRetention(RetentionContract):
 
 class TestSecret(SecretContract):
     @asynccontextmanager
-    async def make_secret(self, folder: Path, keys: int = 1) -> AsyncIterator[PostgresSecret]:
+    async def make_secret(self, folder: Path, keys: int = 1) -> AsyncIterator[PostgresCredentials]:
         found = KeySource("", folder / "secret.key")
         while keys > 1 and len(found.ring().names) < keys:
             found.add()
         async with opened(folder) as opening:
-            yield PostgresSecret(opening.database, found)
+            yield PostgresCredentials(opening.database, found)
 
     def lose_keys(self, folder: Path) -> None:
         (folder / "secret.key").unlink()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rune.adapters.postgres.journal import Running
+from rune.adapters.postgres.journal import RunningExecution
 from rune.adapters.postgres.stores import postgres
-from rune.core.execution.fact import Attempt, Control, End, Suspension
+from rune.core.execution.fact import AttemptFailed, ExecutionEnded, NodeSuspended, PauseChanged
 from rune.core.execution.outcome import Error
 from rune.ports.retention import Rule
 from tests.contract.suites.records import accepted, result
@@ -29,18 +29,18 @@ class TestBooks:
             journal = found.journal
             for name in "abcdefg":
                 await journal.accept(accepted(name))
-            await journal.record("b", [Suspension(1, (), 2, due=500)])
-            await journal.record("b", [Suspension(2, (), 2, signal="go", deadline=300)])
-            await journal.record("c", [Suspension(1, (), 2, due=500)])
+            await journal.record("b", [NodeSuspended(1, (), 2, due=500)])
+            await journal.record("b", [NodeSuspended(2, (), 2, signal="go", deadline=300)])
+            await journal.record("c", [NodeSuspended(1, (), 2, due=500)])
             await journal.record("c", [result(1)])
-            await journal.record("d", [Attempt(1, (), 7, 1, Error("E", "", {"retry_at": 90}))])
-            await journal.record("e", [Attempt(1, (), 7, 1, Error("E", "", {"retry_at": 90}))])
-            await journal.record("e", [Attempt(1, (), 200, 2, Error("E", ""))])
-            await journal.record("f", [Suspension(1, (), 2, due=500)])
-            await journal.record("f", [End(3, "cancelled")])
-            await journal.record("g", [Suspension(1, (), 2, signal="go"), Control(3, 1, True)])
+            await journal.record("d", [AttemptFailed(1, (), 7, 1, Error("E", "", {"retry_at": 90}))])
+            await journal.record("e", [AttemptFailed(1, (), 7, 1, Error("E", "", {"retry_at": 90}))])
+            await journal.record("e", [AttemptFailed(1, (), 200, 2, Error("E", ""))])
+            await journal.record("f", [NodeSuspended(1, (), 2, due=500)])
+            await journal.record("f", [ExecutionEnded(3, "cancelled")])
+            await journal.record("g", [NodeSuspended(1, (), 2, signal="go"), PauseChanged(3, 1, True)])
             due = {"a": None, "b": 300, "c": None, "d": 90, "e": 200, "g": None}
-            assert await journal.running() == [Running(*each) for each in due.items()]
+            assert await journal.running() == [RunningExecution(*each) for each in due.items()]
             assert [each.id for each in await journal.running("b", 2)] == ["c", "d"]
 
     @scenario
@@ -48,12 +48,12 @@ class TestBooks:
         async with postgres(dsn_of(folder)) as found:
             journal = found.journal
             await journal.accept(accepted())
-            assert await journal.claimed("x", 1, (2, 0), (7, 1), 5) == 1
+            assert await journal.count_claim("x", 1, (2, 0), (7, 1), 5) == 1
             await journal.record("x", [result(9)])
-            assert await journal.claimed("x", 1, (2, 0), (7, 2), 6, durable=True) == 2
-            assert await journal.claimed("x", 1, (2, 0), (7, 2), 6, durable=True) == 2
-            assert await journal.claimed("x", 1, (2, 0), (2**40, 1), 6, durable=True) == 3
-            await journal.claimed("x", 4, (), (7, 1), 6)
+            assert await journal.count_claim("x", 1, (2, 0), (7, 2), 6, durable=True) == 2
+            assert await journal.count_claim("x", 1, (2, 0), (7, 2), 6, durable=True) == 2
+            assert await journal.count_claim("x", 1, (2, 0), (2**40, 1), 6, durable=True) == 3
+            await journal.count_claim("x", 4, (), (7, 1), 6)
         async with postgres(dsn_of(folder)) as found:
             assert await found.index.claims("x") == {(1, (2, 0)): 3, (4, ()): 1}
 
@@ -80,7 +80,7 @@ class TestOutbox:
         async with postgres(dsn_of(folder)) as one, postgres(dsn_of(folder)) as two:
             for name in "abc":
                 await one.journal.accept(accepted(name))
-                await one.journal.record(name, [End(3, "completed")])
+                await one.journal.record(name, [ExecutionEnded(3, "completed")])
             assert await one.outbox.take(10) == []  # whoever ended it may still be about to
             left_lying(folder)
             mine = await one.outbox.take(2)
@@ -97,7 +97,7 @@ class TestOutbox:
     async def test_a_relay_that_dies_leaves_its_rows_to_the_next(self, folder: Path) -> None:
         async with postgres(dsn_of(folder)) as found:
             await found.journal.accept(accepted())
-            await found.journal.record("x", [End(3, "completed")])
+            await found.journal.record("x", [ExecutionEnded(3, "completed")])
             left_lying(folder)
             (notice,) = await found.outbox.take(10, held=0)
             await found.outbox.keep(notice.number, b"message")
@@ -112,7 +112,7 @@ class TestOutbox:
         async with postgres(dsn_of(folder)) as found:
             await found.journal.accept(accepted("opened"))
             await found.journal.accept(accepted("forgotten"))
-            await found.outbox.settled("opened", "start")
+            await found.outbox.mark_done("opened", "start")
             assert await found.outbox.take(10) == []  # whoever accepted it may still be about to
             server().sql("UPDATE outbox SET until = 0", database_of(folder))
             assert [(each.execution, each.kind) for each in await found.outbox.take(10)] == [

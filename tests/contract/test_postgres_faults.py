@@ -10,11 +10,11 @@ import pytest
 
 from rune.adapters.postgres.database import Database
 from rune.adapters.postgres.journal import PostgresJournal
-from rune.adapters.postgres.journal_writes import MOST_RUNS
+from rune.adapters.postgres.journal_writes import MAX_RUNS
 from rune.adapters.postgres.migrations import migrate
 from rune.adapters.postgres.stores import postgres
-from rune.core.execution.fact import End, Fact
-from rune.ports.journal import StoreAway
+from rune.core.execution.fact import ExecutionEnded, Fact
+from rune.ports.journal import StoreUnavailableError
 from tests.contract.suites.records import accepted, result
 from tests.contract.suites.scenario import scenario
 from tests.services.databases import dsn_of, patient, ready
@@ -48,7 +48,7 @@ class Load:
                 try:
                     (answer,) = await journal.record(execution, [fact])
                     break
-                except StoreAway:
+                except StoreUnavailableError:
                     if self.over:
                         return
                     self.outages += 1
@@ -113,7 +113,7 @@ def test_a_server_with_room_for_few_locks_takes_groups_in_pieces() -> None:
     own = new_server(max_locks_per_transaction="10", max_connections="10", max_prepared_transactions="0")
     own.create("faults")
     asyncio.run(migrate(own.dsn("faults")))
-    names = [f"x{number}" for number in range(4 * MOST_RUNS)]
+    names = [f"x{number}" for number in range(4 * MAX_RUNS)]
 
     async def go() -> None:
         async with patient(own.dsn("faults"), patience=0.0) as found:
@@ -138,13 +138,13 @@ class TestAway:
     @scenario
     async def test_a_server_that_is_not_there_is_away(self, folder: Path) -> None:
         database = Database(f"postgresql://rune@127.0.0.1:{free_port()}/none", patience=0.0)
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreUnavailableError):
             await database.open()
 
     @scenario
     async def test_a_server_that_does_not_know_us_is_away(self, folder: Path) -> None:
         for dsn in (server().dsn("nowhere"), server().dsn().replace("rune@", "nobody@")):
-            with pytest.raises(StoreAway):
+            with pytest.raises(StoreUnavailableError):
                 await Database(dsn, patience=0.0).open()
 
     @scenario
@@ -153,7 +153,7 @@ class TestAway:
         for hosts in (f"127.0.0.1:{port}", f"127.0.0.1:{port},127.0.0.1:{port}"):
             dsn = f"postgresql://rune:hush@{hosts}/none?password=hush"
             for attempt in (Database(dsn, patience=0.0).open(), migrate(dsn)):
-                with pytest.raises(StoreAway) as refused:
+                with pytest.raises(StoreUnavailableError) as refused:
                     await attempt
                 assert hosts in refused.value.message
                 assert "hush" not in refused.value.message
@@ -172,7 +172,7 @@ class TestAway:
                 assert (await found.journal.record("x", [fact]))[0] is fact
                 assert await found.journal.accepted("x") == accepted()
                 assert await found.blob.get("x/none") is None
-                assert not await found.journal.settle("nobody", "dropped")
+                assert not await found.journal.resolve_dead_letter("nobody", "dropped")
 
     @scenario
     async def test_a_server_that_turns_read_only_is_away_and_then_is_not(self, folder: Path) -> None:
@@ -187,7 +187,7 @@ class TestAway:
         server().sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
         mine = result(1)
         for _ in range(3):
-            with pytest.raises(StoreAway):
+            with pytest.raises(StoreUnavailableError):
                 await journal.record("x", [mine])
         server().sql(f'ALTER DATABASE "{name}" SET default_transaction_read_only = off')
         assert (await journal.record("x", [mine]))[0] is mine
@@ -207,7 +207,7 @@ class TestAway:
         async with postgres(dsn_of(folder)) as found:
             pass
         for attempt in (found.journal.record("x", [result(1)]), found.journal.accept(accepted())):
-            with pytest.raises(StoreAway):
+            with pytest.raises(StoreUnavailableError):
                 await attempt
 
     @scenario
@@ -217,7 +217,9 @@ class TestAway:
             under_way = [
                 asyncio.create_task(found.journal.record("x", [result(node)])) for node in range(600)
             ]
-            ending = asyncio.create_task(found.journal.record("x", [result(1000), End(3, "completed")]))
+            ending = asyncio.create_task(
+                found.journal.record("x", [result(1000), ExecutionEnded(3, "completed")])
+            )
             await asyncio.gather(found.journal.accepted("x"))
         await asyncio.gather(*under_way, ending, return_exceptions=True)
         async with postgres(dsn_of(folder)) as found:

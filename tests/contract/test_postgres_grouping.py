@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from rune.adapters.postgres.batching import Groups
-from rune.adapters.postgres.database import Crowded, Refused
-from rune.adapters.postgres.journal_writes import Run, fact_gathering
-from rune.core.execution.fact import Control, End, Fact
-from rune.ports.journal import StoreAway
+from rune.adapters.postgres.batching import Batcher
+from rune.adapters.postgres.database import DatabaseRefusedError, TooManyConnectionsError
+from rune.adapters.postgres.journal_writes import FactRun, fact_batch
+from rune.core.execution.fact import ExecutionEnded, Fact, PauseChanged
+from rune.ports.journal import StoreUnavailableError
 from tests.contract.suites.records import result
 
 
@@ -39,7 +39,7 @@ class Press:
         self.open = False
         self._bad = bad
         self._error = error
-        self.work: Groups[Letter] = Groups(self._write, lambda: lambda _: True, lanes=lanes, most=most)
+        self.work: Batcher[Letter] = Batcher(self._write, lambda: lambda _: True, lanes=lanes, most=most)
 
     async def _write(self, group: Sequence[Letter]) -> list[str]:
         self.groups.append([each.name for each in group])
@@ -120,7 +120,7 @@ def test_a_group_has_its_limit() -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("error", [Refused, Crowded, RuntimeError])
+@pytest.mark.parametrize("error", [DatabaseRefusedError, TooManyConnectionsError, RuntimeError])
 def test_whoever_cannot_be_written_is_found_and_the_others_are_written(error: type[Exception]) -> None:
     async def scenario() -> None:
         press = Press(bad="x", error=lambda: error("no"))
@@ -137,10 +137,10 @@ def test_whoever_cannot_be_written_is_found_and_the_others_are_written(error: ty
 
 def test_a_store_that_is_away_is_nobody_s_fault() -> None:
     async def scenario() -> None:
-        press = Press(bad="x", error=lambda: StoreAway("gone"))
+        press = Press(bad="x", error=lambda: StoreUnavailableError("gone"))
         press.open = True
         answers = await asyncio.gather(*press.submit("a", "x", "b"), return_exceptions=True)
-        assert [type(each) for each in answers] == [StoreAway] * 3
+        assert [type(each) for each in answers] == [StoreUnavailableError] * 3
         assert press.groups == [["a", "x", "b"]]
 
     run(scenario)
@@ -171,7 +171,7 @@ def test_what_is_closed_takes_nothing_more() -> None:
         press.gates[0].set()
         await closing
         assert await before == "a"
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreUnavailableError):
             await late
 
     run(scenario)
@@ -179,22 +179,22 @@ def test_what_is_closed_takes_nothing_more() -> None:
 
 def test_a_group_names_a_fact_once_and_ends_an_execution_last() -> None:
     async def scenario() -> None:
-        admits = fact_gathering()
+        admits = fact_batch()
         facts: list[tuple[str, list[Fact], bool]] = [
             ("x", [result(1)], True),
             ("x", [result(1, b"2")], False),
             ("y", [result(1)], True),
             ("x", [result(2), result(3)], True),
             ("x", [result(4), result(3)], False),
-            ("x", [Control(3, 1, True)], True),
+            ("x", [PauseChanged(3, 1, True)], True),
             ("x", [result(5)], False),
-            ("y", [End(3, "completed")], True),
-            ("y", [End(3, "failed")], False),
+            ("y", [ExecutionEnded(3, "completed")], True),
+            ("y", [ExecutionEnded(3, "failed")], False),
             ("z", [result(6, b"1" * 5_000_000)], False),
         ]
-        assert [admits(Run(name, given, 1)) for name, given, _ in facts] == [
+        assert [admits(FactRun(name, given, 1)) for name, given, _ in facts] == [
             expected for *_, expected in facts
         ]
-        assert fact_gathering()(Run("z", [result(6, b"1" * 5_000_000)], 1))
+        assert fact_batch()(FactRun("z", [result(6, b"1" * 5_000_000)], 1))
 
     run(scenario)

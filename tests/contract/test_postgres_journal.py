@@ -13,15 +13,15 @@ from typing import Any
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 
-from rune.adapters.postgres.database import Refused, query
+from rune.adapters.postgres.database import DatabaseRefusedError, query
 from rune.adapters.postgres.journal import PostgresJournal
-from rune.adapters.postgres.journal_writes import Run, Start
+from rune.adapters.postgres.journal_writes import FactRun, PendingStart
 from rune.adapters.postgres.journal_writes import _fact_arguments as run_arguments
 from rune.adapters.postgres.journal_writes import _start_arguments as start_arguments
-from rune.adapters.postgres.stores import Postgres, postgres
-from rune.core.execution.fact import Begun, End, Fact, Result, Signal
-from rune.ports.journal import Ended, StoreAway
-from rune.ports.workflows import UnknownWorkflow
+from rune.adapters.postgres.stores import PostgresStores, postgres
+from rune.core.execution.fact import EffectStarted, ExecutionEnded, Fact, NodeResult, SignalReceived
+from rune.ports.journal import ExecutionEndedError, StoreUnavailableError
+from rune.ports.workflows import WorkflowNotFoundError
 from tests.contract.suites.records import accepted, child, result
 from tests.contract.suites.scenario import scenario
 from tests.services.databases import dsn_of, patient, ready
@@ -45,7 +45,7 @@ async def processes(folder: Path, count: int = 2) -> AsyncIterator[list[Postgres
 
 def through(
     proxy: Proxy, folder: Path, patience: float = 5.0, longest: float = 30.0
-) -> AbstractAsyncContextManager[Postgres]:
+) -> AbstractAsyncContextManager[PostgresStores]:
     """The database by way of a wire that can be cut."""
     dsn = dsn_of(folder).replace(f":{server().port}/", f":{proxy.port}/")
     return patient(dsn, patience=patience, longest=longest)
@@ -151,19 +151,19 @@ class TestRaces:
                 await one.accept(accepted(name))
                 late = await asyncio.gather(
                     *(one.record(name, [result(node)]) for node in range(5)),
-                    two.record(name, [End(9, "cancelled")]),
+                    two.record(name, [ExecutionEnded(9, "cancelled")]),
                     *(two.record(name, [result(node)]) for node in range(5, 10)),
                     return_exceptions=True,
                 )
                 rows = await one.facts(name)
-                (place,) = [place for place, row in enumerate(rows) if isinstance(row.fact, End)]
+                (place,) = [place for place, row in enumerate(rows) if isinstance(row.fact, ExecutionEnded)]
                 assert [row.late for row in rows] == [at > place for at in range(len(rows))]
                 assert len(rows) == 11
-                refused = [isinstance(each, Ended) for each in late]
+                refused = [isinstance(each, ExecutionEndedError) for each in late]
                 told = [
                     node for node, each in zip([*range(5), -1, *range(5, 10)], refused, strict=True) if each
                 ]
-                kept = [row.fact.node for row in rows if isinstance(row.fact, Result) and row.late]
+                kept = [row.fact.node for row in rows if isinstance(row.fact, NodeResult) and row.late]
                 assert sorted(told) == sorted(kept)
 
     @scenario
@@ -173,13 +173,17 @@ class TestRaces:
             names = [f"c{number}" for number in range(40)]
             answers = await asyncio.gather(
                 *(one.accept(child(name)) for name in names[:20]),
-                two.record("x", [End(3, "completed")]),
+                two.record("x", [ExecutionEnded(3, "completed")]),
                 *(two.accept(child(name)) for name in names[20:]),
                 return_exceptions=True,
             )
             del answers[20]
-            begun = [name for name, each in zip(names, answers, strict=True) if not isinstance(each, Ended)]
-            assert sorted(await one.untold(100)) == sorted(begun)
+            begun = [
+                name
+                for name, each in zip(names, answers, strict=True)
+                if not isinstance(each, ExecutionEndedError)
+            ]
+            assert sorted(await one.unreported_children(100)) == sorted(begun)
 
     @scenario
     async def test_a_key_or_an_id_that_two_processes_use_at_once_starts_one_execution(
@@ -191,7 +195,7 @@ class TestRaces:
             for other in (accepted("second", key="k"), accepted("first", labels={"a": "b"})):
                 async with slow(folder) as (connection, commit):
                     await connection.fetch(
-                        query("accept"), *start_arguments([Start(first, (), defined=False)]), 0
+                        query("accept"), *start_arguments([PendingStart(first, (), defined=False)]), 0
                     )
                     asking = asyncio.create_task(journal.accept(other))
                     await until_it_waits(folder, asking)
@@ -204,12 +208,12 @@ class TestRaces:
         """Red if the parent is not locked."""
         async with processes(folder, 1) as (journal,), slow(folder) as (connection, commit):
             await journal.accept(accepted("x"))
-            end = End(3, "completed")
-            await connection.fetch(query("record"), *run_arguments([Run("x", [end], 1)]))
+            end = ExecutionEnded(3, "completed")
+            await connection.fetch(query("record"), *run_arguments([FactRun("x", [end], 1)]))
             asking = asyncio.create_task(journal.accept(child("c")))
             await until_it_waits(folder, asking)
             await commit()
-            with pytest.raises(Ended):
+            with pytest.raises(ExecutionEndedError):
                 await asking
             assert await journal.accepted("c") is None
 
@@ -237,11 +241,13 @@ class TestRefusals:
             wanted: list[Fact] = [result(node) for node in range(60)]
             too_long = [3, 17, 18, 59]
             for place in too_long:
-                wanted[place] = Signal(2, os.urandom(4_000).hex(), "go")
+                wanted[place] = SignalReceived(2, os.urandom(4_000).hex(), "go")
             answers = await asyncio.gather(
                 *(journal.record("x", [each]) for each in wanted), return_exceptions=True
             )
-            assert [at for at, each in enumerate(answers) if isinstance(each, Refused)] == too_long
+            assert [
+                at for at, each in enumerate(answers) if isinstance(each, DatabaseRefusedError)
+            ] == too_long
             assert len(await journal.facts("x")) == 56
 
     @scenario
@@ -267,7 +273,7 @@ class TestRefusals:
                 assert await found.index.execution(name) is None
                 assert await found.index.matching(name, 5) == []
                 assert await found.blob.get(f"{name}/x") is None
-                with pytest.raises(UnknownWorkflow):
+                with pytest.raises(WorkflowNotFoundError):
                     await found.library.find(name)
 
     @scenario
@@ -293,7 +299,7 @@ class TestLostAnswers:
             journal = found.journal
             await journal.accept(accepted())
             for number in range(10):
-                facts: list[Fact] = [Begun(number, (), 2, 1), result(number), result(100 + number)]
+                facts: list[Fact] = [EffectStarted(number, (), 2, 1), result(number), result(100 + number)]
                 proxy.cut()
                 answers = await asyncio.gather(
                     journal.record("x", facts[:1]),
@@ -312,7 +318,7 @@ class TestLostAnswers:
             journal = found.journal
             await journal.accept(accepted())
             proxy.cut()
-            end = End(3, "completed")
+            end = ExecutionEnded(3, "completed")
             assert (await journal.record("x", [result(1), end]))[1] is end
             assert proxy.cuts == 1
             assert len(await journal.facts("x")) == 2
@@ -328,7 +334,7 @@ class TestLostAnswers:
             processes(folder, 1) as (other,),
         ):
             await other.accept(accepted())
-            first, twin = Begun(1, (), 2, 1), Begun(1, (), 2, 1)
+            first, twin = EffectStarted(1, (), 2, 1), EffectStarted(1, (), 2, 1)
             await other.record("x", [first])
             await found.journal.results("x", [(1, ())])
             proxy.cut()
@@ -346,7 +352,7 @@ class TestLostAnswers:
             await found.journal.accept(accepted())
             await found.journal.record("x", [result(0)])
             proxy.stall()
-            facts: list[Fact] = [Begun(1, (), 2, 1), result(1)]
+            facts: list[Fact] = [EffectStarted(1, (), 2, 1), result(1)]
             answers = await asyncio.gather(*(found.journal.record("x", [fact]) for fact in facts))
             assert [answer[0] is fact for answer, fact in zip(answers, facts, strict=True)] == [True, True]
             assert proxy.silent > 0
@@ -359,14 +365,14 @@ class TestLostAnswers:
         async with Proxy(server().port).running() as proxy, through(proxy, folder, patience=0.0) as found:
             journal = found.journal
             await journal.accept(accepted())
-            mine = Begun(1, (), 2, 1)
+            mine = EffectStarted(1, (), 2, 1)
             proxy.cut()
             answer: Sequence[Fact] = []
             refusals = 0
             while not answer:
                 try:
                     answer = await journal.record("x", [mine])
-                except StoreAway:
+                except StoreUnavailableError:
                     refusals += 1
             assert refusals == 1
             assert answer[0] is mine

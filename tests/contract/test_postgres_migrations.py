@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rune.adapters.postgres.database import Database, Refused, migrations
+from rune.adapters.postgres.database import Database, DatabaseRefusedError, migrations
 from rune.adapters.postgres.migrations import migrate
 from rune.adapters.postgres.stores import postgres
-from rune.ports.journal import NewerFormat, StoreAway
+from rune.ports.journal import NewerFormatError, StoreUnavailableError
 from tests.contract.suites.records import accepted, result
 from tests.services.databases import dsn_of, ready
 from tests.services.postgres import Server, database_of, server
@@ -82,7 +82,7 @@ def test_a_step_that_fails_leaves_nothing(number: int, tmp_path: Path) -> None:
     before = shape(name)
     step, text = STEPS[number - 1]
 
-    with pytest.raises(Refused):
+    with pytest.raises(DatabaseRefusedError):
         asyncio.run(migrate(dsn, [*STEPS[: number - 1], (step, f"{text}; SELECT 1 / 0")]))
     assert shape(name) == before
     assert asyncio.run(migrate(dsn, STEPS[:number])) == [step]
@@ -104,7 +104,7 @@ def test_a_newer_schema_is_left_alone(tmp_path: Path) -> None:
     before = shape(name)
 
     for attempt in (migrate(dsn), Database(dsn).open()):
-        with pytest.raises(NewerFormat):
+        with pytest.raises(NewerFormatError):
             asyncio.run(attempt)
     assert shape(name) == before
 
@@ -114,7 +114,7 @@ def test_an_older_schema_is_not_worked_on(tmp_path: Path) -> None:
     for steps, code in (((), "EMPTY_STORE"), (STEPS[:1], "NEEDS_MIGRATION")):
         if steps:
             asyncio.run(migrate(dsn, steps))
-        with pytest.raises(StoreAway) as refused:
+        with pytest.raises(StoreUnavailableError) as refused:
             asyncio.run(Database(dsn).open())
         assert refused.value.code == code
 
@@ -123,7 +123,7 @@ def test_a_database_that_cannot_hold_every_text_is_refused(tmp_path: Path) -> No
     name = database_of(tmp_path)
     server().sql(f"CREATE DATABASE \"{name}\" TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'")
 
-    with pytest.raises(Refused, match="SQL_ASCII"):
+    with pytest.raises(DatabaseRefusedError, match="SQL_ASCII"):
         asyncio.run(migrate(server().dsn(name)))
     assert shape(name) == ""
 

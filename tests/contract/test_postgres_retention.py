@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from rune.adapters.blobs.filesystem import FileBlob
-from rune.adapters.postgres.stores import Postgres, postgres
+from rune.adapters.blobs.filesystem import FilesystemBlobs
+from rune.adapters.postgres.stores import PostgresStores, postgres
 from rune.codec.facts import Large
-from rune.core.execution.fact import End, Result
-from rune.ports.blobs import Blob
-from rune.ports.journal import Accepted, Gone
+from rune.core.execution.fact import ExecutionEnded, NodeResult
+from rune.ports.blobs import BlobStore
+from rune.ports.journal import ExecutionRecord, ExecutionRemovedError
 from rune.ports.retention import Rule
 from tests.contract.suites.retention import ALL, HOUR, NOW, Kept
 from tests.contract.suites.scenario import scenario
@@ -56,7 +56,7 @@ class Shelf:
 class Slow:
     """Blobs whose removal takes as long as the test says."""
 
-    def __init__(self, blobs: Blob) -> None:
+    def __init__(self, blobs: BlobStore) -> None:
         self.begun, self.may = asyncio.Event(), asyncio.Event()
         self.at = ""
         self.deleted_new: list[str] = []
@@ -77,9 +77,9 @@ class Slow:
         return await self._blobs.delete(execution)
 
 
-async def _begun(found: Postgres, blobs: Blob, name: str) -> None:
+async def _begun(found: PostgresStores, blobs: BlobStore, name: str) -> None:
     """Another execution of this id, with a blob of its own."""
-    await found.journal.accept(Accepted(id=name, workflow="w", hash="h", at=NOW, input=b"{}"))
+    await found.journal.accept(ExecutionRecord(id=name, workflow="w", hash="h", at=NOW, input=b"{}"))
     await blobs.put(f"{name}/n@/", b"new")
 
 
@@ -89,7 +89,7 @@ def _later(folder: Path) -> None:
 
 
 @asynccontextmanager
-async def kept_in(folder: Path, shelf: Blob | None = None) -> AsyncIterator[tuple[Postgres, Kept]]:
+async def kept_in(folder: Path, shelf: BlobStore | None = None) -> AsyncIterator[tuple[PostgresStores, Kept]]:
     async with postgres(dsn_of(folder), outside=shelf) as found:
         yield found, Kept(found.journal, found.blob, found.retention)
 
@@ -106,7 +106,7 @@ class TestRetention:
     async def test_nothing_is_left_in_any_table(self, folder: Path) -> None:
         async with kept_in(folder) as (found, kept):
             for number in range(30):
-                await found.journal.claimed(f"x{number}", 1, (), (1, 1), 1)
+                await found.journal.count_claim(f"x{number}", 1, (), (1, 1), 1)
                 await kept.run(f"x{number}", status="failed")
                 await kept.blob.put(f"x{number}/a@/", b"data")
             assert counts(folder)["outbox"] == 60
@@ -130,15 +130,15 @@ class TestRetention:
                 name = f"x{number}"
                 await kept.run(name)
                 await kept.blob.put(f"{name}/a@/", b"data")
-                again = Accepted(id=f"again-{name}", workflow="v", hash="h", at=NOW, input=b"{}")
+                again = ExecutionRecord(id=f"again-{name}", workflow="v", hash="h", at=NOW, input=b"{}")
                 value = Large(f"{name}/a@/", 4)
                 started, _ = await asyncio.gather(
-                    one.journal.accept(again, [Result(1, (), 1, "ok", value=value)]),
+                    one.journal.accept(again, [NodeResult(1, (), 1, "ok", value=value)]),
                     two.collect(Rule(workflow="w", keep=0)),
                     return_exceptions=True,
                 )
                 there = await kept.blob.get(f"{name}/a@/") is not None
-                assert there == (not isinstance(started, Gone))
+                assert there == (not isinstance(started, ExecutionRemovedError))
                 assert (await one.journal.accepted(again.id) is not None) == there
 
     @scenario
@@ -175,7 +175,7 @@ class TestRetention:
     async def test_an_id_that_is_used_again_keeps_its_new_blobs(self, folder: Path) -> None:
         """The new one may begin at any moment: before the removal looks, while it is under way, and behind it."""
         for place in ("files", "shelf"):
-            blobs: Blob = FileBlob(folder) if place == "files" else Shelf()
+            blobs: BlobStore = FilesystemBlobs(folder) if place == "files" else Shelf()
             slow = Slow(blobs)
             async with kept_in(folder / place, slow) as (found, kept):
                 for name in ("a", "b"):
@@ -242,7 +242,7 @@ class TestRetention:
         async with kept_in(folder) as (found, kept):
             await kept.begin("x")
             ending, done = await asyncio.gather(
-                found.journal.record("x", [End(NOW - HOUR, "completed")]), kept.collect(ALL)
+                found.journal.record("x", [ExecutionEnded(NOW - HOUR, "completed")]), kept.collect(ALL)
             )
             assert len(ending) == 1
             assert done.executions + (await kept.collect(ALL)).executions == 1

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from rune.adapters.postgres.stores import Postgres, postgres
-from rune.bootstrap import reader
-from rune.ports.journal import Ended
+from rune.adapters.postgres.stores import PostgresStores, postgres
+from rune.bootstrap import open_reader
+from rune.ports.journal import ExecutionEndedError
 from rune.ports.queries import Event, NodeRun, Summary
-from rune.runtime.queries.reader import Reader
+from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings
 from rune.testing.clock import VirtualClock
 from rune.testing.harness import harness
@@ -32,7 +32,7 @@ def _running() -> None:
 class Followed:
     """A store over PostgreSQL that first brings over what the embedded journal has that it has not."""
 
-    def __init__(self, source: Reader, folder: Path, found: Postgres) -> None:
+    def __init__(self, source: ExecutionReader, folder: Path, found: PostgresStores) -> None:
         self._source = source
         self._folder = folder
         self._found = found
@@ -49,7 +49,7 @@ class Followed:
                 await self._found.journal.save_definition(accepted.hash, definition)
                 await self._found.journal.accept(accepted)
             for row in await self._source.facts(summary.id, self._seen.get(summary.id, 0)):
-                with suppress(Ended):
+                with suppress(ExecutionEndedError):
                     await self._found.journal.record(summary.id, [row.fact])
                 self._seen[summary.id] = row.number
 
@@ -83,7 +83,7 @@ class TestStore(StoreContract):
         async with (
             harness(folder, clock=VirtualClock()) as running,
             postgres(dsn_of(folder)) as found,
-            reader(Settings(home=str(folder))) as source,
+            open_reader(Settings(home=str(folder))) as source,
         ):
             yield Stage(running, Followed(source, folder, found))
 
@@ -92,7 +92,7 @@ class TestStore(StoreContract):
         async with harness(folder, clock=VirtualClock()) as running, postgres(dsn_of(folder)) as found:
             for document, given in ((FAN, {"xs": list(range(20))}), (FAN, {"xs": []}), (FAILING, None)):
                 await running.run(document, given)
-            async with reader(Settings(home=str(folder))) as source:
+            async with open_reader(Settings(home=str(folder))) as source:
                 store = Followed(source, folder, found)
                 for summary in await store.executions():
                     here, there = source, reader_of(found)

@@ -12,7 +12,7 @@ from rune.adapters.redis.keys import Keys
 from rune.adapters.redis.queue import RedisQueue
 from rune.adapters.redis.state import RedisState
 from rune.adapters.redis.streams import Streams
-from rune.adapters.sqlite.journal import EmbeddedJournal
+from rune.adapters.sqlite.journal import SqliteJournal
 from rune.core.plan.model import Plan
 from rune.ports.journal import Journal
 from rune.testing.clock import VirtualClock
@@ -45,7 +45,7 @@ class TestState(StateContract):
     @asynccontextmanager
     async def make_stores(
         self, folder: Path, clock: VirtualClock, plans: Mapping[str, Plan]
-    ) -> AsyncIterator[tuple[EmbeddedJournal, RedisState]]:
+    ) -> AsyncIterator[tuple[SqliteJournal, RedisState]]:
         async with opened(folder, clock) as embedded:
             self._clients: list[Client] = []
             yield embedded.journal, self.make_state(embedded.journal, clock, plans)
@@ -53,7 +53,7 @@ class TestState(StateContract):
                 await client.close()
 
     def make_state(self, journal: Journal, clock: VirtualClock, plans: Mapping[str, Plan]) -> RedisState:
-        assert isinstance(journal, EmbeddedJournal)
+        assert isinstance(journal, SqliteJournal)
 
         async def plan(hash: str) -> Plan:
             return plans[hash]

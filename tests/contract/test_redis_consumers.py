@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rune.adapters.redis.client import Client
 from rune.adapters.redis.keys import Keys
-from rune.adapters.redis.streams import GROUP, Consumers, Streams
+from rune.adapters.redis.streams import GROUP, ConsumerCleaner, Streams
 from rune.core.execution.token import Token
 from tests.contract.suites.scenario import scenario
 from tests.contract.test_redis import fresh_keys, opened_queue
@@ -34,7 +34,7 @@ class World:
     def __init__(self, keys: Keys) -> None:
         self.keys = keys
         self.client = Client(redis_server().url)
-        self.consumers = Consumers(self.client, keys)
+        self.consumers = ConsumerCleaner(self.client, keys)
 
     async def reader(self, name: str, queues: Sequence[str] = ("default",)) -> Streams:
         """One that is in every group: some servers enter a reader at its first look, others when it gets something."""

@@ -11,19 +11,19 @@ from typing import Any, TypeVar
 
 import pytest
 
-from rune.adapters.redis.checks import Unfit, check
+from rune.adapters.redis.checks import UnsuitableServerError, check
 from rune.adapters.redis.client import Client, RedisError
 from rune.adapters.redis.keys import Keys
 from rune.adapters.redis.state import RedisState
 from rune.adapters.redis.stores import RedisStores
-from rune.adapters.sqlite.journal import EmbeddedJournal
+from rune.adapters.sqlite.journal import SqliteJournal
 from rune.codec.facts import Inline
-from rune.core.execution.fact import End
+from rune.core.execution.fact import ExecutionEnded
 from rune.core.execution.outcome import FanOut, Output, Suspend
 from rune.core.execution.step import step
 from rune.core.execution.token import Token
 from rune.core.plan.model import Plan
-from rune.ports.journal import Accepted, NewerFormat, StoreAway
+from rune.ports.journal import ExecutionRecord, NewerFormatError, StoreUnavailableError
 from rune.ports.state import Applied
 from rune.runtime.clock import SystemClock
 from tests.contract.suites.scenario import scenario
@@ -46,7 +46,7 @@ def server() -> Iterator[RedisServer]:
 class Cluster:
     """A journal, and states of several processes over it."""
 
-    def __init__(self, journal: EmbeddedJournal, url: str, plan: Plan) -> None:
+    def __init__(self, journal: SqliteJournal, url: str, plan: Plan) -> None:
         self.journal = journal
         self.plan = plan
         self.prefix = fresh_keys().prefix
@@ -63,7 +63,7 @@ class Cluster:
 
     async def _plan(self, hash: str) -> Plan:
         if hash in self.unreadable:
-            raise NewerFormat(hash)
+            raise NewerFormatError(hash)
         return self.plan
 
     async def _roll(self, after: str, limit: int) -> Sequence[tuple[str, int | None]]:
@@ -71,10 +71,12 @@ class Cluster:
         found = sorted((execution, 0) for _, _, execution in rows)
         return [each for each in found if each[0] > after][:limit]
 
-    async def accept(self, execution: str = "x") -> Accepted:
+    async def accept(self, execution: str = "x") -> ExecutionRecord:
         now = SystemClock().now()
         hash = execution if execution == "newer" else self.plan.hash
-        return await self.journal.accept(Accepted(id=execution, workflow="w", hash=hash, at=now, input=b"{}"))
+        return await self.journal.accept(
+            ExecutionRecord(id=execution, workflow="w", hash=hash, at=now, input=b"{}")
+        )
 
     async def done(
         self, state: RedisState, token: Token, outcome: object = None, execution: str = "x"
@@ -144,7 +146,7 @@ class TestClient:
             client = Client(server.url, incarnation_key="rune:incarnation")
             first, number = await client.incarnation()
             server.kill()
-            with pytest.raises(StoreAway):
+            with pytest.raises(StoreUnavailableError):
                 await asyncio.gather(*(client.call("PING") for _ in range(3)))
             server.restart()
             assert await client.call("PING") == b"PONG"
@@ -164,7 +166,7 @@ class TestClient:
             path = str(tmp_path / "mute.sock")
             async with await asyncio.start_unix_server(mute, path):
                 client = Client(f"unix://{path}", deadline=0.05)
-                with pytest.raises(StoreAway):
+                with pytest.raises(StoreUnavailableError):
                     await client.call("PING")
                 await client.close()
 
@@ -178,7 +180,7 @@ class TestFitness:
         client = Client(redis_server().url)
         await check(client, keys)
         await check(client, Keys(keys.prefix))
-        with pytest.raises(Unfit, match="16 partitions"):
+        with pytest.raises(UnsuitableServerError, match="16 partitions"):
             await check(client, Keys(keys.prefix, 8))
         await client.close()
 
@@ -191,11 +193,11 @@ class TestFitness:
                 await check(client, Keys())
             assert "append-only" in caplog.text
             await client.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-            with pytest.raises(Unfit, match="noeviction"):
+            with pytest.raises(UnsuitableServerError, match="noeviction"):
                 await check(client, Keys())
             await client.call("CONFIG", "SET", "maxmemory-policy", "noeviction")
             await client.call("REPLICAOF", "127.0.0.1", "1")
-            with pytest.raises(Unfit, match="replica"):
+            with pytest.raises(UnsuitableServerError, match="replica"):
                 await check(client, Keys())
             await client.close()
 
@@ -205,7 +207,7 @@ class TestFitness:
         async def body() -> None:
             admin = Client(server.url)
             await admin.call("ACL", "SETUSER", "default", "-xautoclaim")
-            with pytest.raises(Unfit, match="XAUTOCLAIM"):
+            with pytest.raises(UnsuitableServerError, match="XAUTOCLAIM"):
                 await check(admin, Keys())
             await admin.close()
 
@@ -220,7 +222,9 @@ class TestProcesses:
             (a,) = (await one.admit(await world.accept(), world.plan)).emitted
             assert (await other.begin("x")).emitted == ()
             assert (
-                await other.admit(Accepted(id="x", workflow="w", hash="h", at=1, input=b""), world.plan)
+                await other.admit(
+                    ExecutionRecord(id="x", workflow="w", hash="h", at=1, input=b""), world.plan
+                )
             ).emitted == ()
             (b,) = (await world.done(other, a)).emitted
             mine = await one.claim("x", b, "one", leased=True)
@@ -253,7 +257,7 @@ class TestProcesses:
         mine = await state.claim("x", b, "me", leased=True)
         assert mine.fence is not None
         server.restart()
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreUnavailableError):
             await state.renew("x", b.node, b.path, mine.fence)
         assert not await state.renew("x", b.node, b.path, mine.fence)
         again = await state.claim("x", b, "me", leased=True)
@@ -272,17 +276,17 @@ class TestProcesses:
         for number in range(30):
             (a,) = (await state.admit(await world.accept(f"x{number}"), world.plan)).emitted
             await world.done(state, a, execution=f"x{number}")
-        await world.journal.record("x7", [End(1, "cancelled")])
+        await world.journal.record("x7", [ExecutionEnded(1, "cancelled")])
         server.restart()
         found: set[str] = set()
         while len(found) < 29:
             try:
-                fired = await state.due(10)
-            except StoreAway:
+                fired = await state.due_timers(10)
+            except StoreUnavailableError:
                 continue
             found |= {each.execution for each in fired for token in each.emitted if token.node == 2}
         assert "x7" not in found
-        assert [each for each in await state.due(100) if each.emitted] == []
+        assert [each for each in await state.due_timers(100) if each.emitted] == []
 
     @scenario
     async def test_an_execution_that_cannot_be_read_holds_up_nobody(self, folder: Path) -> None:
@@ -297,7 +301,7 @@ class TestProcesses:
             world.unreadable.add("newer")
             other = world.process()
             await state.claim("x", a, "me", leased=False)
-            assert [each for each in await other.due(10) if each.emitted] == []
+            assert [each for each in await other.due_timers(10) if each.emitted] == []
             later = await other.next_due()
             assert later is not None
             assert later > SystemClock().now(), "what cannot be read is looked at again, but not at once"
@@ -309,14 +313,14 @@ class TestProcesses:
     ) -> None:
         state, other = world.process(), world.process()
         (a,) = (await state.admit(await world.accept(), world.plan)).emitted
-        await other.due(1)
+        await other.due_timers(1)
         async with asyncio.timeout(60):
             stores = RedisStores(server.url)
             await stores.client.call("FLUSHALL")
             await stores.client.close()
             found: list[Token] = []
             while not found:
-                found = [token for each in await other.due(10) for token in each.emitted]
+                found = [token for each in await other.due_timers(10) for token in each.emitted]
         assert found == [a]
         late = world.process()
         assert (await late.claim("x", a, "me", leased=True)).verdict == "run"
@@ -334,7 +338,7 @@ class TestProcesses:
         other = world.process()
         woken: list[Token] = []
         while not woken:
-            woken = [token for each in await other.due(10) for token in each.emitted]
+            woken = [token for each in await other.due_timers(10) for token in each.emitted]
         assert SystemClock().now() >= due
         assert (woken[0].node, woken[0].resumed) == (a.node, True)
 

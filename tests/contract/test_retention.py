@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from rune.adapters.sqlite.workflows import EmbeddedLibrary
+from rune.adapters.sqlite.workflows import SqliteWorkflows
 from rune.bench.baseline import fill
 from rune.ports.retention import Rule
 from tests.contract.suites.retention import ALL, HOUR, NOW, Kept, RetentionContract
@@ -97,7 +97,7 @@ class TestRetention(RetentionContract):
     @scenario
     async def test_a_stored_version_keeps_its_definition(self, folder: Path) -> None:
         async with opened(folder) as embedded:
-            await EmbeddedLibrary(embedded.database).deploy(b'{"id": "w"}', "stored", "w", NOW)
+            await SqliteWorkflows(embedded.database).deploy(b'{"id": "w"}', "stored", "w", NOW)
         async with opened(folder) as embedded:
             assert (await embedded.retention.collect([ALL], NOW)).definitions == 0
             assert await embedded.journal.definition("stored") == b'{"id": "w"}'

@@ -7,7 +7,7 @@ from typing import Any
 
 from rune.core.definition.parser import Parsed, parse_document
 from rune.core.definition.problems import Problem
-from rune.core.validation.validate import Verdict, examine, validate
+from rune.core.validation.validate import ValidationResult, validate, validate_document
 from rune.nodes.registry import standard_catalogue
 
 Raw = dict[str, Any]
@@ -46,8 +46,8 @@ def parsed(raw: Any) -> Parsed:
     return parse_document(json.dumps(raw))
 
 
-def verdict(raw: Raw) -> Verdict:
-    return examine(parsed(raw), standard_catalogue())
+def verdict(raw: Raw) -> ValidationResult:
+    return validate_document(parsed(raw), standard_catalogue())
 
 
 def problems(raw: Raw) -> list[Problem]:

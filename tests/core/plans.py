@@ -18,22 +18,29 @@ from collections.abc import Iterator
 from typing import Any
 
 from rune.core.definition.parser import parse_document
-from rune.core.execution.control import control, hear
-from rune.core.execution.decision import Applied, Decision, Finish, Timer
-from rune.core.execution.fact import Control, Fact, Result, Signal, Start, TokenFact
+from rune.core.execution.control import change_pause, deliver_signal
+from rune.core.execution.decision import Applied, Decision, FinishExecution, Timer
+from rune.core.execution.fact import (
+    ExecutionStarted,
+    Fact,
+    NodeResult,
+    PauseChanged,
+    SignalReceived,
+    TokenFact,
+)
 from rune.core.execution.fold import fold
 from rune.core.execution.outcome import Cancelled, Error, Failure, FanOut, Outcome, Output, Suspend
-from rune.core.execution.scope import Values
-from rune.core.execution.state import Live, Scope, State
+from rune.core.execution.scope import ValueSource
+from rune.core.execution.state import LiveToken, Scope, State
 from rune.core.execution.step import step, step_unrun
-from rune.core.execution.timers import wake
-from rune.core.execution.token import Fate, Path, Token, token_name
-from rune.core.execution.transition import apply, begin
+from rune.core.execution.timers import fire_timer
+from rune.core.execution.token import Path, Token, TokenPurpose, token_name
+from rune.core.execution.transition import apply, start_execution
 from rune.core.limits import LIMITS, Limits
 from rune.core.node_type import NodeType
 from rune.core.plan.compiler import compile_definition
 from rune.core.plan.model import NodePlan, Plan
-from rune.core.validation.validate import examine
+from rune.core.validation.validate import validate_document
 from rune.nodes.registry import standard_catalogue
 from tests.sim.verdict import check_counts, picture, settled
 
@@ -116,7 +123,7 @@ def _node(name: str, said: Raw | str, edges: list[Raw]) -> Raw:
 def plan(chains: str, settings: Raw | None = None, **nodes: Raw | str) -> Plan:
     """The plan of a valid definition."""
     parsed = parse_document(json.dumps(document(chains, nodes, settings)))
-    verdict = examine(parsed, CATALOGUE)
+    verdict = validate_document(parsed, CATALOGUE)
     assert verdict.valid, [each for each in verdict.problems if each.severity == "error"]
     assert parsed.definition is not None
     return compile_definition(parsed.definition, CATALOGUE)
@@ -148,14 +155,14 @@ class Life:
         self.state = State(limits=limits)
         self.tokens: dict[str, Token] = {}
         self.timers: dict[Timer, int] = {}
-        self.facts: list[Fact] = [Start(NOW)]
+        self.facts: list[Fact] = [ExecutionStarted(NOW)]
         self.skipped: list[str] = []
         self.waiting: list[tuple[str, int, int]] = []
-        self.finish: Finish | None = None
+        self.finish: FinishExecution | None = None
         self.controls = 0
         self.auto = True
         if begins:
-            self.take(begin(plan, self.state, NOW))
+            self.take(start_execution(plan, self.state, NOW))
 
     @property
     def queue(self) -> set[str]:
@@ -180,7 +187,7 @@ class Life:
         return applied
 
     def _unrun(self) -> str | None:
-        return next((name for name, token in self.tokens.items() if token.fate is not Fate.RUN), None)
+        return next((name for name, token in self.tokens.items() if token.fate is not TokenPurpose.RUN), None)
 
     def _full(self, name: str) -> str:
         return name if "@" in name else f"{name}@/"
@@ -233,7 +240,7 @@ class Life:
         """Let a timer fire, at its time unless another is given."""
         timer = self.timer(kind, name)
         self.now = self.timers.pop(timer) if at is None else at
-        return self.take(wake(self.plan, self.state, timer, self.now))
+        return self.take(fire_timer(self.plan, self.state, timer, self.now))
 
     def timer(self, kind: Any, name: str = "") -> Timer:
         wanted = [each for each in self.timers if each.kind == kind and self._timer_fits(each, name)]
@@ -255,9 +262,9 @@ class Life:
 
     def _control(self, *, paused: bool) -> Applied:
         self.controls += 1
-        fact = Control(self.now, self.controls, paused)
+        fact = PauseChanged(self.now, self.controls, paused)
         self.facts.append(fact)
-        applied = control(self.plan, self.state, fact)
+        applied = change_pause(self.plan, self.state, fact)
         if not paused:
             # The timers of joins were dropped when they fired; a resume arms what is needed.
             self.timers.update(applied.armed)
@@ -265,18 +272,18 @@ class Life:
 
     def say(self, name: str, id: str = "", *, path: Path | None = None) -> Applied:
         """Give the execution a signal; its twin changes nothing."""
-        fact = Signal(self.now, id or f"signal-{len(self.facts)}", name, path)
+        fact = SignalReceived(self.now, id or f"signal-{len(self.facts)}", name, path)
         self.facts.append(fact)
-        applied = hear(self.plan, self.state, fact)
+        applied = deliver_signal(self.plan, self.state, fact)
         after = copy.deepcopy(self.state)
-        twin = hear(self.plan, self.state, fact)
+        twin = deliver_signal(self.plan, self.state, fact)
         assert (twin.fresh, twin.emitted, self.state == after) == (False, [], True)
         return self.take(applied)
 
     def scope(self, path: Path = ()) -> Scope:
         return self.state.scopes[path]
 
-    def live(self, name: str) -> Live:
+    def live(self, name: str) -> LiveToken:
         return next(
             live
             for scope in self.state.scopes.values()
@@ -284,17 +291,17 @@ class Life:
             if self.name(*live.token.key) == self._full(name)
         )
 
-    def results(self) -> Iterator[Result]:
-        return (each for each in self.facts if isinstance(each, Result))
+    def results(self) -> Iterator[NodeResult]:
+        return (each for each in self.facts if isinstance(each, NodeResult))
 
-    def result(self, name: str) -> Result:
+    def result(self, name: str) -> NodeResult:
         return next(each for each in self.results() if self.name(each.node, each.path) == self._full(name))
 
-    def lookup(self, node: int, path: Path) -> Result | None:
+    def lookup(self, node: int, path: Path) -> NodeResult | None:
         return next((each for each in self.results() if (each.node, each.path) == (node, path)), None)
 
-    def values(self, start: Any = None) -> Values:
-        return Values(self.plan, start, self.lookup, {"id": "x"}, lambda value: value)
+    def values(self, start: Any = None) -> ValueSource:
+        return ValueSource(self.plan, start, self.lookup, {"id": "x"}, lambda value: value)
 
     def sight(self, name: str, start: Any = None) -> Any:
         """What the expressions of a queued token see."""

@@ -6,16 +6,16 @@ import copy
 
 import pytest
 
-from rune.core.execution.control import end
-from rune.core.execution.decision import Arrive, Decision, Finish, Timer
-from rune.core.execution.fact import Attempt, Choice, End, Result, Suspension
+from rune.core.execution.control import end_execution
+from rune.core.execution.decision import ArriveAtJoin, Decision, FinishExecution, Timer
+from rune.core.execution.fact import AttemptFailed, ExecutionEnded, NodeResult, NodeSuspended, RaceWinner
 from rune.core.execution.joins import Arrival
 from rune.core.execution.outcome import Cancelled, Error, FanOut, Output
-from rune.core.execution.routing import follow
+from rune.core.execution.routing import decision_for_fact
 from rune.core.execution.state import State, own_timer, started
 from rune.core.execution.step import step, step_unrun
 from rune.core.execution.token import START, Arrived, Ref
-from rune.core.execution.transition import FINISH_GRACE, Transition, apply, begin
+from rune.core.execution.transition import FINISH_GRACE, Transition, apply, start_execution
 from tests.core.plans import NOW, Life, choose, edge, gather, merge, node, plan, race, split
 
 
@@ -30,7 +30,7 @@ def test_triggers_have_run_and_other_entries_get_their_token() -> None:
 def test_a_definition_of_nothing_but_triggers_completes_at_once() -> None:
     life = Life(plan("start"))
 
-    assert life.finish == Finish("completed")
+    assert life.finish == FinishExecution("completed")
     assert Timer("finish") in life.timers
 
 
@@ -42,7 +42,7 @@ def test_a_chain_hands_on_its_results() -> None:
         assert life.token(name).payload == before
         life.ok(name)
 
-    assert life.finish == Finish("completed")
+    assert life.finish == FinishExecution("completed")
     assert life.scope().count == 0
 
 
@@ -86,15 +86,15 @@ def test_another_result_for_a_token_that_is_done_is_a_twin_too() -> None:
 @pytest.mark.parametrize(
     "fact",
     [
-        Result(2, (), NOW, "ok"),
-        Result(2, (), NOW, "failed", failure=Error("E", "no")),
-        Attempt(2, (), NOW, 1, Error("E", "no")),
-        Suspension(2, (), NOW, 1, NOW + 5),
-        Choice(2, (), NOW, (), START),
+        NodeResult(2, (), NOW, "ok"),
+        NodeResult(2, (), NOW, "failed", failure=Error("E", "no")),
+        AttemptFailed(2, (), NOW, 1, Error("E", "no")),
+        NodeSuspended(2, (), NOW, 1, NOW + 5),
+        RaceWinner(2, (), NOW, (), START),
         None,
     ],
 )
-def test_a_token_that_the_state_has_never_heard_of(fact: Result | None) -> None:
+def test_a_token_that_the_state_has_never_heard_of(fact: NodeResult | None) -> None:
     life = Life(plan("start -> a -> b -> c"))
     before = copy.deepcopy(life.state)
 
@@ -110,9 +110,9 @@ def test_an_item_that_was_never_started_is_unknown_and_one_that_has_ended_is_kno
     path = life.token("x@/s:0").path
     life.ok("x@/s:0")
 
-    ended = apply(life.plan, life.state, follow(life.plan, Result(2, path, NOW, "ok")))
-    unborn = apply(life.plan, life.state, follow(life.plan, Result(2, (1, 2), NOW, "ok")))
-    nowhere = apply(life.plan, life.state, follow(life.plan, Result(2, (4, 2), NOW, "ok")))
+    ended = apply(life.plan, life.state, decision_for_fact(life.plan, NodeResult(2, path, NOW, "ok")))
+    unborn = apply(life.plan, life.state, decision_for_fact(life.plan, NodeResult(2, (1, 2), NOW, "ok")))
+    nowhere = apply(life.plan, life.state, decision_for_fact(life.plan, NodeResult(2, (4, 2), NOW, "ok")))
 
     assert (ended.known, unborn.known, nowhere.known) == (True, False, False)
 
@@ -135,7 +135,7 @@ def test_an_item_inside_an_item_that_has_ended_was_started() -> None:
 def test_after_the_terminal_mark_everything_is_known_and_nothing_changes() -> None:
     life = Life(plan("start -> a -> b"))
     decision = step(life.plan, life.token("a"), Output(), NOW)
-    end(life.state, End(NOW, "cancelled"))
+    end_execution(life.state, ExecutionEnded(NOW, "cancelled"))
 
     applied = apply(life.plan, life.state, decision)
 
@@ -145,7 +145,7 @@ def test_after_the_terminal_mark_everything_is_known_and_nothing_changes() -> No
 def test_a_state_that_never_began_must_be_folded() -> None:
     p = plan("start -> a")
 
-    assert not apply(p, State(), follow(p, Result(1, (), NOW, "ok"))).known
+    assert not apply(p, State(), decision_for_fact(p, NodeResult(1, (), NOW, "ok"))).known
 
 
 def test_an_attempt_counts_once() -> None:
@@ -153,7 +153,9 @@ def test_an_attempt_counts_once() -> None:
     life.fail("x")
     life.fire("retry", "x")
 
-    again = apply(life.plan, life.state, follow(life.plan, Attempt(1, (), NOW, 1, Error("E", "no"))))
+    again = apply(
+        life.plan, life.state, decision_for_fact(life.plan, AttemptFailed(1, (), NOW, 1, Error("E", "no")))
+    )
 
     assert not again.fresh
     assert life.live("x").token.attempt == 2
@@ -179,7 +181,9 @@ def test_a_failed_attempt_of_a_token_that_was_asleep_stays_asleep() -> None:
     life.sleep("x", NOW + 500)
 
     late = apply(
-        life.plan, life.state, follow(life.plan, Attempt(1, (), NOW, token.attempt, Error("E", "no")))
+        life.plan,
+        life.state,
+        decision_for_fact(life.plan, AttemptFailed(1, (), NOW, token.attempt, Error("E", "no"))),
     )
 
     assert late.armed == [(Timer("retry", 1, (), 2), NOW + 1000)]
@@ -215,9 +219,9 @@ def test_a_choice_says_who_opened_the_race() -> None:
     life = Life(plan(RACE, m=race(), b=node(error="ignore")))
     life.ok("a")
     arrived = (Arrived(edge(life.plan, "b-m"), Ref("result", 2)),)
-    chosen = Choice(life.plan.index["m"], (), NOW, arrived, Ref("result", 2), Ref("result", 2))
+    chosen = RaceWinner(life.plan.index["m"], (), NOW, arrived, Ref("result", 2), Ref("result", 2))
 
-    life.apply(follow(life.plan, chosen))
+    life.apply(decision_for_fact(life.plan, chosen))
 
     token = life.live("m").token
     assert (token.arrived, token.payload, token.error) == (arrived, Ref("result", 2), Ref("result", 2))
@@ -230,7 +234,9 @@ def test_a_choice_cancels_what_leads_only_to_the_race() -> None:
     life.ok("a")
     token = life.token("m")
 
-    applied = life.apply(follow(life.plan, Choice(token.node, (), NOW, token.arrived, token.payload)))
+    applied = life.apply(
+        decision_for_fact(life.plan, RaceWinner(token.node, (), NOW, token.arrived, token.payload))
+    )
 
     assert [life.name(*each.key) for each in applied.emitted] == ["d@/"]
     assert life.state.cancelled == {(token.node, ())}
@@ -247,7 +253,7 @@ def test_the_result_of_a_race_cancels_its_losers_too() -> None:
     life.cancel("d")
     life.cancel("b")
     life.ok("z")
-    assert life.finish == Finish("completed")
+    assert life.finish == FinishExecution("completed")
     assert life.result("d").status == "cancelled"
     life.check_fold()
 
@@ -279,7 +285,7 @@ def test_a_cancelled_region_starts_no_further_items() -> None:
     assert life.queue == {"g@/", "z@/"}
     life.cancel("g")
     life.ok("z")
-    assert life.finish == Finish("completed")
+    assert life.finish == FinishExecution("completed")
     assert len(life.state.scopes) == 1
 
 
@@ -323,7 +329,7 @@ def test_a_cancelled_fan_out_that_nothing_is_left_of_opens_its_aggregator() -> N
     life.decide("s")
     life.cancel("g")
     life.ok("z")
-    assert life.finish == Finish("completed")
+    assert life.finish == FinishExecution("completed")
 
 
 def test_a_cancelled_fan_out_spares_the_items_that_a_fold_started_ahead() -> None:
@@ -331,7 +337,7 @@ def test_a_cancelled_fan_out_spares_the_items_that_a_fold_started_ahead() -> Non
     life = Life(plan(chains, m=race({"cancel_losers": True}), s=split({"max_in_flight": 1}), g=gather()))
     life.fan("s", 4)
     s, x = life.plan.index["s"], life.plan.index["x"]
-    life.state, applied = life.fold([*life.facts, Result(x, (s, 2), NOW, "ok")])
+    life.state, applied = life.fold([*life.facts, NodeResult(x, (s, 2), NOW, "ok")])
     life.tokens = {}
     life.take(applied)
     assert life.queue == {"a@/", "y@/s:2"}
@@ -348,7 +354,9 @@ def test_the_first_arrival_of_a_party_is_the_one_that_counts() -> None:
     act = Transition(life.plan, life.state, NOW)
     party = edge(life.plan, "a-m")
 
-    act.perform(life.scope(), [Arrive(party, True, START, None), Arrive(party, False, None, None)])
+    act.perform(
+        life.scope(), [ArriveAtJoin(party, True, START, None), ArriveAtJoin(party, False, None, None)]
+    )
 
     (barrier,) = life.scope().barriers.values()
     assert list(barrier.arrivals.values()) == [Arrival(True, START, None, NOW)]
@@ -366,7 +374,7 @@ def test_a_cancelled_split_without_an_aggregator_just_stops() -> None:
     assert life.scope().fans[life.plan.index["s"]].closed
     life.decide("s")
     life.ok("z")
-    assert life.finish == Finish("completed")
+    assert life.finish == FinishExecution("completed")
 
 
 def test_a_skipped_join_names_itself_in_what_followed() -> None:
@@ -413,6 +421,6 @@ def test_a_twin_of_a_dispatch_is_no_result() -> None:
 def test_a_deadline_is_armed_at_the_start() -> None:
     p = plan("start -> a", settings={"timeout": 60})
 
-    applied = begin(p, State(), NOW)
+    applied = start_execution(p, State(), NOW)
 
     assert (Timer("deadline"), NOW + 60_000) in applied.armed

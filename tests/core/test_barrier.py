@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rune.core.execution.decision import Finish
-from rune.core.execution.joins import verdict
-from rune.core.execution.token import Fate, Ref
+from rune.core.execution.decision import FinishExecution
+from rune.core.execution.joins import join_verdict
+from rune.core.execution.token import Ref, TokenPurpose
 from rune.core.node_type import Join
 from tests.core.plans import Life, choose, edge_names, merge, most, node, plan, race
 
@@ -21,24 +21,24 @@ THREE = "start -> a -> m, start -> b -> m, start -> c -> m, m -> z"
     ("opens", "parties", "live", "arrived", "fate"),
     [
         ("all", 2, 1, 1, None),
-        ("all", 2, 1, 2, Fate.RUN),
-        ("all", 2, 2, 2, Fate.RUN),
+        ("all", 2, 1, 2, TokenPurpose.RUN),
+        ("all", 2, 2, 2, TokenPurpose.RUN),
         ("all", 2, 0, 1, None),
-        ("all", 2, 0, 2, Fate.SKIP),
-        ("any", 3, 1, 1, Fate.RUN),
+        ("all", 2, 0, 2, TokenPurpose.SKIP),
+        ("any", 3, 1, 1, TokenPurpose.RUN),
         ("any", 3, 0, 2, None),
-        ("any", 3, 0, 3, Fate.SKIP),
+        ("any", 3, 0, 3, TokenPurpose.SKIP),
         (2, 3, 1, 1, None),
-        (2, 3, 2, 2, Fate.RUN),
+        (2, 3, 2, 2, TokenPurpose.RUN),
         (2, 3, 1, 2, None),
-        (2, 3, 1, 3, Fate.UNREACHABLE),
-        (3, 3, 1, 2, Fate.UNREACHABLE),
+        (2, 3, 1, 3, TokenPurpose.UNREACHABLE),
+        (3, 3, 1, 2, TokenPurpose.UNREACHABLE),
         (3, 3, 0, 2, None),
-        (3, 3, 0, 3, Fate.SKIP),
+        (3, 3, 0, 3, TokenPurpose.SKIP),
     ],
 )
-def test_verdicts(opens: Join, parties: int, live: int, arrived: int, fate: Fate | None) -> None:
-    assert verdict(opens, parties, live, arrived) is fate
+def test_verdicts(opens: Join, parties: int, live: int, arrived: int, fate: TokenPurpose | None) -> None:
+    assert join_verdict(opens, parties, live, arrived) is fate
 
 
 @given(st.integers(1, 6), st.data())
@@ -46,11 +46,11 @@ def test_every_join_is_decided_when_its_last_edge_is(parties: int, data: st.Data
     opens = data.draw(st.sampled_from(["all", "any", *range(1, parties + 1)]))
     resolved = data.draw(st.lists(st.booleans(), min_size=parties, max_size=parties))
 
-    verdicts = [verdict(opens, parties, sum(resolved[:k]), k) for k in range(1, parties + 1)]
+    verdicts = [join_verdict(opens, parties, sum(resolved[:k]), k) for k in range(1, parties + 1)]
 
     decided = [each for each in verdicts if each is not None]
     assert decided
-    assert (decided[0] is Fate.SKIP) == (not any(resolved))
+    assert (decided[0] is TokenPurpose.SKIP) == (not any(resolved))
 
 
 @pytest.mark.parametrize("order", list(permutations("abc")))
@@ -82,7 +82,7 @@ def test_any_opens_at_the_first_and_ignores_the_rest(order: tuple[str, ...]) -> 
     assert life.queue == {"z@/"}
     assert life.finish is None
     life.ok("z")
-    assert life.finish == Finish("completed")
+    assert life.finish == FinishExecution("completed")
 
 
 def test_a_join_waits_for_losers_before_the_execution_ends() -> None:
@@ -92,7 +92,7 @@ def test_a_join_waits_for_losers_before_the_execution_ends() -> None:
     assert life.finish is None
     life.ok("b")
 
-    assert life.finish == Finish("completed")
+    assert life.finish == FinishExecution("completed")
 
 
 @pytest.mark.parametrize("order", list(permutations("abc")))
@@ -160,7 +160,7 @@ def test_all_dead_means_skipped_whatever_the_kind(kind: dict[str, object]) -> No
     life.ok("a", "b")
 
     assert {"m@/", "z@/"} <= set(life.skipped)
-    assert life.finish == Finish("completed")
+    assert life.finish == FinishExecution("completed")
 
 
 def test_any_node_may_race() -> None:

@@ -11,7 +11,7 @@ from rune.core.definition.parser import parse_document
 from rune.core.node_type import NodeType
 from rune.core.plan.compiler import compile_definition, names_of
 from rune.core.plan.model import Plan
-from rune.core.validation.validate import examine
+from rune.core.validation.validate import validate_document
 from tests.core.plans import (
     CATALOGUE,
     at,
@@ -259,7 +259,7 @@ def test_a_type_may_bring_a_retry_policy_that_the_node_may_replace() -> None:
 
 def test_what_validation_compiled_is_used() -> None:
     parsed = parse_document(json.dumps(document("start -> a -> b", {"a": node("edit", {"assignments": []})})))
-    verdict = examine(parsed, CATALOGUE)
+    verdict = validate_document(parsed, CATALOGUE)
     assert parsed.definition is not None
 
     compiled = [each for each in verdict.parameters if each is not None]

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from rune.core.execution.control import control, end, touch
-from rune.core.execution.decision import Finish, Timer
-from rune.core.execution.fact import Control, End
+from rune.core.execution.control import change_pause, claim_verdict, end_execution
+from rune.core.execution.decision import FinishExecution, Timer
+from rune.core.execution.fact import ExecutionEnded, PauseChanged
 from rune.core.execution.outcome import Error, Output
 from rune.core.execution.step import step
-from rune.core.execution.token import Fate, Token
+from rune.core.execution.token import Token, TokenPurpose
 from rune.core.execution.transition import apply
 from tests.core.plans import NOW, Life, gather, merge, node, plan, race, split
 
@@ -20,7 +20,7 @@ CHAIN = "start -> a -> b"
 
 
 def verdict(life: Life, token: Token) -> str:
-    return touch(life.plan, life.state, token)
+    return claim_verdict(life.plan, life.state, token)
 
 
 def test_a_token_runs_and_then_is_done() -> None:
@@ -115,7 +115,7 @@ def test_a_running_node_finishes_in_a_pause_and_may_end_the_execution() -> None:
 
     life.ok("a")
 
-    assert life.finish == Finish("completed")
+    assert life.finish == FinishExecution("completed")
 
 
 def test_items_started_in_a_pause_are_parked() -> None:
@@ -150,8 +150,8 @@ def test_a_twin_of_a_control_changes_nothing() -> None:
     life.resume()
     before = copy.deepcopy(life.state)
 
-    for fact in (Control(NOW + 900, 1, True), Control(NOW + 900, 2, False)):
-        assert not control(life.plan, life.state, fact).fresh
+    for fact in (PauseChanged(NOW + 900, 1, True), PauseChanged(NOW + 900, 2, False)):
+        assert not change_pause(life.plan, life.state, fact).fresh
 
     assert life.state == before
     assert life.state.pauses == [(NOW, NOW + 500)]
@@ -176,12 +176,12 @@ def test_terminal_is_terminal(status: Any) -> None:
     token = life.token("a")
     error = Error("E", "no")
 
-    assert end(life.state, End(NOW, status, error)).fresh
-    assert not end(life.state, End(NOW, status, error)).fresh
+    assert end_execution(life.state, ExecutionEnded(NOW, status, error)).fresh
+    assert not end_execution(life.state, ExecutionEnded(NOW, status, error)).fresh
 
-    assert life.state.finish == Finish(status, error)
+    assert life.state.finish == FinishExecution(status, error)
     assert verdict(life, token) == "void"
-    assert verdict(life, Token(token.node, fate=Fate.EXPIRE)) == "void"
+    assert verdict(life, Token(token.node, fate=TokenPurpose.EXPIRE)) == "void"
     late = apply(life.plan, life.state, step(life.plan, token, Output(), NOW))
     assert (late.fresh, late.known, late.emitted, late.finish) == (False, True, [], None)
 

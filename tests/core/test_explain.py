@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rune.core.execution.control import end
+from rune.core.execution.control import end_execution
 from rune.core.execution.explain import Waiting, explain
-from rune.core.execution.fact import End
+from rune.core.execution.fact import ExecutionEnded
 from tests.core.plans import NOW, Life, choose, gather, merge, most, node, plan, race, split
 
 
@@ -164,6 +164,6 @@ def test_inner_joins_name_their_item() -> None:
 
 def test_an_ended_execution_waits_for_nothing() -> None:
     life = Life(plan("start -> a"))
-    end(life.state, End(NOW, "cancelled"))
+    end_execution(life.state, ExecutionEnded(NOW, "cancelled"))
 
     assert explain(life.plan, life.state) == []

@@ -11,8 +11,15 @@ from hypothesis import strategies as st
 
 from rune.core.definition.parser import parse_data
 from rune.core.definition.strict_json import Decoded
-from rune.core.execution.decision import Finish, Timer
-from rune.core.execution.fact import Control, End, Fact, Result, Start, fact_key
+from rune.core.execution.decision import FinishExecution, Timer
+from rune.core.execution.fact import (
+    ExecutionEnded,
+    ExecutionStarted,
+    Fact,
+    NodeResult,
+    PauseChanged,
+    fact_key,
+)
 from rune.core.execution.fold import fold
 from rune.core.execution.outcome import Error
 from rune.core.execution.state import State
@@ -35,7 +42,7 @@ def shown(p: Plan, state: State) -> Any:
 def test_an_empty_journal_is_the_start() -> None:
     p = plan("start -> a, b")
 
-    state, applied = fold(p, [Start(NOW)], NOW + 5)
+    state, applied = fold(p, [ExecutionStarted(NOW)], NOW + 5)
 
     assert [p.ids[each.node] for each in applied.emitted] == ["a", "b"]
     assert state.started_at == NOW
@@ -88,9 +95,9 @@ def test_the_last_result_ends_the_execution_in_the_fold_too() -> None:
 
     state, applied = life.fold()
 
-    assert applied.finish == Finish("completed")
+    assert applied.finish == FinishExecution("completed")
     assert applied.armed == [(Timer("finish"), 0)]
-    assert state.finish == Finish("completed")
+    assert state.finish == FinishExecution("completed")
 
 
 def test_a_halt_is_found_again() -> None:
@@ -103,21 +110,21 @@ def test_a_halt_is_found_again() -> None:
 def test_facts_after_the_terminal_row_are_not_folded() -> None:
     life = Life(plan("start -> a -> b"))
     life.ok("a")
-    life.facts.append(End(NOW, "cancelled"))
+    life.facts.append(ExecutionEnded(NOW, "cancelled"))
     life.ok("b")
 
     state, applied = life.fold()
 
     assert state.ended
-    assert state.finish == Finish("cancelled")
+    assert state.finish == FinishExecution("cancelled")
     assert (state.scopes, applied.emitted, applied.armed) == ({}, [], [])
 
 
 def test_facts_that_nothing_leads_to_are_left_alone() -> None:
     life = Life(plan("start -> a -> b -> c"))
-    stray = Result(life.plan.index["c"], (), NOW, "ok")
+    stray = NodeResult(life.plan.index["c"], (), NOW, "ok")
 
-    state, applied = life.fold([*life.facts, stray, Result(1, (3, 4), NOW, "ok")])
+    state, applied = life.fold([*life.facts, stray, NodeResult(1, (3, 4), NOW, "ok")])
 
     assert [life.plan.ids[each.node] for each in applied.emitted] == ["a"]
     assert state.finish is None
@@ -127,7 +134,7 @@ def test_items_with_facts_are_in_flight_then_the_lowest_indices() -> None:
     life = Life(plan("start -> s -> x -> y -> g", s=split({"max_in_flight": 3}), g=gather()))
     life.fan("s", 9)
     x = life.plan.index["x"]
-    facts = [*life.facts, Result(x, (1, 7), NOW, "ok"), Result(x, (1, 5), NOW, "ok")]
+    facts = [*life.facts, NodeResult(x, (1, 7), NOW, "ok"), NodeResult(x, (1, 5), NOW, "ok")]
 
     state, applied = life.fold(facts)
 
@@ -153,14 +160,14 @@ def test_the_cursor_passes_what_was_started_ahead_of_it() -> None:
     life = Life(plan("start -> s -> x -> y -> g", s=split({"max_in_flight": 2}), g=gather()))
     life.fan("s", 6)
     x, y = life.plan.index["x"], life.plan.index["y"]
-    known: list[Fact] = [Result(x, (1, 2), NOW, "ok"), Result(x, (1, 4), NOW, "ok")]
+    known: list[Fact] = [NodeResult(x, (1, 2), NOW, "ok"), NodeResult(x, (1, 4), NOW, "ok")]
     state, _ = life.fold([*life.facts, *known])
     assert (state.root.fans[1].next, state.root.fans[1].ahead) == (0, {2, 4})
 
     ended: list[Fact] = [
-        Result(y, (1, 2), NOW, "ok"),
-        Result(x, (1, 0), NOW, "ok"),
-        Result(y, (1, 0), NOW, "ok"),
+        NodeResult(y, (1, 2), NOW, "ok"),
+        NodeResult(x, (1, 0), NOW, "ok"),
+        NodeResult(y, (1, 0), NOW, "ok"),
     ]
     state, applied = life.fold([*life.facts, *known, *ended])
 
@@ -256,7 +263,7 @@ def test_pauses_park_in_the_fold_and_resumes_send() -> None:
     state, applied = life.fold(life.facts[::-1])
 
     assert [life.plan.ids[each.node] for each in applied.emitted] == ["b"]
-    assert (state.paused_at, state.pauses, state.controls) == (None, [(NOW, NOW + 700)], 2)
+    assert (state.paused_at, state.pauses, state.pause_state) == (None, [(NOW, NOW + 700)], 2)
 
 
 def test_uncollected_failures_are_counted_again() -> None:
@@ -301,7 +308,7 @@ def journal(seed: int) -> tuple[Plan, list[Fact], int]:
     rng = Random(f"fold-{seed}")
     world = World(p, registry(), start, random_profile(rng), rng)
     world.run()
-    rows: list[Fact] = [each for each in world.journal.facts.values() if not isinstance(each, End)]
+    rows: list[Fact] = [each for each in world.journal.facts.values() if not isinstance(each, ExecutionEnded)]
     return p, rows[: rng.randint(1, len(rows))], world.now
 
 
@@ -346,7 +353,9 @@ def test_the_order_of_twins_does_not_matter_either(seed: int) -> None:
 def test_controls_are_read_by_number() -> None:
     p = plan("start -> a")
 
-    state, applied = fold(p, [Control(NOW + 9, 2, False), Control(NOW, 1, True), Start(NOW)], NOW)
+    state, applied = fold(
+        p, [PauseChanged(NOW + 9, 2, False), PauseChanged(NOW, 1, True), ExecutionStarted(NOW)], NOW
+    )
 
     assert state.pauses == [(NOW, NOW + 9)]
     assert len(applied.emitted) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rune.core.execution.decision import Decision
-from rune.core.execution.inline_run import MAX_RESULTS, Run
+from rune.core.execution.inline_run import MAX_RESULTS, InlineRun
 from rune.core.execution.outcome import Error, Failure, FanOut, Outcome, Output, Suspend
 from rune.core.execution.step import step
 from rune.core.execution.token import Token
@@ -22,7 +22,7 @@ def go(
     bound: int = MAX_RESULTS,
 ) -> tuple[list[str], list[str]]:
     """Run in place from a token; answers what ran, and what is left to send after the commit."""
-    run = Run(life.plan, life.token(first), in_place=in_place, bound=bound)
+    run = InlineRun(life.plan, life.token(first), in_place=in_place, bound=bound)
     ran: list[str] = []
     while (token := run.next()) is not None:
         name = life.plan.ids[token.node]
@@ -31,7 +31,7 @@ def go(
     emitted: list[Token] = []
     for decision in run.decisions:
         emitted += apply(life.plan, life.state, decision).emitted
-    return ran, sorted(life.name(*each.key) for each in run.left(emitted))
+    return ran, sorted(life.name(*each.key) for each in run.remaining(emitted))
 
 
 def test_pure_nodes_follow_without_a_hop() -> None:
@@ -153,7 +153,7 @@ def test_the_result_is_the_same_as_hop_by_hop() -> None:
 
 def test_what_is_left_leaves_out_what_was_decided() -> None:
     life = Life(plan("start -> a -> b"))
-    run = Run(life.plan, life.token("a"))
+    run = InlineRun(life.plan, life.token("a"))
     run.add(Decision(1, (), NOW, None))
 
-    assert run.left([Token(1), Token(2)]) == [Token(2)]
+    assert run.remaining([Token(1), Token(2)]) == [Token(2)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rune.core.definition import problems
 from rune.core.definition.model import ErrorPolicy, Retry, content_hash
-from rune.core.definition.parser import Parsed, Places, parse_data, parse_document, parse_input
+from rune.core.definition.parser import Parsed, SourceLocations, parse_data, parse_document, parse_input
 from rune.core.definition.strict_json import Decoded, json_depth
 from rune.core.limits import Limits
 from tests.core.documents import document, node, parsed
@@ -85,7 +85,7 @@ def test_a_whole_document_is_read() -> None:
     assert note.credentials == {"name": "short"}
     assert result.definition.settings.executor == "legacy"
     assert result.definition.edges[0].is_error
-    assert result.places == Places(("nodes[0]", "nodes[1]"), ("edges[0]",))
+    assert result.places == SourceLocations(("nodes[0]", "nodes[1]"), ("edges[0]",))
 
 
 def test_both_dialects_mean_the_same_definition() -> None:
@@ -381,7 +381,9 @@ def test_places_of_a_canonical_definition_are_its_indices() -> None:
     definition = parsed(document([node("a"), node("b", dependencies=["a"])])).definition
 
     assert definition is not None
-    assert Places.of(definition.nodes, definition.edges) == Places(("nodes[0]", "nodes[1]"), ("edges[0]",))
+    assert SourceLocations.of(definition.nodes, definition.edges) == SourceLocations(
+        ("nodes[0]", "nodes[1]"), ("edges[0]",)
+    )
 
 
 @given(st.binary(max_size=400))

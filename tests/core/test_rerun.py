@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rune.core.execution.fact import End, Fact, Result, Start
+from rune.core.execution.fact import ExecutionEnded, ExecutionStarted, Fact, NodeResult
 from rune.core.execution.fold import fold
-from rune.core.execution.rerun import Key, failed_items, from_node, kept, unfinished
+from rune.core.execution.rerun import Key, failed_items, from_node, kept_results, unfinished
 from tests.core.plans import NOW, Life, choose, gather, merge, node, plan, race, split
 
 LATER = NOW + 86_400_000
@@ -15,9 +15,9 @@ LATER = NOW + 86_400_000
 
 def again(life: Life, tokens: set[Key]) -> tuple[set[str], set[str]]:
     """The names of what is kept, and of what is then sent first."""
-    rows = kept(life.plan, life.facts, tokens, LATER)
-    _, applied = fold(life.plan, [Start(LATER), *rows], LATER)
-    names = {life.name(each.node, each.path) for each in rows if isinstance(each, Result)}
+    rows = kept_results(life.plan, life.facts, tokens, LATER)
+    _, applied = fold(life.plan, [ExecutionStarted(LATER), *rows], LATER)
+    names = {life.name(each.node, each.path) for each in rows if isinstance(each, NodeResult)}
     assert len(names) == len(rows)
     return names, {life.name(*token.key) for token in applied.emitted}
 
@@ -33,7 +33,7 @@ def test_a_retry_begins_at_what_failed() -> None:
 def test_a_retry_runs_what_never_ended() -> None:
     life = Life(plan("start -> a -> b, start -> c"))
     life.ok("a")
-    life.facts.append(End(NOW, "cancelled"))
+    life.facts.append(ExecutionEnded(NOW, "cancelled"))
 
     assert again(life, unfinished(life.plan, life.facts)) == ({"a@/"}, {"b@/", "c@/"})
 
@@ -147,8 +147,8 @@ def test_no_timeout_runs_from_before_the_start() -> None:
     life.ok("a")
     life.fail("b")
 
-    rows = kept(life.plan, life.facts, unfinished(life.plan, life.facts), LATER)
-    _, applied = fold(life.plan, [Start(LATER), *rows], LATER)
+    rows = kept_results(life.plan, life.facts, unfinished(life.plan, life.facts), LATER)
+    _, applied = fold(life.plan, [ExecutionStarted(LATER), *rows], LATER)
 
     assert {timer.kind: due for timer, due in applied.armed} == {"join": LATER + 60_000}
 
@@ -167,11 +167,11 @@ def test_nothing_kept_stands_on_what_runs_again(data: st.DataObject) -> None:
     results: list[Fact] = list(life.results())
     chosen = data.draw(st.sets(st.sampled_from([(each.node, each.path) for each in life.results()])))
 
-    rows = kept(life.plan, results, chosen, LATER)
-    state, applied = fold(life.plan, [Start(LATER), *rows], LATER)
+    rows = kept_results(life.plan, results, chosen, LATER)
+    state, applied = fold(life.plan, [ExecutionStarted(LATER), *rows], LATER)
 
     sent = {token.key for token in applied.emitted}
-    assert {(each.node, each.path) for each in rows if isinstance(each, Result)}.isdisjoint(sent)
+    assert {(each.node, each.path) for each in rows if isinstance(each, NodeResult)}.isdisjoint(sent)
     assert sent <= chosen or not chosen
     assert bool(sent) == bool(chosen)
     assert (state.finish is None) == bool(chosen)

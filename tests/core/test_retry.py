@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rune.core.definition.model import Retry
 from rune.core.execution.outcome import Error
-from rune.core.execution.step import LONGEST, retry_due, tries_again
+from rune.core.execution.step import MAX_BACKOFF_MS, is_retried, retry_due
 from tests.core.plans import NOW, Life, node, plan
 
 STEADY = Retry(max_attempts=5, initial_delay=1, backoff=2, max_delay=5, jitter=False)
@@ -25,11 +25,11 @@ STEADY = Retry(max_attempts=5, initial_delay=1, backoff=2, max_delay=5, jitter=F
     ],
 )
 def test_who_is_tried_again(attempt: int, on: tuple[str, ...], code: str, again: bool) -> None:
-    assert tries_again(Retry(max_attempts=5, on=on), attempt, Error(code, "")) is again
+    assert is_retried(Retry(max_attempts=5, on=on), attempt, Error(code, "")) is again
 
 
 def test_without_a_policy_nothing_is_tried_again() -> None:
-    assert not tries_again(Retry(), 1, Error("E", ""))
+    assert not is_retried(Retry(), 1, Error("E", ""))
 
 
 @pytest.mark.parametrize(("attempt", "seconds"), [(1, 1), (2, 2), (3, 4), (4, 5), (900, 5)])
@@ -79,7 +79,7 @@ def test_jitter_spreads_tokens() -> None:
     [
         (NOW + 60_000, NOW + 60_000),
         (NOW - 60_000, NOW + 1000),
-        (10**30, NOW + 1000 + LONGEST),
+        (10**30, NOW + 1000 + MAX_BACKOFF_MS),
         ("soon", NOW + 1000),
         (None, NOW + 1000),
         (True, NOW + 1000),
@@ -128,5 +128,5 @@ def test_a_retried_success_is_a_success() -> None:
 def test_what_may_have_been_done_is_never_tried_again() -> None:
     policy = Retry(max_attempts=5)
 
-    assert tries_again(policy, 1, Error("BROKEN", "no"))
-    assert not tries_again(policy, 1, Error("UNKNOWN_OUTCOME", "nobody knows"))
+    assert is_retried(policy, 1, Error("BROKEN", "no"))
+    assert not is_retried(policy, 1, Error("UNKNOWN_OUTCOME", "nobody knows"))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rune.core.permissions import QUEUE, RIGHTS, ROLES, Principal, fits, is_grant, is_scope, permits
-from rune.ports.access import Key, digest_of, new_key, read_key
+from rune.ports.access import ApiKey, digest_of, new_key, read_key
 
 NAMES = st.text("ab-", max_size=8)
 PATTERNS = st.text("ab-*", max_size=6)
@@ -81,7 +81,7 @@ def test_keys_are_told_apart_and_shown_without_their_secret() -> None:
     assert (one.id, one.secret) != (other.id, other.secret)
     assert read_key(one.text) == one
     assert one.secret not in repr(one)
-    kept = Key(
+    kept = ApiKey(
         id=one.id, name="n", role="viewer", digest=digest_of(one.secret), created_at=1, created_by="local"
     )
     assert kept.opened_by(one.secret)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rune.core.execution.decision import Arrive, Decision, Finish, Gather, Skip
-from rune.core.execution.fact import Attempt, Choice, Result, Suspension, TokenFact
+from rune.core.execution.decision import ArriveAtJoin, CollectItem, Decision, FinishExecution, SkipNode
+from rune.core.execution.fact import AttemptFailed, NodeResult, NodeSuspended, RaceWinner, TokenFact
 from rune.core.execution.outcome import Error, Failure, Output
-from rune.core.execution.routing import follow, skip
+from rune.core.execution.routing import decision_for_fact, skip
 from rune.core.execution.step import step
 from rune.core.execution.token import START, Ref, Token
 from rune.core.plan.model import Plan
@@ -15,14 +15,14 @@ from tests.core.plans import NOW, Life, at, choose, edge_names, gather, merge, n
 
 
 def skipped(plan: Plan, decision: Decision) -> list[str]:
-    return [plan.ids[each.node] for each in decision.effects if isinstance(each, Skip)]
+    return [plan.ids[each.node] for each in decision.effects if isinstance(each, SkipNode)]
 
 
 def told(plan: Plan, decision: Decision) -> list[tuple[str, bool]]:
     return [
         (edge_names(plan, [each.edge])[0], each.alive)
         for each in decision.effects
-        if isinstance(each, Arrive)
+        if isinstance(each, ArriveAtJoin)
     ]
 
 
@@ -66,7 +66,7 @@ def test_a_conditional_into_one_join_runs_it_once() -> None:
     assert life.queue == {"c@/"}
     assert life.skipped == ["b@/"]
     life.ok("c")
-    assert life.finish == Finish("completed")
+    assert life.finish == FinishExecution("completed")
 
 
 def test_a_race_that_may_be_given_up_is_always_told() -> None:
@@ -135,8 +135,8 @@ def test_what_the_engine_detects_fails_and_anything_else_halts() -> None:
     detected = step(p, token, Failure(Error("TIMEOUT", "late", engine=True)), NOW)
     other = step(p, token, Failure(Error("HTTP", "gone")), NOW)
 
-    assert [each.status for each in detected.effects if isinstance(each, Finish)] == ["failed"]
-    assert [each.status for each in other.effects if isinstance(each, Finish)] == ["halted"]
+    assert [each.status for each in detected.effects if isinstance(each, FinishExecution)] == ["failed"]
+    assert [each.status for each in other.effects if isinstance(each, FinishExecution)] == ["halted"]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_ignore_on_routers_splits_and_leaves(kind: dict[str, object], chains: st
 
     assert life.queue == runs
     if not runs:
-        assert life.finish == Finish("completed")
+        assert life.finish == FinishExecution("completed")
 
 
 def test_an_ignored_split_has_no_items_and_its_error_reaches_the_aggregator() -> None:
@@ -205,8 +205,8 @@ def test_a_failure_travels_along_dead_edges_until_a_join_runs() -> None:
     decision = step(life.plan, life.token("x@/s:0"), Failure(Error("E", "no")), NOW)
 
     cause = Ref("result", life.plan.index["x"], life.token("x@/s:0").path)
-    assert [each.mark for each in decision.effects if isinstance(each, Gather)] == [3]
-    assert [(each.alive, each.error) for each in decision.effects if isinstance(each, Arrive)] == [
+    assert [each.mark for each in decision.effects if isinstance(each, CollectItem)] == [3]
+    assert [(each.alive, each.error) for each in decision.effects if isinstance(each, ArriveAtJoin)] == [
         (False, cause)
     ]
 
@@ -218,7 +218,7 @@ def test_a_join_skipped_at_once_passes_on_its_first_error_in_edge_order() -> Non
     decision = skip(p, p.index["x"], (1, 0), cause, NOW)
 
     assert skipped(p, decision) == ["a", "b", "m", "n"]
-    assert [each.mark for each in decision.effects if isinstance(each, Gather)] == [3]
+    assert [each.mark for each in decision.effects if isinstance(each, CollectItem)] == [3]
 
 
 def test_the_cancelled_and_the_skipped_kill_all_their_edges() -> None:
@@ -226,23 +226,23 @@ def test_the_cancelled_and_the_skipped_kill_all_their_edges() -> None:
     node_index, path = p.index["x"], (p.index["s"], 0)
     earlier = Ref("result", p.index["s"])
 
-    cancelled = follow(p, Result(node_index, path, NOW, "cancelled"))
-    dead = follow(p, Result(node_index, path, NOW, "skipped", error=earlier))
+    cancelled = decision_for_fact(p, NodeResult(node_index, path, NOW, "cancelled"))
+    dead = decision_for_fact(p, NodeResult(node_index, path, NOW, "skipped", error=earlier))
 
-    assert [each.mark for each in cancelled.effects if isinstance(each, Gather)] == [2, 2]
-    assert [each.mark for each in dead.effects if isinstance(each, Gather)] == [3, 3]
+    assert [each.mark for each in cancelled.effects if isinstance(each, CollectItem)] == [2, 2]
+    assert [each.mark for each in dead.effects if isinstance(each, CollectItem)] == [3, 3]
 
 
 @pytest.mark.parametrize(
     "fact",
     [
-        Attempt(1, (), NOW, 1, Error("E", "no")),
-        Suspension(1, (), NOW, due=NOW + 5),
-        Choice(1, (), NOW, (), START),
+        AttemptFailed(1, (), NOW, 1, Error("E", "no")),
+        NodeSuspended(1, (), NOW, due=NOW + 5),
+        RaceWinner(1, (), NOW, (), START),
     ],
 )
 def test_only_a_result_routes(fact: TokenFact) -> None:
-    assert follow(plan("start -> x -> y"), fact).effects == ()
+    assert decision_for_fact(plan("start -> x -> y"), fact).effects == ()
 
 
 def test_an_empty_list_skips_the_body_and_runs_the_aggregator() -> None:

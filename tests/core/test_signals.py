@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rune.core.execution.control import end, hear
-from rune.core.execution.fact import Begun, End, Signal, Suspension, fact_key
+from rune.core.execution.control import deliver_signal, end_execution
+from rune.core.execution.fact import EffectStarted, ExecutionEnded, NodeSuspended, SignalReceived, fact_key
 from rune.core.execution.fold import fold
 from rune.core.execution.outcome import Suspend
 from rune.core.execution.step import step
-from rune.core.execution.token import Fate, parse_path
+from rune.core.execution.token import TokenPurpose, parse_path
 from tests.core.plans import NOW, Life, gather, node, plan, race, split
 
 CHAIN = "start -> a -> b"
@@ -106,7 +106,7 @@ def test_whichever_comes_first() -> None:
     life.fire("wait", "a")
     life.say("go", "s1")
 
-    assert (life.token("a").fate, life.token("a").signal) == (Fate.RUN, None)
+    assert (life.token("a").fate, life.token("a").signal) == (TokenPurpose.RUN, None)
     assert [each.id for each in life.state.unheeded] == ["s1"]
 
 
@@ -128,7 +128,7 @@ def test_a_signal_in_time_disarms_the_timeout() -> None:
     life.say("go")
 
     assert life.timers == {}
-    assert life.token("a").fate is Fate.RUN
+    assert life.token("a").fate is TokenPurpose.RUN
 
 
 def test_what_is_sooner_is_armed_and_an_early_timer_waits_on() -> None:
@@ -139,7 +139,7 @@ def test_what_is_sooner_is_armed_and_an_early_timer_waits_on() -> None:
     life.fire("wait", "a", at=NOW + 4_000)
     assert life.queue == set()
     life.fire("wait", "a")
-    assert life.token("a").fate is Fate.RUN
+    assert life.token("a").fate is TokenPurpose.RUN
 
 
 def test_a_deadline_before_the_time_of_the_node_wins() -> None:
@@ -149,7 +149,7 @@ def test_a_deadline_before_the_time_of_the_node_wins() -> None:
     assert life.due("wait", "a") == 2_000
 
     life.fire("wait", "a")
-    assert life.token("a").fate is Fate.OVERDUE
+    assert life.token("a").fate is TokenPurpose.OVERDUE
 
 
 def test_a_wait_that_timed_out_may_be_tried_again() -> None:
@@ -158,7 +158,7 @@ def test_a_wait_that_timed_out_may_be_tried_again() -> None:
     life.fire("wait", "a")
     life.fire("retry", "a")
 
-    assert (life.token("a").fate, life.token("a").attempt) == (Fate.RUN, 2)
+    assert (life.token("a").fate, life.token("a").attempt) == (TokenPurpose.RUN, 2)
     life.sleep("a", signal="go")
     life.say("go", "s1")
     life.fail("a")
@@ -198,7 +198,7 @@ def test_a_lost_race_wakes_those_who_wait_for_signals() -> None:
     life.ok("m")
 
     assert "a@/" in life.queue
-    assert life.state.listening == {}
+    assert life.state.waiting_for_signal == {}
 
 
 def test_a_race_that_was_lost_while_the_node_ran_leaves_nothing_to_wait_for() -> None:
@@ -223,22 +223,22 @@ def test_a_race_that_was_lost_while_the_node_ran_leaves_nothing_to_wait_for() ->
 def test_behind_the_end_nothing_is_heard() -> None:
     life = Life(plan(CHAIN))
     life.sleep("a", signal="go")
-    end(life.state, End(NOW, "cancelled"))
+    end_execution(life.state, ExecutionEnded(NOW, "cancelled"))
 
-    applied = hear(life.plan, life.state, Signal(NOW, "s1", "go"))
+    applied = deliver_signal(life.plan, life.state, SignalReceived(NOW, "s1", "go"))
 
     assert (applied.fresh, applied.emitted) == (False, [])
 
 
 def test_keys() -> None:
-    assert fact_key(Signal(NOW, "s1", "go")) == ("signal", "s1")
-    assert fact_key(Begun(1, (), NOW, 2)) == ("begun", 1, (), 2)
+    assert fact_key(SignalReceived(NOW, "s1", "go")) == ("signal", "s1")
+    assert fact_key(EffectStarted(1, (), NOW, 2)) == ("begun", 1, (), 2)
 
 
 def test_that_an_effect_has_begun_changes_no_state() -> None:
     life = Life(plan(CHAIN, a="act"))
 
-    state, _ = fold(life.plan, [*life.facts, Begun(life.plan.index["a"], (), NOW, 1)], NOW)
+    state, _ = fold(life.plan, [*life.facts, EffectStarted(life.plan.index["a"], (), NOW, 1)], NOW)
 
     assert state == fold(life.plan, life.facts, NOW)[0]
 
@@ -248,7 +248,7 @@ def test_only_a_signal_has_a_deadline() -> None:
 
     fact = step(life.plan, life.token("a"), Suspend(NOW + 9_000), NOW).fact
 
-    assert isinstance(fact, Suspension)
+    assert isinstance(fact, NodeSuspended)
     assert fact.deadline is None
 
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rune.core.execution.fact import Attempt, Result, Suspension
+from rune.core.execution.fact import AttemptFailed, NodeResult, NodeSuspended
 from rune.core.execution.outcome import Cancelled, Error, Failure, FanOut, Outcome, Output, Suspend
 from rune.core.execution.state import State
-from rune.core.execution.step import FAR, settle, step, step_unrun
-from rune.core.execution.token import START, Fate, Ref, Token
-from rune.core.execution.transition import apply, begin
+from rune.core.execution.step import MAX_TIME_MS, fact_for_outcome, step, step_unrun
+from rune.core.execution.token import START, Ref, Token, TokenPurpose
+from rune.core.execution.transition import apply, start_execution
 from rune.core.limits import Limits
 from tests.core.plans import NOW, Life, choose, gather, merge, node, plan, split
 
@@ -35,18 +35,18 @@ def untyped(value: object) -> Any:
 
 
 def fact(name: str, outcome: Outcome, **token: Any) -> Any:
-    return settle(EVERY, Token(EVERY.index[name], **token), outcome, NOW)
+    return fact_for_outcome(EVERY, Token(EVERY.index[name], **token), outcome, NOW)
 
 
 def mistake(name: str, outcome: Outcome, **token: Any) -> Error:
     found = fact(name, outcome, **token)
-    assert isinstance(found, Result)
+    assert isinstance(found, NodeResult)
     assert found.failure is not None
     return found.failure
 
 
 def test_an_output_is_a_result() -> None:
-    assert fact("x", Output({"k": 1})) == Result(EVERY.index["x"], (), NOW, "ok", value={"k": 1})
+    assert fact("x", Output({"k": 1})) == NodeResult(EVERY.index["x"], (), NOW, "ok", value={"k": 1})
 
 
 def test_a_router_says_which_way() -> None:
@@ -62,13 +62,13 @@ def test_items_are_counted_and_the_payload_passes() -> None:
 
 
 def test_a_suspension_keeps_its_time_and_signal() -> None:
-    assert fact("w", Suspend(NOW + 5, "go")) == Suspension(EVERY.index["w"], (), NOW, 1, NOW + 5, "go")
+    assert fact("w", Suspend(NOW + 5, "go")) == NodeSuspended(EVERY.index["w"], (), NOW, 1, NOW + 5, "go")
 
 
 def test_a_failure_is_an_attempt_while_the_policy_grants_one() -> None:
     error = Error("E", "no")
 
-    assert fact("f", Failure(error)) == Attempt(EVERY.index["f"], (), NOW, 1, error)
+    assert fact("f", Failure(error)) == AttemptFailed(EVERY.index["f"], (), NOW, 1, error)
     assert fact("f", Failure(error), attempt=2).status == "failed"
     assert fact("f", Failure(Error("OTHER", "no"))).status == "failed"
     assert fact("x", Failure(error)).failure == error
@@ -99,7 +99,7 @@ def test_a_cancelled_token_ends_as_cancelled() -> None:
         ("s", FanOut(-(10**5000)), "`s` ended as items, a value of type int of them"),
         ("x", Suspend(), "`x` waits for nothing"),
         ("x", Suspend(untyped(1.5)), "`x` waits until a value of type float, which is no time in ms"),
-        ("x", Suspend(FAR + 1), "`x` waits until a value of type int, which is no time in ms"),
+        ("x", Suspend(MAX_TIME_MS + 1), "`x` waits until a value of type int, which is no time in ms"),
         ("x", Suspend(signal=untyped(7)), "`x` waits for signal 7, which is no name"),
         ("x", Failure(untyped("broken")), "`x` failed with `broken`, which is no error"),
         ("x", Failure(Error("", "no")), "`x` failed with code ``, which is no code"),
@@ -133,17 +133,17 @@ def test_more_items_than_the_limit_fail_the_split_and_name_it(digits: int) -> No
 def test_the_limit_on_items_is_a_setting() -> None:
     token = Token(EVERY.index["s"])
 
-    refused = settle(EVERY, token, FanOut(6), NOW, Limits(items=5))
-    taken = settle(EVERY, token, FanOut(5), NOW, Limits(items=5))
+    refused = fact_for_outcome(EVERY, token, FanOut(6), NOW, Limits(items=5))
+    taken = fact_for_outcome(EVERY, token, FanOut(5), NOW, Limits(items=5))
 
-    assert isinstance(refused, Result)
+    assert isinstance(refused, NodeResult)
     assert refused.failure is not None
-    assert isinstance(taken, Result)
+    assert isinstance(taken, NodeResult)
     assert taken.items == 5
 
 
 def test_a_mistake_is_tried_again_like_any_failure() -> None:
-    assert isinstance(fact("f", FanOut(1)), Attempt)
+    assert isinstance(fact("f", FanOut(1)), AttemptFailed)
 
 
 def test_a_mistake_follows_the_error_policy() -> None:
@@ -194,29 +194,31 @@ def test_whatever_a_node_gives_a_decision_follows(
 @given(st.lists(outcomes, min_size=1, max_size=12))
 def test_whatever_nodes_give_the_rules_go_on(given_outcomes: list[Any]) -> None:
     state = State(limits=Limits(items=50))
-    tokens = begin(EVERY, state, NOW).emitted
+    tokens = start_execution(EVERY, state, NOW).emitted
     for outcome in given_outcomes:
         if not tokens:
             break
         token = tokens.pop()
-        run = token.fate is Fate.RUN
+        run = token.fate is TokenPurpose.RUN
         decision = step(EVERY, token, outcome, NOW, state.limits) if run else step_unrun(EVERY, token, NOW)
         applied = apply(EVERY, state, decision)
         assert applied.known
         tokens += applied.emitted
 
 
-@pytest.mark.parametrize(("fate", "code"), [(Fate.UNREACHABLE, "UNREACHABLE"), (Fate.EXPIRE, "TIMEOUT")])
-def test_joins_that_cannot_run_fail_with_a_code(fate: Fate, code: str) -> None:
+@pytest.mark.parametrize(
+    ("fate", "code"), [(TokenPurpose.UNREACHABLE, "UNREACHABLE"), (TokenPurpose.EXPIRE, "TIMEOUT")]
+)
+def test_joins_that_cannot_run_fail_with_a_code(fate: TokenPurpose, code: str) -> None:
     decision = step_unrun(EVERY, Token(EVERY.index["m"], fate=fate), NOW)
 
-    assert isinstance(decision.fact, Result)
+    assert isinstance(decision.fact, NodeResult)
     assert decision.fact.failure is not None
     assert decision.fact.failure.code == code
 
 
 def test_a_dispatch_leaves_no_fact() -> None:
-    decision = step_unrun(EVERY, Token(EVERY.index["s"], fate=Fate.DISPATCH), NOW)
+    decision = step_unrun(EVERY, Token(EVERY.index["s"], fate=TokenPurpose.DISPATCH), NOW)
 
     assert (decision.fact, decision.effects) == (None, ())
 
@@ -225,9 +227,9 @@ def test_a_skip_leaves_a_fact_only_where_a_timeout_could_contradict_it() -> None
     plain = plan("start -> a -> j, start -> b -> j")
     timed = plan("start -> a -> m, start -> b -> m", m=merge())
 
-    silent = step_unrun(plain, Token(plain.index["j"], fate=Fate.SKIP, at=NOW), NOW + 5)
-    loud = step_unrun(timed, Token(timed.index["m"], fate=Fate.SKIP, at=NOW), NOW + 5)
+    silent = step_unrun(plain, Token(plain.index["j"], fate=TokenPurpose.SKIP, at=NOW), NOW + 5)
+    loud = step_unrun(timed, Token(timed.index["m"], fate=TokenPurpose.SKIP, at=NOW), NOW + 5)
 
     assert (silent.fact, silent.at) == (None, NOW)
-    assert isinstance(loud.fact, Result)
+    assert isinstance(loud.fact, NodeResult)
     assert (loud.fact.status, loud.at) == ("skipped", NOW + 5)

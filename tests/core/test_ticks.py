@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 
 from rune.core.node_type import NodeType
 from rune.core.triggers import (
-    AGAIN,
-    MOST_WAITING,
-    ON_TIME,
+    MAX_WAITING_TICKS,
+    ON_TIME_MS,
+    RETRY_DELAY_MS,
     CatchUp,
     Following,
     Overlap,
     Schedule,
-    Standing,
+    ScheduleState,
     advance,
-    attend,
     due,
     every,
+    next_start,
     started,
 )
 
@@ -54,7 +54,7 @@ def test_nothing_is_due_before_its_time() -> None:
 
 @pytest.mark.parametrize("catch_up", ["none", "latest", "all"])
 def test_what_is_found_in_time_was_not_missed(catch_up: CatchUp) -> None:
-    assert due(schedule(catch_up=catch_up), MINUTELY, MINUTE, MINUTE + ON_TIME) == ((MINUTE,), 2 * MINUTE)
+    assert due(schedule(catch_up=catch_up), MINUTELY, MINUTE, MINUTE + ON_TIME_MS) == ((MINUTE,), 2 * MINUTE)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_what_is_found_in_time_was_not_missed(catch_up: CatchUp) -> None:
     [("none", 100, ()), ("latest", 100, (5,)), ("all", 100, (1, 2, 3, 4, 5)), ("all", 2, (4, 5))],
 )
 def test_what_was_missed(catch_up: CatchUp, limit: int, found: tuple[int, ...]) -> None:
-    now = 5 * MINUTE + ON_TIME + 1
+    now = 5 * MINUTE + ON_TIME_MS + 1
     hours = tuple(each * MINUTE for each in found)
     assert due(schedule(catch_up=catch_up, limit=limit), MINUTELY, MINUTE, now) == (hours, 6 * MINUTE)
 
@@ -84,17 +84,17 @@ def test_of_a_year_of_minutes_few_are_looked_at() -> None:
 
 def test_more_than_can_wait_are_not_started() -> None:
     seconds = every(0, 100)
-    found, _ = due(schedule(), seconds, 100, ON_TIME)
-    assert found == tuple(range(ON_TIME - 99 * 100, ON_TIME + 1, 100))
+    found, _ = due(schedule(), seconds, 100, ON_TIME_MS)
+    assert found == tuple(range(ON_TIME_MS - 99 * 100, ON_TIME_MS + 1, 100))
 
 
 def test_a_schedule_may_come_to_an_end() -> None:
     last = until(2 * MINUTE)
     assert due(schedule(catch_up="all"), last, MINUTE, 3 * MINUTE) == ((MINUTE, 2 * MINUTE), None)
-    done = advance(schedule(), last, Standing(2 * MINUTE), 2 * MINUTE, running=False)
-    assert done == Standing(None, (), 2 * MINUTE)
-    assert attend(started(done, "x"), 3 * MINUTE) is None
-    assert attend(Standing(None, (1,)), 3 * MINUTE) == 3 * MINUTE + AGAIN
+    done = advance(schedule(), last, ScheduleState(2 * MINUTE), 2 * MINUTE, running=False)
+    assert done == ScheduleState(None, (), 2 * MINUTE)
+    assert next_start(started(done, "x"), 3 * MINUTE) is None
+    assert next_start(ScheduleState(None, (1,)), 3 * MINUTE) == 3 * MINUTE + RETRY_DELAY_MS
 
 
 CASES: list[tuple[Overlap, bool, tuple[int, ...], tuple[int | None, tuple[int, ...]]]] = [
@@ -116,30 +116,30 @@ CASES: list[tuple[Overlap, bool, tuple[int, ...], tuple[int | None, tuple[int, .
 def test_what_becomes_of_a_tick(overlap: Overlap, running: bool, waiting: Any, expected: Any) -> None:
     held = tuple(each * MINUTE for each in waiting)
     found = advance(
-        schedule(overlap), MINUTELY, Standing(4 * MINUTE, held, None, "x1"), 4 * MINUTE, running=running
+        schedule(overlap), MINUTELY, ScheduleState(4 * MINUTE, held, None, "x1"), 4 * MINUTE, running=running
     )
     starting = None if expected[0] is None else expected[0] * MINUTE
-    assert found == Standing(5 * MINUTE, tuple(each * MINUTE for each in expected[1]), starting, "x1")
+    assert found == ScheduleState(5 * MINUTE, tuple(each * MINUTE for each in expected[1]), starting, "x1")
 
 
 def test_what_is_about_to_start_is_started_first() -> None:
-    standing = Standing(MINUTE, (), 5, "x1")
+    standing = ScheduleState(MINUTE, (), 5, "x1")
     assert advance(schedule(), MINUTELY, standing, 9 * MINUTE, running=True) is standing
-    assert attend(standing, 7) == 7
-    assert started(standing, "x2") == Standing(MINUTE, (), None, "x2")
-    assert started(standing, None) == Standing(MINUTE, (), None, "x1")
+    assert next_start(standing, 7) == 7
+    assert started(standing, "x2") == ScheduleState(MINUTE, (), None, "x2")
+    assert started(standing, None) == ScheduleState(MINUTE, (), None, "x1")
 
 
 def test_when_it_has_to_be_looked_at_again() -> None:
-    assert attend(Standing(MINUTE), 0) == MINUTE
-    assert attend(Standing(MINUTE, (1,)), 0) == AGAIN
-    assert attend(Standing(MINUTE, (1,)), MINUTE - 1) == MINUTE
+    assert next_start(ScheduleState(MINUTE), 0) == MINUTE
+    assert next_start(ScheduleState(MINUTE, (1,)), 0) == RETRY_DELAY_MS
+    assert next_start(ScheduleState(MINUTE, (1,)), MINUTE - 1) == MINUTE
 
 
 def test_the_queue_is_bounded() -> None:
-    held = tuple(range(MOST_WAITING))
-    found = advance(schedule("queue"), MINUTELY, Standing(MINUTE, held), MINUTE, running=True)
-    assert found == Standing(2 * MINUTE, held)
+    held = tuple(range(MAX_WAITING_TICKS))
+    found = advance(schedule("queue"), MINUTELY, ScheduleState(MINUTE, held), MINUTE, running=True)
+    assert found == ScheduleState(2 * MINUTE, held)
 
 
 def test_the_same_times_are_told_from_others() -> None:

@@ -17,7 +17,7 @@ from rune.core.definition.parser import parse_document
 from rune.core.definition.problems import Problem
 from rune.core.limits import Limits
 from rune.core.node_type import NodeType
-from rune.core.validation.validate import examine, validate
+from rune.core.validation.validate import validate, validate_document
 from rune.nodes.registry import standard_catalogue
 from tests.core.documents import Raw, document, found, keep, node, only, parsed, problems, verdict
 
@@ -40,7 +40,7 @@ def test_a_sound_document_has_no_problems_and_is_worked_out() -> None:
 
 
 def test_what_cannot_be_read_is_not_looked_into() -> None:
-    result = examine(parse_document("{"), standard_catalogue())
+    result = validate_document(parse_document("{"), standard_catalogue())
 
     assert not result.valid
     assert result.definition is None
@@ -509,7 +509,7 @@ class TestOutputs:
 def test_the_schema_of_the_payload_is_checked_by_whom_it_is_given_to() -> None:
     raw = document([node("a")], inputs={"type": "odd"})
 
-    result = examine(
+    result = validate_document(
         parsed(raw),
         standard_catalogue(),
         check_schema=lambda schema: [Problem("inputs", codes.BAD_SCHEMA, str(schema))],
@@ -542,7 +542,7 @@ def test_two_thousand_nodes_are_checked_in_a_moment() -> None:
     raw = json.dumps(document(chain, *(f"n{at}>n{at + 1}" for at in range(1999))))
 
     started = time.process_time()
-    result = examine(parse_document(raw), standard_catalogue())
+    result = validate_document(parse_document(raw), standard_catalogue())
 
     assert result.valid
     assert time.process_time() - started < 2
@@ -591,7 +591,7 @@ def test_a_mutilated_document_gives_problems_and_never_an_exception(
         except (KeyError, IndexError, TypeError):
             continue
 
-    result = examine(parse_document(msgspec.json.encode(raw)), standard_catalogue())
+    result = validate_document(parse_document(msgspec.json.encode(raw)), standard_catalogue())
 
     for each in result.problems:
         assert each.code in codes.MEANINGS

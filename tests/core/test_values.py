@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rune.core.execution.fact import Result
-from rune.core.execution.scope import Values, failure_value
+from rune.core.execution.fact import NodeResult
+from rune.core.execution.scope import ValueSource, failure_value
 from rune.core.execution.token import START, Ref, Token
 from tests.core.plans import NOW, Life, choose, gather, merge, node, plan, race, split, switch
 
@@ -218,7 +218,7 @@ def test_values_are_decoded_when_they_are_touched_and_only_then() -> None:
         decoded.append(value)
         return value
 
-    values = Values(life.plan, None, life.lookup, {}, decode)
+    values = ValueSource(life.plan, None, life.lookup, {}, decode)
     sight = values.scope(life.token("b"), 0.0, "seed")
     assert decoded == []
     assert sight["$json"] == sight["$json"] == "[1]"
@@ -227,7 +227,7 @@ def test_values_are_decoded_when_they_are_touched_and_only_then() -> None:
 
 
 def test_a_failure_without_an_error_still_reads_as_one() -> None:
-    assert failure_value(Result(1, (), NOW, "failed")) == {"error": {}}
+    assert failure_value(NodeResult(1, (), NOW, "failed")) == {"error": {}}
 
 
 def test_start_is_start_whoever_asks() -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from rune.core.execution.control import end, touch
-from rune.core.execution.decision import Applied, Finish, Timer
-from rune.core.execution.fact import End
+from rune.core.execution.control import claim_verdict, end_execution
+from rune.core.execution.decision import Applied, FinishExecution, Timer
+from rune.core.execution.fact import ExecutionEnded
 from rune.core.execution.outcome import Output
 from rune.core.execution.state import State
 from rune.core.execution.step import step, step_unrun
-from rune.core.execution.timers import join_waits_since, timers_of, wake
-from rune.core.execution.token import Fate, Token
+from rune.core.execution.timers import fire_timer, join_waits_since, timers_of
+from rune.core.execution.token import Token, TokenPurpose
 from rune.core.execution.transition import apply
 from tests.core.plans import NOW, Life, at, choose, gather, merge, most, node, plan, race, split
 
@@ -127,7 +127,7 @@ def test_a_given_timeout_of_an_aggregator_runs_from_the_first_arrival() -> None:
 
     assert life.queue == {"x@/s:2", "z@/"}
     life.ok("x@/s:2", "z")
-    assert life.finish == Finish("completed")
+    assert life.finish == FinishExecution("completed")
     life.check_fold()
 
 
@@ -140,7 +140,7 @@ def test_a_race_gives_up_from_the_opening_of_its_scope_even_before_any_arrival()
     life.check_fold()
     life.ok("a", "b", "z")
 
-    assert life.finish == Finish("completed")
+    assert life.finish == FinishExecution("completed")
     assert life.result("m").failure is not None
 
 
@@ -170,10 +170,10 @@ def test_opened_and_timed_out_exclude_each_other() -> None:
     life.ok("a")
     life.fire("join", "m")
     expired = life.tokens.pop("m@/")
-    assert touch(life.plan, life.state, expired) == "run"
+    assert claim_verdict(life.plan, life.state, expired) == "run"
     life.ok("b")
     opened = life.tokens.pop("m@/")
-    assert touch(life.plan, life.state, expired) == "done"
+    assert claim_verdict(life.plan, life.state, expired) == "done"
 
     first = apply(life.plan, life.state, step_unrun(life.plan, expired, life.now))
     second = apply(life.plan, life.state, step(life.plan, opened, Output(), life.now))
@@ -186,10 +186,10 @@ def test_an_opening_disarms_the_timeout() -> None:
     life.ok("a", "b")
 
     assert life.timers == {}
-    stale = wake(life.plan, life.state, Timer("join", life.plan.index["m"]), NOW + 300_000)
+    stale = fire_timer(life.plan, life.state, Timer("join", life.plan.index["m"]), NOW + 300_000)
     assert nothing(stale)
     life.ok("m")
-    assert nothing(wake(life.plan, life.state, Timer("join", life.plan.index["m"]), NOW + 300_000))
+    assert nothing(fire_timer(life.plan, life.state, Timer("join", life.plan.index["m"]), NOW + 300_000))
 
 
 @pytest.mark.parametrize("kind", ["first", "latest", "scope"])
@@ -218,7 +218,7 @@ def test_a_join_that_nothing_has_reached_waits_for_nothing(
         life.fan("s", 2)
 
     assert join_waits_since(join, life.scope()) is None
-    assert nothing(wake(life.plan, life.state, Timer("join", join.index), NOW + 10**9))
+    assert nothing(fire_timer(life.plan, life.state, Timer("join", join.index), NOW + 10**9))
     assert timers_of(life.plan, life.state) == []
 
 
@@ -291,9 +291,9 @@ def test_an_early_wait_is_set_again_and_a_fired_one_means_nothing_more() -> None
     assert life.fire("wait", "w", at=NOW + 4_999).armed == [(timer, NOW + 5_000)]
     life.fire("wait", "w")
     assert life.queue == {"w@/"}
-    assert nothing(wake(life.plan, life.state, timer, NOW + 6_000))
+    assert nothing(fire_timer(life.plan, life.state, timer, NOW + 6_000))
     life.ok("w")
-    assert nothing(wake(life.plan, life.state, timer, NOW + 6_000))
+    assert nothing(fire_timer(life.plan, life.state, timer, NOW + 6_000))
 
 
 def test_a_retry_timer_of_an_earlier_attempt_means_nothing() -> None:
@@ -303,37 +303,37 @@ def test_a_retry_timer_of_an_earlier_attempt_means_nothing() -> None:
     life.fire("retry", "x")
     life.fail("x")
 
-    assert nothing(wake(life.plan, life.state, stale, NOW + 10**6))
+    assert nothing(fire_timer(life.plan, life.state, stale, NOW + 10**6))
 
 
 def test_a_timer_of_a_token_that_waits_for_a_signal_means_nothing() -> None:
     life = Life(plan("start -> w", w=node("wait", {"resume": "signal"})))
     life.sleep("w", signal="go")
 
-    assert nothing(wake(life.plan, life.state, Timer("wait", life.plan.index["w"]), NOW + 10**6))
+    assert nothing(fire_timer(life.plan, life.state, Timer("wait", life.plan.index["w"]), NOW + 10**6))
 
 
 def test_a_timer_of_an_item_that_has_ended_means_nothing() -> None:
     life = Life(plan(FAN, s=split(), g=gather()))
 
-    assert nothing(wake(life.plan, life.state, Timer("wait", life.plan.index["x"], (1, 0)), NOW))
+    assert nothing(fire_timer(life.plan, life.state, Timer("wait", life.plan.index["x"], (1, 0)), NOW))
 
 
 def test_the_finish_timer_tells_the_end_again() -> None:
     life = Life(plan("start -> a"))
-    assert wake(life.plan, life.state, Timer("finish"), NOW).finish is None
+    assert fire_timer(life.plan, life.state, Timer("finish"), NOW).finish is None
     life.ok("a")
 
-    assert wake(life.plan, life.state, Timer("finish"), NOW).finish == Finish("completed")
+    assert fire_timer(life.plan, life.state, Timer("finish"), NOW).finish == FinishExecution("completed")
 
 
 def test_after_the_end_no_timer_means_anything() -> None:
     life = Life(plan("start -> a", settings={"timeout": 1}))
     life.ok("a")
-    end(life.state, End(NOW, "completed"))
+    end_execution(life.state, ExecutionEnded(NOW, "completed"))
 
     for timer in (Timer("finish"), Timer("deadline"), Timer("join", 1)):
-        assert nothing(wake(life.plan, life.state, timer, NOW + 10**6))
+        assert nothing(fire_timer(life.plan, life.state, timer, NOW + 10**6))
 
 
 def test_a_deadline_that_comes_after_a_halt_changes_nothing() -> None:
@@ -388,5 +388,7 @@ def test_an_expired_join_with_a_token_of_its_own_is_done() -> None:
     life = Life(plan(JOIN, m=race({"timeout": 5})))
     life.ok("a")
 
-    assert touch(life.plan, life.state, Token(life.plan.index["m"], fate=Fate.EXPIRE)) == "done"
-    assert nothing(wake(life.plan, State(), Timer("join", 1), NOW))
+    assert (
+        claim_verdict(life.plan, life.state, Token(life.plan.index["m"], fate=TokenPurpose.EXPIRE)) == "done"
+    )
+    assert nothing(fire_timer(life.plan, State(), Timer("join", 1), NOW))

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rune.core.execution.decision import DEAD, FAILED, Finish
+from rune.core.execution.decision import DEAD, FAILED, FinishExecution
 from rune.core.execution.outcome import Error, Failure, FanOut, Output
 from rune.core.execution.state import State
 from rune.core.execution.step import step, step_unrun
-from rune.core.execution.token import Fate, Token
-from rune.core.execution.transition import CHUNK, apply, begin
+from rune.core.execution.token import Token, TokenPurpose
+from rune.core.execution.transition import CHUNK, apply, start_execution
 from rune.core.limits import Limits
 from rune.core.plan.model import Plan
 from tests.core.plans import NOW, Life, choose, gather, node, plan, race, split
@@ -100,7 +100,7 @@ def test_no_act_starts_more_than_a_chunk() -> None:
 
     life.fan("s", 2 * CHUNK + 88)
     assert len(life.state.scopes) == 1 + CHUNK
-    assert life.token("s").fate is Fate.DISPATCH
+    assert life.token("s").fate is TokenPurpose.DISPATCH
     life.decide("s")
     assert len(life.state.scopes) == 1 + 2 * CHUNK
     life.decide("s")
@@ -173,10 +173,10 @@ def test_nobody_is_stuck_behind_the_cap_when_all_items_of_a_fan_out_wait() -> No
 def test_the_cap_is_ten_thousand() -> None:
     p = plan("start -> s -> x", s=split({"max_in_flight": 10_000}))
     state = State()
-    (token,) = begin(p, state, NOW).emitted
+    (token,) = start_execution(p, state, NOW).emitted
     emitted = apply(p, state, step(p, token, FanOut(20_000), NOW)).emitted
 
-    while emitted[-1].fate is Fate.DISPATCH:
+    while emitted[-1].fate is TokenPurpose.DISPATCH:
         emitted = apply(p, state, step_unrun(p, emitted[-1], NOW)).emitted
 
     assert state.active_items == 10_000
@@ -185,11 +185,11 @@ def test_the_cap_is_ten_thousand() -> None:
 def run_all(p: Plan, count: int, limits: Limits, outcome: Output | Failure) -> tuple[State, int]:
     """Run a fan-out to its end; answers the state and how many scopes there were at most."""
     state = State(limits=limits)
-    tokens = begin(p, state, NOW).emitted
+    tokens = start_execution(p, state, NOW).emitted
     most = 0
     while tokens:
         token: Token = tokens.pop(0)
-        if token.fate is not Fate.RUN:
+        if token.fate is not TokenPurpose.RUN:
             decision = step_unrun(p, token, NOW)
         elif p.nodes[token.node].fans_out:
             decision = step(p, token, FanOut(count), NOW)
@@ -208,7 +208,7 @@ def test_every_item_runs_once_within_its_window(count: int, window: int, collect
 
     state, most = run_all(p, count, Limits(), Output())
 
-    assert state.finish == Finish("completed")
+    assert state.finish == FinishExecution("completed")
     assert list(state.scopes) == [()]
     assert most <= 1 + min(window, count)
     assert (state.active_items, state.root.count, state.root.active) == (0, 0, 0)
@@ -315,7 +315,7 @@ def test_a_failed_inner_split_shows_up_in_the_outer_list() -> None:
 
     assert life.queue == {"g@/"}
     life.ok("g")
-    assert life.finish == Finish("completed")
+    assert life.finish == FinishExecution("completed")
 
 
 def test_marks_tell_alive_dead_and_failed() -> None:
@@ -371,7 +371,7 @@ def test_an_aggregator_closed_by_its_timeout_starts_no_further_items() -> None:
 
     assert life.queue == {"z@/"}
     life.ok("z")
-    assert life.finish == Finish("completed")
+    assert life.finish == FinishExecution("completed")
 
 
 def test_the_timeout_of_a_race_runs_in_every_item_from_its_start() -> None:

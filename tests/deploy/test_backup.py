@@ -111,7 +111,7 @@ def test_several_copies_at_once(tmp_path: Path) -> None:
     told: list[int] = []
 
     def take(number: int) -> None:
-        from rune.adapters.sqlite.backup import take as copy
+        from rune.adapters.sqlite.backup import create_backup as copy
 
         told.append(copy(home / "rune.db", tmp_path / f"{number}.db").executions)
 

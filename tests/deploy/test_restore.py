@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from rune.adapters.postgres.database import migrations
 from rune.adapters.postgres.migrations import migrate
-from rune.bootstrap import reader, running_engine
-from rune.ports.journal import NewerFormat
+from rune.bootstrap import open_reader, running_engine
+from rune.ports.journal import NewerFormatError
 from rune.runtime.engine import Engine
-from rune.runtime.queries.reader import Reader
-from rune.runtime.queries.verify import audit
+from rune.runtime.queries.reader import ExecutionReader
+from rune.runtime.queries.verify import verify_execution
 from rune.settings import Settings
 from rune.testing.harness import Harness, Run
 from tests.cluster.commands import GATED, named
@@ -92,19 +92,21 @@ async def at_their_gates(engine: Engine, runs: list[Run]) -> None:
         await until(waits, f"{run.id} waits", PATIENCE)
 
 
-async def output(look: Reader, engine: Engine, execution: str) -> Any:
+async def output(look: ExecutionReader, engine: Engine, execution: str) -> Any:
     """Of an execution that has ended, or does so soon."""
     async with asyncio.timeout(PATIENCE):
-        await (await engine.expect(execution))
+        await (await engine.wait_for(execution))
     return (await (await look.history(execution)).document())["output"]
 
 
-async def violations(look: Reader) -> list[Any]:
+async def violations(look: ExecutionReader) -> list[Any]:
     """What the audit finds in all of them."""
     found: list[Any] = []
     for each in await look.executions(limit=1000):
         known = await look.plan(each.id), await look.accepted(each.id)
-        found += audit(*known, await look.facts(each.id), await look.claims(each.id), each).violations
+        found += verify_execution(
+            *known, await look.facts(each.id), await look.claims(each.id), each
+        ).violations
     return found
 
 
@@ -137,7 +139,7 @@ def test_a_copy_beside_an_empty_redis_goes_on(way: str, tmp_path: Path) -> None:
     async def go() -> None:
         where, gated, napping = await half_done(before, lambda: WAYS[way](source, database))
         after = replace(before, journal=where, state=empty.url, queue=empty.url)
-        async with running_engine(after) as engine, reader(after) as look:
+        async with running_engine(after) as engine, open_reader(after) as look:
             for execution in gated[1:]:
                 await engine.desk.signal(execution, "go", b"7")
             assert await output(look, engine, gated[0]) == [0, 0]
@@ -158,7 +160,7 @@ def test_whoever_runs_goes_on_while_a_later_version_changes_the_schema(tmp_path:
     settings = stores(tmp_path)
 
     async def go() -> None:
-        async with running_engine(settings) as engine, reader(settings) as look:
+        async with running_engine(settings) as engine, open_reader(settings) as look:
             made = Harness(engine, None)
             before = [await made.start(named(GATED, "gated"), {"n": number}) for number in range(4)]
             await at_their_gates(engine, before)
@@ -172,7 +174,7 @@ def test_whoever_runs_goes_on_while_a_later_version_changes_the_schema(tmp_path:
             for run in (*before, *napping, after):
                 assert (await run.end(PATIENCE)).status == "completed"
             assert await violations(look) == []
-        with pytest.raises(NewerFormat):
+        with pytest.raises(NewerFormatError):
             async with running_engine(settings):
                 pass
 

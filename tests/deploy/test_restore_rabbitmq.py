@@ -10,8 +10,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from rune.bootstrap import reader, running_engine
-from rune.ports.inspection import Deep
+from rune.bootstrap import open_reader, running_engine
+from rune.ports.inspection import ReportsDepth
 from rune.runtime.engine import Engine
 from rune.settings import Settings
 from rune.testing.harness import Harness
@@ -81,7 +81,7 @@ class Slow:
 async def waiting(engine: Engine) -> int:
     """How many hints lie at the broker."""
     queue = engine.backend.queue
-    assert isinstance(queue, Deep)
+    assert isinstance(queue, ReportsDepth)
     return sum(each.waiting for each in await queue.depths())
 
 
@@ -111,7 +111,7 @@ async def half_done(settings: Settings, url: str) -> tuple[str, dict[str, list[s
 
 async def gone_on(settings: Settings, started: dict[str, list[str]], slow: Slow) -> None:
     """All of them end as they would have, and what comes new does too."""
-    async with running_engine(settings) as engine, reader(settings) as look:
+    async with running_engine(settings) as engine, open_reader(settings) as look:
         gated = [*started["gated"], *started["queued"][:3]]
         for execution in gated:
             await engine.desk.signal(execution, "go", b"7")

@@ -11,10 +11,10 @@ import pytest
 from rune.adapters.postgres.database import Database
 from rune.adapters.postgres.migrations import migrate
 from rune.adapters.rabbitmq.amqp.client import connect
-from rune.adapters.rabbitmq.amqp.errors import ConnectionRefused
-from rune.adapters.redis.client import BadAddress, Client
+from rune.adapters.rabbitmq.amqp.errors import ConnectionRefusedByBrokerError
+from rune.adapters.redis.client import Client, InvalidAddressError
 from rune.bootstrap import running_engine
-from rune.ports.journal import StoreAway
+from rune.ports.journal import StoreUnavailableError
 from rune.settings import Settings
 from rune.testing.harness import Harness
 from tests.core.documents import document, node
@@ -66,12 +66,14 @@ class TestRedis:
     @pytest.mark.parametrize("trusts", ["stranger", "system"])
     def test_a_server_of_another_authority_is_refused(self, redis: str, papers: Papers, trusts: str) -> None:
         option = f"?ssl_ca_certs={papers.stranger}" if trusts == "stranger" else ""
-        with pytest.raises(StoreAway, match=r"certificate of Redis is not trusted: .*; name its authority"):
+        with pytest.raises(
+            StoreUnavailableError, match=r"certificate of Redis is not trusted: .*; name its authority"
+        ):
             asyncio.run(ping(redis.replace("//", "//user:hush@") + option))
 
     def test_a_server_of_another_name_is_refused(self, redis: str, papers: Papers) -> None:
         elsewhere = redis.replace(HOST, "127.0.0.1")
-        with pytest.raises(StoreAway, match=r"not valid for '127.0.0.1'"):
+        with pytest.raises(StoreUnavailableError, match=r"not valid for '127.0.0.1'"):
             asyncio.run(ping(f"{elsewhere}?ssl_ca_certs={papers.authority}"))
         unchecked = f"{elsewhere}?ssl_ca_certs={papers.authority}&ssl_check_hostname=false"
         assert asyncio.run(ping(unchecked)) == b"PONG"
@@ -79,7 +81,7 @@ class TestRedis:
     def test_a_server_that_wants_to_know_its_clients_gets_a_certificate(self, papers: Papers) -> None:
         with secured.redis(papers, clients="yes") as url:
             trusted = f"{url}?ssl_ca_certs={papers.authority}"
-            with pytest.raises(StoreAway):
+            with pytest.raises(StoreUnavailableError):
                 asyncio.run(ping(trusted))
             shown = f"{trusted}&ssl_certfile={papers.client}&ssl_keyfile={papers.client_key}"
             assert asyncio.run(ping(shown)) == b"PONG"
@@ -93,7 +95,7 @@ class TestRedis:
         ],
     )
     def test_an_address_that_does_not_fit_is_refused(self, option: str, said: str) -> None:
-        with pytest.raises(BadAddress, match=said) as refused:
+        with pytest.raises(InvalidAddressError, match=said) as refused:
             asyncio.run(ping(f"rediss://user:hush@{HOST}/?{option}"))
         assert "hush" not in refused.value.message
 
@@ -119,20 +121,20 @@ class TestPostgres:
         url = f"{postgres}&sslrootcert={papers.stranger}"
         for attempt in (migrate(url), Database(url).open()):
             with pytest.raises(
-                StoreAway, match=r"certificate of PostgreSQL is not trusted: .*sslrootcert=FILE"
+                StoreUnavailableError, match=r"certificate of PostgreSQL is not trusted: .*sslrootcert=FILE"
             ):
                 asyncio.run(attempt)
 
     def test_a_server_of_another_name_is_refused(self, postgres: str, papers: Papers) -> None:
         elsewhere = postgres.replace(HOST, "127.0.0.1")
-        with pytest.raises(StoreAway, match=r"not valid for '127.0.0.1'"):
+        with pytest.raises(StoreUnavailableError, match=r"not valid for '127.0.0.1'"):
             asyncio.run(migrate(f"{elsewhere}&sslrootcert={papers.authority}"))
 
 
 def test_a_broker_of_another_authority_is_refused(rabbitmq: str, papers: Papers) -> None:
     for options in (f"?cacertfile={papers.stranger}", ""):
         with pytest.raises(
-            ConnectionRefused, match=r"certificate .* not trusted.*cacertfile=FILE"
+            ConnectionRefusedByBrokerError, match=r"certificate .* not trusted.*cacertfile=FILE"
         ) as refused:
             asyncio.run(connect(f"{rabbitmq}{options}"))
         assert refused.value.code == "TLS"

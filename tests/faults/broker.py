@@ -101,7 +101,7 @@ TABLE: dict[str, Fault] = {
     ),
     "c9": fault(
         _RABBIT + "c9_what_runs_for_long_is_not_handed_out_again",
-        skip("rune.adapters.rabbitmq.queue:RabbitQueue._let_go"),
+        skip("rune.adapters.rabbitmq.queue:RabbitQueue._release"),
     ),
     "c11": fault(
         _RABBIT + "c11_a_short_delay_does_not_wait_behind_a_long_one",
@@ -113,15 +113,15 @@ TABLE: dict[str, Fault] = {
     ),
     "c3-broker": fault(
         _CARRIED + "c3_what_nobody_can_read_is_kept_with_its_reason",
-        replace("rune.adapters.rabbitmq.queue:RabbitQueue._bury", _drop_dead_letter),
+        replace("rune.adapters.rabbitmq.queue:RabbitQueue._dead_letter_message", _drop_dead_letter),
     ),
     "c3-givenup": fault(
         _CARRIED + "c3_what_the_engine_gives_up_is_kept_with_its_reason",
-        replace("rune.runtime.worker.worker:Worker._put_aside", _acknowledge_given_up),
+        replace("rune.runtime.worker.worker:Worker._dead_letter", _acknowledge_given_up),
     ),
     "c3-node": fault(
         _CARRIED + "c3_a_message_for_a_node_that_is_not_there_ends_no_execution",
-        replace("rune.runtime.worker.executor:Attempt._book", _ignore_unknown_node),
+        replace("rune.runtime.worker.executor:Executor._load_execution", _ignore_unknown_node),
     ),
     "c3-rejected": fault(
         _CARRIED + "c3_what_somebody_rejects_is_kept",
@@ -140,20 +140,20 @@ TABLE: dict[str, Fault] = {
     "c8-broker": fault(_CARRIED + "c8_a_message_that_comes_again_runs_nothing_again", RUN_AGAIN),
     "c10-broker": fault(
         _CARRIED + "c10_what_waits_behind_a_slow_call_goes_to_who_is_idle",
-        skip("rune.adapters.rabbitmq.consumer:Intake._relieve"),
+        skip("rune.adapters.rabbitmq.consumer:Consumer._relieve"),
     ),
     "c12-broker": fault(
         _CARRIED + "c12_messages_stay_small_whatever_ran_before",
-        replace("rune.bootstrap.rabbitmq:Carrier.serve", _write_in_full),
+        replace("rune.bootstrap.rabbitmq:RabbitComponents.serve", _write_in_full),
     ),
     "c14-broker": fault(
         _CARRIED + "c14_statuses_come_in_the_order_in_which_things_happened",
         edit(
-            "rune.adapters.rabbitmq.status_publisher:RabbitHerald.say",
+            "rune.adapters.rabbitmq.status_publisher:RabbitEventPublisher.publish_status",
             ("self._kept or not self._post(body)", "True"),
         ),
         edit(
-            "rune.adapters.rabbitmq.status_publisher:RabbitHerald._catch_up",
+            "rune.adapters.rabbitmq.status_publisher:RabbitEventPublisher._catch_up",
             ("self._kept[0]", "self._kept[-1]"),
             ("self._kept.popleft()", "self._kept.pop()"),
         ),

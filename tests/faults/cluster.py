@@ -60,7 +60,7 @@ COMPLETE_AGAIN = edit_script(
 ARRIVE_AGAIN = edit_script(
     "transition", "if act.is_done(path, node) then return end local barrier", "local barrier"
 )
-NO_RECOVERY = skip("rune.adapters.redis.rebuild:Recovery.work")
+NO_RECOVERY = skip("rune.adapters.redis.rebuild:WipeRecovery.work")
 
 
 def _report_no_progress(fan: Any) -> Any:
@@ -185,7 +185,7 @@ TABLE: dict[str, Fault] = {
     "cluster-d8": fault(
         _D + "d8_on_a_cluster_two_aggregators_share_nothing",
         edit(
-            "rune.adapters.redis.encoding:Instructions.fan",
+            "rune.adapters.redis.encoding:EncodedPlan.fan",
             (
                 "plan.nodes[node.aggregator]",
                 "plan.nodes[min(each.aggregator for each in plan.nodes if each.aggregator >= 0)]",
@@ -248,7 +248,7 @@ TABLE: dict[str, Fault] = {
     ),
     "cluster-e5": fault(
         _E + "e5_a_join_outlives_the_loss_of_what_it_has_sent",
-        replace("rune.adapters.redis.rebuild:Recovery.__init__", _recover_late),
+        replace("rune.adapters.redis.rebuild:WipeRecovery.__init__", _recover_late),
         hangs=True,
     ),
     "cluster-e6": fault(
@@ -353,7 +353,7 @@ TABLE: dict[str, Fault] = {
     ),
     "cluster-i11": fault(
         _I + "i11_what_has_a_row_is_not_done_again_after_a_loss",
-        replace("rune.adapters.redis.rebuild:Folder._folded", _fold_no_facts),
+        replace("rune.adapters.redis.rebuild:StateRebuilder._folded", _fold_no_facts),
         replace("rune.adapters.redis.state:RedisState._claimed", _ignore_rows_after_recovery),
     ),
     "cluster-i12": fault(
@@ -377,12 +377,12 @@ TABLE: dict[str, Fault] = {
     ),
     "cluster-i17": fault(
         _I + "i17_a_message_may_be_there_before_the_state",
-        skip("rune.adapters.redis.rebuild:Folder.load"),
+        skip("rune.adapters.redis.rebuild:StateRebuilder.load"),
         hangs=True,
     ),
     "cluster-i18": fault(
         _I + "i18_a_result_waits_for_a_journal_that_is_away",
-        replace("rune.runtime.worker.executor:Attempt._written", _drop_result_without_journal),
+        replace("rune.runtime.worker.executor:Executor._record_with_retry", _drop_result_without_journal),
     ),
     "cluster-i19": same(_I + "i19_a_wrong_type_is_its_node_s_failure", delivery.TABLE["c6"]),
     "cluster-i20": fault(
@@ -396,6 +396,6 @@ TABLE: dict[str, Fault] = {
     ),
     "cluster-i21-diamonds": fault(
         _I + "i21_payloads_do_not_double_from_diamond_to_diamond",
-        replace("rune.runtime.values:Book.written", _write_payload_again),
+        replace("rune.runtime.values:ExecutionData.store_output", _write_payload_again),
     ),
 }

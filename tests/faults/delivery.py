@@ -47,14 +47,16 @@ def _raise_unknown_execution(original: Any) -> Any:
     return _book
 
 
-UNKNOWN_IS_TRIED_AGAIN = replace("rune.runtime.worker.executor:Attempt._book", _raise_unknown_execution)
+UNKNOWN_IS_TRIED_AGAIN = replace(
+    "rune.runtime.worker.executor:Executor._load_execution", _raise_unknown_execution
+)
 """A message about an execution that nobody knows counts as an error of the engine."""
 
 
 def _retry_forever(*_: Any) -> float:
     from rune.runtime.worker import worker as failures
 
-    return failures.DELAYS[-1]
+    return failures.REDELIVERY_DELAYS_S[-1]
 
 
 def _arm_nothing(applied: Any, *_: Any) -> Any:
@@ -70,10 +72,10 @@ def _give_random_timer_id(call: Any, *_: Any) -> Any:
 
 def _complete_with_item(_: Any, act: Any, scope: Any, **_options: Any) -> None:
     """Complete the execution with the first item that ends."""
-    from rune.core.execution.decision import Finish
+    from rune.core.execution.decision import FinishExecution
 
     if scope.path and scope.path not in act.state.scopes:
-        act.finish(Finish("completed"))
+        act.finish(FinishExecution("completed"))
 
 
 def _ignore_end(original: Any) -> Any:
@@ -138,11 +140,14 @@ def _fire_without_pause(original: Any) -> Any:
 TABLE: dict[str, Fault] = {
     "c3": fault(
         _C + "c3_a_message_that_cannot_be_handled_ends_its_execution",
-        replace("rune.runtime.worker.worker:Worker._give_up", _drop_hopeless),
+        replace("rune.runtime.worker.worker:Worker._fail_execution", _drop_hopeless),
     ),
     "c4": fault(
         _C + "c4_a_message_that_fails_comes_back_later_and_not_for_ever",
-        adjust("rune.runtime.worker.worker:Failures.delay", lambda delay, *_: None if delay is None else 0.0),
+        adjust(
+            "rune.runtime.worker.worker:RedeliveryBackoff.delay",
+            lambda delay, *_: None if delay is None else 0.0,
+        ),
     ),
     "c5": fault(
         _C + "c5_what_is_not_json_fails_its_node_once",
@@ -170,10 +175,10 @@ TABLE: dict[str, Fault] = {
     "c12": fault(
         _C + "c12_a_message_carries_neither_definition_nor_context",
         edit(
-            "rune.runtime.worker.executor:Attempt._follow",
+            "rune.runtime.worker.executor:Executor._apply_and_send",
             (
-                "run.left(applied.emitted)",
-                "[replace(each, signal=str(book.start)) for each in run.left(applied.emitted)]",
+                "run.remaining(applied.emitted)",
+                "[replace(each, signal=str(book.start)) for each in run.remaining(applied.emitted)]",
             ),
         ),
     ),
@@ -187,7 +192,7 @@ TABLE: dict[str, Fault] = {
     "c15": fault(
         _C + "c15_a_message_of_nothing_known_ends_with_its_last_try",
         UNKNOWN_IS_TRIED_AGAIN,
-        adjust("rune.runtime.worker.worker:Failures.delay", _retry_forever),
+        adjust("rune.runtime.worker.worker:RedeliveryBackoff.delay", _retry_forever),
     ),
     "f1": fault(
         _F + "f1_a_timer_survives_the_process",
@@ -196,16 +201,16 @@ TABLE: dict[str, Fault] = {
     ),
     "f3": fault(
         _F + "f3_timers_have_names_and_a_wait_resumes_once",
-        adjust("rune.runtime.worker.node_runner:Runner._call", _give_random_timer_id),
+        adjust("rune.runtime.worker.node_runner:NodeRunner._call", _give_random_timer_id),
     ),
     "f4": fault(
         _F + "f4_waits_that_end_a_split_complete_once",
-        adjust("rune.core.execution.transition:Transition.settle", _complete_with_item),
+        adjust("rune.core.execution.transition:Transition.propagate_counts", _complete_with_item),
     ),
     "f5": fault(
         _F + "f5_timers_of_an_ended_execution_do_nothing",
-        replace("rune.core.execution.control:touch", _ignore_end),
-        skip("rune.adapters.sqlite.state:EmbeddedState.end"),
+        replace("rune.core.execution.control:claim_verdict", _ignore_end),
+        skip("rune.adapters.sqlite.state:SqliteState.end"),
     ),
     "f8-fractions": fault(
         _F + "f8_fractions_of_a_unit_count",
@@ -217,7 +222,7 @@ TABLE: dict[str, Fault] = {
     ),
     "f9": fault(
         _F + "f9_more_timers_than_a_batch_all_fire",
-        replace("rune.adapters.sqlite.state:EmbeddedState.due", _lose_timers_behind_batch),
+        replace("rune.adapters.sqlite.state:SqliteState.due_timers", _lose_timers_behind_batch),
     ),
     "f11": fault(
         _F + "f11_many_due_timers_do_not_starve_fresh_work",

@@ -181,6 +181,6 @@ TABLE: dict[str, Fault] = {
     ),
     "g15": fault(
         _G + "g15_bombs_are_defused[replace($trigger.v, 'a', $trigger.v)]",
-        replace("rune.core.expr.budget:Run.build", _count_without_limit),
+        replace("rune.core.expr.budget:Evaluation.build", _count_without_limit),
     ),
 }

@@ -74,7 +74,7 @@ def _run_finished_token(original: Callable[..., Any]) -> Callable[..., Any]:
     return touch
 
 
-RUN_FINISHED_TOKEN = replace("rune.core.execution.control:touch", _run_finished_token)
+RUN_FINISHED_TOKEN = replace("rune.core.execution.control:claim_verdict", _run_finished_token)
 """A token that is finished may run again."""
 
 
@@ -91,5 +91,5 @@ TOLERATE_DUPLICATE_IN_FOLD = replace("rune.core.execution.fold:_Fold._replay", _
 """Folding the history of a node that was emitted twice raises no error."""
 
 
-NO_ENGINE_RETRY = skip("rune.runtime.worker.worker:Failures.delay")
+NO_ENGINE_RETRY = skip("rune.runtime.worker.worker:RedeliveryBackoff.delay")
 """An error of the engine ends its execution at once; no test has to wait for the tries in between."""

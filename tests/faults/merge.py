@@ -55,7 +55,7 @@ def _show_skipped_as_done(runs: Any, *_: Any) -> Any:
 TABLE: dict[str, Fault] = {
     "e1": fault(
         _E + "e1_a_merge_behind_an_untaken_branch_does_not_wait",
-        replace("rune.core.execution.routing:bury", change_dead_ends(_drop_arrivals)),
+        replace("rune.core.execution.routing:propagate_dead_edges", change_dead_ends(_drop_arrivals)),
     ),
     "e2": fault(
         _E + "e2_two_edges_of_one_source_are_two_parties",
@@ -86,7 +86,7 @@ TABLE: dict[str, Fault] = {
     ),
     "e7": fault(
         _E + "e7_a_wait_before_a_merge_is_known_by_name",
-        replace("rune.core.execution.scope:Values._met", _name_by_payload),
+        replace("rune.core.execution.scope:ValueSource._met", _name_by_payload),
     ),
     "e8": fault(
         _E + "e8_of_conflicting_keys_the_later_edge_wins_whoever_comes_first",

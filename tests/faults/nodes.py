@@ -121,19 +121,19 @@ TABLE: dict[str, Fault] = {
         ),
     ),
     "h3-pool": fault(
-        _H + "h3_calls_share_a_pool", replace("rune.nodes.resources:World.http", _open_client_again)
+        _H + "h3_calls_share_a_pool", replace("rune.nodes.resources:Resources.http", _open_client_again)
     ),
     "h3-private": fault(
         _H + "h3_private_addresses_are_not_called[http://[::1]/]",
-        skip("rune.nodes.io.http_client.ssrf:Guard.permits", result=True),
+        skip("rune.nodes.io.http_client.ssrf:AddressGuard.permits", result=True),
     ),
     "h3-redirect": fault(
         _H + "h3_nor_through_a_redirect",
-        skip("rune.nodes.io.http_client.ssrf:Guard.check_target"),
+        skip("rune.nodes.io.http_client.ssrf:AddressGuard.check_target"),
     ),
     "h3-rebinding": fault(
         _H + "h3_nor_through_a_name_that_changes_its_address",
-        replace("rune.nodes.io.http_client.ssrf:Guard.addresses", _check_first_address),
+        replace("rune.nodes.io.http_client.ssrf:AddressGuard.addresses", _check_first_address),
         skip("rune.nodes.io.http_client.client:_Connector._expected", result=True),
     ),
     "h4-headers": fault(
@@ -167,19 +167,24 @@ TABLE: dict[str, Fault] = {
     ),
     "i6-use": fault(
         _CREDENTIALS + "i6_whether_a_credential_may_be_used_is_asked_when_it_is_used",
-        replace("rune.nodes.credentials:Usage.credential", _ignore_host),
+        replace("rune.nodes.credentials:CredentialUse.credential", _ignore_host),
     ),
     "i6-policy": fault(
         _CREDENTIALS + "i6_a_failure_follows_the_policy_of_its_node",
         edit(
             "rune.nodes.registry:execute_async",
-            ("(StoreAway, Ended, TokenEnded)", "(StoreAway, Ended, TokenEnded, NodeFailure)"),
+            (
+                "(StoreUnavailableError, ExecutionEndedError, TokenEndedError)",
+                "(StoreAway, Ended, TokenEnded, NodeFailure)",
+            ),
         ),
         NO_ENGINE_RETRY,
     ),
     "i7-row": fault(
         _CREDENTIALS + "i7_a_credential_is_in_no_row",
-        replace("rune.nodes.credentials:Usage.ended", lambda ended: lambda self, outcome: outcome),
+        replace(
+            "rune.nodes.credentials:CredentialUse.close_run", lambda ended: lambda self, outcome: outcome
+        ),
     ),
     "i7-document": fault(
         _CREDENTIALS + "i7_a_document_names_a_credential_and_holds_none",

@@ -31,21 +31,23 @@ def change_dead_ends(change: Callable[[list[Any]], list[Any]]) -> Callable[[Any]
 
 
 def _complete_at_dead_end(effects: list[Any]) -> list[Any]:
-    from rune.core.execution.decision import Finish
+    from rune.core.execution.decision import FinishExecution
 
-    return [Finish("completed") if type(each).__name__ == "Gather" else each for each in effects]
+    return [FinishExecution("completed") if type(each).__name__ == "Gather" else each for each in effects]
 
 
-DEAD_END_COMPLETES = replace("rune.core.execution.routing:bury", change_dead_ends(_complete_at_dead_end))
+DEAD_END_COMPLETES = replace(
+    "rune.core.execution.routing:propagate_dead_edges", change_dead_ends(_complete_at_dead_end)
+)
 """A dead edge into an aggregator ends the execution."""
 
 
 def _emit_at_joins(effects: list[Any], plan: Any, *_: Any) -> list[Any]:
     """Give a join a token for each arrival."""
-    from rune.core.execution.decision import Emit
+    from rune.core.execution.decision import EmitToken
 
     return [
-        Emit(plan.dst[each.edge], each.payload, each.error) if type(each).__name__ == "Arrive" else each
+        EmitToken(plan.dst[each.edge], each.payload, each.error) if type(each).__name__ == "Arrive" else each
         for each in effects
     ]
 
@@ -75,12 +77,12 @@ def _complete_at_leaf(original: Any) -> Any:
     """End the execution as soon as one node without successors has run."""
 
     async def _follow(attempt: Any, book: Any, run: Any, decisions: Any) -> None:
-        from rune.core.execution.decision import Finish
+        from rune.core.execution.decision import FinishExecution
 
         await original(attempt, book, run, decisions)
         last = decisions[-1]
         if not book.plan.nodes[last.node].out:
-            await attempt._endings.finish(book.accepted.id, Finish("completed"), last.at)
+            await attempt._endings.finish(book.accepted.id, FinishExecution("completed"), last.at)
 
     return _follow
 
@@ -108,7 +110,8 @@ TABLE: dict[str, Fault] = {
     "a1": fault(
         _A + "a1_every_out_edge_of_a_trigger_starts",
         adjust(
-            "rune.core.execution.transition:follow", lambda found, *_: _set(found, effects=found.effects[:1])
+            "rune.core.execution.transition:decision_for_fact",
+            lambda found, *_: _set(found, effects=found.effects[:1]),
         ),
     ),
     "a2": fault(
@@ -136,7 +139,7 @@ TABLE: dict[str, Fault] = {
     ),
     "a5": fault(
         _A + "a5_a_halt_stops_siblings_and_stays",
-        adjust("rune.core.execution.routing:follow", _drop_finish),
+        adjust("rune.core.execution.routing:decision_for_fact", _drop_finish),
     ),
     "a6": fault(
         _A + "a6_a_cycle_is_refused",
@@ -145,17 +148,17 @@ TABLE: dict[str, Fault] = {
     "a7": fault(_A + "a7_two_nodes_of_one_id_are_refused", skip("rune.core.validation.checks:_unique")),
     "a8": fault(
         _A + "a8_the_tail_of_a_diamond_runs_once",
-        adjust("rune.core.execution.routing:enter", _emit_at_joins),
+        adjust("rune.core.execution.routing:activate_edges", _emit_at_joins),
         REPEAT_FINISHED_NODE,
         TOLERATE_DUPLICATE_IN_FOLD,
     ),
     "a9": fault(
         _A + "a9_what_the_engine_detects_is_failed_and_what_a_node_does_is_halted",
-        adjust("rune.core.execution.routing:follow", _blame_engine),
+        adjust("rune.core.execution.routing:decision_for_fact", _blame_engine),
     ),
     "a10": fault(
         _A + "a10_a_halted_run_has_its_true_duration",
-        replace("rune.runtime.lifecycle.finisher:Endings.finish", _end_at_start),
+        replace("rune.runtime.lifecycle.finisher:Finisher.finish", _end_at_start),
     ),
     "a11": fault(
         _A + "a11_a_failed_item_is_the_item_s_alone",
@@ -163,11 +166,11 @@ TABLE: dict[str, Fault] = {
     ),
     "b1": fault(
         _B + "b1_one_completion_whatever_the_shape",
-        replace("rune.runtime.worker.executor:Attempt._follow", _complete_at_leaf),
+        replace("rune.runtime.worker.executor:Executor._apply_and_send", _complete_at_leaf),
     ),
     "b2": fault(
         _B + "b2_completed_means_that_no_branch_runs",
-        adjust("rune.core.execution.transition:Transition.settle", _finish_when_idle),
+        adjust("rune.core.execution.transition:Transition.propagate_counts", _finish_when_idle),
     ),
     "b3": fault(
         _B + "b3_the_final_context_holds_every_branch",

@@ -23,19 +23,19 @@ def _serve_only_ends(serve: Any) -> Any:
 
 def _report_completed(event: Any) -> Any:
     def changed(fact: Any) -> Any:
-        from rune.core.execution.fact import End
+        from rune.core.execution.fact import ExecutionEnded
 
-        return "execution.completed" if isinstance(fact, End) else event(fact)
+        return "execution.completed" if isinstance(fact, ExecutionEnded) else event(fact)
 
     return changed
 
 
 def _know_only_plans_in_memory(plan: Any) -> Any:
     async def changed(self: Any, hash: str) -> Any:
-        from rune.runtime.plan_cache import UnknownDefinition
+        from rune.runtime.plan_cache import DefinitionNotFoundError
 
         if hash not in self._plans:
-            raise UnknownDefinition(f"no definition has the hash {hash}")
+            raise DefinitionNotFoundError(f"no definition has the hash {hash}")
         return await plan(self, hash)
 
     return changed
@@ -106,7 +106,7 @@ def _admit_without_key(admit: Any) -> Any:
 TABLE: dict[str, Fault] = {
     "i1": fault(
         _I + "i1_what_was_accepted_and_never_opened_runs",
-        replace("rune.runtime.maintenance.outbox_relay:Relay._serve", _serve_only_ends),
+        replace("rune.runtime.maintenance.outbox_relay:OutboxRelay._serve", _serve_only_ends),
         hangs=True,
     ),
     "i3": fault(
@@ -115,18 +115,18 @@ TABLE: dict[str, Fault] = {
     ),
     "i4": fault(
         _I + "i4_who_never_saw_the_definition_is_told_everything",
-        replace("rune.runtime.plan_cache:Planbook.plan", _know_only_plans_in_memory),
+        replace("rune.runtime.plan_cache:PlanCache.plan", _know_only_plans_in_memory),
     ),
     "i5": fault(
         _I + "i5_a_start_that_comes_again_wipes_nothing",
-        replace("rune.adapters.sqlite.state:EmbeddedState.begin", _admit_again),
+        replace("rune.adapters.sqlite.state:SqliteState.begin", _admit_again),
     ),
 }
 
 ELSEWHERE: dict[str, Fault] = {
     "i2-crowd": fault(
         _TICKS + "i2_many_schedulers_at_once_start_each_tick_once",
-        replace("rune.runtime.maintenance.trigger_scheduler:Starts._start", _start_without_name),
+        replace("rune.runtime.maintenance.trigger_scheduler:TriggeredStarts._start", _start_without_name),
     ),
     "i2-dies": fault(
         _TICKS + "i2_a_scheduler_that_dies_anywhere_loses_no_tick_and_starts_none_twice",
@@ -146,7 +146,7 @@ ELSEWHERE: dict[str, Fault] = {
     ),
     "i8-routes": fault(
         "tests/access/test_matrix.py::test_h_i8_every_route_answers_everybody_as_the_table_says",
-        replace("rune.server.auth:KeyGate.admit", _admit_without_key),
+        replace("rune.server.auth:ApiKeyAuth.authenticate", _admit_without_key),
     ),
     "i8-scopes": fault(
         "tests/access/test_scopes.py::test_h_i8_a_scope_opens_its_workflows_and_no_others",

@@ -97,16 +97,16 @@ TABLE: dict[str, Fault] = {
     "d2": fault(
         _D + "d2_the_lineage_ends_at_the_aggregator",
         edit(
-            "rune.core.execution.transition:Transition._gather",
+            "rune.core.execution.transition:Transition._collect_item",
             ("self._open_aggregator(around, node, fan)", "self._open_aggregator(scope, node, fan)"),
         ),
         skip("rune.core.execution.transition:_release"),
     ),
     "d3": fault(
         _D + "d3_a_redelivered_item_is_counted_once",
-        adjust("rune.core.execution.control:touch", _run_ended_item),
+        adjust("rune.core.execution.control:claim_verdict", _run_ended_item),
         edit(
-            "rune.adapters.sqlite.state:EmbeddedState.claim",
+            "rune.adapters.sqlite.state:SqliteState.claim",
             (
                 "running.state.scopes[token.path].live.get(token.node)",
                 "running.state.scopes[token.path].live.get(token.node) "
@@ -115,7 +115,7 @@ TABLE: dict[str, Fault] = {
         ),
         replace("rune.core.execution.transition:apply", _reopen_ended_item),
         edit(
-            "rune.core.execution.transition:Transition._gather",
+            "rune.core.execution.transition:Transition._collect_item",
             (
                 "item * edges + self._plan.gather_position[effect.edge]",
                 "min(fan.resolved, len(fan.marks) - 1)",
@@ -126,17 +126,17 @@ TABLE: dict[str, Fault] = {
         _D + "d4_a_redelivered_split_fans_out_once",
         RUN_FINISHED_TOKEN,
         REPEAT_FINISHED_NODE,
-        adjust("rune.core.execution.transition:_gives_up", lambda _, node, *__: node.fans_out),
+        adjust("rune.core.execution.transition:_is_cancelled_by_rule", lambda _, node, *__: node.fans_out),
     ),
     "d5": fault(
         _D + "d5_failed_and_dead_ending_items_are_counted",
-        replace("rune.core.execution.routing:bury", change_dead_ends(_drop_gathers)),
+        replace("rune.core.execution.routing:propagate_dead_edges", change_dead_ends(_drop_gathers)),
     ),
     "d6": fault(_D + "d6_the_order_of_arrival_changes_nothing", DEAD_END_COMPLETES),
     "d7": fault(
         _D + "d7_an_item_that_forks_is_one_item",
         edit(
-            "rune.core.execution.scope:Values.entries",
+            "rune.core.execution.scope:ValueSource.entries",
             (
                 "yield False, {self._plan.ids[source]: self.value(ref) for source, ref in entry.payloads}",
                 "yield from [(False, self.value(ref)) for _, ref in entry.payloads]",
@@ -146,17 +146,17 @@ TABLE: dict[str, Fault] = {
     "d8": fault(
         _D + "d8_two_aggregators_share_nothing",
         edit(
-            "rune.core.execution.transition:Transition._gather",
+            "rune.core.execution.transition:Transition._collect_item",
             ("around.fans[split]", "around.fans[min(around.fans)]"),
         ),
     ),
     "d9": fault(
         _D + "d9_results_are_values_and_not_text",
-        adjust("rune.core.execution.scope:Values.entries", _turn_into_text),
+        adjust("rune.core.execution.scope:ValueSource.entries", _turn_into_text),
     ),
     "d10": fault(
         _D + "d10_an_element_is_what_the_item_gave",
-        edit("rune.core.execution.scope:Values.entries", ("len(entry.payloads) > 1", "entry.payloads")),
+        edit("rune.core.execution.scope:ValueSource.entries", ("len(entry.payloads) > 1", "entry.payloads")),
     ),
     "d11": fault(
         _D + "d11_nothing_of_the_items_is_seen_behind_the_aggregator",
@@ -186,10 +186,10 @@ TABLE: dict[str, Fault] = {
     ),
     "d20": fault(
         _D + "d20_no_row_grows_with_the_number_of_items",
-        replace("rune.runtime.values:Book.written", _write_into_row),
+        replace("rune.runtime.values:ExecutionData.store_output", _write_into_row),
     ),
     "d21": fault(
         _D + "d21_a_slow_item_holds_up_only_its_place",
-        replace("rune.core.execution.transition:Transition.fill", _refill_when_empty),
+        replace("rune.core.execution.transition:Transition.start_items", _refill_when_empty),
     ),
 }

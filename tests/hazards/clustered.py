@@ -16,7 +16,7 @@ from rune.adapters.redis.client import Client
 from rune.bootstrap import running_engine
 from rune.core.plan.model import Plan
 from rune.nodes.registry import Registry, standard_registry
-from rune.ports.journal import FORMAT, Accepted
+from rune.ports.journal import FORMAT, ExecutionRecord
 from rune.runtime.lifecycle.launcher import new_execution_id
 from rune.settings import Settings
 from rune.testing.harness import Harness
@@ -80,11 +80,11 @@ def ran(
     return asyncio.run(go())
 
 
-async def accepted(cluster: Harness, plan: Plan, input: bytes = b"{}") -> Accepted:
+async def accepted(cluster: Harness, plan: Plan, input: bytes = b"{}") -> ExecutionRecord:
     """The row of an execution that nobody has opened."""
     backend = cluster.engine.backend
     await cluster.engine.launcher._save(plan)
-    row = Accepted(
+    row = ExecutionRecord(
         id=new_execution_id(),
         workflow="hazard",
         hash=plan.hash,
@@ -125,7 +125,7 @@ async def _moment() -> None:
 async def status_of(cluster: Harness, execution: str) -> str:
     """How an execution ended that may have been started elsewhere."""
     async with asyncio.timeout(60):
-        return (await (await cluster.engine.expect(execution))).status
+        return (await (await cluster.engine.wait_for(execution))).status
 
 
 async def queued(settings: Settings, queue: str = LATER) -> int:

@@ -10,7 +10,7 @@ import pytest
 from rune.nodes.custom import kind_of, node
 from rune.nodes.registry import standard_registry
 from rune.runtime.worker import worker
-from rune.runtime.worker.node_runner import Runner
+from rune.runtime.worker.node_runner import NodeRunner
 from tests.hazards.building import Fields, Opened, Ran, entry, gated, kind, sets, workflow
 
 DEEP = "{{ $trigger.a.b.c + 1 }}"
@@ -22,8 +22,8 @@ def nothing_can_be_run(patched: pytest.MonkeyPatch, *delays: float) -> None:
     async def broken(*given: Any) -> Any:
         raise LookupError("the engine itself")
 
-    patched.setattr(worker, "DELAYS", delays)
-    patched.setattr(Runner, "run", broken)
+    patched.setattr(worker, "REDELIVERY_DELAYS_S", delays)
+    patched.setattr(NodeRunner, "run", broken)
 
 
 def what_is_not_json_fails_its_node_once(ran: Ran, bad: float) -> None:
@@ -68,7 +68,7 @@ def a_stop_fails_no_node(opened: Opened) -> None:
             await engine.wait_for(lambda: calls == ["a@/"], 60)
             asyncio.get_running_loop().call_later(0.05, gate.set)
         async with opened(registry=registry) as engine:
-            return (await engine.until(await engine.engine.expect(run.id))).status
+            return (await engine.until(await engine.engine.wait_for(run.id))).status
 
     assert asyncio.run(go()) == "completed"
     assert calls == ["a@/", "b@/"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rune.codec.facts import encode_fact
-from rune.core.execution.fact import Result
+from rune.core.execution.fact import NodeResult
 from rune.core.execution.token import Token
-from rune.errors import InvalidDocument
+from rune.errors import InvalidDocumentError
 from rune.testing.harness import Harness, Run
 from tests.hazards.building import Fields, Ran, entry, fails, kind, sets, splits, status, waits, workflow
 
@@ -117,7 +117,7 @@ def two_aggregators_share_nothing(ran: Ran) -> None:
     )
     told = ran(document, {"items": [1, 2, 3], "others": [9]})
     assert told["output"] == {"g": [{"x": 1}, {"x": 2}, {"x": 3}], "h": [{"x": 9}]}
-    with pytest.raises(InvalidDocument):
+    with pytest.raises(InvalidDocumentError):
         ran(workflow("start>s s>a s>b a>g b>h", s=splits(), a=sets(x=1), b=sets(x=2), g=GATHER, h=GATHER))
 
 
@@ -140,7 +140,7 @@ def nothing_of_the_items_is_seen_behind_the_aggregator(ran: Ran) -> None:
     told = ran(behind(sets(y=2)), {"items": [1, 2]})
     assert set(told["context"]) == {"$trigger", "$start", "$g", "$b"}
     for leaked in ("$item", "$a.x"):
-        with pytest.raises(InvalidDocument):
+        with pytest.raises(InvalidDocumentError):
             ran(behind(sets(y=f"{{{{ {leaked} }}}}")))
 
 
@@ -181,7 +181,7 @@ async def progress(engine: Harness, run: Run) -> list[tuple[str, int | None, int
 
 async def largest_row(run: Run) -> int:
     """The size of the largest result outside of the items."""
-    rows = [each.fact for each in await run.facts() if isinstance(each.fact, Result)]
+    rows = [each.fact for each in await run.facts() if isinstance(each.fact, NodeResult)]
     return max(len(encode_fact(each)) for each in rows if not each.path)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rune.errors import InvalidDocument
+from rune.errors import InvalidDocumentError
 from tests.hazards.building import (
     counting,
     entry,
@@ -60,7 +60,7 @@ def test_h_a5_a_halt_stops_siblings_and_stays() -> None:
 
 def test_h_a6_a_cycle_is_refused() -> None:
     # fault: a6: Kahn's count of sorted nodes is not compared
-    with pytest.raises(InvalidDocument, match="cycle"):
+    with pytest.raises(InvalidDocumentError, match="cycle"):
         ran(workflow("start>a a>b b>a", a=sets(x=1), b=sets(x=2)))
 
 
@@ -68,7 +68,7 @@ def test_h_a7_two_nodes_of_one_id_are_refused() -> None:
     # fault: a7: ids go into a dict without a look
     document = workflow("start>a", a=sets(x=1))
     document["nodes"].append(document["nodes"][1])
-    with pytest.raises(InvalidDocument):
+    with pytest.raises(InvalidDocumentError):
         ran(document)
 
 

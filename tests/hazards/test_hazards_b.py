@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rune.core.execution.fact import End, Result
+from rune.core.execution.fact import ExecutionEnded, NodeResult
 from rune.testing.clock import VirtualClock
 from rune.testing.harness import harness
 from tests.hazards.building import kind, ran, runs, sets, splits, waits, workflow
@@ -29,8 +29,10 @@ def test_h_b1_one_completion_whatever_the_shape(
             run = await engine.start(document, {"items": list(range(100))})
             await run.end()
             facts = [row.fact for row in await run.facts() if not row.late]
-            ends: list[str] = [each.status for each in facts if isinstance(each, End)]
-            leaves = [each for each in facts if isinstance(each, Result) and run.plan.ids[each.node] == leaf]
+            ends: list[str] = [each.status for each in facts if isinstance(each, ExecutionEnded)]
+            leaves = [
+                each for each in facts if isinstance(each, NodeResult) and run.plan.ids[each.node] == leaf
+            ]
             return ends, len(leaves)
 
     assert asyncio.run(go()) == (["completed"], runs)

@@ -14,8 +14,8 @@ from rune.core.execution.token import Token
 from rune.ports.queue import Delivery
 from rune.runtime.worker import worker
 from rune.runtime.worker import worker as failures
-from rune.runtime.worker.executor import Attempt
-from rune.runtime.worker.worker import Failures
+from rune.runtime.worker.executor import Executor
+from rune.runtime.worker.worker import RedeliveryBackoff
 from rune.testing.clock import VirtualClock
 from rune.testing.harness import harness
 from tests.hazards import delivering
@@ -39,7 +39,7 @@ def test_h_c3_a_message_that_cannot_be_handled_ends_its_execution(
 
 def test_h_c4_a_message_that_fails_comes_back_later_and_not_for_ever() -> None:
     # fault: c4: `delay` answers 0.0 every time
-    counted = Failures()
+    counted = RedeliveryBackoff()
     delivery = Delivery("x", Token(1))
     assert [counted.delay(delivery) for _ in range(4)] == [5.0, 25.0, 125.0, None]
 
@@ -143,18 +143,18 @@ def test_h_c15_a_message_of_nothing_known_ends_with_its_last_try(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # fault: c15: a message is tried for ever
-    monkeypatch.setattr(failures, "DELAYS", (0.0, 0.0))
-    monkeypatch.setattr(worker, "AWAY_PAUSE", 0.0)  # whatever comes again comes at once
+    monkeypatch.setattr(failures, "REDELIVERY_DELAYS_S", (0.0, 0.0))
+    monkeypatch.setattr(worker, "STORE_RETRY_DELAY_S", 0.0)  # whatever comes again comes at once
     tries: list[str] = []
-    handle = Attempt.handle
+    handle = Executor.handle
 
-    async def counted(self: Attempt, delivery: Delivery) -> bool:
+    async def counted(self: Executor, delivery: Delivery) -> bool:
         tries.append(delivery.execution)
         if tries.count("gone") > 10:
             await asyncio.Event().wait()
         return await handle(self, delivery)
 
-    monkeypatch.setattr(Attempt, "handle", counted)
+    monkeypatch.setattr(Executor, "handle", counted)
 
     async def go() -> str:
         async with harness(tmp_path, clock=VirtualClock(), slots=2) as engine:

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from rune.core.execution.fact import Result
+from rune.core.execution.fact import NodeResult
 from tests.hazards import merging
 from tests.hazards.building import counting, kind, workflow
 from tests.hazards.clustered import LATER, engines, fresh, ran, status_of, until, until_queued, wipe
@@ -86,7 +86,7 @@ def test_h_e10_on_a_cluster_waiting_and_untaken_branches_are_not_shown_as_done()
 
             async def only_waits() -> bool:
                 facts = [row.fact for row in await run.facts()]
-                ended = sum(isinstance(each, Result) for each in facts)
+                ended = sum(isinstance(each, NodeResult) for each in facts)
                 return ended == 2 and len(facts) == 3 and cluster.engine.busy == 0
 
             await until(only_waits)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rune.core.execution.fact import Result
+from rune.core.execution.fact import NodeResult
 from rune.core.execution.token import Token
 from tests.hazards import waiting
 from tests.hazards.building import counting, entry, fails, kind, sets, splits, waits, workflow
@@ -186,7 +186,7 @@ def test_h_f11_on_a_cluster_many_due_timers_do_not_starve_fresh_work() -> None:
             async with asyncio.timeout(60):
                 await fresh_one.ending
             facts = await cluster.engine.backend.journal.facts(run.id)
-            before = sum(isinstance(row.fact, Result) for row in facts)
+            before = sum(isinstance(row.fact, NodeResult) for row in facts)
             return before, await status_of(cluster, run.id)
 
     before, ended = asyncio.run(go())

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from rune.adapters.redis.stores import RedisStores
 from rune.codec.facts import encode_fact
-from rune.core.execution.fact import Attempt, Begun, Result
-from rune.core.execution.routing import follow
+from rune.core.execution.fact import AttemptFailed, EffectStarted, NodeResult
+from rune.core.execution.routing import decision_for_fact
 from rune.core.execution.token import Token
 from rune.testing.harness import Run, compiled
 from tests.chaos.stand import BreakablePostgres, BreakableRedis
@@ -41,7 +41,7 @@ SOON = 90.0  # s: long enough for whatever is on its way
 
 async def _results(run: Run, count: int) -> None:
     async def there() -> bool:
-        return sum(isinstance(row.fact, Result) for row in await run.facts()) >= count
+        return sum(isinstance(row.fact, NodeResult) for row in await run.facts()) >= count
 
     await until(there)
 
@@ -58,9 +58,9 @@ def test_h_i9_a_result_that_comes_again_is_one_arrival() -> None:
         async with engines(settings, registry=counting(calls), in_place=False) as cluster:
             run = await cluster.start(document)
             await _results(run, 1)
-            first = next(row.fact for row in await run.facts() if isinstance(row.fact, Result))
+            first = next(row.fact for row in await run.facts() if isinstance(row.fact, NodeResult))
             for _ in range(3):
-                await cluster.engine.backend.state.apply(run.id, [follow(run.plan, first)])
+                await cluster.engine.backend.state.apply(run.id, [decision_for_fact(run.plan, first)])
             before = list(calls)
             await run.end()
             return before, entry(await run.document(), "m")["output"]
@@ -92,8 +92,8 @@ def test_h_i10_recovery_uses_up_no_retries() -> None:
             return [row.fact for row in await run.facts()]
 
     facts = asyncio.run(go())
-    assert not any(isinstance(each, Attempt) for each in facts)
-    assert [each.attempt for each in facts if isinstance(each, Result)] == [1]
+    assert not any(isinstance(each, AttemptFailed) for each in facts)
+    assert [each.attempt for each in facts if isinstance(each, NodeResult)] == [1]
 
 
 def test_h_i11_what_has_a_row_is_not_done_again_after_a_loss() -> None:
@@ -218,7 +218,7 @@ def test_h_i17_a_message_may_be_there_before_the_state() -> None:
         async with engines(settings) as cluster:
             written = await accepted(cluster, plan, b'{"n": 7}')
             await cluster.engine.backend.queue.send(written.id, [Token(plan.index["a"], ())])
-            ending = await cluster.engine.expect(written.id)
+            ending = await cluster.engine.wait_for(written.id)
             async with asyncio.timeout(60):
                 await ending
             return (await Run(cluster, written, plan, ending).document())["output"]
@@ -320,7 +320,7 @@ def test_h_i21_payloads_do_not_double_from_diamond_to_diamond() -> None:
             run = await cluster.start(workflow(" ".join(edges), **nodes), {"text": "x" * 100})
             status = (await run.end()).status
             rows = [row.fact for row in await run.facts()]
-            return status, sum(len(encode_fact(each)) for each in rows if not isinstance(each, Begun))
+            return status, sum(len(encode_fact(each)) for each in rows if not isinstance(each, EffectStarted))
 
     status, size = asyncio.run(go())
     assert status == "completed"

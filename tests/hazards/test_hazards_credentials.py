@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rune import bootstrap
-from rune.errors import InvalidDocument
+from rune.errors import InvalidDocumentError
 from rune.ports.credentials import TYPES
 from rune.settings import Settings
 from rune.testing.clock import VirtualClock
@@ -37,7 +37,7 @@ def used(
 
     async def scenario() -> Fields:
         async with serving(heard) as port:
-            async with bootstrap.desk(Settings(home=str(folder))) as desk:
+            async with bootstrap.open_services(Settings(home=str(folder))) as desk:
                 await desk.add_credential("shop", type, values(port), hosts)
             call = {
                 **kind("http", url=f"http://127.0.0.1:{port}{path}"),
@@ -155,7 +155,7 @@ def test_h_i7_a_credential_is_in_no_row(tmp_path: pathlib.Path) -> None:
 )
 def test_h_i7_a_document_names_a_credential_and_holds_none(credentials: Fields) -> None:
     # fault: i7-document: unknown fields of `credentials` are kept
-    with pytest.raises(InvalidDocument) as refused:
+    with pytest.raises(InvalidDocumentError) as refused:
         ran(
             workflow("start>call", call={**kind("http", url="https://x.example"), "credentials": credentials})
         )
@@ -170,5 +170,5 @@ def test_h_i7_a_document_names_a_credential_and_holds_none(credentials: Fields) 
 def test_h_i7_no_expression_reaches_a_credential(expression: str) -> None:
     # fault: i7-expression: `$credentials` is a root of the scope
     call = {**kind("http", url="https://x.example"), "credentials": {"name": "shop"}}
-    with pytest.raises(InvalidDocument):
+    with pytest.raises(InvalidDocumentError):
         ran(workflow("start>out start>call", call=call, out=kind("output", value="{{ " + expression + " }}")))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rune.core.execution.fact import Result
+from rune.core.execution.fact import NodeResult
 from rune.runtime.maintenance import scheduler
 from rune.testing.clock import VirtualClock
 from rune.testing.harness import harness
@@ -28,7 +28,7 @@ def test_h_f1_a_timer_survives_the_process(tmp_path: pathlib.Path) -> None:
                 run = await engine.start(document, key="k")
                 await engine.settle()
         async with harness(tmp_path, clock=clock) as engine:
-            ending = await engine.engine.expect(run.id)
+            ending = await engine.engine.wait_for(run.id)
             clock.advance(HOUR)
             return (await engine.until(ending)).status
 
@@ -124,7 +124,7 @@ def test_h_f11_many_due_timers_do_not_starve_fresh_work(
             fresh = await engine.start(workflow("start>a", a=sets(x=1)))
             async with asyncio.timeout(60):
                 await fresh.ending
-            before = sum(isinstance(row.fact, Result) for row in await many.facts())
+            before = sum(isinstance(row.fact, NodeResult) for row in await many.facts())
             return before, (await many.end(60)).status
 
     before, ended = asyncio.run(go())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rune.errors import InvalidDocument
+from rune.errors import InvalidDocumentError
 from tests.hazards.building import counting, entry, kind, ran, sets, value, workflow
 
 
@@ -126,7 +126,7 @@ def test_h_g14_there_is_no_way_out_of_an_expression(attack: str) -> None:
     # fault: g14: names with two underscores are let through, and a missing key is an attribute
     try:
         told = value("{{ " + attack + " }}", {"v": "{}"})
-    except InvalidDocument:
+    except InvalidDocumentError:
         return
     assert told == "EXPRESSION_ERROR"
 
@@ -147,6 +147,6 @@ def test_h_g15_bombs_are_defused(bomb: str) -> None:
     # fault: g15: built values are not counted
     try:
         told = value("{{ " + bomb + " }}", {"v": "a" * 5_000 + "!"})
-    except InvalidDocument:
+    except InvalidDocumentError:
         return
     assert told in ("EXPRESSION_ERROR", False)

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from rune.core.execution.outcome import Failure, Outcome, Output
-from rune.nodes.resources import World
+from rune.nodes.resources import Resources
 from tests.cli.process import PATIENCE, Rune, until
 from tests.conformance.case import Case
 from tests.conformance.stubs import surroundings
@@ -86,7 +86,7 @@ def test_h_h3_nor_through_a_name_that_changes_its_address() -> None:
     site, names = Site(), Names(["93.184.216.34", "127.0.0.1"], ["127.0.0.1"])
 
     async def scenario() -> Outcome:
-        world = World(resolve=names)
+        world = Resources(resolve=names)
         async with serving(site.answer) as port:
             outcome = await call("http", {"url": f"http://rebinding.example:{port}/"}, world)
             await world.close()

@@ -20,7 +20,7 @@ SIGNALLED = kind("wait", resume="signal", name="go")
 
 def test_h_i1_what_was_accepted_and_never_opened_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     # fault: i1: the relay opens nothing
-    monkeypatch.setattr(journal_writes, "OPENED_WITHIN", 0)  # ms; nobody is about to open it
+    monkeypatch.setattr(journal_writes, "ACTIVATION_MS", 0)  # ms; nobody is about to open it
     settings = fresh()
     calls: list[str] = []
     plan = compiled(workflow("start>a", a=kind("t.call")), counting(calls))
@@ -105,7 +105,7 @@ def test_h_i5_a_start_that_comes_again_wipes_nothing(tmp_path: pathlib.Path) -> 
             started = await embedded.start(document)
             await embedded.wait_for(lambda: len(calls) == 2, DEADLINE)
             for _ in range(3):
-                await embedded.engine.launcher.open(started.accepted)
+                await embedded.engine.launcher.activate(started.accepted)
             gate.set()
             await started.end()
             return await started.document()

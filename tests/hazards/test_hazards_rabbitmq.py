@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from rune.adapters.rabbitmq.amqp.errors import AmqpError, BrokerAway
+from rune.adapters.rabbitmq.amqp.errors import AmqpError, BrokerUnavailableError
 from rune.adapters.rabbitmq.queue import RabbitQueue
 from rune.adapters.rabbitmq.topology import Kind, Topology
 from rune.core.execution.token import Token
@@ -44,7 +44,7 @@ async def test_h_c1_a_token_is_sent_when_the_broker_says_so() -> None:
             async with opened(url, deadline=1.0) as queue:
                 await queue.send("x", [Token(1)])
                 proxy.stall()
-                with pytest.raises(BrokerAway):
+                with pytest.raises(BrokerUnavailableError):
                     await queue.send("x", [Token(2)])
 
 
@@ -84,14 +84,14 @@ async def test_h_c9_what_runs_for_long_is_not_handed_out_again() -> None:
 async def test_h_c11_a_short_delay_does_not_wait_behind_a_long_one() -> None:
     # fault: c11: whatever waits waits in one queue
     with pytest.MonkeyPatch.context() as patched, broker().vhost() as vhost:
-        patched.setattr("rune.adapters.rabbitmq.topology.DELAYS", (1, 60))
+        patched.setattr("rune.adapters.rabbitmq.topology.DELAYS_S", (1, 60))
         patched.setattr("rune.adapters.rabbitmq.queue.DELAYS", (1, 60))
-        patched.setattr("rune.adapters.rabbitmq.queue.SHORT", 0)
+        patched.setattr("rune.adapters.rabbitmq.queue.SHORT_DELAY_S", 0)
         async with opened(broker().url(vhost)) as queue:
             await queue.send("x", [Token(1), Token(2)])
             first, second = await queue.receive(), await queue.receive()
-            await queue.give_back(first, 60)
-            await queue.give_back(second, 1)
+            await queue.requeue(first, 60)
+            await queue.requeue(second, 1)
             back = asyncio.create_task(queue.receive())
             done, _ = await asyncio.wait([back], timeout=SOON)
             assert done, "nothing came back"

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from rune.adapters.rabbitmq.amqp.client import Message
 from rune.core.execution.token import Token
 from rune.ports.queue import Delivery
-from rune.runtime.worker.executor import Attempt
+from rune.runtime.worker.executor import Executor
 from rune.settings import Settings
 from rune.testing.harness import Harness
 from tests.hazards import delivering
@@ -109,7 +109,7 @@ async def test_h_c4_what_is_to_come_later_does_not_come_at_once() -> None:
     async with place() as here:
         queue = here.queue()
         await queue.send("x", [Token(1)])
-        await queue.give_back(await queue.receive(), 125.0)
+        await queue.requeue(await queue.receive(), 125.0)
         again = asyncio.create_task(queue.receive())
         done, _ = await asyncio.wait([again], timeout=2.0)
         again.cancel()
@@ -231,13 +231,13 @@ def test_h_c15_a_message_of_an_execution_that_is_gone_goes_too(
 ) -> None:
     # fault: c15-broker: it is an error of the engine, and tried again
     tries: list[str] = []
-    handle = Attempt.handle
+    handle = Executor.handle
 
-    async def counted(self: Attempt, delivery: Delivery) -> bool:
+    async def counted(self: Executor, delivery: Delivery) -> bool:
         tries.append(delivery.execution)
         return await handle(self, delivery)
 
-    monkeypatch.setattr(Attempt, "handle", counted)
+    monkeypatch.setattr(Executor, "handle", counted)
     document = workflow("start>a a>w w>b", a=sets(x=1), w=waits(1), b=sets(x=2))
 
     async def go() -> tuple[Message | None, str]:

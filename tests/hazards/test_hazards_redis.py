@@ -16,13 +16,13 @@ from rune.adapters.redis.encoding import ARRIVE
 from rune.adapters.redis.keys import Keys
 from rune.adapters.redis.state import RedisState
 from rune.adapters.redis.streams import NOTHING_SENT
-from rune.adapters.sqlite.journal import EmbeddedJournal
+from rune.adapters.sqlite.journal import SqliteJournal
 from rune.codec.facts import Inline
 from rune.core.execution.outcome import Output, Suspend
 from rune.core.execution.step import step
 from rune.core.execution.token import Token
 from rune.core.plan.model import Plan
-from rune.ports.journal import Accepted
+from rune.ports.journal import ExecutionRecord
 from rune.runtime.clock import SystemClock
 from rune.testing.clock import VirtualClock
 from tests.contract.suites.world import chain
@@ -37,7 +37,7 @@ SENT_AGAIN = 60_001  # ms: as long as somebody else has for sending what it was 
 class World:
     """One execution of a chain, its journal, and its state in Redis."""
 
-    def __init__(self, journal: EmbeddedJournal, client: Client, keys: Keys, clock: VirtualClock) -> None:
+    def __init__(self, journal: SqliteJournal, client: Client, keys: Keys, clock: VirtualClock) -> None:
         self.keys = keys
         self.client = client
         self._journal = journal
@@ -49,7 +49,7 @@ class World:
 
     async def begin(self) -> Token:
         plan, now = chain(), self._clock.now()
-        accepted = Accepted(id="x", workflow="w", hash=plan.hash, at=now, input=b"{}")
+        accepted = ExecutionRecord(id="x", workflow="w", hash=plan.hash, at=now, input=b"{}")
         (first,) = (await self.state.admit(await self._journal.accept(accepted), plan)).emitted
         return first
 
@@ -114,10 +114,10 @@ def test_h_f2_what_a_timer_woke_and_nobody_sent_is_sent_again(tmp_path: pathlib.
         async with world(tmp_path, clock) as here:
             await here.suspend(await here.begin(), 1_000)
             clock.advance(1_000)
-            woken = [token for each in await here.state.due(10) for token in each.emitted]
-            early = [token for _, token, _ in await here.state.unheld(10)]
+            woken = [token for each in await here.state.due_timers(10) for token in each.emitted]
+            early = [token for _, token, _ in await here.state.unclaimed_tokens(10)]
             clock.advance(SENT_AGAIN)  # whoever was to send it died
-            return woken, early, [token for _, token, _ in await here.state.unheld(10)]
+            return woken, early, [token for _, token, _ in await here.state.unclaimed_tokens(10)]
 
     woken, early, late = asyncio.run(go())
     assert (len(woken), early) == (1, [])
@@ -136,7 +136,7 @@ def test_h_f6_a_timer_outlives_a_redis_that_keeps_nothing(tmp_path: pathlib.Path
             woken: list[Token] = []
             patience = time.monotonic() + 10
             while not woken and time.monotonic() < patience:
-                woken = [token for each in await other.due(10) for token in each.emitted]
+                woken = [token for each in await other.due_timers(10) for token in each.emitted]
             return woken
 
     server = RedisServer()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from rune.core.execution.fact import End, Suspension
+from rune.core.execution.fact import ExecutionEnded, NodeSuspended
 from rune.testing.harness import Run
 from tests.hazards.building import Fields, Opened, Ran, entry, kind, splits, waits, workflow
 from tests.hazards.clustered import until
@@ -18,7 +18,7 @@ async def suspended(run: Run, count: int = 1) -> None:
     """Until so many waits of a run are written down."""
 
     async def all_wait() -> bool:
-        return sum(isinstance(row.fact, Suspension) for row in await run.facts()) >= count
+        return sum(isinstance(row.fact, NodeSuspended) for row in await run.facts()) >= count
 
     await until(all_wait)
 
@@ -30,7 +30,9 @@ def waits_that_end_a_split_complete_once(opened: Opened) -> None:
         async with opened() as engine:
             run = await engine.start(document, {"items": [1, 2, 3]}, fake_time=True)
             end = await run.end()
-            return sum(isinstance(row.fact, End) for row in await run.facts()), end.at - run.accepted.at
+            return sum(
+                isinstance(row.fact, ExecutionEnded) for row in await run.facts()
+            ), end.at - run.accepted.at
 
     ends, took = asyncio.run(go())
     assert ends == 1

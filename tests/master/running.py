@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 import httpx
 
-from rune.bootstrap import reader, running_engine
+from rune.bootstrap import open_reader, running_engine
 from rune.bootstrap.http import serve
 from rune.client import AsyncClient
-from rune.server.context import Master
+from rune.server.context import ServerContext
 from rune.settings import Settings
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ ITEMS: dict[str, Any] = {
 class Served:
     """A server, and ways to talk to it."""
 
-    def __init__(self, url: str, master: Master, http: httpx.AsyncClient, client: AsyncClient) -> None:
+    def __init__(self, url: str, master: ServerContext, http: httpx.AsyncClient, client: AsyncClient) -> None:
         self.url = url
         self.master = master
         self.engine = master.engine
@@ -114,8 +114,8 @@ async def served(
     made = Settings(**given) if on is None else on
     loop = asyncio.get_running_loop()
     stop, ready = loop.create_future(), loop.create_future()
-    masters: list[Master] = []
-    async with running_engine(made) as engine, reader(made) as opened:
+    masters: list[ServerContext] = []
+    async with running_engine(made) as engine, open_reader(made) as opened:
         serving = asyncio.create_task(
             serve(
                 made,

@@ -14,7 +14,7 @@ import httpx
 import msgspec
 import pytest
 
-from rune.client import AsyncClient, Client, ClientError, Refusal
+from rune.client import ApiError, AsyncClient, Client, ClientError
 from tests.cluster.standing import stores
 from tests.master.running import DEADLINE, HELLO, WAITS
 from tests.services.fleet import Fleet, Process, fleet
@@ -171,9 +171,9 @@ def test_of_two_apis_that_saw_the_same_one_replaces_it(crew: Fleet) -> None:
     _bounded(go())
 
 
-def _parted(answers: list[Any]) -> tuple[Any, Refusal]:
+def _parted(answers: list[Any]) -> tuple[Any, ApiError]:
     """Who was first, and who was told so."""
-    (lost,) = [each for each in answers if isinstance(each, Refusal)]
+    (lost,) = [each for each in answers if isinstance(each, ApiError)]
     (won,) = [each for each in answers if not isinstance(each, BaseException)]
     return won, lost
 

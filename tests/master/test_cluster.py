@@ -52,7 +52,7 @@ def test_a_client_of_one_server_sees_in_order_and_without_gaps_what_the_other_st
 
 
 def test_a_queue_that_nobody_serves_is_seen_to_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue, "LOOK", 0.0)
+    monkeypatch.setattr(queue, "DISCOVERY_PERIOD_S", 0.0)
     settings = msgspec.structs.replace(stores(tmp_path), nodes=())
     sent = {"id": "call", "type": "noop", "queue": "gpu", "parameters": {"effectful": True}}
     waits = {

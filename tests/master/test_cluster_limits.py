@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from rune.client import AsyncClient, Refusal
+from rune.client import ApiError, AsyncClient
 from rune.client.models import Limits, Started
 from rune.core.definition.parser import parse_document
 from rune.core.plan.compiler import compile_definition
@@ -63,19 +63,19 @@ async def limits_of_a_key(one: Served, two: Served) -> None:
 async def started(client: AsyncClient) -> bool:
     try:
         await client.start("hello")
-    except Refusal as refused:
+    except ApiError as refused:
         if refused.code != "TOO_MANY":
             raise
         return False
     return True
 
 
-async def crowd(*servers: Served) -> tuple[list[Started], list[Refusal]]:
+async def crowd(*servers: Served) -> tuple[list[Started], list[ApiError]]:
     """Many starts, by turns of each server."""
     wanted = [servers[number % len(servers)].client.start("waits") for number in range(40)]
     answers = await asyncio.gather(*wanted, return_exceptions=True)
     through = [each for each in answers if isinstance(each, Started)]
-    return through, [each for each in answers if isinstance(each, Refusal)]
+    return through, [each for each in answers if isinstance(each, ApiError)]
 
 
 def test_the_queues_of_the_first_nodes_are_those_behind_the_triggers() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rune.core.execution.decision import Finish
+from rune.core.execution.decision import FinishExecution
 from rune.core.execution.outcome import Error
 from tests.cli.here import Here
 from tests.cli.process import Rune, until
@@ -169,7 +169,7 @@ def test_dead_letters_are_looked_at_requeued_and_dropped(tmp_path: pathlib.Path)
         await server.deploy(WAITS)
         one, two, alive = [(await server.client.start("waits")).execution_id for _ in range(3)]
         for id in (one, two):
-            finish = Finish("failed", Error("DEAD_LETTERED", "given up"))
+            finish = FinishExecution("failed", Error("DEAD_LETTERED", "given up"))
             await server.engine.desk._endings.finish(id, finish, server.engine.backend.clock.now())
         assert [each["id"] for each in (await told("dlq", "--limit", "1"))["dead_letters"]] == [two]
         assert (await told("dlq", "show", one))["message"] == "given up"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from rune.cli.backend import WHY
+from rune.cli.backend import LOCAL_ONLY
 from rune.cli.main import app
 from tests.cli.here import Here
 from tests.cluster.commands import GATED
@@ -181,7 +181,7 @@ def test_it_is_said_why_a_server_cannot_be_asked(command: str, tmp_path: Path) -
     rune = Here(tmp_path / "home", RUNE_URL=NOBODY)
     refused = rune(*command.split(), *REFUSED[command])
     assert refused.exit_code == 2, refused.output
-    assert f"`rune {command}` {WHY[command]}" in refused.stderr
+    assert f"`rune {command}` {LOCAL_ONLY[command]}" in refused.stderr
     assert "RUNE_URL" in refused.stderr
     told = rune.json(*command.split(), *REFUSED[command], code=2)
     assert told["problems"][0]["code"] == "NOT_OVER_URL"
@@ -190,7 +190,7 @@ def test_it_is_said_why_a_server_cannot_be_asked(command: str, tmp_path: Path) -
 
 def test_modules_of_this_machine_are_no_servers(tmp_path: Path) -> None:
     refused = Here(tmp_path, RUNE_URL=NOBODY)("nodes", "--nodes", "json")
-    assert (refused.exit_code, WHY["nodes --nodes"] in refused.stderr) == (2, True)
+    assert (refused.exit_code, LOCAL_ONLY["nodes --nodes"] in refused.stderr) == (2, True)
 
 
 def test_a_key_that_is_only_printed_needs_no_server(tmp_path: Path) -> None:

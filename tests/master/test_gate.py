@@ -8,7 +8,7 @@ import pytest
 from fastapi.routing import APIRoute, APIWebSocketRoute
 from websockets.asyncio.client import connect
 
-from rune.bootstrap.http import NotServed, check_address
+from rune.bootstrap.http import ServerStartError, check_address
 from rune.server.app import make_app
 from rune.server.auth import authorize
 from rune.server.monitoring import HEALTH
@@ -87,7 +87,7 @@ def test_pages_of_other_sites_and_other_names_are_refused_without_a_key(tmp_path
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "example.com"])
 def test_elsewhere_than_here_is_not_served_without_a_key(host: str) -> None:
-    with pytest.raises(NotServed):
+    with pytest.raises(ServerStartError):
         check_address(host, locked=False)
     check_address(host, locked=True)
 

@@ -12,12 +12,12 @@ from typing import Any
 import httpx
 import pytest
 
-from rune.client import Refusal
+from rune.client import ApiError
 from rune.client.models import Limits
 from rune.core.execution.fact import Fact
-from rune.ports.access import Held
-from rune.ports.inspection import Depth
-from rune.ports.journal import Accepted
+from rune.ports.access import AppliedLimits
+from rune.ports.inspection import QueueDepth
+from rune.ports.journal import ExecutionRecord
 from tests.access.asking import BOOTSTRAP, Crowd
 from tests.cli.here import Here
 from tests.master.running import API, DEADLINE, HELLO, WAITS, Served, run
@@ -109,7 +109,7 @@ def test_a_rate_refuses_and_says_when_to_come_again(tmp_path: Path) -> None:
         clock.ahead += pause * 1_000
         assert (await start(server, "hello", "c")).status_code == 202
         refused(await start(server, "hello", "d"), "rate")
-        with pytest.raises(Refusal) as told:
+        with pytest.raises(ApiError) as told:
             await server.client.start("hello")
         assert (told.value.status, told.value.code) == (429, "TOO_MANY")
         await limit(server, "hello")
@@ -166,8 +166,8 @@ def test_nothing_is_started_into_a_queue_that_is_too_long(tmp_path: Path) -> Non
     async def work(server: Served) -> None:
         depth = 0
 
-        async def depths() -> list[Depth]:
-            return [Depth(queue="default", waiting=depth)]
+        async def depths() -> list[QueueDepth]:
+            return [QueueDepth(queue="default", waiting=depth)]
 
         await server.deploy(HELLO, WAITS)
         await limit(server, "waits", waiting=10)
@@ -267,7 +267,7 @@ def test_without_limits_a_start_is_held_to_nothing_and_nobody_is_asked(tmp_path:
         journal: Any = server.engine.backend.journal
         everything, accept = stored.all, journal.accept
         asked = 0
-        held: list[Held | None] = []
+        held: list[AppliedLimits | None] = []
 
         async def all_of_them() -> Any:
             nonlocal asked
@@ -275,7 +275,7 @@ def test_without_limits_a_start_is_held_to_nothing_and_nobody_is_asked(tmp_path:
             return await everything()
 
         async def accepting(
-            wanted: Accepted, kept: tuple[Fact, ...] = (), by: Held | None = None, **more: Any
+            wanted: ExecutionRecord, kept: tuple[Fact, ...] = (), by: AppliedLimits | None = None, **more: Any
         ) -> Any:
             held.append(more.get("held", by))
             return await accept(wanted, kept, **more)

@@ -100,7 +100,7 @@ def test_whoever_fell_out_of_the_ring_reads_the_journal(
 
 def test_who_takes_nothing_harms_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "RING", 64)
-    monkeypatch.setattr(stream, "STALL", 0.5)
+    monkeypatch.setattr(stream, "STALL_TIMEOUT_S", 0.5)
 
     async def work(server: Served) -> None:
         await server.deploy(WAITS)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from rune.adapters.sqlite import journal as embedded_journal
-from rune.adapters.sqlite.journal import EmbeddedJournal
-from rune.adapters.sqlite.readonly import ReadOnly
-from rune.runtime.queries.reader import Reader
+from rune.adapters.sqlite.journal import SqliteJournal
+from rune.adapters.sqlite.readonly import ReadOnlyDatabase
+from rune.runtime.queries.reader import ExecutionReader
 from rune.server import node_runs
 from tests.master.running import HELLO, ITEMS, Served, run
 
@@ -30,9 +30,9 @@ async def leafed(server: Served, path: str) -> tuple[list[dict[str, Any]], int]:
 
 def test_a_first_page_reads_no_more_than_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    facts = Reader.facts
+    facts = ExecutionReader.facts
 
-    async def counted(self: Reader, execution: str, after: int = 0, limit: int | None = None) -> Any:
+    async def counted(self: ExecutionReader, execution: str, after: int = 0, limit: int | None = None) -> Any:
         found = await facts(self, execution, after, limit)
         read.append(len(found))
         return found
@@ -40,7 +40,7 @@ def test_a_first_page_reads_no_more_than_it_shows(tmp_path: Path, monkeypatch: p
     async def work(server: Served) -> None:
         await server.deploy(ITEMS)
         id = await server.ended("items", {"items": list(range(300))})
-        monkeypatch.setattr(Reader, "facts", counted)
+        monkeypatch.setattr(ExecutionReader, "facts", counted)
         page = await server.get(f"/executions/{id}/nodes?limit=20")
         assert len(page["nodes"]) == 20
         assert page["next"] is not None
@@ -50,7 +50,7 @@ def test_a_first_page_reads_no_more_than_it_shows(tmp_path: Path, monkeypatch: p
 
 
 def test_a_narrowed_list_may_be_short_and_leads_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_runs, "MOST_LOOKED_AT", 40)
+    monkeypatch.setattr(node_runs, "MAX_SCANNED", 40)
     monkeypatch.setattr(node_runs, "AT_ONCE", 20)
 
     async def work(server: Served) -> None:
@@ -108,22 +108,22 @@ def test_a_start_by_an_alias_follows_it_at_once(tmp_path: Path) -> None:
         await server.deploy({**HELLO, "name": "Other"})
         second = await server.client.start("hello", {"name": "x"})
         assert first.hash != second.hash
-        await server.engine.desk.point("hello", "latest", 1)
+        await server.engine.desk.set_alias("hello", "latest", 1)
         assert (await server.client.start("hello", {"name": "x"})).hash == first.hash
-        await server.engine.desk.hide("hello")
+        await server.engine.desk.archive("hello")
         assert (await server.post("/workflows/hello/executions", {}, 404))["code"] == "UNKNOWN_WORKFLOW"
 
     run(tmp_path, work)
 
 
 def test_a_reader_forgets_what_it_read_longest_ago(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded_journal, "MOST_LEARNED", 3)
+    monkeypatch.setattr(embedded_journal, "MAX_CACHED_IDS", 3)
 
     async def work(server: Served) -> None:
         await server.deploy(HELLO)
         ids = [await server.ended("hello", {"name": str(n)}) for n in range(8)]
-        database = ReadOnly(Path(tmp_path) / "rune.db")
-        journal = EmbeddedJournal(database)
+        database = ReadOnlyDatabase(Path(tmp_path) / "rune.db")
+        journal = SqliteJournal(database)
         for _ in range(2):
             for id in ids:
                 assert (await journal.accepted(id)) is not None

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import rune
-from rune.core.execution.decision import Finish
+from rune.core.execution.decision import FinishExecution
 from rune.core.execution.outcome import Error
-from rune.ports.journal import StoreAway
+from rune.ports.journal import StoreUnavailableError
 from tests.master.running import HELLO, WAITS, Served, run
 from tests.waiting import until
 
@@ -81,7 +81,7 @@ def test_dead_letters_are_listed_requeued_and_dropped(tmp_path: Path) -> None:
         await server.deploy(WAITS)
         ids = [(await server.client.start("waits")).execution_id for _ in range(2)]
         for id in ids:
-            finish = Finish("failed", Error("DEAD_LETTERED", "given up"))
+            finish = FinishExecution("failed", Error("DEAD_LETTERED", "given up"))
             await server.engine.desk._endings.finish(id, finish, server.engine.backend.clock.now())
         letters = (await server.get("/dead-letters"))["dead_letters"]
         assert {each["execution_id"] for each in letters} == set(ids)
@@ -119,10 +119,10 @@ def test_health_knows_whether_the_stores_answer(tmp_path: Path, monkeypatch: pyt
         assert (await server.client.version()).version == rune.__version__
 
         async def away(*_: object, **__: object) -> None:
-            raise StoreAway("gone")
+            raise StoreUnavailableError("gone")
 
         monkeypatch.setattr(server.master.reader, "executions", away)
-        monkeypatch.setattr("rune.server.monitoring.HEARTBEAT", 0.0)
+        monkeypatch.setattr("rune.server.monitoring.PROBE_PERIOD_S", 0.0)
         await server.master.probe.touch()
         unready = await server.http.get("/readyz")
         assert (unready.status_code, unready.json()["code"]) == (503, "NOT_READY")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import rune
-from rune.client import AsyncClient, Client, ClientError, Unreachable
+from rune.client import AsyncClient, Client, ClientError, ConnectionFailedError
 from tests.cli.process import PATIENCE
 from tests.master.running import DEADLINE, HELLO, WAITS
 from tests.paths import SOURCE, python_path
@@ -85,7 +85,7 @@ async def watching(url: str, execution: str, seen: list[int]) -> None:
                 async for event in client.watch(execution, after=seen[-1] if seen else 0):
                     seen.append(event.number)
                 return
-            except Unreachable:
+            except ConnectionFailedError:
                 continue
 
 
@@ -145,7 +145,7 @@ def test_sigterm_is_heard_while_somebody_watches(tmp_path: Path) -> None:
             events = client.watch(execution)
             assert next(events).number == 1
             assert up.stop() == 0
-            with pytest.raises(Unreachable):
+            with pytest.raises(ConnectionFailedError):
                 list(events)
     finally:
         up.stop(signal.SIGKILL)

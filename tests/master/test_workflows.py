@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rune.client import Refusal
+from rune.client import ApiError
 from tests.master.running import DEADLINE, HELLO, WAITS, Served, run
 
 
@@ -56,7 +56,7 @@ def test_an_edit_of_what_somebody_else_changed_is_refused(tmp_path: Path) -> Non
         )
         assert late["code"] == "CHANGED"
         assert (await server.get("/workflows/hello"))["version"] == 2
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(ApiError) as refused:
             await server.client.deploy(saying("x"), match=tag.strip('"'))
         assert (refused.value.status, refused.value.code) == (409, "CHANGED")
         taken = await server.ask(
@@ -134,7 +134,7 @@ def test_a_weighted_alias_spreads_starts_and_the_same_key_always_gets_the_same_v
         assert (await server.get("/workflows/hello/aliases/stable"))["weights"] == {"2": 30.0}
         assert [each.workflow_id async for each in server.client.workflows()] == ["hello"]
         # Moved by whatever means, the alias is an ordinary one again.
-        await server.engine.desk.point("hello", "stable", 2)
+        await server.engine.desk.set_alias("hello", "stable", 2)
         assert (await server.get("/workflows/hello/aliases/stable"))["weights"] == {}
         await server.client.point("hello", "stable", weights={1: 100})
         assert (await server.client.start("hello", version="stable")).hash == hashes[1]

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 from rune.core.execution.outcome import Error, Failure, Outcome, Output
 from rune.core.expr import Names
 from rune.core.plan.parameters import compile_parameters
-from rune.nodes.registry import Facts, run_node, standard_registry
+from rune.nodes.registry import CallOptions, run_node, standard_registry
 
 NAMES = Names(frozenset({"fetch", "gone"}), {})
 NOW = 1_700_000_000_000
@@ -21,7 +21,7 @@ def run(
     payload: Any = None,
     trigger: Any = None,
     scope: Mapping[str, Any] | None = None,
-    **facts: Unpack[Facts],
+    **facts: Unpack[CallOptions],
 ) -> Outcome:
     """The outcome of one run."""
     kind = standard_registry()[type]

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rune.core.limits import LIMITS
-from rune.errors import LimitExceeded, NodeFailure
+from rune.errors import LimitExceededError, NodeFailure
 from rune.nodes.base import check_json
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
@@ -68,16 +68,16 @@ def nested(depth: int) -> Any:
 
 def test_nesting_is_bounded() -> None:
     check_json(nested(LIMITS.json_depth))
-    with pytest.raises(LimitExceeded):
+    with pytest.raises(LimitExceededError):
         check_json(nested(LIMITS.json_depth + 1))
-    with pytest.raises(LimitExceeded):
+    with pytest.raises(LimitExceededError):
         check_json(nested(100_000))
 
 
 def test_a_value_that_holds_itself_is_refused() -> None:
     loop: list[Any] = []
     loop.append(loop)
-    with pytest.raises(LimitExceeded):
+    with pytest.raises(LimitExceededError):
         check_json(loop)
 
 
@@ -85,5 +85,5 @@ def test_a_value_that_shares_its_parts_is_refused_before_it_is_written() -> None
     value: Any = "x"
     for _ in range(60):
         value = [value, value]
-    with pytest.raises(LimitExceeded):
+    with pytest.raises(LimitExceededError):
         check_json(value, msgspec.structs.replace(LIMITS, output_bytes=10_000))

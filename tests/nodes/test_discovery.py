@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rune.nodes import registry
-from rune.nodes.registry import BadNodeModule, full_registry, load_module
+from rune.nodes.registry import NodeModuleError, full_registry, load_module
 
 GOOD = """
 from rune.nodes.custom import node
@@ -45,7 +45,7 @@ def test_a_module_gives_each_of_its_node_types_once() -> None:
 @pytest.mark.usefixtures("modules")
 @pytest.mark.parametrize("name", ["acme_empty", "acme_broken", "acme_absent", "acme_ends"])
 def test_a_module_that_cannot_be_used_is_named(name: str) -> None:
-    with pytest.raises(BadNodeModule, match=name):
+    with pytest.raises(NodeModuleError, match=name):
         load_module(name)
 
 
@@ -67,12 +67,12 @@ def test_the_same_type_found_twice_is_one(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("value", ["acme_broken", "acme_good:nope", "acme_empty"])
 def test_an_entry_point_that_cannot_be_used_is_named(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     listed(monkeypatch, value)
-    with pytest.raises(BadNodeModule, match=value):
+    with pytest.raises(NodeModuleError, match=value):
         full_registry()
 
 
 @pytest.mark.usefixtures("modules")
 def test_a_name_that_is_taken_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     listed(monkeypatch)
-    with pytest.raises(BadNodeModule, match="edit"):
+    with pytest.raises(NodeModuleError, match="edit"):
         full_registry(["acme_taken"])

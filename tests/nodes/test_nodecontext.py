@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from rune.bootstrap import running_engine
-from rune.cli.progress import Tally, state_of
+from rune.cli.progress import ProgressCounter, state_of
 from rune.core.execution.token import Token
 from rune.errors import NodeFailure
 from rune.nodes.blobs import Blobs, is_reference
 from rune.nodes.custom import NodeContext, kind_of, node
 from rune.nodes.registry import Registry, standard_registry
-from rune.runtime.worker.node_runner import Reporter, as_text
+from rune.runtime.worker.node_runner import ProgressReporter, as_text
 from rune.settings import Settings
 from rune.testing.clock import VirtualClock
 from rune.testing.harness import Harness, compiled, harness, run_document
@@ -164,7 +164,7 @@ def test_too_much_is_left_out() -> None:
     heard: list[str] = []
 
     async def scenario() -> None:
-        report = Reporter(lambda execution, token, text: heard.append(text), "x", Token(0))
+        report = ProgressReporter(lambda execution, token, text: heard.append(text), "x", Token(0))
         for number in range(10_000):
             report(f"{number}")
         await asyncio.gather(asyncio.to_thread(report, "from a thread"))
@@ -192,7 +192,7 @@ def test_progress_in_words(what: float | str, text: str) -> None:
 
 def test_the_picture_of_a_run_shows_it() -> None:
     plan = compiled(document([listed("start", "input"), listed("a", "noop", {"effectful": True})], "start>a"))
-    tally = Tally("x")
+    tally = ProgressCounter("x")
     tally.begin(plan, "x")
     token = Token(next(each.index for each in plan.nodes if each.id == "a"))
     tally.progressed("x", token, "too early")

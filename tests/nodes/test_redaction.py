@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rune.core.execution.outcome import Error, Failure, FanOut, Output, Suspend
-from rune.nodes.redaction import HIDDEN, IN_USE, NAMES_ONLY, Redactor, by_name, protect_log
+from rune.nodes.redaction import NAMES_ONLY, REDACTED, SECRETS_IN_USE, Redactor, by_name, protect_log
 
 SECRET = 'S3cr+t/"ü<&> é\\x'
 VALUES = st.text(min_size=6, max_size=40).filter(lambda text: "*" not in text)
@@ -53,15 +53,15 @@ def test_a_value_of_which_some_characters_are_percent_encoded(value: str, which:
     ]
 
     shown = Redactor([value]).text(f"?a={''.join(parts)}&b")
-    assert shown.startswith(f"?a={HIDDEN}")
-    assert len(shown) < len(f"?a={HIDDEN}&b") + 3  # half of an escape may be left
+    assert shown.startswith(f"?a={REDACTED}")
+    assert len(shown) < len(f"?a={REDACTED}&b") + 3  # half of an escape may be left
 
 
 @given(st.text(alphabet="abcdefgh", min_size=1, max_size=5))
 def test_a_short_value_is_hidden_where_it_stands_alone(value: str) -> None:
     redactor = Redactor([value])
 
-    assert redactor.text(f"pass={value}; next") == f"pass={HIDDEN}; next"
+    assert redactor.text(f"pass={value}; next") == f"pass={REDACTED}; next"
     assert redactor.text(f"xx{value}xx") == f"xx{value}xx"
 
 
@@ -69,8 +69,8 @@ def test_a_pair_goes_as_a_whole() -> None:
     redactor = Redactor(["password1", "me:password1"])
     header = base64.b64encode(b"me:password1").decode()
 
-    assert redactor.text(f"Basic {header}") == f"Basic {HIDDEN}"
-    assert redactor.text("me:password1") == HIDDEN
+    assert redactor.text(f"Basic {header}") == f"Basic {REDACTED}"
+    assert redactor.text("me:password1") == REDACTED
 
 
 JSON = st.recursive(
@@ -89,7 +89,7 @@ def test_values_and_keys_at_any_depth() -> None:
     redactor = Redactor(["hunter2hunter2", "424242424242"])
     value = {"a": [{"hunter2hunter2": 1}, "x hunter2hunter2 y"], "n": 424242424242, "m": 42}
 
-    assert redactor.value(value) == {"a": [{HIDDEN: 1}, f"x {HIDDEN} y"], "n": HIDDEN, "m": 42}
+    assert redactor.value(value) == {"a": [{REDACTED: 1}, f"x {REDACTED} y"], "n": REDACTED, "m": 42}
 
 
 def test_outcomes() -> None:
@@ -98,12 +98,12 @@ def test_outcomes() -> None:
 
     assert redactor.outcome(clean) is clean
     assert redactor.outcome(waiting) is waiting
-    assert redactor.outcome(Output("hunter2hunter2", "true")) == Output(HIDDEN, "true")
-    assert redactor.outcome(FanOut(1, ["hunter2hunter2"])) == FanOut(1, [HIDDEN])
+    assert redactor.outcome(Output("hunter2hunter2", "true")) == Output(REDACTED, "true")
+    assert redactor.outcome(FanOut(1, ["hunter2hunter2"])) == FanOut(1, [REDACTED])
     failed = redactor.outcome(
         Failure(Error("X", "got hunter2hunter2", {"body": "hunter2hunter2"}, engine=True))
     )
-    assert failed == Failure(Error("X", f"got {HIDDEN}", {"body": HIDDEN}, engine=True))
+    assert failed == Failure(Error("X", f"got {REDACTED}", {"body": REDACTED}, engine=True))
 
 
 @pytest.mark.parametrize("kept", range(4, 14))
@@ -112,7 +112,7 @@ def test_a_value_that_was_cut_is_hidden_too(kept: int) -> None:
     part = "hunter2hunter2"[:kept]
     error = redactor.error(Error("X", f"said {part}…", {"body": f"...{part}"}))
 
-    assert (error.message, error.details) == (f"said {HIDDEN}", {"body": f"...{HIDDEN}"})
+    assert (error.message, error.details) == (f"said {REDACTED}", {"body": f"...{REDACTED}"})
 
 
 def test_errors_lose_telling_fields_and_users_of_addresses() -> None:
@@ -128,14 +128,14 @@ def test_errors_lose_telling_fields_and_users_of_addresses() -> None:
         Error("X", "GET https://me:pw@shop.example/ with Authorization: Basic bWU6cHc=", details)
     )
 
-    assert error.message == f"GET https://{HIDDEN}@shop.example/ with Authorization: {HIDDEN}"
+    assert error.message == f"GET https://{REDACTED}@shop.example/ with Authorization: {REDACTED}"
     assert error.details == {
-        "headers": {"Authorization": HIDDEN, "Set-Cookie": [HIDDEN], "X-Api-Key": HIDDEN, "Age": "5"},
+        "headers": {"Authorization": REDACTED, "Set-Cookie": [REDACTED], "X-Api-Key": REDACTED, "Age": "5"},
         "usage": {"prompt_tokens": 12},
-        "password": HIDDEN,
+        "password": REDACTED,
         "code": "E17",
         "author": "Ada",
-        "url": f"https://{HIDDEN}@shop.example/x",
+        "url": f"https://{REDACTED}@shop.example/x",
     }
 
 
@@ -150,9 +150,9 @@ def test_ordinary_text_stays(text: str) -> None:
 @pytest.fixture
 def in_use() -> Iterator[Redactor]:
     redactor = Redactor(["hunter2hunter2"])
-    IN_USE.enter(redactor)
+    SECRETS_IN_USE.add(redactor)
     yield redactor
-    IN_USE.leave(redactor)
+    SECRETS_IN_USE.remove(redactor)
 
 
 @pytest.fixture
@@ -182,13 +182,13 @@ def test_the_log_hides_by_name_whatever_is_in_use(factory: None, caplog: pytest.
     logging.getLogger("rune.worker").warning("https://me:pw@shop.example/ %d", 5)
     logging.getLogger("rune.worker").warning("100%% of %s", "hunter2hunter2")
 
-    assert caplog.messages == [f"https://{HIDDEN}@shop.example/ 5", "100% of hunter2hunter2"]
+    assert caplog.messages == [f"https://{REDACTED}@shop.example/ 5", "100% of hunter2hunter2"]
 
 
 def test_a_redactor_that_nobody_has_hides_nothing_any_more() -> None:
-    IN_USE.enter(Redactor(["forgotten-value"]))
+    SECRETS_IN_USE.add(Redactor(["forgotten-value"]))
 
-    assert IN_USE.text("forgotten-value") == "forgotten-value"
+    assert SECRETS_IN_USE.text("forgotten-value") == "forgotten-value"
 
 
 def test_protecting_twice_is_protecting_once(factory: None) -> None:

@@ -13,11 +13,11 @@ from rune.core.execution.outcome import Failure, Outcome, Output
 from rune.core.expr import Names
 from rune.core.plan.parameters import compile_parameters
 from rune.errors import NodeFailure
-from rune.nodes.base import Behaviour, Call, RunnableType
+from rune.nodes.base import Behaviour, NodeCall, RunnableType
 from rune.nodes.registry import (
     STANDARD,
     Registry,
-    UnknownNodeType,
+    UnknownNodeTypeError,
     execute,
     execute_async,
     run_node,
@@ -46,8 +46,8 @@ def outcome_of(made: RunnableType, parameters: dict[str, Any] | None = None, tri
     return run_node(made, compiled, {"$trigger": trigger, "$json": None}, now=0)
 
 
-def call() -> Call[Any]:
-    return Call(Parameters(), {"$json": None}, now=0)
+def call() -> NodeCall[Any]:
+    return NodeCall(Parameters(), {"$json": None}, now=0)
 
 
 def test_the_catalogue_has_every_declared_type() -> None:
@@ -68,7 +68,7 @@ def test_kinds_are_found_by_name_and_alias(alias: str, name: str) -> None:
 
 def test_an_unknown_type_is_named() -> None:
     assert "nope" not in standard_registry()
-    with pytest.raises(UnknownNodeType, match="nope"):
+    with pytest.raises(UnknownNodeTypeError, match="nope"):
         standard_registry()["nope"]
 
 
@@ -119,7 +119,7 @@ def test_h_g1_nothing_runs_with_a_parameter_that_cannot_be_resolved() -> None:
     # Red if the parameters that can be resolved are handed over anyway.
     ran: list[Any] = []
 
-    def behaviour(call: Call[Any]) -> Outcome:
+    def behaviour(call: NodeCall[Any]) -> Outcome:
         ran.append(call)
         return Output(1)
 
@@ -131,7 +131,7 @@ def test_h_g1_nothing_runs_with_a_parameter_that_cannot_be_resolved() -> None:
 
 def test_h_c6_every_exception_is_a_failure() -> None:
     # Red if an exception is let through to the worker.
-    def behaviour(call: Call[Any]) -> Outcome:
+    def behaviour(call: NodeCall[Any]) -> Outcome:
         raise ZeroDivisionError("by zero")
 
     found = error(execute(kind(behaviour), call()))
@@ -139,7 +139,7 @@ def test_h_c6_every_exception_is_a_failure() -> None:
 
 
 def test_a_failure_keeps_its_code_and_details() -> None:
-    def behaviour(call: Call[Any]) -> Outcome:
+    def behaviour(call: NodeCall[Any]) -> Outcome:
         raise NodeFailure("teapot", code="HTTP_STATUS", details={"status": 418})
 
     found = error(execute(kind(behaviour), call()))
@@ -159,19 +159,19 @@ def test_what_was_checked_when_it_entered_is_not_looked_at_again() -> None:
 
 
 def test_nodes_that_wait_for_io_run_too() -> None:
-    async def behaviour(call: Call[Any]) -> Outcome:
+    async def behaviour(call: NodeCall[Any]) -> Outcome:
         return Output({"at": math.nan} if call.attempt > 1 else {"at": 1})
 
     made = kind(behaviour)
     assert output(asyncio.run(execute_async(made, call()))) == {"at": 1}
-    second = Call(Parameters(), {"$json": None}, now=0, attempt=2)
+    second = NodeCall(Parameters(), {"$json": None}, now=0, attempt=2)
     assert error(asyncio.run(execute_async(made, second))).code == "NOT_JSON"
     plain = kind(lambda call: Output(2))
     assert output(asyncio.run(execute_async(plain, call()))) == 2
 
 
 def test_an_exception_behind_an_await_is_a_failure() -> None:
-    async def behaviour(call: Call[Any]) -> Outcome:
+    async def behaviour(call: NodeCall[Any]) -> Outcome:
         raise TimeoutError("slow")
 
     found = asyncio.run(execute_async(kind(behaviour), call()))

@@ -94,7 +94,7 @@ class AioPikaQueue:
     async def ack(self, delivery: Delivery) -> None:
         await self._held.pop(delivery.tag)[1].ack()
 
-    async def give_back(self, delivery: Delivery, delay: float = 0.0) -> None:
+    async def requeue(self, delivery: Delivery, delay: float = 0.0) -> None:
         lane, message = self._held.pop(delivery.tag)
 
         async def again() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rune.adapters.rabbitmq.amqp.address import parse_address
-from rune.adapters.rabbitmq.amqp.errors import BadAddress
-from rune.bootstrap.rabbitmq import Carrier
-from rune.ports.processes import Member
+from rune.adapters.rabbitmq.amqp.errors import InvalidAddressError
+from rune.bootstrap.rabbitmq import RabbitComponents
+from rune.ports.processes import ProcessInfo
 from rune.settings import Settings
 
 
@@ -56,7 +56,7 @@ def test_options() -> None:
     ],
 )
 def test_what_is_no_address_is_refused(url: str) -> None:
-    with pytest.raises(BadAddress):
+    with pytest.raises(InvalidAddressError):
         parse_address(url)
 
 
@@ -67,12 +67,12 @@ def test_a_password_is_never_shown() -> None:
 
 
 def test_certificates_that_cannot_be_read_are_named() -> None:
-    with pytest.raises(BadAddress, match="certificates"):
+    with pytest.raises(InvalidAddressError, match="certificates"):
         parse_address("amqps://h/?cacertfile=nowhere.pem").context()
 
 
 def test_a_process_refuses_an_address_with_an_unknown_option_instead_of_waiting_for_it() -> None:
-    member = Member(name="w", host="h", pid=1, roles=("worker",), version="1", started_at=0)
+    member = ProcessInfo(name="w", host="h", pid=1, roles=("worker",), version="1", started_at=0)
 
-    with pytest.raises(BadAddress, match="`speed` is no option"):
-        Carrier(Settings(queue="amqp://host/?speed=9"), member)
+    with pytest.raises(InvalidAddressError, match="`speed` is no option"):
+        RabbitComponents(Settings(queue="amqp://host/?speed=9"), member)

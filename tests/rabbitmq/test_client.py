@@ -8,12 +8,12 @@ from itertools import pairwise
 import pytest
 
 from rune.adapters.rabbitmq.amqp.client import (
-    BrokerAway,
-    ChannelClosed,
-    ConnectionRefused,
-    Nacked,
-    Stamp,
-    Unroutable,
+    BrokerUnavailableError,
+    ChannelClosedError,
+    ConnectionRefusedByBrokerError,
+    MessageProperties,
+    NackedError,
+    UnroutableError,
     connect,
 )
 from tests.rabbitmq.helping import Basket, connected, on_channel, scenario
@@ -25,7 +25,7 @@ async def test_a_message_arrives_as_it_was_sent() -> None:
     async with on_channel() as channel:
         basket = Basket()
         await channel.consume("q", basket.take, "c")
-        stamp = Stamp(headers={"why": "because", "n": 3}, message_id="m1", type="t")
+        stamp = MessageProperties(headers={"why": "because", "n": 3}, message_id="m1", type="t")
         await channel.publish("", "q", b'{"a": 1}', stamp)
         (message,) = await basket.filled(1)
 
@@ -69,7 +69,13 @@ async def test_what_cannot_be_routed_fails_and_its_neighbours_do_not() -> None:
         found = await asyncio.gather(
             *(channel.publish("", key, b"x") for key in keys), return_exceptions=True
         )
-        assert [type(each) for each in found] == [type(None), Unroutable, type(None), type(None), Unroutable]
+        assert [type(each) for each in found] == [
+            type(None),
+            UnroutableError,
+            type(None),
+            type(None),
+            UnroutableError,
+        ]
         assert "nowhere" in str(found[1])
 
 
@@ -78,7 +84,7 @@ async def test_a_full_queue_says_no() -> None:
     async with on_channel() as channel:
         await channel.declare_queue("small", {"x-max-length": 1, "x-overflow": "reject-publish"})
         await channel.publish("", "small", b"1")
-        with pytest.raises(Nacked):
+        with pytest.raises(NackedError):
             await channel.publish("", "small", b"2")
         await channel.publish("", "q", b"the channel goes on")
 
@@ -91,7 +97,7 @@ async def test_what_is_not_acknowledged_comes_again() -> None:
         await channel.declare_queue("q")
         basket = Basket()
         await channel.consume("q", basket.take, "c")
-        await channel.publish_all(("", "q", b"%d" % each, Stamp()) for each in range(10))
+        await channel.publish_all(("", "q", b"%d" % each, MessageProperties()) for each in range(10))
         for message in await basket.filled(10):
             if int(message.body) in (0, 1, 2, 5, 9):
                 channel.ack(message.tag)
@@ -106,7 +112,7 @@ async def test_what_is_not_acknowledged_comes_again() -> None:
 @scenario
 async def test_prefetch_bounds_what_is_in_hands() -> None:
     async with on_channel() as channel:
-        await channel.publish_all(("", "q", b"%d" % each, Stamp()) for each in range(50))
+        await channel.publish_all(("", "q", b"%d" % each, MessageProperties()) for each in range(50))
         basket = Basket()
         await channel.prefetch(7)
         await channel.consume("q", basket.take, "c")
@@ -142,30 +148,30 @@ async def test_a_refused_act_ends_its_channel_and_nothing_else() -> None:
         first, second = await connection.channel(), await connection.channel()
         reasons: list[str] = []
         first.on_close = lambda error: reasons.append(error.code)
-        with pytest.raises(ChannelClosed, match="no queue 'nowhere'") as caught:
+        with pytest.raises(ChannelClosedError, match="no queue 'nowhere'") as caught:
             await first.declare_queue("nowhere", passive=True)
         assert (caught.value.code, caught.value.reply, reasons) == ("NOT_FOUND", 404, ["NOT_FOUND"])
-        with pytest.raises(ChannelClosed):
+        with pytest.raises(ChannelClosedError):
             await first.declare_queue("q")
         await second.declare_queue("q")
-        with pytest.raises(ChannelClosed) as caught:
+        with pytest.raises(ChannelClosedError) as caught:
             await second.declare_queue("q", {"x-max-length": 3})
         assert caught.value.code == "PRECONDITION_FAILED"
         third = await connection.channel()
         assert third.number == 1
         await third.confirm()
-        with pytest.raises(ChannelClosed, match="no exchange"):
+        with pytest.raises(ChannelClosedError, match="no exchange"):
             await third.publish("nowhere", "q", b"x")
 
 
 @scenario
 async def test_who_is_not_let_in_learns_why() -> None:
     with broker().vhost() as vhost:
-        with pytest.raises(ConnectionRefused) as caught:
+        with pytest.raises(ConnectionRefusedByBrokerError) as caught:
             await connect(broker().url(vhost, password="geheim"))
         assert caught.value.code == "ACCESS_REFUSED"
         assert "geheim" not in str(caught.value)
-        with pytest.raises(ConnectionRefused) as caught:
+        with pytest.raises(ConnectionRefusedByBrokerError) as caught:
             await connect(broker().url("no such vhost"))
         assert caught.value.code in ("NOT_ALLOWED", "ACCESS_REFUSED")
 
@@ -183,7 +189,7 @@ async def test_odd_names_are_percent_encoded() -> None:
 
 @scenario
 async def test_nobody_there_is_an_outage() -> None:
-    with pytest.raises(BrokerAway) as caught:
+    with pytest.raises(BrokerUnavailableError) as caught:
         await connect("amqp://127.0.0.1:1/")
     assert caught.value.code == "UNREACHABLE"
 
@@ -228,10 +234,10 @@ async def test_closing_fails_what_was_under_way_and_sends_the_acks() -> None:
         assert message is not None
         channel.ack(message.tag)
         await connection.close()
-        with pytest.raises(BrokerAway) as caught:
+        with pytest.raises(BrokerUnavailableError) as caught:
             await channel.declare_queue("q")
         assert caught.value.code == "CLOSED"
-        with pytest.raises(BrokerAway):
+        with pytest.raises(BrokerUnavailableError):
             await connection.channel()
         assert channel.publish("", "q", b"y").exception() is not None
         again = await connect(broker().url(vhost))
@@ -273,7 +279,7 @@ async def test_deliveries_keep_their_order() -> None:
     async with on_channel() as channel:
         basket = Basket()
         await channel.consume("q", basket.take, "c")
-        await channel.publish_all(("", "q", b"%d" % each, Stamp()) for each in range(500))
+        await channel.publish_all(("", "q", b"%d" % each, MessageProperties()) for each in range(500))
         tags = [each.tag for each in await basket.filled(500)]
         assert all(one + 1 == other for one, other in pairwise(tags))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rune.adapters.rabbitmq.dead_letters import RESCUES, DeadLetters
+from rune.adapters.rabbitmq.dead_letters import MAX_REQUEUES, DeadLetters
 from rune.core.execution.token import Token
 from tests.rabbitmq.helping import scenario
 from tests.rabbitmq.queues import place, worn_out
@@ -36,14 +36,14 @@ async def test_what_was_only_delivered_too_often_comes_back_by_itself() -> None:
         queue = here.queue(kind="quorum")
         await queue.send("x", [Token(4)])
         letters = DeadLetters(here.url, queue.topology)
-        for turn in range(RESCUES):
+        for turn in range(MAX_REQUEUES):
             await worn_out(here.url, "workflow.execution")
             (letter,) = await letters.list()
             assert (letter.code, letter.execution, letter.rescues) == ("DELIVERY_LIMIT", "x", turn)
-            assert await letters.rescue() == 1
+            assert await letters.requeue_innocent() == 1
         delivery = await queue.receive()
         assert delivery.token == Token(4)
-        await queue.give_back(delivery)
+        await queue.requeue(delivery)
         await queue.close()
 
 
@@ -53,11 +53,11 @@ async def test_what_comes_back_too_often_stays() -> None:
         queue = here.queue(kind="quorum")
         await queue.send("x", [Token(4)])
         letters = DeadLetters(here.url, queue.topology)
-        for _ in range(RESCUES):
+        for _ in range(MAX_REQUEUES):
             await worn_out(here.url, "workflow.execution")
-            await letters.rescue()
+            await letters.requeue_innocent()
         await worn_out(here.url, "workflow.execution")
-        assert await letters.rescue() == 0
+        assert await letters.requeue_innocent() == 0
         assert len(await letters.list()) == 1
 
 
@@ -69,4 +69,4 @@ async def test_a_letter_that_is_not_a_message_is_shown_as_it_is() -> None:
         await here.put("workflow.execution.dead", b"\xff noise")
         (letter,) = await DeadLetters(here.url, queue.topology).list()
         assert (letter.code, letter.execution, letter.body) == ("UNKNOWN", None, b"\xff noise")
-        assert await DeadLetters(here.url, queue.topology).rescue() == 0
+        assert await DeadLetters(here.url, queue.topology).requeue_innocent() == 0

@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 import trustme
 
-from rune.adapters.rabbitmq.amqp.client import BrokerAway, ConnectionRefused, Stamp, connect
+from rune.adapters.rabbitmq.amqp.client import (
+    BrokerUnavailableError,
+    ConnectionRefusedByBrokerError,
+    MessageProperties,
+    connect,
+)
 from tests.rabbitmq.helping import connected, fake_broker, scenario
 from tests.services.proxy import Proxy
 from tests.services.rabbitmq import broker, mortal_broker
@@ -32,7 +37,7 @@ async def test_a_cut_wire_fails_everything_that_was_under_way() -> None:
                 asyncio.ensure_future(channel.purge("q")),
             ]
             found = await asyncio.gather(*waiting, return_exceptions=True)
-            assert [type(each) for each in found] == [BrokerAway, BrokerAway]
+            assert [type(each) for each in found] == [BrokerUnavailableError, BrokerUnavailableError]
             assert (await connection.ended) is connection.error
 
 
@@ -46,11 +51,11 @@ async def test_a_wire_that_falls_silent_meets_the_deadline_of_a_publish() -> Non
             await channel.confirm()
             await channel.declare_queue("q")
             proxy.stall()
-            with pytest.raises(BrokerAway) as caught:
+            with pytest.raises(BrokerUnavailableError) as caught:
                 await channel.publish("", "q", b"x")
             assert caught.value.code == "PUBLISH_DEADLINE"
             assert (await connection.ended).code == "PUBLISH_DEADLINE", "a connection that is stuck is left"
-            with pytest.raises(BrokerAway):
+            with pytest.raises(BrokerUnavailableError):
                 await channel.purge("q")
 
 
@@ -62,7 +67,7 @@ async def test_a_request_that_is_not_answered_meets_its_deadline() -> None:
             connection = await connect(url, deadline=0.3)
             channel = await connection.channel()
             proxy.stall()
-            with pytest.raises(BrokerAway) as caught:
+            with pytest.raises(BrokerUnavailableError) as caught:
                 await channel.declare_queue("q")
             assert caught.value.code == "NO_ANSWER"
             await connection.ended
@@ -106,7 +111,7 @@ class TestMortal:
             await channel.declare_queue("q")
             await asyncio.to_thread(mortal_broker().alarm, memory_low=True)
             try:
-                with pytest.raises(BrokerAway) as caught:
+                with pytest.raises(BrokerUnavailableError) as caught:
                     await channel.publish("", "q", b"x")
                 assert caught.value.code == "PUBLISH_DEADLINE"
                 assert connection.error is None
@@ -140,10 +145,10 @@ class TestMortal:
             channel = await connection.channel()
             await channel.confirm()
             await channel.declare_queue("q")
-            await channel.publish_all(("", "q", b"%d" % each, Stamp()) for each in range(500))
+            await channel.publish_all(("", "q", b"%d" % each, MessageProperties()) for each in range(500))
             await asyncio.to_thread(mortal_broker().settle)
             await asyncio.to_thread(mortal_broker().kill)
-            assert isinstance(await connection.ended, BrokerAway)
+            assert isinstance(await connection.ended, BrokerUnavailableError)
             await asyncio.to_thread(mortal_broker().start)
             again = await connect(mortal_broker().url(vhost))
             found = await (await again.channel()).declare_queue("q", passive=True)
@@ -208,7 +213,7 @@ class TestSecure:
 
         async with fake_broker(listen, context) as place:
             port = place.rpartition(":")[2]
-            with pytest.raises(ConnectionRefused) as caught:
+            with pytest.raises(ConnectionRefusedByBrokerError) as caught:
                 await connect(f"amqps://guest:guest@localhost:{port}/")
         assert caught.value.code == "TLS"
         assert heard in ([], [b""])
@@ -235,10 +240,10 @@ class TestSecure:
                 await connection.close()
                 connection = await connect(url + "&verify=verify_none" + shown)
                 await connection.close()
-                with pytest.raises(ConnectionRefused) as caught:
+                with pytest.raises(ConnectionRefusedByBrokerError) as caught:
                     await connect(url + shown)
                 assert caught.value.code == "TLS"
-                with pytest.raises((ConnectionRefused, BrokerAway)):
+                with pytest.raises((ConnectionRefusedByBrokerError, BrokerUnavailableError)):
                     await connect(url + named)
 
         run()

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pamqp import body, commands, frame, header
 
-from rune.adapters.rabbitmq.amqp.channel import Acks, Batch, Confirms
-from rune.adapters.rabbitmq.amqp.errors import AmqpError, Nacked, Unroutable
+from rune.adapters.rabbitmq.amqp.channel import Batch, PendingAcks, PublisherConfirms
+from rune.adapters.rabbitmq.amqp.errors import AmqpError, NackedError, UnroutableError
 from rune.adapters.rabbitmq.amqp.frames import (
-    Stamp,
+    MessageProperties,
     ack_command,
     content,
     nack_command,
@@ -27,7 +27,9 @@ from rune.adapters.rabbitmq.amqp.frames import (
 @given(st.binary(max_size=300), st.integers(1, 65535), st.integers(0, 2**40), st.sampled_from([64, 4088]))
 @settings(deadline=None)
 def test_content_is_written_as_pamqp_writes_it(text: bytes, channel: int, number: int, room: int) -> None:
-    stamp = Stamp(headers={"a": 1, "b": "text"}, priority=7, message_id="m", type="t", app_id="rune")
+    stamp = MessageProperties(
+        headers={"a": 1, "b": "text"}, priority=7, message_id="m", type="t", app_id="rune"
+    )
     properties = commands.Basic.Properties(
         content_type="application/json", headers={"a": 1, "b": "text"}, delivery_mode=2, priority=7,
         correlation_id=str(number), message_id="m", message_type="t", app_id="rune",
@@ -40,7 +42,7 @@ def test_content_is_written_as_pamqp_writes_it(text: bytes, channel: int, number
 
 
 def test_a_message_with_its_time_is_written_as_pamqp_writes_it() -> None:
-    stamp = Stamp(message_id="m", type="t", app_id="rune", timed=True)
+    stamp = MessageProperties(message_id="m", type="t", app_id="rune", timed=True)
     before = int(time.time())
     written = [stamp.properties(number) for number in (1, 2)]
     after = int(time.time())
@@ -91,7 +93,13 @@ def test_a_delivery_is_read_as_pamqp_writes_it(
 @given(st.data())
 @settings(deadline=None)
 def test_whatever_the_order_exactly_what_was_acked_is_acked(data: st.DataObject) -> None:
-    acks, at_broker, held, acked, asked = Acks(1), dict[int, None](), list[int](), set[int](), set[int]()
+    acks, at_broker, held, acked, asked = (
+        PendingAcks(1),
+        dict[int, None](),
+        list[int](),
+        set[int](),
+        set[int](),
+    )
     delivered = 0
     for _ in range(data.draw(st.integers(1, 60))):
         act = data.draw(st.sampled_from(["deliver", "deliver", "ack", "ack", "nack", "flush"]))
@@ -131,7 +139,7 @@ def _settle(frames: bytes, at_broker: dict[int, None], acked: set[int]) -> None:
 
 
 def test_acks_of_neighbours_are_one_frame() -> None:
-    acks = Acks(1)
+    acks = PendingAcks(1)
     for tag in range(1, 101):
         acks.delivered(tag)
     for tag in range(50, 0, -1):
@@ -146,7 +154,7 @@ def test_acks_of_neighbours_are_one_frame() -> None:
 def test_confirms_come_in_any_order(data: st.DataObject) -> None:
     async def run() -> None:
         loop = asyncio.get_running_loop()
-        confirms, batches = Confirms(), list[Batch]()
+        confirms, batches = PublisherConfirms(), list[Batch]()
         for size in data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=10)):
             batch = Batch(loop.create_future(), size)
             batches.append(batch)
@@ -169,23 +177,23 @@ def test_confirms_come_in_any_order(data: st.DataObject) -> None:
 def test_one_that_was_not_taken_spoils_its_batch_alone() -> None:
     async def run() -> None:
         loop = asyncio.get_running_loop()
-        confirms = Confirms()
+        confirms = PublisherConfirms()
         batches = [Batch(loop.create_future(), 2) for _ in range(3)]
         for batch in batches:
             for _ in range(2):
                 confirms.next(batch)
-        assert confirms.returned("3", Unroutable("no way"))
+        assert confirms.returned("3", UnroutableError("no way"))
         confirms.settle(1, multiple=False, taken=False)
         confirms.settle(6, multiple=True, taken=True)
         errors: list[type[AmqpError] | None] = []
         for batch in batches:
             found = batch.future.exception()
             errors.append(None if found is None else type(found))  # type: ignore[arg-type]
-        assert errors == [Nacked, Unroutable, None]
+        assert errors == [NackedError, UnroutableError, None]
 
     asyncio.run(run())
 
 
 @pytest.mark.parametrize("number", ["", "abc", "9", "-1", "²"])
 def test_a_return_of_nothing_known_is_nobodys(number: str) -> None:
-    assert Confirms().returned(number, Unroutable("")) is False
+    assert PublisherConfirms().returned(number, UnroutableError("")) is False

@@ -12,17 +12,17 @@ import aio_pika
 import pytest
 
 from rune.adapters.rabbitmq.status_publisher import (
-    LINGER,
-    PAUSE,
-    TOGETHER,
-    TOGETHER_BYTES,
-    BatchedHerald,
-    RabbitHerald,
+    LINGER_S,
+    MAX_BATCH,
+    MAX_BATCH_BYTES,
+    RETRY_DELAY_S,
+    BatchingEventPublisher,
+    RabbitEventPublisher,
 )
 from rune.adapters.rabbitmq.topology import Topology
 from rune.codec.messages import NodeStatusMessage, encode_message, moment
 from rune.core.execution.token import Token
-from rune.settings import BadSettings, load_settings
+from rune.settings import SettingsError, load_settings
 from tests.rabbitmq.helping import scenario
 from tests.rabbitmq.queues import place
 from tests.rabbitmq_cluster.plain import valid
@@ -57,17 +57,17 @@ class _Nobody:
         pass
 
 
-def _said(most: int, spoken: type[RabbitHerald] = RabbitHerald) -> list[bytes]:
+def _said(most: int, spoken: type[RabbitEventPublisher] = RabbitEventPublisher) -> list[bytes]:
     """What arrives of statuses 0 to 9, of which the last is said when the broker is back."""
     publisher = _Publisher()
 
     async def speak() -> None:
         herald = spoken(publisher, Topology(), _Nobody(), most)  # type: ignore[arg-type]
         for number in range(9):
-            herald.say(b"%d" % number)
+            herald.publish_status(b"%d" % number)
         publisher.up = True
-        herald.say(b"9")
-        async with asyncio.timeout(600 * PAUSE):
+        herald.publish_status(b"9")
+        async with asyncio.timeout(600 * RETRY_DELAY_S):
             await publisher.last.wait()
         await herald.close()
 
@@ -87,11 +87,11 @@ def test_the_oldest_are_dropped() -> None:
 
 
 def test_in_batches_too_what_was_kept_is_told_in_order() -> None:
-    assert _said(100, BatchedHerald) == [b"[0,1,2,3,4,5,6,7,8,9]"]
+    assert _said(100, BatchingEventPublisher) == [b"[0,1,2,3,4,5,6,7,8,9]"]
 
 
 def test_in_batches_too_the_oldest_are_dropped() -> None:
-    assert _said(3, BatchedHerald) == [b"[7,8,9]"]
+    assert _said(3, BatchingEventPublisher) == [b"[7,8,9]"]
 
 
 def _batches(bodies: list[bytes], *, up: bool = True) -> list[int]:
@@ -99,36 +99,36 @@ def _batches(bodies: list[bytes], *, up: bool = True) -> list[int]:
     publisher = _Publisher()
 
     async def speak() -> list[int]:
-        herald = BatchedHerald(publisher, Topology(), _Nobody())  # type: ignore[arg-type]
+        herald = BatchingEventPublisher(publisher, Topology(), _Nobody())  # type: ignore[arg-type]
         publisher.up = up
         for body in bodies:
-            herald.say(body)
+            herald.publish_status(body)
         sizes = [len(json.loads(each)) for each in publisher.taken]
         publisher.up = True
         await herald.close()
         assert [each for body in publisher.taken for each in json.loads(body)] == [
             json.loads(body) for body in bodies
         ]
-        assert max(map(len, publisher.taken)) <= TOGETHER_BYTES + 2
+        assert max(map(len, publisher.taken)) <= MAX_BATCH_BYTES + 2
         return sizes
 
     return asyncio.run(speak())
 
 
 def test_a_full_message_waits_for_nobody() -> None:
-    few = [b"%d" % number for number in range(TOGETHER - 1)]
+    few = [b"%d" % number for number in range(MAX_BATCH - 1)]
     assert _batches(few) == []
-    assert _batches([*few, b"1", b"2"]) == [TOGETHER]
+    assert _batches([*few, b"1", b"2"]) == [MAX_BATCH]
 
 
 def test_a_long_message_waits_for_nobody() -> None:
-    long = b'"%b"' % (b"x" * (TOGETHER_BYTES // 3))
+    long = b'"%b"' % (b"x" * (MAX_BATCH_BYTES // 3))
     assert _batches([long, long]) == []
     assert _batches([long, long, long, long]) == [2, 1]
 
 
 def test_what_a_broker_that_was_away_gets_is_cut_into_messages_too() -> None:
-    assert _batches([b"%d" % number for number in range(5 * TOGETHER)], up=False) == []
+    assert _batches([b"%d" % number for number in range(5 * MAX_BATCH)], up=False) == []
 
 
 def test_a_status_waits_for_others_only_for_a_moment() -> None:
@@ -136,10 +136,10 @@ def test_a_status_waits_for_others_only_for_a_moment() -> None:
     publisher.up = True
 
     async def speak() -> None:
-        herald = BatchedHerald(publisher, Topology(), _Nobody())  # type: ignore[arg-type]
-        herald.say(b"9")
+        herald = BatchingEventPublisher(publisher, Topology(), _Nobody())  # type: ignore[arg-type]
+        herald.publish_status(b"9")
         assert publisher.taken == []
-        async with asyncio.timeout(20_000 * LINGER):
+        async with asyncio.timeout(20_000 * LINGER_S):
             await publisher.last.wait()
         await herald.close()
 
@@ -166,7 +166,7 @@ def test_how_statuses_are_told_is_a_setting(said: str, meant: str, tmp_path: Pat
 
 
 def test_no_other_way_of_telling_is_taken(tmp_path: Path) -> None:
-    with pytest.raises(BadSettings, match="statuses"):
+    with pytest.raises(SettingsError, match="statuses"):
         load_settings({"RUNE_STATUSES": "some"}, tmp_path)
 
 
@@ -183,10 +183,10 @@ def _status(number: int) -> bytes:
     )
 
 
-@pytest.mark.parametrize("spoken", [RabbitHerald, BatchedHerald])
+@pytest.mark.parametrize("spoken", [RabbitEventPublisher, BatchingEventPublisher])
 @scenario
 async def test_on_a_broker_statuses_come_before_the_tokens_that_are_sent_after_them(
-    spoken: type[RabbitHerald],
+    spoken: type[RabbitEventPublisher],
 ) -> None:
     async with place() as here:
         queue = here.queue()
@@ -199,7 +199,7 @@ async def test_on_a_broker_statuses_come_before_the_tokens_that_are_sent_after_t
             await both.bind(queue.topology.status, queue.topology.status)
             await both.bind(queue.topology.execution, queue.topology.work[1])
             for number in range(250):
-                herald.say(_status(number))
+                herald.publish_status(_status(number))
                 if number % 50 == 49:
                     await queue.send("x", [Token(number)])
             seen: list[int] = []

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from pamqp import commands
 
 from rune.adapters.rabbitmq.amqp.client import (
-    BrokerAway,
+    BrokerUnavailableError,
     Channel,
     Connection,
-    ConnectionRefused,
+    ConnectionRefusedByBrokerError,
     connect,
     parse_address,
 )
@@ -103,7 +103,7 @@ async def _meet(data: bytes, *, hang_up: bool = True) -> tuple[Connection, Chann
             asyncio.ensure_future(channel.declare_queue("other")),
         ]
         found = await asyncio.gather(*waiting, return_exceptions=True)
-        connection.abort(BrokerAway("done", code="CLOSED"))
+        connection.abort(BrokerUnavailableError("done", code="CLOSED"))
         await connection.ended
         return connection, channel, basket, found
 
@@ -113,7 +113,7 @@ async def _meet(data: bytes, *, hang_up: bool = True) -> tuple[Connection, Chann
 async def test_what_is_not_the_protocol_ends_the_connection(name: str) -> None:
     connection, channel, basket, found = await _meet(HOSTILE[name], hang_up=False)
 
-    assert [type(each) for each in found] == [BrokerAway, BrokerAway]
+    assert [type(each) for each in found] == [BrokerUnavailableError, BrokerUnavailableError]
     assert connection.error is not None
     assert connection.error.code in (
         "FRAME_ERROR", "SYNTAX_ERROR", "COMMAND_INVALID", "UNEXPECTED_FRAME", "CHANNEL_ERROR",
@@ -132,7 +132,7 @@ def test_any_bytes_end_in_a_message_or_an_outage(parts: list[bytes]) -> None:
     async def run() -> None:
         async with asyncio.timeout(60):
             connection, _, _, found = await _meet(b"".join(parts))
-            assert all(isinstance(each, BrokerAway) for each in found)
+            assert all(isinstance(each, BrokerUnavailableError) for each in found)
             assert connection.error is not None
 
     asyncio.run(run())
@@ -176,11 +176,11 @@ def test_frames_may_be_cut_anywhere(sizes: list[int]) -> None:
 @pytest.mark.parametrize(
     ("said", "kind"),
     [
-        (b"", BrokerAway),
-        (b"AMQP\x00\x00\x09\x01", BrokerAway),
-        (method(commands.Connection.OpenOk()), BrokerAway),
-        (method(commands.Connection.Start(mechanisms="EXTERNAL")), BrokerAway),
-        (method(commands.Connection.Close(403, "ACCESS_REFUSED", 0, 0)), ConnectionRefused),
+        (b"", BrokerUnavailableError),
+        (b"AMQP\x00\x00\x09\x01", BrokerUnavailableError),
+        (method(commands.Connection.OpenOk()), BrokerUnavailableError),
+        (method(commands.Connection.Start(mechanisms="EXTERNAL")), BrokerUnavailableError),
+        (method(commands.Connection.Close(403, "ACCESS_REFUSED", 0, 0)), ConnectionRefusedByBrokerError),
     ],
 )
 @scenario
@@ -201,7 +201,7 @@ async def test_a_server_that_says_nothing_is_given_up() -> None:
         await reader.read()
 
     async with fake_broker(script) as place:
-        with pytest.raises(BrokerAway) as caught:
+        with pytest.raises(BrokerUnavailableError) as caught:
             await connect(f"amqp://{place}/?connection_timeout=200")
     assert caught.value.code == "UNREACHABLE"
 
@@ -248,7 +248,7 @@ async def test_a_stop_of_the_flow_is_kept_until_it_ends() -> None:
         await waiting
         await until(lambda: len(answers) == 2)
         assert answers == [False, True]
-        connection.abort(BrokerAway("done"))
+        connection.abort(BrokerUnavailableError("done"))
         await connection.ended
 
 
@@ -281,7 +281,7 @@ async def test_no_frame_is_longer_than_was_agreed(size: int) -> None:
         await channel.confirm()
         publishing = channel.publish("", "q", b"x" * size)
         await seen.wait()
-        connection.abort(BrokerAway("done", code="CLOSED"))
+        connection.abort(BrokerUnavailableError("done", code="CLOSED"))
         await asyncio.gather(publishing, return_exceptions=True)
         await connection.ended
     assert sum(lengths) == size

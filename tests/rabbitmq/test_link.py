@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rune.adapters.rabbitmq.amqp import client
-from rune.adapters.rabbitmq.amqp.errors import BrokerAway
+from rune.adapters.rabbitmq.amqp.errors import BrokerUnavailableError
 
 TRIES = 12
 
@@ -20,7 +20,7 @@ def _pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     sleep = asyncio.sleep
 
     async def nobody(*given: Any, **named: Any) -> Any:
-        raise BrokerAway("nobody is there")
+        raise BrokerUnavailableError("nobody is there")
 
     async def noted(pause: float) -> None:
         pauses.append(pause)
@@ -32,7 +32,7 @@ def _pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         raise AssertionError("there is no connection")
 
     async def go() -> None:
-        made = client.Link("amqp://nowhere", "test", prepare)
+        made = client.ReconnectingConnection("amqp://nowhere", "test", prepare)
         made.start()
         await enough.wait()
         await made.close()
@@ -46,7 +46,7 @@ def _pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_pauses_grow_to_a_limit_and_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = _pauses(monkeypatch), _pauses(monkeypatch)
-    longest = [min(client.FIRST_PAUSE * 2**turn, client.LONGEST_PAUSE) for turn in range(TRIES)]
+    longest = [min(client.MIN_BACKOFF_S * 2**turn, client.MAX_BACKOFF_S) for turn in range(TRIES)]
     for found in (first, second):
         assert all(most / 2 <= each <= most for each, most in zip(found, longest, strict=True))
     assert first != second, "two processes that lost the broker together do not come back together"

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from referencing import Registry, Resource
 
 from rune.codec.messages import (
-    BadMessage,
     CompletionMessage,
     ErrorObject,
-    Names,
+    InvalidMessageError,
+    MessageContext,
     NodeStatusMessage,
     decode_completion,
     decode_execution,
@@ -29,11 +29,11 @@ from rune.codec.messages import (
     frames,
     moment,
 )
-from rune.core.execution.token import Arrived, Fate, Ref, Token
+from rune.core.execution.token import Arrived, Ref, Token, TokenPurpose
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "docs" / "schemas"
 IDS = ("trigger", "users", "fetch", "orders", "price")
-NAMES = Names("wf_1", "sha256:abc", IDS)
+NAMES = MessageContext("wf_1", "sha256:abc", IDS)
 
 EXECUTION: dict[str, Any] = {
     "workflow_id": "wf_email_notification",
@@ -91,7 +91,7 @@ REFS = st.builds(Ref, st.sampled_from(["start", "result", "item", "entered"]), s
 TOKENS = st.builds(
     Token, st.integers(0, 4), PATHS, REFS, st.none() | REFS,
     st.lists(st.builds(Arrived, st.integers(0, 9), REFS), max_size=3).map(tuple),
-    st.sampled_from(Fate), st.integers(1, 9), st.booleans(), st.none() | st.text(max_size=9),
+    st.sampled_from(TokenPurpose), st.integers(1, 9), st.booleans(), st.none() | st.text(max_size=9),
     st.integers(0, 10**6), st.integers(0, 2**53),
 )  # fmt: skip
 
@@ -192,7 +192,7 @@ def test_schema_and_code_refuse_the_same(change: dict[str, Any]) -> None:
     body = json.dumps({**EXECUTION, **change}).encode()
 
     assert not fits("node-execution-message", body)
-    with pytest.raises(BadMessage):
+    with pytest.raises(InvalidMessageError):
         decode_execution(body)
 
 
@@ -201,7 +201,7 @@ def test_nothing_that_is_required_may_be_left_out(missing: str) -> None:
     body = json.dumps({name: value for name, value in EXECUTION.items() if name != missing}).encode()
 
     assert not fits("node-execution-message", body)
-    with pytest.raises(BadMessage):
+    with pytest.raises(InvalidMessageError):
         decode_execution(body)
 
 
@@ -255,5 +255,5 @@ def test_completions() -> None:
 @pytest.mark.parametrize("body", [b"", b"null", b"[]", b'{"status": "done"}', b"\xff", b"[" * 200_000])
 def test_noise_is_refused(body: bytes) -> None:
     for decode in (decode_hint, decode_execution, decode_status, decode_completion):
-        with pytest.raises(BadMessage):
+        with pytest.raises(InvalidMessageError):
             decode(body)

@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from rune.adapters.rabbitmq.queue import EARLY
-from rune.adapters.rabbitmq.topology import BadQueueName, Topology, TopologyMismatch
+from rune.adapters.rabbitmq.queue import EARLY_ACK_S
+from rune.adapters.rabbitmq.topology import InvalidQueueNameError, Topology, TopologyMismatchError
 from rune.codec.messages import NodeExecutionMessage
 from rune.core.execution.token import Token
 from rune.errors import RuneError
-from rune.ports.journal import StoreAway
+from rune.ports.journal import StoreUnavailableError
 from tests.rabbitmq.helping import scenario
 from tests.rabbitmq.queues import place
 from tests.services.rabbitmq import broker
@@ -101,7 +101,7 @@ async def test_what_is_held_for_long_is_acknowledged_early() -> None:
         await until(lambda: queue._held[held.tag].early)
         await queue.close()
         assert await here.waiting("workflow.execution") == 0
-    assert EARLY == 60.0, "far below the half hour after which a broker takes the channel away"
+    assert EARLY_ACK_S == 60.0, "far below the half hour after which a broker takes the channel away"
 
 
 @scenario
@@ -111,7 +111,7 @@ async def test_what_was_acknowledged_early_can_still_be_given_back() -> None:
         await queue.send("x", [Token(5)])
         held = await queue.receive()
         await until(lambda: queue._held[held.tag].early)
-        await queue.give_back(held)
+        await queue.requeue(held)
         assert (await queue.receive()).token.node == 5
 
 
@@ -136,11 +136,11 @@ async def test_a_long_delay_is_spent_in_a_queue_of_the_broker() -> None:
     async with place() as here:
         queue = here.queue()
         await queue.send("x", [Token(3)], 9)
-        await queue.give_back(await queue.receive(), 5.0)
+        await queue.requeue(await queue.receive(), 5.0)
         await until(lambda: _has(here.waiting("workflow.execution.retry.5s"), 1))
         again = await queue.receive()
         assert again.token.node == 3
-        await queue.give_back(again, 100.0)
+        await queue.requeue(again, 100.0)
         await until(lambda: _has(here.waiting("workflow.execution.retry.125s"), 1))
         letter = await here.take("workflow.execution.retry.125s")
         assert letter is not None
@@ -190,7 +190,7 @@ async def test_what_one_cannot_send_disturbs_nobody_else() -> None:
         lost = asyncio.ensure_future(queue.send("lost", [Token(0)]))
         while not lost.done():
             await queue.send("x", [Token(1)])
-        assert isinstance(lost.exception(), StoreAway)
+        assert isinstance(lost.exception(), StoreUnavailableError)
         assert queue.publisher.link.made == 1
 
 
@@ -235,7 +235,7 @@ async def test_a_queue_may_be_called_as_the_topology_calls_something_else() -> N
 
 @pytest.mark.parametrize("name", ["a.b", "", "ü", "x" * 129])
 def test_a_name_that_nothing_is_called_is_refused(name: str) -> None:
-    with pytest.raises(BadQueueName):
+    with pytest.raises(InvalidQueueNameError):
         Topology(queues=(name,))
 
 
@@ -331,10 +331,10 @@ async def test_a_setting_that_contradicts_the_broker_is_explained() -> None:
     async with place() as here:
         await here.queue().send("x", [Token(0)])
         other = here.queue("other", kind="quorum", deadline=1.0)
-        with pytest.raises(StoreAway) as caught:
+        with pytest.raises(StoreUnavailableError) as caught:
             await other.send("x", [Token(0)])
         assert "delete_queue" in str(caught.value)
-        with pytest.raises(TopologyMismatch, match=r"`workflow\.execution\.high` exists"):
+        with pytest.raises(TopologyMismatchError, match=r"`workflow\.execution\.high` exists"):
             await other.check()
 
 
@@ -342,7 +342,7 @@ async def test_a_setting_that_contradicts_the_broker_is_explained() -> None:
 async def test_sending_to_a_broker_that_is_away_is_an_outage() -> None:
     async with place() as here:
         queue = here.queue(url="amqp://127.0.0.1:1/", deadline=0.3)
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreUnavailableError):
             await queue.send("x", [Token(0)])
 
 

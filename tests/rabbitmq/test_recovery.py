@@ -8,7 +8,7 @@ import pytest
 from pamqp import commands
 
 from rune.core.execution.token import Token
-from rune.ports.journal import StoreAway
+from rune.ports.journal import StoreUnavailableError
 from tests.rabbitmq.helping import scenario
 from tests.rabbitmq.queues import Place, place
 from tests.services.proxy import Proxy
@@ -102,7 +102,7 @@ async def test_a_killed_broker_loses_nothing_and_its_clients_come_back() -> None
         for each in held[:2]:
             await queue.ack(each)
         for each in held[2:]:
-            await queue.give_back(each)
+            await queue.requeue(each)
         await asyncio.to_thread(mortal_broker().start)
         await sending
         seen: set[tuple[str, int]] = set()
@@ -136,9 +136,9 @@ async def test_during_an_alarm_sending_is_an_outage_and_receiving_goes_on() -> N
         first = await queue.receive()
         await asyncio.to_thread(mortal_broker().alarm, memory_low=True)
         try:
-            with pytest.raises(StoreAway):
+            with pytest.raises(StoreUnavailableError):
                 await queue.send("x", [Token(2)])
-            with pytest.raises(StoreAway):
+            with pytest.raises(StoreUnavailableError):
                 await queue.send("x", [Token(2)])
             await queue.ack(first)
             assert (await queue.receive()).token.node == 1
@@ -153,7 +153,7 @@ async def test_during_an_alarm_sending_is_an_outage_and_receiving_goes_on() -> N
 async def _sends(sending: object) -> bool:
     try:
         await sending  # type: ignore[misc]
-    except StoreAway:
+    except StoreUnavailableError:
         return False
     return True
 

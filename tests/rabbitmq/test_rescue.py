@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from rune.adapters.rabbitmq.amqp.errors import BrokerAway
-from rune.adapters.rabbitmq.dead_letters import SAME, rescue
+from rune.adapters.rabbitmq.amqp.errors import BrokerUnavailableError
+from rune.adapters.rabbitmq.dead_letters import SAME, requeue_innocent
 
 
 class _Letters:
@@ -23,7 +23,7 @@ class _Letters:
     async def rescue(self) -> int:
         self.looks += 1
         if self.looks <= 2:
-            raise BrokerAway("it sleeps")
+            raise BrokerUnavailableError("it sleeps")
         if self.looks == 4:
             self.enough.set()
         return 3 if self.looks == 3 else 0
@@ -32,7 +32,7 @@ class _Letters:
 def test_the_rescue_goes_on_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
     async def go() -> None:
         letters = _Letters()
-        rescuing = asyncio.create_task(rescue(letters, 0.0))  # type: ignore[arg-type]
+        rescuing = asyncio.create_task(requeue_innocent(letters, 0.0))  # type: ignore[arg-type]
         await letters.enough.wait()
         rescuing.cancel()
         await asyncio.gather(rescuing, return_exceptions=True)
@@ -66,7 +66,7 @@ class _Unchanged:
 def test_letters_are_left_alone_as_long_as_none_comes_or_goes() -> None:
     async def go() -> int:
         letters = _Unchanged()
-        rescuing = asyncio.create_task(rescue(letters, 0.0))  # type: ignore[arg-type]
+        rescuing = asyncio.create_task(requeue_innocent(letters, 0.0))  # type: ignore[arg-type]
         await letters.enough.wait()
         rescuing.cancel()
         await asyncio.gather(rescuing, return_exceptions=True)

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from rune.adapters.rabbitmq.amqp.client import AmqpError, ChannelClosed, connect
-from rune.adapters.rabbitmq.dead_letters import DeadLetters, rescue
-from rune.adapters.rabbitmq.legacy import Legacy
+from rune.adapters.rabbitmq.amqp.client import AmqpError, ChannelClosedError, connect
+from rune.adapters.rabbitmq.dead_letters import DeadLetters, requeue_innocent
+from rune.adapters.rabbitmq.legacy import LegacyExecutor
 from rune.adapters.rabbitmq.queue import RabbitQueue
 from rune.adapters.rabbitmq.topology import (
     Topology,
@@ -55,7 +55,7 @@ async def refused(vhost: str, role: str, act: str, name: str) -> bool:
             await channel.declare_queue(name)
         else:
             await channel.get(name)
-    except ChannelClosed as closed:
+    except ChannelClosedError as closed:
         return closed.code == "ACCESS_REFUSED"
     except AmqpError:
         return False
@@ -121,7 +121,7 @@ async def test_a_worker_with_the_rights_of_a_worker_works() -> None:
         await queue.check()
         await queue.send("x", [Token(1)], 9)
         delivery = await queue.receive()
-        await queue.give_back(delivery)
+        await queue.requeue(delivery)
         again = await queue.receive()
         await queue.dead_letter(again, "CODE", "reason")
         await until(lambda: queue.intake.link.is_up)
@@ -140,7 +140,9 @@ async def test_a_scheduler_with_the_rights_of_the_master_hands_innocent_messages
         queue = RabbitQueue(url(vhost, "worker"), consumer="w", kind="quorum")
         await queue.send("x", [Token(7)])
         await worn_out(broker().url(vhost), topology.execution)
-        rescuing = asyncio.create_task(rescue(DeadLetters(url(vhost, "master"), topology), pause=0.05))
+        rescuing = asyncio.create_task(
+            requeue_innocent(DeadLetters(url(vhost, "master"), topology), pause=0.05)
+        )
         assert (await queue.receive()).token.node == 7
         rescuing.cancel()
         await asyncio.wait([rescuing])
@@ -151,13 +153,13 @@ async def test_a_scheduler_with_the_rights_of_the_master_hands_innocent_messages
 async def test_starts_for_another_engine_go_from_the_master_to_a_worker() -> None:
     topology = Topology()
     async with imported(topology) as vhost:
-        sender, reader = (Legacy(url(vhost, role), topology, role) for role in ("master", "worker"))
+        sender, reader = (LegacyExecutor(url(vhost, role), topology, role) for role in ("master", "worker"))
         found: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         async def take(message: NodeExecutionMessage, body: bytes) -> None:
             found.set_result(message.execution_id)
 
-        reader.takes(take)
+        reader.on_result(take)
         reader.start()
         start = NodeExecutionMessage(
             workflow_id="w",
@@ -178,7 +180,7 @@ async def test_the_queue_of_another_engine_stays_as_it_is() -> None:
         theirs = {"durable": True, "arguments": {"x-message-ttl": 60_000}}
         broker().api("PUT", f"queues/{vhost}/workflow.started", theirs)
         broker().api("POST", "definitions", definitions(Topology(), vhost, PASSWORDS))
-        sender = Legacy(url(vhost, "master"), Topology(), "master")
+        sender = LegacyExecutor(url(vhost, "master"), Topology(), "master")
         await sender.hand_over(b"{}")
         await sender.close()
         connection = await connect(url(vhost, "worker"))
@@ -191,7 +193,7 @@ async def test_the_queue_of_another_engine_stays_as_it_is() -> None:
 @scenario
 async def test_a_start_is_handed_over_although_the_queue_of_the_other_engine_has_gone() -> None:
     with broker().vhost() as vhost:
-        sender = Legacy(broker().url(vhost), Topology(), "master")
+        sender = LegacyExecutor(broker().url(vhost), Topology(), "master")
         await sender.hand_over(b"{}")
         broker().api("DELETE", f"queues/{vhost}/workflow.started")
         await sender.hand_over(b'{"a": 1}')
@@ -208,12 +210,12 @@ async def test_a_start_that_cannot_be_put_aside_is_not_forgotten() -> None:
     """The queue of dead letters has gone meanwhile; a new connection brings it back, and the start with it."""
     topology = Topology()
     with broker().vhost() as vhost:
-        reader = Legacy(broker().url(vhost), topology, "worker")
+        reader = LegacyExecutor(broker().url(vhost), topology, "worker")
 
         async def take(message: NodeExecutionMessage, body: bytes) -> None:
             raise LookupError("never")
 
-        reader.takes(take)
+        reader.on_result(take)
         reader.start()
         await reader.hand_over(b"{}")
         here = Place(broker().url(vhost), vhost)
@@ -230,7 +232,7 @@ async def test_a_start_that_cannot_be_put_aside_is_not_forgotten() -> None:
 async def _has_one(here: Place) -> bool:
     try:
         return await here.waiting("workflow.execution.dead") == 1
-    except ChannelClosed:
+    except ChannelClosedError:
         return False
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from rune.core.execution.fact import End
+from rune.core.execution.fact import ExecutionEnded
 from rune.testing.harness import Harness
 from tests.cli.process import until
 from tests.cluster.commands import GATED, here, named, waits
@@ -32,7 +32,9 @@ def test_the_relay_sends_what_was_owed_and_always_the_same(crew: Standing) -> No
         async with crew.asked() as (engine, _), client(crew.settings.queue) as plain:
             run = await Harness(engine, None).start(named(GATED, "owed"), {"n": 1})
             await asyncio.to_thread(waits, here(crew.fleet), run.id)
-            await engine.backend.journal.record(run.id, [End(engine.backend.clock.now(), "cancelled")])
+            await engine.backend.journal.record(
+                run.id, [ExecutionEnded(engine.backend.clock.now(), "cancelled")]
+            )
             forgetful = crew.fleet.start("scheduler", RUNE_FAILPOINT="relayed")
             assert await asyncio.to_thread(forgetful.process.wait, PATIENCE) == KILLED, forgetful.said()
             crew.fleet.start("scheduler")

@@ -9,9 +9,9 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from rune.adapters.rabbitmq.amqp.client import ChannelClosed
-from rune.adapters.rabbitmq.dead_letters import rescue
-from rune.adapters.rabbitmq.topology import TopologyMismatch
+from rune.adapters.rabbitmq.amqp.client import ChannelClosedError
+from rune.adapters.rabbitmq.dead_letters import requeue_innocent
+from rune.adapters.rabbitmq.topology import TopologyMismatchError
 from rune.bootstrap import rabbitmq
 from rune.settings import Settings
 from tests.cluster.standing import Standing
@@ -32,7 +32,7 @@ def carried() -> Iterator[Settings]:
 def test_who_was_set_otherwise_is_not_let_in(carried: Settings) -> None:
     async def go() -> None:
         async with engines(carried):
-            with pytest.raises(TopologyMismatch, match="RUNE_QUEUE_KIND"):
+            with pytest.raises(TopologyMismatchError, match="RUNE_QUEUE_KIND"):
                 async with engines(carried, queue_kind="quorum"):
                     pass
 
@@ -80,14 +80,14 @@ def test_what_nobody_serves_yet_waits_for_who_does(carried: Settings) -> None:
 async def _waits(here: Place) -> bool:
     try:
         return await here.waiting("workflow.execution.rare") == 1
-    except ChannelClosed:  # nobody has declared it yet
+    except ChannelClosedError:  # nobody has declared it yet
         return False
 
 
 def test_what_was_only_delivered_too_often_is_run_after_all(
     carried: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rabbitmq, "rescue", partial(rescue, pause=0.05))
+    monkeypatch.setattr(rabbitmq, "rescue", partial(requeue_innocent, pause=0.05))
     calls: list[str] = []
     document = workflow("start>a", a={**kind("t.call"), "queue": "rare"})
 

@@ -14,7 +14,7 @@ import traceback
 from contextlib import suppress
 from typing import Any
 
-from rune.bootstrap import reader, running_engine
+from rune.bootstrap import open_reader, running_engine
 from rune.settings import Settings
 from tests.conformance.actor import Refusal
 from tests.conformance.case import Case
@@ -73,7 +73,7 @@ async def _take(asked: dict[str, Any]) -> dict[str, Any]:
     settings = Settings(
         home=str(home), nodes=("tests.runtime.ledger_nodes",), durability="relaxed", grace=1, slots=1
     )
-    async with running_engine(settings, working=asked["works"]) as engine, reader(settings) as look:
+    async with running_engine(settings, working=asked["works"]) as engine, open_reader(settings) as look:
         actor = DeskActor(engine, look)
         walk = Walk(case, actor, Surroundings(case))
         walk.names = progress.names

@@ -7,10 +7,10 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from rune.core.execution.fact import End, Result, Start
+from rune.core.execution.fact import ExecutionEnded, ExecutionStarted, NodeResult
 from rune.core.execution.token import Path as Lineage
 from rune.runtime.queries.history import History
-from rune.runtime.values import NotLoaded
+from rune.runtime.values import ValueNotLoaded
 from rune.testing.harness import Harness, Run, harness
 from tests.oracle.document import to_document
 from tests.oracle.generate import random_model
@@ -53,21 +53,21 @@ async def difference(engine: Harness, seed: int) -> str | None:
     return None
 
 
-async def past_of(run: Run, end: End, start: Any) -> Past:
+async def past_of(run: Run, end: ExecutionEnded, start: Any) -> Past:
     """What the journal holds of an execution, its values read."""
     stored = await run.facts()
-    ends = [row for row in stored if isinstance(row.fact, End)]
+    ends = [row for row in stored if isinstance(row.fact, ExecutionEnded)]
     assert len(ends) == 1, f"{len(ends)} terminal rows"
     assert ends[0].fact == end, "the terminal row is not the one announced"
-    facts = [row.fact for row in stored if not row.late and not isinstance(row.fact, End)]
+    facts = [row.fact for row in stored if not row.late and not isinstance(row.fact, ExecutionEnded)]
     history = await run.history()
     values: dict[tuple[int, Lineage], Any] = {}
     for fact in facts:
-        if isinstance(fact, Result) and fact.status == "ok":
+        if isinstance(fact, NodeResult) and fact.status == "ok":
             values[(fact.node, fact.path)] = await _value(history, fact)
     return Past(
         run.plan,
-        [Start(run.accepted.at), *facts],
+        [ExecutionStarted(run.accepted.at), *facts],
         end,
         start,
         end.at,
@@ -75,10 +75,10 @@ async def past_of(run: Run, end: End, start: Any) -> Past:
     )
 
 
-async def _value(history: History, fact: Result) -> Any:
+async def _value(history: History, fact: NodeResult) -> Any:
     page, book = history._page, history._book
     while True:
         try:
             return page.output(fact)
-        except NotLoaded as missing:
-            await book.fetch(missing.what, page)
+        except ValueNotLoaded as missing:
+            await book.load(missing.what, page)

@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from rune.bootstrap import reader, running_engine
+from rune.bootstrap import open_reader, running_engine
 from rune.core.definition.model import canonical
-from rune.core.execution.decision import Finish
+from rune.core.execution.decision import FinishExecution
 from rune.core.execution.outcome import Error
 from rune.errors import RuneError
-from rune.ports.journal import Ended
+from rune.ports.journal import ExecutionEndedError
 from rune.ports.retention import Rule
 from rune.runtime.engine import Engine
-from rune.runtime.services.executions import Desk
+from rune.runtime.services.executions import ExecutionService
 from rune.settings import Settings
 from rune.testing.harness import compiled
 from tests.conformance.actor import Look
@@ -50,17 +50,17 @@ class Arena:
 
     def __init__(self, engine: Engine, look: Look) -> None:
         self.engine = engine
-        self.desk: Desk = engine.desk
+        self.desk: ExecutionService = engine.desk
         self.look = look
         self.chance = random.Random(SEED)
 
     async def start(self, source: dict[str, Any], payload: Any = None) -> str:
         definition = canonical(compiled(source).definition)
-        return (await self.desk.run(definition, json.dumps(payload or {}).encode())).id
+        return (await self.desk.start_definition(definition, json.dumps(payload or {}).encode())).id
 
     async def end(self, execution: str) -> dict[str, Any]:
         """How an execution ended, and that it did so once."""
-        await asyncio.wait_for(await self.engine.expect(execution), DEADLINE)
+        await asyncio.wait_for(await self.engine.wait_for(execution), DEADLINE)
         events = Counter(await self.look.events(execution))
         assert sum(events[f"execution.{each}"] for each in TERMINAL) == 1, events
         return await self.look.document(execution)
@@ -87,7 +87,7 @@ class Arena:
 @asynccontextmanager
 async def _arena(home: pathlib.Path) -> AsyncIterator[Arena]:
     settings = Settings(home=str(home), durability="relaxed", grace=1)
-    async with running_engine(settings) as engine, reader(settings) as opened:
+    async with running_engine(settings) as engine, open_reader(settings) as opened:
         yield Arena(engine, Look(opened))
 
 
@@ -217,13 +217,13 @@ async def _again_against_collect(arena: Arena, again: Callable[[str], Awaitable[
     if fails:
         await arena.waiting(execution, "ask")
         kept = (await arena.look.document(execution))["context"]["$once"]["v"]
-        dead = Finish("failed", Error("WORKER_CRASH", "died", {"node": "ask@/"}, True))
+        dead = FinishExecution("failed", Error("WORKER_CRASH", "died", {"node": "ask@/"}, True))
         await arena.desk._endings.finish(execution, dead, arena.engine.backend.clock.now())
     await arena.end(execution)
 
     async def collect() -> None:
         await arena.later(60)
-        await arena.desk.collect((Rule(keep=0),))
+        await arena.desk.delete_ended((Rule(keep=0),))
 
     async def use() -> Any:
         await arena.later(60)
@@ -237,7 +237,7 @@ async def _again_against_collect(arena: Arena, again: Callable[[str], Awaitable[
     if fails:
         await arena.desk.signal(answer.id, "ask")
     if arena.chance.random() < 0.5:
-        await arena.desk.collect((Rule(keep=0),))
+        await arena.desk.delete_ended((Rule(keep=0),))
     ended = await _tried(_collected_or_ended(arena, answer.id))
     assert ended in (("completed", kept), "UNKNOWN_EXECUTION")
     return "kept"
@@ -326,7 +326,7 @@ def test_a_refusal_says_how_it_ended(tmp_path: pathlib.Path) -> None:
         async with _arena(tmp_path) as arena:
             execution = await arena.start(document("quick", [_work("a")], 1))
             await arena.end(execution)
-            with pytest.raises(Ended) as refused:
+            with pytest.raises(ExecutionEndedError) as refused:
                 await arena.desk.cancel(execution)
             assert refused.value.end.status == "completed"
 

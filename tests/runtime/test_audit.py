@@ -8,12 +8,21 @@ from typing import Literal
 import pytest
 
 from rune.codec.facts import Inline
-from rune.core.execution.fact import Attempt, Begun, Control, End, Fact, Result, Signal, Suspension
+from rune.core.execution.fact import (
+    AttemptFailed,
+    EffectStarted,
+    ExecutionEnded,
+    Fact,
+    NodeResult,
+    NodeSuspended,
+    PauseChanged,
+    SignalReceived,
+)
 from rune.core.execution.outcome import Error
 from rune.core.plan.model import Plan
-from rune.ports.journal import Accepted, Stored
+from rune.ports.journal import ExecutionRecord, StoredFact
 from rune.ports.queries import Summary
-from rune.runtime.queries.verify import Audit, Claims, audit
+from rune.runtime.queries.verify import Claims, VerificationReport, verify_execution
 from rune.testing.harness import compiled
 from tests.core.documents import document, node
 
@@ -30,15 +39,17 @@ PLAN = compiled(
     )
 )
 A, B = PLAN.index["a"], PLAN.index["b"]
-DONE = End(9, "completed")
+DONE = ExecutionEnded(9, "completed")
 
 
-def examined(facts: Sequence[Fact], claims: Claims, *, late: Sequence[Fact] = (), plan: Plan = PLAN) -> Audit:
+def examined(
+    facts: Sequence[Fact], claims: Claims, *, late: Sequence[Fact] = (), plan: Plan = PLAN
+) -> VerificationReport:
     """The audit of an execution with these facts, in this order."""
-    accepted = Accepted(id="x", workflow="w", hash=plan.hash, at=1, input=b"{}")
+    accepted = ExecutionRecord(id="x", workflow="w", hash=plan.hash, at=1, input=b"{}")
     numbered = enumerate([*facts, *late], start=1)
-    stored = [Stored(number, fact, late=number > len(facts)) for number, fact in numbered]
-    end = next((each for each in facts if isinstance(each, End)), None)
+    stored = [StoredFact(number, fact, late=number > len(facts)) for number, fact in numbered]
+    end = next((each for each in facts if isinstance(each, ExecutionEnded)), None)
     summary = Summary(
         id="x",
         workflow="w",
@@ -47,7 +58,7 @@ def examined(facts: Sequence[Fact], claims: Claims, *, late: Sequence[Fact] = ()
         started_at=1,
         ended_at=end.at if end else None,
     )
-    return audit(plan, accepted, stored, claims, summary)
+    return verify_execution(plan, accepted, stored, claims, summary)
 
 
 def result(
@@ -57,19 +68,19 @@ def result(
     kept: bool = False,
     attempt: int = 1,
     status: Literal["ok", "cancelled"] = "ok",
-) -> Result:
-    return Result(node, (), 5, status, value=Inline(b"1"), signal=signal, kept=kept, attempt=attempt)
+) -> NodeResult:
+    return NodeResult(node, (), 5, status, value=Inline(b"1"), signal=signal, kept=kept, attempt=attempt)
 
 
-def wait(node: int, attempt: int = 1) -> Suspension:
-    return Suspension(node, (), 3, attempt, signal="go")
+def wait(node: int, attempt: int = 1) -> NodeSuspended:
+    return NodeSuspended(node, (), 3, attempt, signal="go")
 
 
-def heard(id: str) -> Signal:
-    return Signal(2, id, "go", None, Inline(b"1"))
+def heard(id: str) -> SignalReceived:
+    return SignalReceived(2, id, "go", None, Inline(b"1"))
 
 
-def broken(report: Audit) -> list[tuple[str, str]]:
+def broken(report: VerificationReport) -> list[tuple[str, str]]:
     return [(each.rule, each.subject) for each in report.violations]
 
 
@@ -121,7 +132,7 @@ def test_a_signal_cannot_be_taken_twice() -> None:
 
 
 def test_an_attempt_takes_a_signal_as_a_result_does() -> None:
-    failed = Attempt(B, (), 4, 1, Error("E", "said"), "s")
+    failed = AttemptFailed(B, (), 4, 1, Error("E", "said"), "s")
     facts: list[Fact] = [
         heard("s"),
         result(A),
@@ -175,9 +186,9 @@ def test_a_kept_result_must_fit_like_any_other() -> None:
     assert ("placed", "b@/") in broken(examined([result(B, kept=True)], {}))
 
 
-@pytest.mark.parametrize("fact", [Begun(A, (), 2, 1), Control(2, 1, True)])
+@pytest.mark.parametrize("fact", [EffectStarted(A, (), 2, 1), PauseChanged(2, 1, True)])
 def test_what_was_begun_and_what_was_paused_needs_no_place(fact: Fact) -> None:
     assert broken(examined([fact], {})) == []
     assert broken(examined([fact, fact], {})) == [
-        ("once", "execution" if isinstance(fact, Control) else "a@/")
+        ("once", "execution" if isinstance(fact, PauseChanged) else "a@/")
     ]

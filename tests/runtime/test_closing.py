@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from rune.core.execution.decision import Decision, Finish
-from rune.core.execution.fact import End, Result
+from rune.core.execution.decision import Decision, FinishExecution
+from rune.core.execution.fact import ExecutionEnded, NodeResult
 from rune.core.execution.token import Path
 from rune.ports.state import Applied
-from rune.runtime.messaging.state_middleware import Closing
+from rune.runtime.messaging.state_middleware import PredictingState
 
-LAST = [Decision(3, (), 7, Result(3, (), 7, "ok"))]
-OTHERS = [Decision(2, (), 6, Result(2, (), 6, "ok"))]
-DONE = Finish("completed")
+LAST = [Decision(3, (), 7, NodeResult(3, (), 7, "ok"))]
+OTHERS = [Decision(2, (), 6, NodeResult(2, (), 6, "ok"))]
+DONE = FinishExecution("completed")
 
 
 class _State:
@@ -26,14 +26,14 @@ class _State:
 
     async def renew(self) -> None: ...
 
-    def certain_end(self, execution: str, decisions: Any) -> tuple[Finish, int] | None:
+    def certain_end(self, execution: str, decisions: Any) -> tuple[FinishExecution, int] | None:
         return (DONE, 8) if decisions is LAST else None
 
     async def apply(self, execution: str, decisions: Any) -> Applied:
         self.acts.append(decisions)
         return Applied(now=9)
 
-    async def end(self, execution: str, fact: End) -> None:
+    async def end(self, execution: str, fact: ExecutionEnded) -> None:
         self.acts.append("end")
 
 
@@ -45,11 +45,11 @@ def _after(asked: Any, applied: Any) -> tuple[Applied, list[Any]]:
         state.acts.append((execution, node, path))
 
     async def go() -> Applied:
-        around = Closing(state, release)  # type: ignore[arg-type]
+        around = PredictingState(state, release)  # type: ignore[arg-type]
         around.certain_end("x", asked)
         answer = await around.apply("x", applied)
-        await around.end("x", End(8, "completed"))
-        await around.end("x", End(8, "completed"))
+        await around.end("x", ExecutionEnded(8, "completed"))
+        await around.end("x", ExecutionEnded(8, "completed"))
         return answer
 
     return asyncio.run(go()), state.acts

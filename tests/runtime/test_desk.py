@@ -10,7 +10,7 @@ import pytest
 
 from rune.bootstrap import running_engine
 from rune.errors import RuneError
-from rune.runtime.services.executions import Desk
+from rune.runtime.services.executions import ExecutionService
 from rune.settings import Settings
 
 WAITS = {
@@ -30,21 +30,21 @@ async def refusal(asked: object) -> str:
     return refused.value.code
 
 
-async def _start_twice(desk: Desk) -> None:
-    first = await desk.run(DOCUMENT, b'{"a": 1}', execution="mine")
-    again = await desk.run(DOCUMENT, b'{"a": 1}', execution="mine")
+async def _start_twice(desk: ExecutionService) -> None:
+    first = await desk.start_definition(DOCUMENT, b'{"a": 1}', execution="mine")
+    again = await desk.start_definition(DOCUMENT, b'{"a": 1}', execution="mine")
     assert first.id == again.id == "mine"
-    assert await refusal(desk.run(DOCUMENT, b'{"a": 2}', execution="mine")) == "KEY_CONFLICT"
+    assert await refusal(desk.start_definition(DOCUMENT, b'{"a": 2}', execution="mine")) == "KEY_CONFLICT"
 
 
-async def _start_at_once(desk: Desk) -> None:
-    both = (desk.run(DOCUMENT, body, execution="race") for body in (b'{"a": 1}', b'{"a": 2}'))
+async def _start_at_once(desk: ExecutionService) -> None:
+    both = (desk.start_definition(DOCUMENT, body, execution="race") for body in (b'{"a": 1}', b'{"a": 2}'))
     answers = await asyncio.gather(*both, return_exceptions=True)
     codes = [getattr(each, "code", "accepted") for each in answers]
     assert sorted(codes) == ["KEY_CONFLICT", "accepted"]
 
 
-async def _priority(desk: Desk) -> None:
+async def _priority(desk: ExecutionService) -> None:
     await desk.deploy(DOCUMENT)
     assert await refusal(desk.start("waits", None, b"{}", priority=11)) == "BAD_PRIORITY"
     assert await refusal(desk.start("waits", None, b"{}", priority=-1)) == "BAD_PRIORITY"

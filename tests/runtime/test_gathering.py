@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from rune.core.execution.decision import Decision, Finish
-from rune.core.execution.fact import Attempt, Choice, Result, TokenFact
+from rune.core.execution.decision import Decision, FinishExecution
+from rune.core.execution.fact import AttemptFailed, NodeResult, RaceWinner, TokenFact
 from rune.core.execution.outcome import Error
-from rune.core.execution.token import START, Fate, Token
-from rune.ports.journal import StoreAway
+from rune.core.execution.token import START, Token, TokenPurpose
+from rune.ports.journal import StoreUnavailableError
 from rune.ports.state import Applied
-from rune.runtime.messaging.state_middleware import MAX_BATCH, Gathering
+from rune.runtime.messaging.state_middleware import MAX_BATCH, BatchingState
 
-DONE = Finish("completed")
+DONE = FinishExecution("completed")
 
 
 def act(item: int, fact: TokenFact | None = None) -> list[Decision]:
     """What an item has decided: its first node, and in place the one behind it."""
     path = (1, item)
-    return [Decision(node, path, 5, fact or Result(node, path, 5, "ok")) for node in (2, 3)]
+    return [Decision(node, path, 5, fact or NodeResult(node, path, 5, "ok")) for node in (2, 3)]
 
 
 class _State:
@@ -45,7 +45,7 @@ class _State:
         self.begun.set()
         await self.go.wait()
         if self._breaks and len(self.acts) > 1:
-            raise StoreAway("gone")
+            raise StoreUnavailableError("gone")
         return Applied(self._emitted, DONE, 9) if len(self.acts) > 1 else Applied(now=8)
 
 
@@ -56,7 +56,7 @@ def _gathered(
 
     async def go() -> tuple[list[Any], list[Sequence[Decision]]]:
         state = _State(*emitted, breaks=breaks)
-        around = Gathering(state)  # type: ignore[arg-type]
+        around = BatchingState(state)  # type: ignore[arg-type]
         names = executions or ["x"] * len(acts)
         asked = [
             asyncio.create_task(around.apply(name, each)) for name, each in zip(names, acts, strict=True)
@@ -77,8 +77,8 @@ def test_whoever_comes_meanwhile_is_served_in_one_act() -> None:
 
 def test_one_of_them_sends_what_nobody_has_decided() -> None:
     again = Token(2, (1, 3), attempt=2)
-    left = (Token(4, ()), Token(1, (), fate=Fate.DISPATCH), again)
-    failed = act(3, Attempt(2, (1, 3), 5, 1, Error("E", "no")))[:1]
+    left = (Token(4, ()), Token(1, (), fate=TokenPurpose.DISPATCH), again)
+    failed = act(3, AttemptFailed(2, (1, 3), 5, 1, Error("E", "no")))[:1]
     answers, _ = _gathered([act(0), act(1), act(2), failed], Token(3, (1, 1)), Token(3, (1, 2)), *left)
     assert [each.emitted for each in answers] == [(), (), (), left]
 
@@ -95,14 +95,14 @@ def test_executions_have_nothing_to_do_with_each_other() -> None:
 
 
 def test_a_choice_is_applied_for_who_made_it() -> None:
-    chosen = [Decision(2, (), 5, Choice(2, (), 5, (), START))]
+    chosen = [Decision(2, (), 5, RaceWinner(2, (), 5, (), START))]
     acts = [act(0), act(1), chosen]
     assert _gathered(acts)[1] == [act(0), chosen, act(1)]
 
 
 def test_an_outage_is_everybodys() -> None:
     answers, _ = _gathered([act(item) for item in range(3)], breaks=True)
-    assert [type(each) for each in answers] == [Applied, StoreAway, StoreAway]
+    assert [type(each) for each in answers] == [Applied, StoreUnavailableError, StoreUnavailableError]
 
 
 @pytest.mark.parametrize("gone", [1, 2])
@@ -111,7 +111,7 @@ def test_who_goes_meanwhile_takes_nothing_along(gone: int) -> None:
 
     async def go() -> list[Any]:
         state = _State(left)
-        around = Gathering(state)  # type: ignore[arg-type]
+        around = BatchingState(state)  # type: ignore[arg-type]
         asked = [asyncio.create_task(around.apply("x", act(item))) for item in range(3)]
         await state.begun.wait()  # and all others have asked too
         asked[gone].cancel()

@@ -48,7 +48,7 @@ START = {"id": "start", "type": "manual"}
 
 
 async def _output(engine: Engine, execution: str) -> Any:
-    end = await asyncio.wait_for(await engine.expect(execution), 20)
+    end = await asyncio.wait_for(await engine.wait_for(execution), 20)
     assert end.status == "completed", end
     accepted = await engine.backend.journal.accepted(execution)
     assert accepted is not None
@@ -86,7 +86,7 @@ async def _child_and_back(folder: pathlib.Path) -> None:
     )
     async with running_engine(Settings(home=str(folder)), registry=_registry()) as engine:
         await engine.desk.deploy(child)
-        started = await engine.desk.run(parent, b"{}")
+        started = await engine.desk.start_definition(parent, b"{}")
 
         assert await _output(engine, started.id) == "a note, read"
 
@@ -107,10 +107,10 @@ async def _retry(folder: pathlib.Path) -> None:
         ],
     )
     async with running_engine(Settings(home=str(folder)), registry=_registry()) as engine:
-        first = await engine.desk.run(document, b"{}")
-        assert (await asyncio.wait_for(await engine.expect(first.id), 20)).status == "halted"
+        first = await engine.desk.start_definition(document, b"{}")
+        assert (await asyncio.wait_for(await engine.wait_for(first.id), 20)).status == "halted"
         second = await engine.desk.retry(first.id)
 
         assert await _output(engine, second.id) == "a note"
-        await engine.desk.collect((Rule(status=("halted",), keep=0),))
+        await engine.desk.delete_ended((Rule(status=("halted",), keep=0),))
         assert await engine.backend.journal.accepted(first.id) is not None, "its blobs are still needed"

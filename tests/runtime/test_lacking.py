@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from rune.ports.processes import Member
-from rune.runtime.worker.worker import PATIENCE, Lacking
+from rune.ports.processes import ProcessInfo
+from rune.runtime.worker.worker import MISSING_TYPE_TIMEOUT_S, MissingTypeTracker
 
 
 class Seen:
@@ -17,12 +17,12 @@ class Seen:
         self.types: tuple[str, ...] = ()
         self.roles: tuple[str, ...] = ("worker",)
 
-    async def beat(self, member: Member) -> None: ...
+    async def heartbeat(self, member: ProcessInfo) -> None: ...
 
     async def leave(self, name: str) -> None: ...
 
-    async def members(self) -> list[Member]:
-        shown = Member(
+    async def list(self) -> list[ProcessInfo]:
+        shown = ProcessInfo(
             name="w", host="h", pid=1, roles=self.roles, version="1", started_at=0, types=self.types
         )
         return [shown]
@@ -35,44 +35,44 @@ def time(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def asked(lack: Lacking, execution: str = "x") -> bool:
-    return asyncio.run(lack.is_hopeless(execution, "acme.scan"))
+def asked(lack: MissingTypeTracker, execution: str = "x") -> bool:
+    return asyncio.run(lack.expired(execution, "acme.scan"))
 
 
 def test_it_is_hopeless_once_nobody_has_had_it_for_a_minute(time: list[float]) -> None:
-    lack = Lacking(Seen())
+    lack = MissingTypeTracker(Seen())
     assert not asked(lack)
-    time[0] = PATIENCE - 1
+    time[0] = MISSING_TYPE_TIMEOUT_S - 1
     assert not asked(lack)
     assert not asked(lack, "another, met only now")
-    time[0] = PATIENCE
+    time[0] = MISSING_TYPE_TIMEOUT_S
     assert asked(lack)
 
 
 def test_a_worker_that_has_it_begins_the_wait_anew(time: list[float]) -> None:
     fleet = Seen()
-    lack = Lacking(fleet)
+    lack = MissingTypeTracker(fleet)
     assert not asked(lack)
-    time[0] = PATIENCE + 1
+    time[0] = MISSING_TYPE_TIMEOUT_S + 1
     fleet.types = ("acme.scan",)
     assert not asked(lack)
     fleet.types = ()
     assert not asked(lack)
-    time[0] += PATIENCE
+    time[0] += MISSING_TYPE_TIMEOUT_S
     assert asked(lack)
 
 
 def test_a_scheduler_that_has_it_runs_nothing(time: list[float]) -> None:
     fleet = Seen()
     fleet.types, fleet.roles = ("acme.scan",), ("scheduler",)
-    lack = Lacking(fleet)
+    lack = MissingTypeTracker(fleet)
     assert not asked(lack)
-    time[0] = PATIENCE
+    time[0] = MISSING_TYPE_TIMEOUT_S
     assert asked(lack)
 
 
 def test_without_a_fleet_nothing_is_hopeless(time: list[float]) -> None:
-    lack = Lacking(None)
+    lack = MissingTypeTracker(None)
     assert not asked(lack)
-    time[0] = 10 * PATIENCE
+    time[0] = 10 * MISSING_TYPE_TIMEOUT_S
     assert not asked(lack)

@@ -77,12 +77,12 @@ def test_what_this_process_cannot_run_does_not_hold_up_the_rest(tmp_path: pathli
             ids.append((await engine.start(WAITING)).id)
             await engine.wait_for(lambda: bool(started))
         async with harness(tmp_path, clock=clock, registry=standard_registry()) as engine:
-            endings = [await engine.engine.expect(each) for each in ids]
+            endings = [await engine.engine.wait_for(each) for each in ids]
             clock.advance(3_600_000)
             ends = [await engine.until(each) for each in endings]
         gate.set()
         async with harness(tmp_path, clock=clock, registry=_registry(started, gate)) as engine:
-            last = await engine.until(await engine.engine.expect(foreign))
+            last = await engine.until(await engine.engine.wait_for(foreign))
         return [each.status for each in ends], last.status
 
     assert asyncio.run(go()) == (["completed", "completed"], "completed")

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import pytest
 
 from rune.bench.baseline import fill
-from rune.ports.journal import KeySpent, StoreAway
-from rune.ports.retention import Collected, Progress, Retention, Rule
-from rune.runtime.maintenance.cleaner import FIRST, PERIOD, Janitor
+from rune.ports.journal import IdempotencyKeyExpiredError, StoreUnavailableError
+from rune.ports.retention import Progress, Retention, RetentionResult, Rule
+from rune.runtime.maintenance.cleaner import FIRST_RUN_MS, PERIOD_MS, Cleaner
 from rune.testing.clock import VirtualClock
 from rune.testing.harness import Harness, harness
 from tests.core.documents import document, node
@@ -53,7 +53,7 @@ def test_what_was_removed_is_gone_for_the_engine_and_its_key_is_spent(tmp_path: 
             done = await retention(running).collect(RULES, time.time_ns() // 1_000_000)
             assert (done.executions, done.definitions) == (1, 0)
             assert await running.engine.backend.journal.accepted(run.id) is None
-            with pytest.raises(KeySpent, match=run.id):
+            with pytest.raises(IdempotencyKeyExpiredError, match=run.id):
                 await running.start(HELLO, key="k")
             again = await running.start(HELLO, key="l")
             await again.end()
@@ -72,13 +72,13 @@ class Tried:
 
     async def collect(
         self, rules: Sequence[Rule], now: int, *, progress: Progress | None = None
-    ) -> Collected:
+    ) -> RetentionResult:
         self.at.append(now)
         if len(self.at) == 1:
-            raise StoreAway("not now")
+            raise StoreUnavailableError("not now")
         if len(self.at) == 2:
             raise RuntimeError("a mistake")
-        return Collected(executions=1, shrinks=False)
+        return RetentionResult(executions=1, shrinks=False)
 
     async def vacuum(self) -> tuple[int, int]:
         return 0, 0
@@ -92,24 +92,24 @@ async def _settled(working: asyncio.Task[None]) -> None:
 def test_the_janitor_collects_once_an_hour_whatever_happens() -> None:
     async def go() -> list[int]:
         clock, tried = VirtualClock(0), Tried()
-        working = asyncio.create_task(Janitor(tried, RULES, clock).run())
+        working = asyncio.create_task(Cleaner(tried, RULES, clock).run())
         await _settled(working)
         clock.wake()
         await _settled(working)
-        for ms in (FIRST - 1, 1, PERIOD - 1, 1, PERIOD, PERIOD):
+        for ms in (FIRST_RUN_MS - 1, 1, PERIOD_MS - 1, 1, PERIOD_MS, PERIOD_MS):
             clock.advance(ms)
             await _settled(working)
         working.cancel()
         await asyncio.wait([working])
         return tried.at
 
-    assert asyncio.run(go()) == [FIRST + PERIOD * number for number in range(4)]
+    assert asyncio.run(go()) == [FIRST_RUN_MS + PERIOD_MS * number for number in range(4)]
 
 
 def test_without_rules_the_janitor_has_nothing_to_do() -> None:
     async def go() -> None:
         tried = Tried()
-        await Janitor(tried, (), VirtualClock(0)).run()
+        await Cleaner(tried, (), VirtualClock(0)).run()
         assert tried.at == []
 
     asyncio.run(go())

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from rune.codec.facts import Inline
-from rune.core.execution.fact import Result
+from rune.core.execution.fact import NodeResult
 from rune.core.execution.token import START, Ref
 from rune.core.plan.model import Plan
 from rune.nodes.registry import full_registry
-from rune.runtime.messaging.foreign_messages import Seeding
+from rune.runtime.messaging.foreign_messages import ExecutionSeeder
 from rune.testing.harness import compiled
 from tests.core.documents import document, keep, node
 
@@ -35,12 +35,12 @@ DIAMOND = document(
 )
 
 
-def _seeded(raw: dict[str, Any], first: str, *given: str) -> tuple[Plan, list[Result], bool]:
+def _seeded(raw: dict[str, Any], first: str, *given: str) -> tuple[Plan, list[NodeResult], bool]:
     plan = compiled(raw, REGISTRY)
-    seeding = Seeding(plan, plan.index[first], frozenset(given))
+    seeding = ExecutionSeeder(plan, plan.index[first], frozenset(given))
     made = seeding.compiled(REGISTRY.catalogue)
     facts = seeding.facts(made, {name: Inline(b"1") for name in given}, 5)
-    results = [each for each in facts if isinstance(each, Result)]
+    results = [each for each in facts if isinstance(each, NodeResult)]
     return made, results, seeding.begins(made, facts, 5)
 
 

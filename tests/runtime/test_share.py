@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from rune.runtime.worker.fair_share import BESIDE, LEAST, LONG_TURN, Share
+from rune.runtime.worker.fair_share import BESIDE, LEAST, LONG_TURN, FairShare
 
 SLOTS = 100
 NOW = 1000.0
 
 
-async def _entered(share: Share, count: int) -> list[asyncio.Task[None]]:
-    tasks = [asyncio.create_task(share.enter("many")) for _ in range(count)]
+async def _entered(share: FairShare, count: int) -> list[asyncio.Task[None]]:
+    tasks = [asyncio.create_task(share.acquire("many")) for _ in range(count)]
     await _inside(tasks)
     return tasks
 
@@ -26,9 +26,9 @@ async def _inside(tasks: list[asyncio.Task[None]]) -> int:
 
 def test_every_slot_is_theirs_while_the_turns_are_short() -> None:
     async def go() -> None:
-        share = Share(SLOTS)
+        share = FairShare(SLOTS)
         for _ in range(50):
-            share.measured(LONG_TURN / 2, NOW)
+            share.adjust(LONG_TURN / 2, NOW)
         tasks = await _entered(share, SLOTS + 5)
         assert await _inside(tasks) == SLOTS
         for task in tasks:
@@ -39,24 +39,24 @@ def test_every_slot_is_theirs_while_the_turns_are_short() -> None:
 
 def test_long_turns_take_slots_from_them_down_to_a_few_and_short_ones_give_them_back() -> None:
     async def go() -> None:
-        share = Share(SLOTS)
+        share = FairShare(SLOTS)
         tasks = await _entered(share, SLOTS)
-        share.met("one", NOW)
+        share.note_other("one", NOW)
         seen = []
         for _ in range(50):
-            share.measured(2 * LONG_TURN, NOW)
+            share.adjust(2 * LONG_TURN, NOW)
             seen.append(share.most)
         assert seen == sorted(seen, reverse=True)
         assert share.most == LEAST
 
         waiting = await _entered(share, 3)
         for _ in range(SLOTS - LEAST):
-            share.leave("many")
+            share.release("many")
         assert await _inside(waiting) == 0  # as many as may be are still under way
-        share.leave("many")
+        share.release("many")
         assert await _inside(waiting) == 1
         for _ in range(50):
-            share.measured(0.0, NOW)
+            share.adjust(0.0, NOW)
         assert share.most == SLOTS
         assert await _inside(waiting) == 3
         assert await _inside(tasks) == SLOTS
@@ -66,15 +66,15 @@ def test_long_turns_take_slots_from_them_down_to_a_few_and_short_ones_give_them_
 
 def test_alone_they_have_every_slot_however_long_the_turns_are() -> None:
     async def go() -> None:
-        share = Share(SLOTS)
+        share = FairShare(SLOTS)
         tasks = await _entered(share, SLOTS)
-        share.met("many", NOW)  # the fan-out itself goes on
-        share.measured(2 * LONG_TURN, NOW)
+        share.note_other("many", NOW)  # the fan-out itself goes on
+        share.adjust(2 * LONG_TURN, NOW)
         assert share.most == SLOTS
-        share.met("one", NOW)
-        share.measured(2 * LONG_TURN, NOW)
+        share.note_other("one", NOW)
+        share.adjust(2 * LONG_TURN, NOW)
         assert share.most < SLOTS
-        share.measured(2 * LONG_TURN, NOW + BESIDE)
+        share.adjust(2 * LONG_TURN, NOW + BESIDE)
         assert share.most == SLOTS
         assert await _inside(tasks) == SLOTS
 
@@ -83,11 +83,11 @@ def test_alone_they_have_every_slot_however_long_the_turns_are() -> None:
 
 def test_who_is_cancelled_while_it_waits_keeps_no_place() -> None:
     async def go() -> None:
-        share = Share(2)
+        share = FairShare(2)
         inside = await _entered(share, 2)
         assert await _inside(inside) == 2
         first, second = await _entered(share, 2)
-        share.leave("many")  # the first is called, and cancelled before it comes
+        share.release("many")  # the first is called, and cancelled before it comes
         first.cancel()
         with suppress(asyncio.CancelledError):
             await first

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rune.core.execution.token import Token
-from rune.ports.processes import Member
-from rune.runtime.messaging.state_middleware import Unserved
+from rune.ports.processes import ProcessInfo
+from rune.runtime.messaging.state_middleware import ServedQueuesFilter
 
 UNHELD = [("x", Token(1), 5), ("y", Token(2), 5)]
 
@@ -27,10 +27,10 @@ class State:
 
 
 class Fleet:
-    def __init__(self, *members: Member) -> None:
+    def __init__(self, *members: ProcessInfo) -> None:
         self._members = list(members)
 
-    async def members(self) -> list[Member]:
+    async def members(self) -> list[ProcessInfo]:
         return self._members
 
 
@@ -38,8 +38,8 @@ async def route(execution: str, token: Token) -> str:
     return "gpu" if token.node == 2 else "default"
 
 
-def member(role: str, *queues: str) -> Member:
-    return Member(name="m", host="h", pid=1, roles=(role,), version="1", started_at=0, queues=queues)
+def member(role: str, *queues: str) -> ProcessInfo:
+    return ProcessInfo(name="m", host="h", pid=1, roles=(role,), version="1", started_at=0, queues=queues)
 
 
 @pytest.mark.parametrize(
@@ -51,16 +51,16 @@ def member(role: str, *queues: str) -> Member:
         ([member("worker", "default"), member("worker", "gpu")], ["x", "y"]),
     ],
 )
-def test_only_what_somebody_reads_is_sent_again(members: list[Member], again: list[str]) -> None:
+def test_only_what_somebody_reads_is_sent_again(members: list[ProcessInfo], again: list[str]) -> None:
     state: Any = State()
     fleet: Any = Fleet(*members)
-    around = Unserved(state, route)
+    around = ServedQueuesFilter(state, route)
     around.follows(fleet)
     assert [each[0] for each in asyncio.run(around.unheld(10))] == again
 
 
 def test_who_sees_nobody_because_it_cannot_look_sends_everything() -> None:
     state: Any = State()
-    around = Unserved(state, route)
+    around = ServedQueuesFilter(state, route)
     assert asyncio.run(around.unheld(10)) == UNHELD
     assert asyncio.run(around.server()) == "its other verbs are there"

@@ -11,24 +11,24 @@ from redis.exceptions import ResponseError
 
 from rune.adapters.redis.client import function, library
 from rune.adapters.redis.encoding import (
-    Instructions,
-    finish_out,
-    listener_in,
-    path_out,
-    timer_in,
-    timer_out,
-    token_in,
-    token_out,
+    EncodedPlan,
+    decode_listener,
+    decode_timer,
+    encode_finish,
+    encode_path,
+    encode_timer,
+    token_fields,
+    token_from_fields,
 )
 from rune.adapters.redis.keys import Keys
-from rune.adapters.redis.snapshot import Circumstances, finish_of, image, read_fields, state_of
-from rune.core.execution.control import control, hear, touch
-from rune.core.execution.decision import Applied, Decision, Finish, Timer
-from rune.core.execution.fact import Control, Signal
+from rune.adapters.redis.snapshot import SnapshotContext, decode_state, encode_state, finish_of, read_fields
+from rune.core.execution.control import change_pause, claim_verdict, deliver_signal
+from rune.core.execution.decision import Applied, Decision, FinishExecution, Timer
+from rune.core.execution.fact import PauseChanged, SignalReceived
 from rune.core.execution.state import State
-from rune.core.execution.timers import OVERDUE, timers_of, wake
+from rune.core.execution.timers import OVERDUE, fire_timer, timers_of
 from rune.core.execution.token import Token
-from rune.core.execution.transition import apply, begin
+from rune.core.execution.transition import apply, start_execution
 from rune.core.limits import LIMITS, Limits
 from rune.core.plan.model import Plan
 
@@ -59,10 +59,10 @@ class Mirror:
         self.state = state
         self.timers = timers
         self.now = now
-        self.finish: Finish | None = None
+        self.finish: FinishExecution | None = None
         self.execution = name
         self.emitted: list[Token] = []
-        self._instructions = Instructions(plan)
+        self._instructions = EncodedPlan(plan)
         self.install()
         self.compare()
 
@@ -70,7 +70,7 @@ class Mirror:
     def begun(cls, redis: Redis, plan: Plan, *, limits: Limits = LIMITS, name: str = "x") -> Mirror:
         """At the beginning of an execution."""
         state = State(limits=limits)
-        applied = begin(plan, state, NOW)
+        applied = start_execution(plan, state, NOW)
         mirror = cls(redis, plan, state, dict(applied.armed), name=name)
         mirror.emitted += applied.emitted
         mirror.finish = applied.finish
@@ -79,8 +79,8 @@ class Mirror:
     def install(self) -> None:
         """Write what the core has as the state of the scripts."""
         keys = KEYS.of(self.execution)
-        around = Circumstances(INCARNATION, None)
-        made = image(self.plan, self.state, around, list(self.timers.items()))
+        around = SnapshotContext(INCARNATION, None)
+        made = encode_state(self.plan, self.state, around, list(self.timers.items()))
         fields = [each for pair in made.fields for each in pair]
         timers = [each for pair in made.timers for each in pair]
         self.redis.delete(*keys)
@@ -106,7 +106,7 @@ class Mirror:
         return read_fields(found)
 
     def there(self) -> State:
-        return state_of(self.plan, self.fields())
+        return decode_state(self.plan, self.fields())
 
     def decide(self, decision: Decision) -> Applied:
         before = copy.deepcopy(self.state)
@@ -123,14 +123,14 @@ class Mirror:
         self._check(applied, answer, str(decision))
         return applied
 
-    def control(self, fact: Control) -> Applied:
-        applied = control(self.plan, self.state, fact)
+    def control(self, fact: PauseChanged) -> Applied:
+        applied = change_pause(self.plan, self.state, fact)
         self._check(applied, self.run("control", PACK((fact.at, fact.number, fact.paused))), str(fact))
         return applied
 
-    def hear(self, fact: Signal) -> Applied:
-        applied = hear(self.plan, self.state, fact)
-        path = False if fact.path is None else path_out(fact.path)
+    def hear(self, fact: SignalReceived) -> Applied:
+        applied = deliver_signal(self.plan, self.state, fact)
+        path = False if fact.path is None else encode_path(fact.path)
         packed = PACK((fact.at, fact.id, fact.name, path))
         self._check(applied, self.run("signal", packed), str(fact))
         return applied
@@ -139,12 +139,12 @@ class Mirror:
         """The timer that is due first, at its time."""
         due = self.timers.pop(timer)
         self.now = max(self.now, due)
-        applied = wake(self.plan, self.state, timer, self.now)
-        overdue = finish_out(Finish("failed", OVERDUE))
+        applied = fire_timer(self.plan, self.state, timer, self.now)
+        overdue = encode_finish(FinishExecution("failed", OVERDUE))
         answer = msgspec.msgpack.decode(self.run("fire", 1, "", "", "", overdue, 1000))
         self._expect(len(answer[5]) == 1, f"{timer} does not fire: {answer}")
         fired, _, emitted, finish, failed = answer[5][0]
-        self._expect(timer_in(fired) == timer, f"{fired} instead of {timer}")
+        self._expect(decode_timer(fired) == timer, f"{fired} instead of {timer}")
         if timer.kind in ("join", "finish", "deadline") and (applied.emitted or applied.finish):
             applied.armed.append((timer, self.now + 9_000))  # until its consequence is applied
         self._check(applied, PACK(("ok", 0, emitted, finish, failed, False)), str(timer))
@@ -159,17 +159,17 @@ class Mirror:
         return found
 
     def touch(self, token: Token, *, leased: bool = False) -> str:
-        verdict = touch(self.plan, self.state, token)
+        verdict = claim_verdict(self.plan, self.state, token)
         want = (
             token.node,
-            path_out(token.path),
+            encode_path(token.path),
             token.fate.value,
             token.attempt,
             token.resumed,
             "me",
             leased,
         )
-        answer = msgspec.msgpack.decode(self.run("claim", PACK((*want, token_out(token)))))
+        answer = msgspec.msgpack.decode(self.run("claim", PACK((*want, token_fields(token)))))
         found = answer[5][0]
         if found not in ("held", "held back"):
             self._expect(found == verdict, f"{token} may {verdict}, the script says {found}")
@@ -180,14 +180,14 @@ class Mirror:
         """The one that fires next; of several at one time, the one that the server sorts first."""
         if not self.timers:
             return None
-        return min(self.timers, key=lambda each: (self.timers[each], timer_out(each)))
+        return min(self.timers, key=lambda each: (self.timers[each], encode_timer(each)))
 
     def _check(self, applied: Applied, answer: bytes, what: str) -> None:
         self._expect(answer not in (b"FOLD", b"BEHIND"), f"{what}: {answer!r}")
         _, _, emitted, finish, failed, _ = msgspec.msgpack.decode(answer)
         emitted = [*emitted, *(each for batch in self.chores() for each in batch)]
         here = sorted(map(repr, applied.emitted))
-        there = sorted(repr(token_in(each)) for each in emitted)
+        there = sorted(repr(token_from_fields(each)) for each in emitted)
         self._expect(here == there, f"{what}: core emits {here}\n script {there}")
         ends = finish_of(self.plan, finish, failed) if finish else None
         self._expect(ends == applied.finish, f"{what}: core ends {applied.finish}, script {ends}")
@@ -208,7 +208,7 @@ class Mirror:
     def _compare_timers(self) -> None:
         """A timer that the core has set and dropped in one act may be left over there; it means nothing."""
         found: Any = self.redis.zrange(KEYS.of(self.execution)[1], 0, -1, withscores=True)
-        there = {timer_in(name.decode()): int(due) for name, due in found}
+        there = {decode_timer(name.decode()): int(due) for name, due in found}
         if there == self.timers:
             return
         needed = dict(timers_of(self.plan, self.state))
@@ -219,10 +219,10 @@ class Mirror:
 
     def _compare_listeners(self) -> None:
         found: Any = self.redis.zrangebylex(KEYS.of(self.execution)[2], b"[n", b"(o")
-        there = {listener_in(each) for each in found}
+        there = {decode_listener(each) for each in found}
         here = {
             (name, since, path, node)
-            for name, waiting in self.state.listening.items()
+            for name, waiting in self.state.waiting_for_signal.items()
             for (path, node), since in waiting.items()
         }
         self._expect(here == there, f"listeners here {here}, there {there}")

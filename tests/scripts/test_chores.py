@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 from redis import Redis
 
-from rune.adapters.redis.encoding import path_out, token_in, token_out
-from rune.core.execution.control import control, touch
+from rune.adapters.redis.encoding import encode_path, token_fields, token_from_fields
+from rune.core.execution.control import change_pause, claim_verdict
 from rune.core.execution.decision import Decision
-from rune.core.execution.fact import Control
+from rune.core.execution.fact import PauseChanged
 from rune.core.execution.outcome import FanOut, Output, Suspend
 from rune.core.execution.step import step, step_unrun
-from rune.core.execution.token import Fate, Token
+from rune.core.execution.token import Token, TokenPurpose
 from rune.core.execution.transition import apply
 from rune.core.limits import Limits
 from tests.core.plans import gather, node, plan, race, split
@@ -39,12 +39,12 @@ class Crowd(Mirror):
 
     def park(self, token: Token) -> None:
         """Somebody comes to run it."""
-        touch(self.plan, self.state, token)
-        want = (token.node, path_out(token.path), "run", 1, False, "me", False)
-        self.run("claim", PACK((*want, token_out(token))))
+        claim_verdict(self.plan, self.state, token)
+        want = (token.node, encode_path(token.path), "run", 1, False, "me", False)
+        self.run("claim", PACK((*want, token_fields(token))))
 
-    def told(self, fact: Control) -> list[Any]:
-        control(self.plan, self.state, fact)
+    def told(self, fact: PauseChanged) -> list[Any]:
+        change_pause(self.plan, self.state, fact)
         found: list[Any] = self.decoded(self.run("control", PACK((fact.at, fact.number, fact.paused))))[2]
         return found
 
@@ -60,9 +60,9 @@ def _spread(mirror: Crowd, count: int) -> list[Token]:
     items: list[Token] = []
     decision = step(mirror.plan, token, FanOut(count), NOW)
     while True:
-        sent = [token_in(each) for each in mirror.both(decision)]
-        items += [each for each in sent if each.fate is Fate.RUN]
-        dispatch = [each for each in sent if each.fate is Fate.DISPATCH]
+        sent = [token_from_fields(each) for each in mirror.both(decision)]
+        items += [each for each in sent if each.fate is TokenPurpose.RUN]
+        dispatch = [each for each in sent if each.fate is TokenPurpose.DISPATCH]
         if not dispatch:
             return items
         decision = step_unrun(mirror.plan, dispatch[0], NOW)
@@ -73,12 +73,12 @@ def test_a_resume_sends_all_that_was_parked_a_few_hundred_at_a_time(redis: Redis
     assert isinstance(mirror, Crowd)
     items = _spread(mirror, MANY)
     assert len(items) == MANY
-    mirror.told(Control(NOW, 1, True))
+    mirror.told(PauseChanged(NOW, 1, True))
     for item in items:
         mirror.park(item)
-    first = mirror.told(Control(NOW, 2, False))
+    first = mirror.told(PauseChanged(NOW, 2, False))
     rest = mirror.chores()
-    sent = [token_in(each).path for batch in (first, *rest) for each in batch]
+    sent = [token_from_fields(each).path for batch in (first, *rest) for each in batch]
     assert sorted(sent) == sorted(each.path for each in items)
     assert all(len(batch) <= AT_MOST for batch in (first, *rest))
     assert len(rest) >= 1
@@ -95,9 +95,9 @@ def test_a_cancelled_region_wakes_all_that_wait_a_few_hundred_at_a_time(redis: R
         mirror.both(step(mirror.plan, item, Suspend(None, "go"), NOW))
     mirror.check()
     (opened,) = mirror.both(step(mirror.plan, Token(mirror.plan.index["a"]), Output(None), NOW))
-    first = mirror.both(step(mirror.plan, token_in(opened), Output(None), NOW))
+    first = mirror.both(step(mirror.plan, token_from_fields(opened), Output(None), NOW))
     rest = mirror.chores()
-    woken = [token_in(each) for batch in (first, *rest) for each in batch]
+    woken = [token_from_fields(each) for batch in (first, *rest) for each in batch]
     assert len([each for each in woken if each.node == mirror.plan.index["w"]]) == MANY
     assert len(rest) >= 1
     assert all(len(batch) <= AT_MOST for batch in (first, *rest))

@@ -13,7 +13,7 @@ from rune.core.execution import control as controlling
 from rune.core.execution import timers as waking
 from rune.core.execution import transition as applying
 from rune.core.execution.decision import Applied, Decision, Timer
-from rune.core.execution.fact import Control, Signal
+from rune.core.execution.fact import PauseChanged, SignalReceived
 from rune.core.execution.state import State
 from rune.core.plan.model import Plan
 from tests.core import plans
@@ -50,23 +50,23 @@ class Held:
             mirror.decide(decision)
         return applying.apply(plan, state, decision)
 
-    def control(self, plan: Plan, state: State, fact: Control) -> Applied:
+    def control(self, plan: Plan, state: State, fact: PauseChanged) -> Applied:
         mirror = self._copy(plan, state, fact.at)
         if mirror is not None:
             mirror.control(fact)
-        return controlling.control(plan, state, fact)
+        return controlling.change_pause(plan, state, fact)
 
-    def hear(self, plan: Plan, state: State, fact: Signal) -> Applied:
+    def hear(self, plan: Plan, state: State, fact: SignalReceived) -> Applied:
         mirror = self._copy(plan, state, fact.at)
         if mirror is not None:
             mirror.hear(fact)
-        return controlling.hear(plan, state, fact)
+        return controlling.deliver_signal(plan, state, fact)
 
     def wake(self, plan: Plan, state: State, timer: Timer, now: int) -> Applied:
         mirror = self._copy(plan, state, now, {timer: now})
         if mirror is not None:
             mirror.fire(timer)
-        return waking.wake(plan, state, timer, now)
+        return waking.fire_timer(plan, state, timer, now)
 
 
 @pytest.fixture(autouse=True)

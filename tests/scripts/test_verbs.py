@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from rune.adapters.redis.client import VERBS, function, library
-from rune.adapters.redis.encoding import token_out
+from rune.adapters.redis.encoding import token_fields
 from rune.core.execution.outcome import Output, Suspend
 from rune.core.execution.step import step
 from rune.core.execution.token import Token
@@ -24,7 +24,7 @@ OTHER = "8b"
 
 def claim_of(token: Token, *, leased: bool = True) -> bytes:
     fate = token.fate.value
-    return PACK((token.node, "", fate, token.attempt, token.resumed, "me", leased, token_out(token)))
+    return PACK((token.node, "", fate, token.attempt, token.resumed, "me", leased, token_fields(token)))
 
 
 def packed(mirror: Mirror, *tokens: Token) -> bytes:

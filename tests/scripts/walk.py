@@ -8,11 +8,11 @@ from typing import Any
 from redis import Redis
 
 from rune.core.execution.decision import Decision
-from rune.core.execution.fact import Choice, Control, Result, Signal
+from rune.core.execution.fact import NodeResult, PauseChanged, RaceWinner, SignalReceived
 from rune.core.execution.outcome import Cancelled, Error, Failure, FanOut, Outcome, Output, Suspend
-from rune.core.execution.routing import follow
+from rune.core.execution.routing import decision_for_fact
 from rune.core.execution.step import step, step_unrun
-from rune.core.execution.token import Fate, Token
+from rune.core.execution.token import Token, TokenPurpose
 from rune.core.limits import LIMITS, Limits
 from rune.core.plan.model import Plan
 from tests.scripts.mirror import Mirror
@@ -61,7 +61,7 @@ class Walk:
         if self.paused:
             self._control()
             return True
-        if self.mirror.state.listening:
+        if self.mirror.state.waiting_for_signal:
             self._signal()
             return True
         return False
@@ -69,19 +69,19 @@ class Walk:
     def _control(self) -> None:
         self.controls += 1
         self.paused = not self.paused
-        fact = Control(self.mirror.now, self.controls, self.paused)
+        fact = PauseChanged(self.mirror.now, self.controls, self.paused)
         self.mirror.control(fact)
         if self.rng.random() < 0.2:
             self.mirror.control(fact)
 
     def _signal(self) -> None:
         self.signals += 1
-        listening = self.mirror.state.listening
+        listening = self.mirror.state.waiting_for_signal
         names = [*listening, *NAMES]
         name = self.rng.choice(names)
         paths = [path for path, _ in listening.get(name, {})]
         path = self.rng.choice(paths) if paths and self.rng.random() < 0.5 else None
-        fact = Signal(self.mirror.now, f"s{self.signals}", name, path)
+        fact = SignalReceived(self.mirror.now, f"s{self.signals}", name, path)
         self.mirror.hear(fact)
         if self.rng.random() < 0.2:
             self.mirror.hear(fact)
@@ -95,7 +95,7 @@ class Walk:
             node not in scope.live and node not in scope.done and not self._may_be_given_up(node)
         ):
             self.mirror.decide(
-                Decision(node, path, self.mirror.now, Result(node, path, self.mirror.now, "ok"))
+                Decision(node, path, self.mirror.now, NodeResult(node, path, self.mirror.now, "ok"))
             )
 
     def _may_be_given_up(self, node: int) -> bool:
@@ -128,13 +128,13 @@ class Walk:
         scope = self.mirror.state.scopes[token.path]
         live = scope.live.get(token.node)
         token = live.token if live is not None else token
-        if token.fate is not Fate.RUN:
+        if token.fate is not TokenPurpose.RUN:
             self._decide(step_unrun(self.plan, token, now))
             return
         node = self.plan.nodes[token.node]
         if node.needs_choice and verdict == "run" and self.rng.random() < 0.8:
-            chosen = Choice(token.node, token.path, now, token.arrived, token.payload, token.error)
-            self._decide(follow(self.plan, chosen))
+            chosen = RaceWinner(token.node, token.path, now, token.arrived, token.payload, token.error)
+            self._decide(decision_for_fact(self.plan, chosen))
         outcome = Cancelled() if verdict == "cancelled" else self._outcome(token)
         self._decide(step(self.plan, token, outcome, now, self.mirror.state.limits))
 

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from rune.adapters.postgres.database import LONGEST, Database
+from rune.adapters.postgres.database import STATEMENT_TIMEOUT_S, Database
 from rune.adapters.postgres.migrations import migrate
-from rune.adapters.postgres.stores import Postgres
+from rune.adapters.postgres.stores import PostgresStores
 from rune.nodes.registry import full_registry
-from rune.runtime.plan_cache import Planbook
-from rune.runtime.queries.reader import Reader
+from rune.runtime.plan_cache import PlanCache
+from rune.runtime.queries.reader import ExecutionReader
 from tests.services.postgres import Server, database_of, server
 
 TEMPLATE = "migrated"
@@ -46,18 +46,20 @@ def left_behind(folder: Path) -> Path:
 
 
 @asynccontextmanager
-async def patient(dsn: str, *, patience: float, longest: float = LONGEST) -> AsyncIterator[Postgres]:
+async def patient(
+    dsn: str, *, patience: float, longest: float = STATEMENT_TIMEOUT_S
+) -> AsyncIterator[PostgresStores]:
     """The adapters of somebody who waits so long for a server that is away, or that takes its time."""
     database = Database(dsn, patience=patience, longest=longest)
     await database.open()
-    found = Postgres(database)
+    found = PostgresStores(database)
     try:
         yield found
     finally:
         await found.journal.close()
 
 
-def reader_of(found: Postgres) -> Reader:
+def reader_of(found: PostgresStores) -> ExecutionReader:
     """Somebody who looks at what the database holds."""
-    plans = Planbook(found.journal, full_registry(()).catalogue)
-    return Reader(found.index, found.journal, found.blob, plans, found.database, found.library)
+    plans = PlanCache(found.journal, full_registry(()).catalogue)
+    return ExecutionReader(found.index, found.journal, found.blob, plans, found.database, found.library)

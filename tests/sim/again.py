@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from rune.core.execution.fact import Fact, Result
-from rune.core.execution.rerun import failed_items, from_node, kept, unfinished
+from rune.core.execution.fact import Fact, NodeResult
+from rune.core.execution.rerun import failed_items, from_node, kept_results, unfinished
 from rune.core.execution.token import Path, Ref
 from tests.sim.execution import Execution
 from tests.sim.journal import Violation
@@ -20,7 +20,7 @@ def beginning(execution: Execution, now: int, rng: Random) -> list[Fact] | None:
     again = _chosen(execution, facts, rng)
     if not again:
         return None
-    found = kept(execution.case.plan, facts, again, now)
+    found = kept_results(execution.case.plan, facts, again, now)
     _check_kept(_results(facts), _results(found), again)
     return found
 
@@ -36,11 +36,11 @@ def _chosen(execution: Execution, facts: Sequence[Fact], rng: Random) -> set[Key
     return from_node(plan, facts, node, path if rng.random() < 0.5 else ())
 
 
-def _results(facts: Iterable[Fact]) -> dict[Key, Result]:
-    return {(each.node, each.path): each for each in facts if isinstance(each, Result)}
+def _results(facts: Iterable[Fact]) -> dict[Key, NodeResult]:
+    return {(each.node, each.path): each for each in facts if isinstance(each, NodeResult)}
 
 
-def _check_kept(old: dict[Key, Result], new: dict[Key, Result], again: set[Key]) -> None:
+def _check_kept(old: dict[Key, NodeResult], new: dict[Key, NodeResult], again: set[Key]) -> None:
     """Nothing is kept that is to run again, stands on what does, or is no longer what it was."""
     for key, result in new.items():
         if key in again:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rune.core.execution.fact import Attempt, Fact, Result, Signal, Suspension
+from rune.core.execution.fact import AttemptFailed, Fact, NodeResult, NodeSuspended, SignalReceived
 from rune.core.execution.token import Path, Token
 from tests.oracle.model import TokenKey
 from tests.sim.execution import Execution
@@ -21,7 +21,7 @@ def answers(world: Realm, execution: Execution) -> Answers:
     check_taken(execution)
     found: Answers = {}
     for fact in execution.journal.facts.values():
-        if isinstance(fact, Result):
+        if isinstance(fact, NodeResult):
             answer = _answer(world, execution, fact)
             if answer is not None:
                 found[_key(execution, fact.node, fact.path)] = answer
@@ -33,7 +33,7 @@ def _key(execution: Execution, node: int, path: Path) -> TokenKey:
     return ids[node], tuple((ids[path[i]], path[i + 1]) for i in range(0, len(path), 2))
 
 
-def _answer(world: Realm, execution: Execution, fact: Result) -> tuple[str, Any] | None:
+def _answer(world: Realm, execution: Execution, fact: NodeResult) -> tuple[str, Any] | None:
     node = execution.case.plan.nodes[fact.node]
     if fact.status == "failed" and fact.failure is not None:
         if node.type.name == "test.effect" and (fact.kept or fact.failure.code == "UNKNOWN_OUTCOME"):
@@ -53,21 +53,21 @@ def _answer(world: Realm, execution: Execution, fact: Result) -> tuple[str, Any]
     return ("success", plain(_heard(world, execution, fact)))
 
 
-def _check_deadline(execution: Execution, fact: Result) -> None:
+def _check_deadline(execution: Execution, fact: NodeResult) -> None:
     """A wait that was given up had its time, and no signal."""
     if fact.kept:
         return
     wait = execution.journal.facts.get(("suspend", fact.node, fact.path, fact.attempt))
-    in_time = isinstance(wait, Suspension) and wait.deadline is not None and wait.deadline <= fact.at
+    in_time = isinstance(wait, NodeSuspended) and wait.deadline is not None and wait.deadline <= fact.at
     if not in_time or fact.signal is not None:
         raise Violation(f"given up, but not after a wait in vain: {fact} {wait}")
 
 
-def _heard(world: Realm, execution: Execution, fact: Result) -> Any:
+def _heard(world: Realm, execution: Execution, fact: NodeResult) -> Any:
     """What the signal said that resumed a token; it must have been meant for it."""
     signal = execution.journal.facts.get(("signal", fact.signal))
     wait = execution.journal.facts.get(("suspend", fact.node, fact.path, fact.attempt))
-    if not isinstance(signal, Signal) or not isinstance(wait, Suspension):
+    if not isinstance(signal, SignalReceived) or not isinstance(wait, NodeSuspended):
         raise Violation(f"resumed by nothing: {fact}")
     if signal.name != wait.signal or signal.path not in (None, fact.path):
         raise Violation(f"{signal} was not meant for {wait}")
@@ -76,7 +76,7 @@ def _heard(world: Realm, execution: Execution, fact: Result) -> Any:
     return _child_said(world, execution, fact, signal)
 
 
-def _child_said(world: Realm, execution: Execution, fact: Result, signal: Signal) -> Any:
+def _child_said(world: Realm, execution: Execution, fact: NodeResult, signal: SignalReceived) -> Any:
     """The end of the token's own child, exactly."""
     token = Token(fact.node, fact.path, attempt=fact.attempt)
     child = world.executions[child_of(execution, token)]
@@ -92,14 +92,14 @@ def check_taken(execution: Execution) -> None:
     """One signal resumes one wait."""
     takers: dict[str, tuple[Any, ...]] = {}
     for fact in execution.journal.facts.values():
-        if isinstance(fact, Result | Attempt) and fact.signal is not None and not _is_kept(fact):
+        if isinstance(fact, NodeResult | AttemptFailed) and fact.signal is not None and not _is_kept(fact):
             mine = (fact.node, fact.path, fact.attempt)
             if takers.setdefault(fact.signal, mine) != mine:
                 raise Violation(f"{fact.signal} was taken by {takers[fact.signal]} and by {mine}")
 
 
 def _is_kept(fact: Fact) -> bool:
-    return isinstance(fact, Result) and fact.kept
+    return isinstance(fact, NodeResult) and fact.kept
 
 
 def check_family(world: Realm, execution: Execution) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rune.core.execution.fact import Control, Signal
+from rune.core.execution.fact import PauseChanged, SignalReceived
 from tests.sim.execution import Execution
 
 if TYPE_CHECKING:
     from tests.sim.world import Realm
 
 
-def deliver(world: Realm, execution: Execution, signal: Signal) -> Iterator[None]:
+def deliver(world: Realm, execution: Execution, signal: SignalReceived) -> Iterator[None]:
     """The one way in which a signal reaches an execution, whoever sends it."""
     (stored,) = execution.journal.record([signal])
-    assert isinstance(stored, Signal)
+    assert isinstance(stored, SignalReceived)
     yield
     yield from attend(world, execution, stored)
 
@@ -27,20 +27,24 @@ def steer(world: Realm, execution: Execution, *, paused: bool) -> Iterator[None]
         if is_paused is paused:
             return
         yield
-        mine = Control(world.now, number + 1, paused)
+        mine = PauseChanged(world.now, number + 1, paused)
         (stored,) = execution.journal.record([mine])
-        assert isinstance(stored, Control)
+        assert isinstance(stored, PauseChanged)
         yield
         yield from attend(world, execution, stored)
         if stored is mine:
             return
 
 
-def attend(world: Realm, execution: Execution, fact: Signal | Control) -> Iterator[None]:
+def attend(world: Realm, execution: Execution, fact: SignalReceived | PauseChanged) -> Iterator[None]:
     """Let the state hear of a row, and send what follows; only then is the row no longer marked."""
     store = execution.store
     if execution.journal.end is None:
-        tell = store.signal(fact, world.now) if isinstance(fact, Signal) else store.control(fact, world.now)
+        tell = (
+            store.signal(fact, world.now)
+            if isinstance(fact, SignalReceived)
+            else store.control(fact, world.now)
+        )
         yield
         for token in tell:
             world.send(execution, token)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from rune.core.execution.outcome import Error, Failure, Outcome, Output
-from rune.nodes.base import Call, RunnableType
+from rune.nodes.base import NodeCall, RunnableType
 from rune.nodes.registry import Registry, standard_registry
 from rune.nodes.schema import Model, declare
 
@@ -26,7 +26,7 @@ TYPE = declare(
 )
 
 
-def run(call: Call[Parameters]) -> Outcome:
+def run(call: NodeCall[Parameters]) -> Outcome:
     asked = call.parameters
     index: Any = call.scope["$index"] if _inside(call) else None
     if call.attempt <= asked.fail_attempts or index in asked.fail_items:
@@ -34,7 +34,7 @@ def run(call: Call[Parameters]) -> Outcome:
     return Output({"did": asked.key, "json": call.payload})
 
 
-def _inside(call: Call[Parameters]) -> bool:
+def _inside(call: NodeCall[Parameters]) -> bool:
     try:
         call.scope["$index"]
     except KeyError:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from rune.core.execution.outcome import Outcome
 from rune.nodes import custom
-from rune.nodes.base import Call, RunnableType
+from rune.nodes.base import NodeCall, RunnableType
 from tests.sim.effect import TYPE, Parameters, run
 
 
-def effect(call: Call[Parameters]) -> Outcome:
+def effect(call: NodeCall[Parameters]) -> Outcome:
     """The node that fails when told to."""
     return run(call)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from rune.core.execution.fact import End, Fact, fact_key
+from rune.core.execution.fact import ExecutionEnded, Fact, fact_key
 from rune.core.execution.token import Path
 from tests.sim.case import Case
 from tests.sim.journal import Journal, Weather
@@ -33,7 +33,7 @@ class Execution:
     parent: Parent | None = None
     told: bool = False
     is_again: bool = False  # it began with results of another one
-    completions: list[End] = field(default_factory=list)
+    completions: list[ExecutionEnded] = field(default_factory=list)
 
 
 def accept(

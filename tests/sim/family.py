@@ -6,8 +6,8 @@ from collections.abc import Generator, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from rune.core.execution.decision import Finish
-from rune.core.execution.fact import End, Signal, Start
+from rune.core.execution.decision import FinishExecution
+from rune.core.execution.fact import ExecutionEnded, ExecutionStarted, SignalReceived
 from rune.core.execution.outcome import Error
 from rune.core.execution.scope import failure_value
 from rune.core.execution.token import Token, token_name
@@ -19,7 +19,9 @@ from tests.sim.journal import Ended, Outage
 if TYPE_CHECKING:
     from tests.sim.world import Realm
 
-ABANDONED = Finish("cancelled", Error("PARENT_ENDED", "the execution that waited for this one has ended"))
+ABANDONED = FinishExecution(
+    "cancelled", Error("PARENT_ENDED", "the execution that waited for this one has ended")
+)
 SIGNAL = "child:"
 
 
@@ -58,7 +60,7 @@ def _accept_child(world: Realm, parent: Execution, token: Token, child: str, wor
         raise Ended
     link = Parent(parent.id, token.node, token.path, token.attempt)
     execution = accept(child, parent.case.children[workflow], world.weather, parent=link)
-    execution.journal.record([Start(world.now)])
+    execution.journal.record([ExecutionStarted(world.now)])
     world.admit(execution)
 
 
@@ -85,19 +87,19 @@ def cancel_child(world: Realm, child: Execution) -> Iterator[None]:
         yield from finish(world, child, ABANDONED)
 
 
-def finish(world: Realm, execution: Execution, how: Finish) -> Iterator[None]:
+def finish(world: Realm, execution: Execution, how: FinishExecution) -> Iterator[None]:
     """Write the terminal row; whoever comes second finds it."""
     row = execution.journal.end
     if row is None:
-        (row,) = execution.journal.record([End(world.now, how.status, how.error)])  # type: ignore[assignment]
+        (row,) = execution.journal.record([ExecutionEnded(world.now, how.status, how.error)])  # type: ignore[assignment]
     yield
-    assert isinstance(row, End)
+    assert isinstance(row, ExecutionEnded)
     execution.store.close(row, world.now)
     yield
     yield from ended(world, execution, row)
 
 
-def ended(world: Realm, execution: Execution, row: End) -> Iterator[None]:
+def ended(world: Realm, execution: Execution, row: ExecutionEnded) -> Iterator[None]:
     """An execution has its terminal row: those it waits for end too, and whoever waits for it is told."""
     for child in [each for each in world.executions.values() if _is_child(each, execution)]:
         yield from cancel_child(world, child)
@@ -105,7 +107,7 @@ def ended(world: Realm, execution: Execution, row: End) -> Iterator[None]:
         yield
         said = {"execution_id": execution.id, "status": row.status, "output": output(execution, row)}
         said["error"] = {"code": row.error.code, "message": row.error.message} if row.error else None
-        signal = Signal(row.at, execution.id, f"{SIGNAL}{execution.id}", execution.parent.path, said)
+        signal = SignalReceived(row.at, execution.id, f"{SIGNAL}{execution.id}", execution.parent.path, said)
         with suppress(Ended):
             yield from deliver(world, world.executions[execution.parent.id], signal)
         yield
@@ -116,7 +118,7 @@ def _is_child(each: Execution, of: Execution) -> bool:
     return each.parent is not None and each.parent.id == of.id and not each.told
 
 
-def output(execution: Execution, row: End) -> Any:
+def output(execution: Execution, row: ExecutionEnded) -> Any:
     """The value of the output node that ran, or the outputs of the leaves."""
     if row.status != "completed":
         return None

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from rune.core.execution.fact import (
-    Attempt,
-    Control,
-    End,
+    AttemptFailed,
+    ExecutionEnded,
     Fact,
-    Result,
-    Signal,
-    Suspension,
+    NodeResult,
+    NodeSuspended,
+    PauseChanged,
+    SignalReceived,
     TokenFact,
     fact_key,
 )
@@ -52,8 +52,8 @@ class Journal:
         self.facts: dict[tuple[Any, ...], Fact] = {}
         self.order: dict[tuple[Any, ...], int] = {}  # which row of the world each fact was
         self.late: list[Fact] = []
-        self.outbox: list[End] = []
-        self.marks: list[Signal | Control] = []
+        self.outbox: list[ExecutionEnded] = []
+        self.marks: list[SignalReceived | PauseChanged] = []
         self.taken: dict[str, tuple[Any, ...]] = {}
         self.weather = weather
 
@@ -74,7 +74,7 @@ class Journal:
 
     def _is_spent(self, fact: Fact) -> bool:
         """One signal resumes one wait: like a token's result, its taking is written once."""
-        if not isinstance(fact, Result | Attempt) or fact.signal is None:
+        if not isinstance(fact, NodeResult | AttemptFailed) or fact.signal is None:
             return False
         return self.taken.get(fact.signal, _taker(fact)) != _taker(fact)
 
@@ -88,17 +88,17 @@ class Journal:
         self.facts[key] = fact
         self.weather.rows += 1
         self.order[key] = self.weather.rows
-        if isinstance(fact, End):
+        if isinstance(fact, ExecutionEnded):
             self.outbox.append(fact)
-        elif isinstance(fact, Signal | Control):
+        elif isinstance(fact, SignalReceived | PauseChanged):
             self.marks.append(fact)
-        elif isinstance(fact, Result | Attempt) and fact.signal is not None:
+        elif isinstance(fact, NodeResult | AttemptFailed) and fact.signal is not None:
             self.taken[fact.signal] = _taker(fact)
         return fact
 
-    def result(self, node: int, path: Path) -> Result | None:
+    def result(self, node: int, path: Path) -> NodeResult | None:
         fact = self.facts.get(("result", node, path))
-        return fact if isinstance(fact, Result) else None
+        return fact if isinstance(fact, NodeResult) else None
 
     def newest(self, token: Token) -> TokenFact | None:
         """What is known of the token as it was sent: its result, or how this try ended or was suspended."""
@@ -106,18 +106,18 @@ class Journal:
         found = found or self.facts.get(("attempt", token.node, token.path, token.attempt))
         if found is None and not token.resumed:
             found = self.facts.get(("suspend", token.node, token.path, token.attempt))
-        return found if isinstance(found, Result | Attempt | Suspension) else None
+        return found if isinstance(found, NodeResult | AttemptFailed | NodeSuspended) else None
 
     @property
     def paused(self) -> bool:
-        controls = [fact for fact in self.facts.values() if isinstance(fact, Control)]
+        controls = [fact for fact in self.facts.values() if isinstance(fact, PauseChanged)]
         return bool(controls) and max(controls, key=lambda each: each.number).paused
 
     @property
-    def end(self) -> End | None:
+    def end(self) -> ExecutionEnded | None:
         fact = self.facts.get(("end",))
-        return fact if isinstance(fact, End) else None
+        return fact if isinstance(fact, ExecutionEnded) else None
 
 
-def _taker(fact: Result | Attempt) -> tuple[Any, ...]:
+def _taker(fact: NodeResult | AttemptFailed) -> tuple[Any, ...]:
     return (fact.node, fact.path, fact.attempt)

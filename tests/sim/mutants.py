@@ -24,7 +24,7 @@ Function = Callable[..., Any]
 
 def apply_arrivals_of_twins(original: Function) -> Function:
     def apply(plan: Any, state: Any, decision: Any) -> Any:
-        from rune.core.execution.decision import Arrive
+        from rune.core.execution.decision import ArriveAtJoin
         from rune.core.execution.transition import Transition
 
         scope = state.scopes.get(decision.path)
@@ -33,8 +33,8 @@ def apply_arrivals_of_twins(original: Function) -> Function:
         if decision.node in scope.live and decision.fact is None:
             return original(plan, state, decision)
         transition = Transition(plan, state, decision.at)
-        transition.perform(scope, [effect for effect in decision.effects if isinstance(effect, Arrive)])
-        transition.settle(scope)
+        transition.perform(scope, [effect for effect in decision.effects if isinstance(effect, ArriveAtJoin)])
+        transition.propagate_counts(scope)
         return transition.applied
 
     return apply
@@ -146,11 +146,11 @@ def keep_deadline(original: Function) -> Function:
 
 def expire_resumed_tokens(original: Function) -> Function:
     def resume(act: Any, scope: Any, timer: Any, now: int) -> None:
-        from rune.core.execution.token import Fate
+        from rune.core.execution.token import TokenPurpose
 
         live = scope.live.get(timer.node)
         if live is not None and not live.waiting and live.wakes_at and live.token.signal:
-            live.token = copy_with(live.token, fate=Fate.OVERDUE)
+            live.token = copy_with(live.token, fate=TokenPurpose.OVERDUE)
         original(act, scope, timer, now)
 
     return resume
@@ -230,7 +230,7 @@ RULES: dict[str, tuple[Change, ...]] = {
                 "decision.node in scope.done and live is None and fact is None",
             ),
         ),
-        skip("rune.core.execution.transition:_gives_up", True),
+        skip("rune.core.execution.transition:_is_cancelled_by_rule", True),
     ),
     "counter for set": (
         replace("rune.core.execution.transition:apply", apply_arrivals_of_twins),
@@ -255,14 +255,14 @@ RULES: dict[str, tuple[Change, ...]] = {
             "tests.sim.worker:Worker._commit",
             (
                 """
-                decisions = [follow(plan, stored)] if stored is not None else self._journal(run)
+                decisions = [decision_for_fact(plan, stored)] if stored is not None else self._journal(run)
                 yield
                 applied = store.apply(decisions, world.now)
                 self.running = None
                 yield
                 """,
                 """
-                decisions = [follow(plan, stored)] if stored is not None else run.decisions
+                decisions = [decision_for_fact(plan, stored)] if stored is not None else run.decisions
                 applied = store.apply(decisions, world.now)
                 self.running = None
                 yield
@@ -273,7 +273,7 @@ RULES: dict[str, tuple[Change, ...]] = {
         ),
     ),
     "ack before publish": (replace("tests.sim.worker:relay", clear_outbox_first),),
-    "no timer": (replace("rune.core.execution.transition:Transition.sleep", sleep_without_timer),),
+    "no timer": (replace("rune.core.execution.transition:Transition.wait_until", sleep_without_timer),),
     "no fence": (replace("tests.sim.store:Store.renew", renew_always),),
     "no finish timer": (replace("rune.core.execution.transition:Transition.finish", finish_without_timer),),
     "run without head check": (
@@ -302,7 +302,8 @@ RULES: dict[str, tuple[Change, ...]] = {
     "loser visible behind a race": (skip("rune.core.execution.visibility:visible"),),
     "window never slides": (
         edit(
-            "rune.core.execution.transition:Transition.settle", ("refill and fan.next < fan.count", "False")
+            "rune.core.execution.transition:Transition.propagate_counts",
+            ("refill and fan.next < fan.count", "False"),
         ),
     ),
     "error edge on success": (
@@ -321,7 +322,7 @@ RULES: dict[str, tuple[Change, ...]] = {
     ),
     "marks count arrivals, not items": (
         edit(
-            "rune.core.execution.transition:Transition._gather",
+            "rune.core.execution.transition:Transition._collect_item",
             ("item * edges + self._plan.gather_position[effect.edge]", "fan.resolved"),
         ),
     ),
@@ -329,31 +330,31 @@ RULES: dict[str, tuple[Change, ...]] = {
 }
 
 SIGNALS: dict[str, tuple[Change, ...]] = {
-    "signal heard twice": (replace("rune.core.execution.control:hear", forget_heard_signal),),
+    "signal heard twice": (replace("rune.core.execution.control:deliver_signal", forget_heard_signal),),
     "signal taken twice": (skip("tests.sim.journal:Journal._is_spent", False),),
-    "fold drops unheeded signals": (skip("rune.core.execution.fold:hear"),),
+    "fold drops unheeded signals": (skip("rune.core.execution.fold:deliver_signal"),),
     "fold gives signals out again": (replace("rune.core.execution.fold:_Fold._hear", forget_taken_signals),),
     "signal for an item goes to any": (
         edit(
-            "rune.core.execution.transition:Transition.hand_on",
+            "rune.core.execution.transition:Transition.route_signal",
             ("signal.path is None or path == signal.path", "True"),
         ),
     ),
     "signal goes to the youngest": (
-        edit("rune.core.execution.transition:Transition.hand_on", ("min(waiting)", "max(waiting)")),
+        edit("rune.core.execution.transition:Transition.route_signal", ("min(waiting)", "max(waiting)")),
     ),
     "early signal is not looked for": (
-        replace("rune.core.execution.transition:Transition.listen", hide_early_signals),
+        replace("rune.core.execution.transition:Transition.wait_for_signal", hide_early_signals),
     ),
     "given signal is not given back": (
         replace("rune.core.execution.transition:Transition", ignore_signals_handed_on),
     ),
     "failed wait listens on": (
-        edit("rune.core.execution.transition:_try_again", ("if live.waiting: _stop_waiting(act, live)", "")),
+        edit("rune.core.execution.transition:_retry", ("if live.waiting: _stop_waiting(act, live)", "")),
     ),
     "timeout after the signal": (
         replace("rune.core.execution.transition:Transition.wake", keep_deadline),
-        edit("rune.core.execution.transition:Transition.take", ("self.disarm(live)", "")),
+        edit("rune.core.execution.transition:Transition.give_signal", ("self.disarm(live)", "")),
         replace("rune.core.execution.timers:_resume", expire_resumed_tokens),
     ),
     "cancelled region lets waits be": (
@@ -370,15 +371,15 @@ SIGNALS: dict[str, tuple[Change, ...]] = {
 OPERATIONS: dict[str, tuple[Change, ...]] = {
     "pause does not park": (replace("rune.core.execution.transition:Transition.emit", ignore_pause),),
     "woken in a pause": (replace("rune.core.execution.transition:Transition.wake", ignore_pause),),
-    "resume forgets what was parked": (replace("rune.core.execution.control:control", leave_tokens_parked),),
+    "resume forgets what was parked": (
+        replace("rune.core.execution.control:change_pause", leave_tokens_parked),
+    ),
     "time stands not still in a pause": (
         replace("rune.core.execution.timers:_deadline", count_time_in_pauses),
     ),
     "begun is ignored": (replace("tests.sim.worker:Worker._begins", begin_always),),
     "unknown outcome is tried again": (
-        edit(
-            "rune.core.execution.step:tries_again", ('if error.code == "UNKNOWN_OUTCOME": return False', "")
-        ),
+        edit("rune.core.execution.step:is_retried", ('if error.code == "UNKNOWN_OUTCOME": return False', "")),
     ),
     "no limit": (replace("tests.sim.store:Store._is_full", admit_one_more),),
     "held back for good": (
@@ -406,8 +407,8 @@ OPERATIONS: dict[str, tuple[Change, ...]] = {
     "abandoned child goes on": (skip("tests.sim.worker:abandon", ()),),
     "kept stands on what runs again": (skip("rune.core.execution.rerun:_Stale._opened_by", ()),),
     "list kept although an item runs again": (skip("rune.core.execution.rerun:_Stale._tell_aggregators"),),
-    "kept runs again": (skip("rune.core.execution.transition:_was_made", False),),
-    "end before the end": (replace("rune.core.execution.inline_run:_is_all_there_is", ignore_other_tokens),),
+    "kept runs again": (skip("rune.core.execution.transition:_is_recorded", False),),
+    "end before the end": (replace("rune.core.execution.inline_run:_is_only_activity", ignore_other_tokens),),
 }
 
 MUTANTS = {**RULES, **SIGNALS, **OPERATIONS}

@@ -6,12 +6,12 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from rune.core.execution.decision import Decision
-from rune.core.execution.fact import Attempt, Result, Signal
+from rune.core.execution.fact import AttemptFailed, NodeResult, SignalReceived
 from rune.core.execution.outcome import Error, Failure, Outcome, Output
-from rune.core.execution.scope import Values
+from rune.core.execution.scope import ValueSource
 from rune.core.execution.token import Path, Token, token_name
 from rune.core.execution.visibility import Lookup
-from rune.nodes.base import Call
+from rune.nodes.base import NodeCall
 from rune.nodes.registry import Registry, execute, execute_async, prepare
 from tests.sim.effect import FAILED
 from tests.sim.execution import Execution
@@ -40,7 +40,7 @@ class Nodes:
         outcome = prepared if isinstance(prepared, Failure) else execute(kind, prepared)
         if node.pure:
             return outcome
-        if self._world.mended and isinstance(prepared, Call) and _was_told_to_fail(outcome):
+        if self._world.mended and isinstance(prepared, NodeCall) and _was_told_to_fail(outcome):
             outcome = Output({"did": prepared.parameters.key, "json": prepared.payload})
         return self._effect(token, lease, outcome, once=node.node.at_most_once)
 
@@ -57,18 +57,18 @@ class Nodes:
         prepared.launch = start
         return (yield from execute_async(self._registry[node.node.type], prepared).__await__())
 
-    def _prepared(self, token: Token, decisions: list[Decision]) -> Call[Any] | Failure:
+    def _prepared(self, token: Token, decisions: list[Decision]) -> NodeCall[Any] | Failure:
         world, execution = self._world, self._execution
         plan = execution.case.plan
-        own = {(each.node, each.path): each.fact for each in decisions if isinstance(each.fact, Result)}
+        own = {(each.node, each.path): each.fact for each in decisions if isinstance(each.fact, NodeResult)}
 
-        def results(node: int, path: Path) -> Result | None:
+        def results(node: int, path: Path) -> NodeResult | None:
             fact = own.get((node, path))
-            return fact if isinstance(fact, Result) else execution.journal.result(node, path)
+            return fact if isinstance(fact, NodeResult) else execution.journal.result(node, path)
 
         self._check_started(token, results)
         name = token_name(token.node, token.path, plan.ids)
-        values = Values(plan, execution.case.start, results, {"id": execution.id}, lambda value: value)
+        values = ValueSource(plan, execution.case.start, results, {"id": execution.id}, lambda value: value)
         node = plan.nodes[token.node]
         return prepare(
             self._registry[node.node.type],
@@ -89,7 +89,7 @@ class Nodes:
         if token.signal is None:
             return None
         fact = self._execution.journal.facts[("signal", token.signal)]
-        assert isinstance(fact, Signal)
+        assert isinstance(fact, SignalReceived)
         return fact.value
 
     def _check_started(self, token: Token, results: Lookup) -> None:
@@ -118,7 +118,7 @@ class Nodes:
     def _is_unknown(self, token: Token) -> bool:
         """Whether nobody can know if an earlier try made the effect."""
         earlier = self._execution.journal.facts.get(("attempt", *token.key, token.attempt - 1))
-        return isinstance(earlier, Attempt) and earlier.failure.code == "UNKNOWN_OUTCOME"
+        return isinstance(earlier, AttemptFailed) and earlier.failure.code == "UNKNOWN_OUTCOME"
 
 
 def _was_told_to_fail(outcome: Outcome) -> bool:

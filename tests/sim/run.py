@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from rune.core.execution.fact import Begun, Control, Result, Signal
+from rune.core.execution.fact import EffectStarted, NodeResult, PauseChanged, SignalReceived
 from tests.sim.again import beginning
 from tests.sim.answers import check_family
 from tests.sim.case import Case, random_case, registry
@@ -97,9 +97,9 @@ def _live(world: Realm, tally: Counter[str] | None) -> None:
     tally["children"] += len(world.executions) - 1
     for execution in world.executions.values():
         facts = execution.journal.facts.values()
-        tally["signals"] += sum(isinstance(fact, Signal) for fact in facts)
+        tally["signals"] += sum(isinstance(fact, SignalReceived) for fact in facts)
         tally["taken"] += len(execution.journal.taken)
-        tally["begun"] += sum(isinstance(fact, Begun) for fact in facts)
-        tally["paused"] += any(isinstance(fact, Control) for fact in facts)
-        for code in (fact.failure.code for fact in facts if isinstance(fact, Result) and fact.failure):
+        tally["begun"] += sum(isinstance(fact, EffectStarted) for fact in facts)
+        tally["paused"] += any(isinstance(fact, PauseChanged) for fact in facts)
+        for code in (fact.failure.code for fact in facts if isinstance(fact, NodeResult) and fact.failure):
             tally[code] += code in SHOWN

@@ -6,14 +6,14 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
-from rune.core.execution.control import Verdict, control, end, hear, touch
-from rune.core.execution.decision import Applied, Decision, Finish, Timer
-from rune.core.execution.fact import Control, End, Signal, fact_key
+from rune.core.execution.control import Verdict, change_pause, claim_verdict, deliver_signal, end_execution
+from rune.core.execution.decision import Applied, Decision, FinishExecution, Timer
+from rune.core.execution.fact import ExecutionEnded, PauseChanged, SignalReceived, fact_key
 from rune.core.execution.fold import fold
-from rune.core.execution.inline_run import certain_end
-from rune.core.execution.state import Live, State
-from rune.core.execution.timers import wake
-from rune.core.execution.token import Fate, Token
+from rune.core.execution.inline_run import predict_end
+from rune.core.execution.state import LiveToken, State
+from rune.core.execution.timers import fire_timer
+from rune.core.execution.token import Token, TokenPurpose
 from rune.core.execution.transition import apply
 from rune.core.plan.model import Plan
 from tests.sim.journal import Journal, Outage, Violation, Weather
@@ -105,9 +105,9 @@ class Store:
         for timer, due in applied.armed:
             memory.timers[timer] = due
         for token in applied.emitted:
-            if token.attempt == 1 and not token.resumed and token.fate is not Fate.EXPIRE:
+            if token.attempt == 1 and not token.resumed and token.fate is not TokenPurpose.EXPIRE:
                 self.openings[token.key] = self.openings.get(token.key, 0) + 1
-            if memory.paused and token.fate is not Fate.EXPIRE:
+            if memory.paused and token.fate is not TokenPurpose.EXPIRE:
                 raise Violation(f"{token} was sent while the execution is paused")
 
     def claim(
@@ -115,10 +115,10 @@ class Store:
     ) -> tuple[Verdict | str, Token, Lease | None, bool]:
         """Verdict, the token as the state has it, a lease where one is due, whether it was claimed before."""
         memory, _ = self.ready(now)
-        verdict = touch(self.plan, memory.state, token)
+        verdict = claim_verdict(self.plan, memory.state, token)
         if verdict == "unknown":
             memory, _ = self.refold(now)
-            verdict = touch(self.plan, memory.state, token)
+            verdict = claim_verdict(self.plan, memory.state, token)
         if verdict not in ("run", "cancelled"):
             return verdict, token, None, False
         if memory.state.ended:
@@ -144,7 +144,7 @@ class Store:
 
     def _is_full(self, memory: Memory, token: Token) -> bool:
         most = self.plan.max_parallel
-        return most is not None and token.fate is Fate.RUN and len(memory.claims) >= most
+        return most is not None and token.fate is TokenPurpose.RUN and len(memory.claims) >= most
 
     def renew(self, token: Token, lease: Lease, now: int) -> bool:
         """Whether the holder still has the lease; then it is longer."""
@@ -155,12 +155,12 @@ class Store:
         held.until = now + LEASE
         return True
 
-    def certain_end(self, decisions: list[Decision], now: int) -> Finish | None:
+    def certain_end(self, decisions: list[Decision], now: int) -> FinishExecution | None:
         """The end that can be written together with what leads to it."""
         memory = self.current
         if self.weather.state or memory is None:
             return None
-        return certain_end(memory.state, decisions)
+        return predict_end(memory.state, decisions)
 
     def apply(self, decisions: list[Decision], now: int, *, keeps: bool = False) -> Applied:
         memory, sent = self.ready(now)
@@ -191,7 +191,7 @@ class Store:
             if len(found) >= free:
                 break
             del memory.held_back[key]
-            if touch(self.plan, memory.state, token) in ("run", "cancelled"):
+            if claim_verdict(self.plan, memory.state, token) in ("run", "cancelled"):
                 found.append(token)
         return found
 
@@ -204,7 +204,7 @@ class Store:
             memory.timers.pop(timer, None)
         else:
             memory.timers[timer] = now + LEASE
-        applied = wake(self.plan, memory.state, timer, now)
+        applied = fire_timer(self.plan, memory.state, timer, now)
         if timer.kind in ("wait", "retry"):
             for token in applied.emitted:
                 fired = (timer, token.attempt)
@@ -215,9 +215,9 @@ class Store:
         self._keep(applied)
         return applied
 
-    def control(self, fact: Control, now: int) -> list[Token]:
+    def control(self, fact: PauseChanged, now: int) -> list[Token]:
         memory, sent = self.ready(now)
-        applied = control(self.plan, memory.state, fact)
+        applied = change_pause(self.plan, memory.state, fact)
         if applied.fresh:
             memory.paused = fact.paused
         self.applied_facts.add(fact_key(fact))
@@ -228,9 +228,9 @@ class Store:
     def controls(self, now: int) -> tuple[int, bool]:
         """How often the execution was paused or resumed, and whether it is paused."""
         state = self.ready(now)[0].state
-        return state.controls, state.paused_at is not None
+        return state.pause_state, state.paused_at is not None
 
-    def signal(self, fact: Signal, now: int) -> list[Token]:
+    def signal(self, fact: SignalReceived, now: int) -> list[Token]:
         _, sent = self.ready(now)
         assert self.memory is not None
         waiting = {
@@ -238,7 +238,7 @@ class Store:
             for name, live in self.listening()
             if name == fact.name and fact.path in (None, live.token.path)
         }
-        applied = hear(self.plan, self.memory.state, fact)
+        applied = deliver_signal(self.plan, self.memory.state, fact)
         self.applied_facts.add(fact_key(fact))
         self._keep(applied)
         for token in applied.emitted:
@@ -246,11 +246,11 @@ class Store:
                 raise Violation(f"{fact} passed over who waited longest: {waiting}")
         return sent + applied.emitted
 
-    def _waits_since(self, live: Live) -> int:
+    def _waits_since(self, live: LiveToken) -> int:
         row = self.journal.facts[("suspend", *live.token.key, live.token.attempt)]
         return row.at
 
-    def listening(self) -> list[tuple[str, Live]]:
+    def listening(self) -> list[tuple[str, LiveToken]]:
         """Who waits for which signal."""
         memory = self.current
         if memory is None:
@@ -262,8 +262,8 @@ class Store:
             if live.waiting and live.signal is not None
         ]
 
-    def close(self, fact: End, now: int) -> None:
+    def close(self, fact: ExecutionEnded, now: int) -> None:
         memory, _ = self.ready(now)
-        end(memory.state, fact)
+        end_execution(memory.state, fact)
         memory.timers.clear()
         memory.leases.clear()

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from rune.core.execution.control import hear
+from rune.core.execution.control import deliver_signal
 from rune.core.execution.decision import Applied
-from rune.core.execution.fact import Fact, Result, Signal, Start, Suspension
+from rune.core.execution.fact import ExecutionStarted, Fact, NodeResult, NodeSuspended, SignalReceived
 from rune.core.execution.fold import fold
-from rune.core.execution.rerun import kept
-from rune.core.execution.routing import follow
+from rune.core.execution.rerun import kept_results
+from rune.core.execution.routing import decision_for_fact
 from rune.core.execution.state import State
-from rune.core.execution.step import UNHEARD
-from rune.core.execution.transition import apply, begin
+from rune.core.execution.step import SIGNAL_TIMEOUT
+from rune.core.execution.transition import apply, start_execution
 from rune.core.plan.model import Plan
 from tests.oracle.model import Edge, Hear, Model, Node, Retry, Trigger
 from tests.sim.case import plan_of
 
-GO = Signal(30, "k1", "go")
+GO = SignalReceived(30, "k1", "go")
 
 
 def two_waits() -> Plan:
@@ -30,14 +30,14 @@ def two_waits() -> Plan:
 def waiting(plan: Plan) -> tuple[State, list[Fact]]:
     """Both wait, `a` for longer."""
     waits = [
-        Suspension(plan.index["a"], (), 10, signal="go"),
-        Suspension(plan.index["b"], (), 20, signal="go"),
+        NodeSuspended(plan.index["a"], (), 10, signal="go"),
+        NodeSuspended(plan.index["b"], (), 20, signal="go"),
     ]
     state = State()
-    begin(plan, state, 0)
+    start_execution(plan, state, 0)
     for each in waits:
-        apply(plan, state, follow(plan, each))
-    return state, [Start(0), *waits]
+        apply(plan, state, decision_for_fact(plan, each))
+    return state, [ExecutionStarted(0), *waits]
 
 
 def resumed(applied: Applied) -> list[tuple[int, str | None]]:
@@ -48,17 +48,17 @@ def test_a_signal_goes_to_who_has_waited_longest() -> None:
     plan = two_waits()
     state, _ = waiting(plan)
 
-    assert resumed(hear(plan, state, GO)) == [(plan.index["a"], "k1")]
-    assert resumed(hear(plan, state, GO)) == []
+    assert resumed(deliver_signal(plan, state, GO)) == [(plan.index["a"], "k1")]
+    assert resumed(deliver_signal(plan, state, GO)) == []
 
 
 def test_what_a_token_ends_without_is_for_the_next() -> None:
     plan = two_waits()
     state, facts = waiting(plan)
-    hear(plan, state, GO)
-    late = Result(plan.index["a"], (), 40, "failed", failure=UNHEARD)
+    deliver_signal(plan, state, GO)
+    late = NodeResult(plan.index["a"], (), 40, "failed", failure=SIGNAL_TIMEOUT)
 
-    applied = apply(plan, state, follow(plan, late))
+    applied = apply(plan, state, decision_for_fact(plan, late))
     folded, _ = fold(plan, [*facts, GO, late], 50)
 
     assert resumed(applied) == [(plan.index["b"], "k1")]
@@ -68,10 +68,10 @@ def test_what_a_token_ends_without_is_for_the_next() -> None:
 def test_a_state_that_gave_a_signal_to_another_is_folded() -> None:
     plan = two_waits()
     state, facts = waiting(plan)
-    hear(plan, state, GO)
-    other = Result(plan.index["b"], (), 40, "ok", signal="k1")
+    deliver_signal(plan, state, GO)
+    other = NodeResult(plan.index["b"], (), 40, "ok", signal="k1")
 
-    applied = apply(plan, state, follow(plan, other))
+    applied = apply(plan, state, decision_for_fact(plan, other))
     folded, _ = fold(plan, [*facts, GO, other], 50)
 
     assert not applied.known
@@ -81,11 +81,13 @@ def test_a_state_that_gave_a_signal_to_another_is_folded() -> None:
 def test_a_rerun_does_not_know_the_signals_of_before() -> None:
     plan = two_waits()
     _, facts = waiting(plan)
-    taken = Result(plan.index["a"], (), 40, "ok", signal="k1")
-    begins_with = kept(plan, [*facts, GO, taken], {(plan.index["b"], ())}, 100)
-    again = Suspension(plan.index["b"], (), 110, signal="go")
+    taken = NodeResult(plan.index["a"], (), 40, "ok", signal="k1")
+    begins_with = kept_results(plan, [*facts, GO, taken], {(plan.index["b"], ())}, 100)
+    again = NodeSuspended(plan.index["b"], (), 110, signal="go")
 
-    folded, applied = fold(plan, [Start(100), *begins_with, again, Signal(120, "k1", "go")], 130)
+    folded, applied = fold(
+        plan, [ExecutionStarted(100), *begins_with, again, SignalReceived(120, "k1", "go")], 130
+    )
 
     assert resumed(applied) == [(plan.index["b"], "k1")]
     assert folded.heard == {"k1"}

@@ -8,13 +8,13 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
-from rune.core.execution.fact import Attempt, Choice, Control, End, Fact, Result
+from rune.core.execution.fact import AttemptFailed, ExecutionEnded, Fact, NodeResult, PauseChanged, RaceWinner
 from rune.core.execution.fold import fold
 from rune.core.execution.outcome import Error
-from rune.core.execution.state import Live, Scope, State, in_cancelled_region
+from rune.core.execution.state import LiveToken, Scope, State, in_cancelled_region
 from rune.core.execution.step import step_unrun
 from rune.core.execution.timers import OVERDUE, timers_of
-from rune.core.execution.token import Fate, Path, within
+from rune.core.execution.token import Path, TokenPurpose, within
 from rune.core.execution.transition import apply
 from rune.core.plan.model import Plan
 from tests.oracle.choices import Expected
@@ -71,8 +71,8 @@ def check_signals(plan: Plan, state: State) -> None:
         for node, live in scope.live.items()
         if live.waiting and live.signal is not None
     }
-    if listening != {(name, *who) for name, waiting in state.listening.items() for who in waiting}:
-        raise Violation(f"listening: {state.listening}, waiting: {listening}")
+    if listening != {(name, *who) for name, waiting in state.waiting_for_signal.items() for who in waiting}:
+        raise Violation(f"listening: {state.waiting_for_signal}, waiting: {listening}")
     for signal in state.unheeded:
         for name, path, node in listening:
             if name == signal.name and signal.path in (None, path):
@@ -134,15 +134,15 @@ def check_fold(execution: Execution, now: int, rng: Random) -> None:
 
 def _begun(facts: dict[tuple[Any, ...], Fact]) -> set[tuple[Any, ...]]:
     return {key for key in facts if key[0] == "begun"} | {
-        key for key, each in facts.items() if isinstance(each, Result) and each.kept
+        key for key, each in facts.items() if isinstance(each, NodeResult) and each.kept
     }
 
 
 def _closes_items(plan: Plan, fact: Fact) -> bool:
-    if not isinstance(fact, Result | Choice):
+    if not isinstance(fact, NodeResult | RaceWinner):
         return False
     node = plan.nodes[fact.node]
-    gave_up = node.joins_items and isinstance(fact, Result) and fact.status == "failed"
+    gave_up = node.joins_items and isinstance(fact, NodeResult) and fact.status == "failed"
     return gave_up or bool(node.region)
 
 
@@ -155,8 +155,8 @@ def settled(plan: Plan, state: State) -> State:
             live.token
             for scope in state.scopes.values()
             for live in scope.live.values()
-            if live.token.fate in (Fate.SKIP, Fate.DISPATCH)
-            and (live.token.fate is Fate.DISPATCH or plan.nodes[live.token.node].timeout is None)
+            if live.token.fate in (TokenPurpose.SKIP, TokenPurpose.DISPATCH)
+            and (live.token.fate is TokenPurpose.DISPATCH or plan.nodes[live.token.node].timeout is None)
         ]
         if not tokens:
             return state
@@ -176,7 +176,7 @@ def picture(state: State, now: int) -> Any:
 
 def controls(state: State) -> Any:
     """How often and how long the execution was paused."""
-    return (state.controls, state.paused_at, state.pauses)
+    return (state.pause_state, state.paused_at, state.pauses)
 
 
 def _scope_picture(scope: Scope, now: int) -> Any:
@@ -193,10 +193,10 @@ def _scope_picture(scope: Scope, now: int) -> Any:
     return (scope.count, sorted(scope.done), live, waiting, fans)
 
 
-def _condition(live: Live, now: int) -> tuple[Any, ...]:
+def _condition(live: LiveToken, now: int) -> tuple[Any, ...]:
     """Whether a token sleeps. Of several that want one signal, and of a signal and a timeout, no fact says yet
     which comes first."""
-    asks = live.signal is not None or live.token.signal is not None or live.token.fate is Fate.OVERDUE
+    asks = live.signal is not None or live.token.signal is not None or live.token.fate is TokenPurpose.OVERDUE
     if asks:
         return ("asks",)
     return (live.token.fate, live.waiting and (live.due is None or live.due > now))
@@ -209,7 +209,7 @@ def check_end(world: Realm, execution: Execution) -> Expected:
         raise Violation(f"completions: {kinds}")
     case, journal, end = execution.case, execution.journal, execution.journal.end
     assert end is not None
-    facts: list[Fact] = [fact for fact in journal.facts.values() if not isinstance(fact, End)]
+    facts: list[Fact] = [fact for fact in journal.facts.values() if not isinstance(fact, ExecutionEnded)]
     if end.error == OVERDUE:
         end = _timed_out(execution, end)
     model = replace(case.model, answers=answers(world, execution))
@@ -242,10 +242,12 @@ def _without_stragglers(plan: Plan, facts: list[Fact], now: int) -> list[Fact]:
     ]
 
 
-def _timed_out(execution: Execution, end: End) -> End:
+def _timed_out(execution: Execution, end: ExecutionEnded) -> ExecutionEnded:
     """An execution that took too long was stopped like one that is cancelled; and not before its time."""
     facts = execution.journal.facts
-    controls = sorted((each for each in facts.values() if isinstance(each, Control)), key=lambda c: c.number)
+    controls = sorted(
+        (each for each in facts.values() if isinstance(each, PauseChanged)), key=lambda c: c.number
+    )
     paused = sum(
         max(0, later.at - earlier.at)
         for earlier, later in pairwise(controls)
@@ -254,7 +256,7 @@ def _timed_out(execution: Execution, end: End) -> End:
     took = end.at - facts[("start",)].at
     if took < (execution.case.plan.timeout or 0) + paused:
         raise Violation(f"timed out after {took} ms, of which {paused} in a pause")
-    return End(end.at, "cancelled", Error("TIMEOUT", ""))
+    return ExecutionEnded(end.at, "cancelled", Error("TIMEOUT", ""))
 
 
 def check_calls(world: Realm) -> None:
@@ -263,14 +265,14 @@ def check_calls(world: Realm) -> None:
     seen: set[int] = set()
     for execution in world.executions.values():
         for fact in execution.journal.facts.values():
-            if isinstance(fact, Result):
+            if isinstance(fact, NodeResult):
                 node = execution.case.plan.nodes[fact.node]
                 if node.type.launches:
                     calls(fact.value, stored if fact.kept else seen)
                 elif not node.pure and isinstance(fact.value, dict):
                     stored.add(fact.value["call"])
                 calls(fact.value, seen)
-            elif isinstance(fact, Attempt) and fact.failure.code == "LOST":
+            elif isinstance(fact, AttemptFailed) and fact.failure.code == "LOST":
                 raise Violation("a stale holder's failure was journaled")
     if seen - stored:
         raise Violation(f"values of calls whose results were never journaled: {sorted(seen - stored)}")

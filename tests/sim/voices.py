@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rune.core.execution.fact import Signal
+from rune.core.execution.fact import SignalReceived
 from rune.core.execution.token import Path
 from tests.oracle.model import Hear
 from tests.sim.desk import deliver
@@ -56,12 +56,12 @@ class Voices:
         execution, name, path = world.rng.choice(waiting)
         return deliver(world, execution, self._signal(name, world.rng.choice((None, path)), False))
 
-    def _signal(self, name: str, path: Path | None, again: bool) -> Signal:
+    def _signal(self, name: str, path: Path | None, again: bool) -> SignalReceived:
         """Keys of an earlier execution are used again in later ones, and some twice in one."""
         self._said += 1
         number = self._world.rng.randrange(KEYS) if again else self._said
         value = {"t": f"{name}#{self._said}", "n": self._said % 3}
-        return Signal(self._world.now, f"k{number}", name, path, value)
+        return SignalReceived(self._world.now, f"k{number}", name, path, value)
 
     def _names(self, execution: Execution) -> list[str]:
         return [node.params.name for node in execution.case.model.nodes if isinstance(node.params, Hear)]

@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from rune.core.execution.decision import Decision
-from rune.core.execution.fact import Attempt, Begun, Choice, End, Fact, Result, TokenFact
-from rune.core.execution.inline_run import Run
+from rune.core.execution.fact import (
+    AttemptFailed,
+    EffectStarted,
+    ExecutionEnded,
+    Fact,
+    NodeResult,
+    RaceWinner,
+    TokenFact,
+)
+from rune.core.execution.inline_run import InlineRun
 from rune.core.execution.outcome import Cancelled, Error, Failure, Outcome
-from rune.core.execution.routing import follow
+from rune.core.execution.routing import decision_for_fact
 from rune.core.execution.step import step, step_unrun
-from rune.core.execution.token import Fate, Token
+from rune.core.execution.token import Token, TokenPurpose
 from tests.sim.execution import Execution
 from tests.sim.family import abandon, finish
 from tests.sim.journal import Ended, Spent
@@ -57,19 +65,19 @@ class Worker:
         plan, store = execution.case.plan, execution.store
         yield
         token = self.delivery.token
-        leases = token.fate is Fate.RUN and not plan.nodes[token.node].pure
+        leases = token.fate is TokenPurpose.RUN and not plan.nodes[token.node].pure
         verdict, token, lease, again = store.claim(token, self.number, world.now, leases=leases)
         if verdict not in ("run", "cancelled"):
             world.ack(self.delivery)
             return
-        self.running = (token, store.folds) if token.fate is Fate.RUN else None
+        self.running = (token, store.folds) if token.fate is TokenPurpose.RUN else None
         yield
         stored = execution.journal.newest(token) if again else None
-        run = Run(plan, token, in_place=world.in_place, bound=world.bound())
+        run = InlineRun(plan, token, in_place=world.in_place, bound=world.bound())
         if stored is None:
-            if plan.nodes[token.node].needs_choice and verdict == "run" and token.fate is Fate.RUN:
+            if plan.nodes[token.node].needs_choice and verdict == "run" and token.fate is TokenPurpose.RUN:
                 token = yield from self._choose(token)
-                run = Run(plan, token, in_place=world.in_place, bound=world.bound())
+                run = InlineRun(plan, token, in_place=world.in_place, bound=world.bound())
             yield from self._run(run, token, lease, cancelled=verdict == "cancelled")
             yield
             if self._is_stale(run, token, lease):
@@ -80,30 +88,32 @@ class Worker:
     def _choose(self, token: Token) -> Generator[None, None, Token]:
         """Say which parties opened a race before anything follows from it."""
         world, execution = self.world, self.execution
-        fact = Choice(token.node, token.path, world.now, token.arrived, token.payload, token.error)
+        fact = RaceWinner(token.node, token.path, world.now, token.arrived, token.payload, token.error)
         (chosen,) = execution.journal.record([fact])
-        assert isinstance(chosen, Choice)
+        assert isinstance(chosen, RaceWinner)
         yield
-        applied = execution.store.apply([follow(execution.case.plan, chosen)], world.now, keeps=True)
+        applied = execution.store.apply(
+            [decision_for_fact(execution.case.plan, chosen)], world.now, keeps=True
+        )
         for each in applied.emitted:
             world.send(execution, each)
         return replace(token, arrived=chosen.arrived, payload=chosen.payload, error=chosen.error)
 
-    def _run(self, run: Run, first: Token, lease: Lease | None, *, cancelled: bool) -> Iterator[None]:
+    def _run(self, run: InlineRun, first: Token, lease: Lease | None, *, cancelled: bool) -> Iterator[None]:
         while (token := run.next()) is not None:
             decision = yield from self._decide(run, token, lease, cancelled=cancelled and token is first)
             run.add(decision)
 
     def _decide(
-        self, run: Run, token: Token, lease: Lease | None, *, cancelled: bool
+        self, run: InlineRun, token: Token, lease: Lease | None, *, cancelled: bool
     ) -> Generator[None, None, Decision]:
         world, plan = self.world, self.execution.case.plan
         node = plan.nodes[token.node]
-        if node.type.launches and (cancelled or token.fate is Fate.OVERDUE):
+        if node.type.launches and (cancelled or token.fate is TokenPurpose.OVERDUE):
             yield from abandon(world, self.execution, token)
         if cancelled:
             return step(plan, token, Cancelled(), world.now)
-        if token.fate is not Fate.RUN:
+        if token.fate is not TokenPurpose.RUN:
             return step_unrun(plan, token, world.now)
         once = node.node.at_most_once and not node.type.launches and not token.resumed
         if once and not self._begins(token):
@@ -111,7 +121,7 @@ class Worker:
         outcome = yield from self._outcome(run, token, lease)
         return step(plan, token, outcome, world.now)
 
-    def _outcome(self, run: Run, token: Token, lease: Lease | None) -> Generator[None, None, Outcome]:
+    def _outcome(self, run: InlineRun, token: Token, lease: Lease | None) -> Generator[None, None, Outcome]:
         world, node = self.world, self.execution.case.plan.nodes[token.node]
         nodes = world.nodes[self.execution.id]
         if node.pure:
@@ -126,47 +136,47 @@ class Worker:
 
     def _begins(self, token: Token) -> bool:
         """Say that an effect is about to be made; False: somebody said so before."""
-        mine = Begun(token.node, token.path, self.world.now, token.attempt)
+        mine = EffectStarted(token.node, token.path, self.world.now, token.attempt)
         (stored,) = self.execution.journal.record([mine])
         return stored is mine
 
-    def _is_stale(self, run: Run, token: Token, lease: Lease | None) -> bool:
+    def _is_stale(self, run: InlineRun, token: Token, lease: Lease | None) -> bool:
         """A failure is only journaled by a holder that proves its fence."""
         fact = run.decisions[0].fact
-        failed = isinstance(fact, Attempt) or (isinstance(fact, Result) and fact.status == "failed")
+        failed = isinstance(fact, AttemptFailed) or (isinstance(fact, NodeResult) and fact.status == "failed")
         store = self.execution.store
         return failed and lease is not None and not store.renew(token, lease, self.world.now)
 
-    def _commit(self, run: Run, stored: TokenFact | None) -> Iterator[None]:
+    def _commit(self, run: InlineRun, stored: TokenFact | None) -> Iterator[None]:
         """Crash at any yield: the row is found and applied, the sweeper sends, the delivery comes again."""
         world, execution = self.world, self.execution
         plan, store = execution.case.plan, execution.store
-        decisions = [follow(plan, stored)] if stored is not None else self._journal(run)
+        decisions = [decision_for_fact(plan, stored)] if stored is not None else self._journal(run)
         yield
         applied = store.apply(decisions, world.now)
         self.running = None
         yield
-        for token in run.left(applied.emitted):
+        for token in run.remaining(applied.emitted):
             world.send(execution, token)
             yield
         if applied.finish is not None:
             yield from finish(world, execution, applied.finish)
         world.ack(self.delivery)
 
-    def _journal(self, run: Run) -> list[Decision]:
+    def _journal(self, run: InlineRun) -> list[Decision]:
         """If the first fact was somebody else's, the whole run is dropped and the stored fact used."""
         world, execution = self.world, self.execution
         facts: list[Fact] = [each.fact for each in run.decisions if each.fact is not None]
         if not facts:
             return run.decisions
         how = execution.store.certain_end(run.decisions, world.now) if world.foresees else None
-        end = [] if how is None else [End(world.now, how.status, how.error)]
+        end = [] if how is None else [ExecutionEnded(world.now, how.status, how.error)]
         stored = execution.journal.record([*facts, *end])
         first = stored[0]
         if first is facts[0]:
             return run.decisions
         assert isinstance(first, TokenFact)
-        return [follow(execution.case.plan, first)]
+        return [decision_for_fact(execution.case.plan, first)]
 
 
 def relay(world: Realm, execution: Execution) -> Iterator[None]:

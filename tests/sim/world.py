@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from rune.core.execution.decision import Finish, Timer
-from rune.core.execution.fact import Fact, Start
+from rune.core.execution.decision import FinishExecution, Timer
+from rune.core.execution.fact import ExecutionStarted, Fact
 from rune.core.execution.state import State
 from rune.core.execution.token import Token
-from rune.core.execution.transition import begin
+from rune.core.execution.transition import start_execution
 from rune.core.plan.model import Plan
 from rune.nodes.registry import Registry
 from tests.oracle.model import Model
@@ -29,7 +29,7 @@ from tests.sim.worker import Worker, relay
 START_TIME = 1_700_000_000_000
 MAX_ACTS = 60_000
 SWEEP_PAUSE = 100  # ms: even a sweeper with nothing to wait for takes its time
-CANCELLED = Finish("cancelled")
+CANCELLED = FinishExecution("cancelled")
 
 
 @dataclass(eq=False)
@@ -92,13 +92,13 @@ class Realm:
 
     def _start(self, execution: Execution) -> None:
         """The start row and its outbox are one act; the relay's part may be lost and found by the sweeper."""
-        execution.journal.record([Start(self.now)])
+        execution.journal.record([ExecutionStarted(self.now)])
         if execution.is_again:
             for token in execution.store.ready(self.now)[1]:
                 self.send(execution, token)
             return
         state = State()
-        applied = begin(execution.case.plan, state, self.now)
+        applied = start_execution(execution.case.plan, state, self.now)
         execution.store.begin(applied, state)
         for token in applied.emitted:
             self.send(execution, token)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from rune.core.execution.fact import Attempt, End, Result, Suspension
+from rune.core.execution.fact import AttemptFailed, ExecutionEnded, NodeResult, NodeSuspended
 from rune.runtime.engine import Engine
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]
@@ -48,7 +48,7 @@ class Truth:
         self.attempts = 0
 
 
-STATUS = {Attempt: "retried", Suspension: "suspended"}
+STATUS = {AttemptFailed: "retried", NodeSuspended: "suspended"}
 
 
 async def truth(engine: Engine, executions: Iterable[str]) -> Truth:
@@ -62,16 +62,16 @@ async def truth(engine: Engine, executions: Iterable[str]) -> Truth:
             each.fact for each in await engine.backend.journal.facts(execution) if not each.late
         ]
         for fact in facts:
-            if isinstance(fact, End):
+            if isinstance(fact, ExecutionEnded):
                 found.ended[(fact.status,)] += 1
-            elif isinstance(fact, Result):
+            elif isinstance(fact, NodeResult):
                 found.runs[(fact.status, plan.nodes[fact.node].type.name)] += 1
                 found.joins += bool(fact.arrived)
-            elif isinstance(fact, Attempt | Suspension):
+            elif isinstance(fact, AttemptFailed | NodeSuspended):
                 found.runs[(STATUS[type(fact)], plan.nodes[fact.node].type.name)] += 1
-                found.attempts += isinstance(fact, Attempt)
-                found.waits += isinstance(fact, Suspension)
+                found.attempts += isinstance(fact, AttemptFailed)
+                found.waits += isinstance(fact, NodeSuspended)
         end = await engine.backend.journal.end(execution)
-        if end is not None and not any(isinstance(each, End) for each in facts):
+        if end is not None and not any(isinstance(each, ExecutionEnded) for each in facts):
             found.ended[(end.status,)] += 1
     return found

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rune.telemetry.counters import Spread
+from rune.telemetry.counters import Histogram
 from rune.telemetry.tracing import TraceContext, execution_span, node_span, read_header, trace_of
 
 COMING = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -67,7 +67,7 @@ def test_a_share_is_decided_by_the_id_and_a_wish_is_followed() -> None:
 
 @given(st.lists(st.integers(-5, 2**60)))
 def test_a_spread_counts_everything_once(durations: list[int]) -> None:
-    spread = Spread()
+    spread = Histogram()
     for each in durations:
         spread.add(each)
     assert spread.count == len(durations)

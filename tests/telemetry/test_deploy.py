@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from rune.telemetry.counters import Meter
-from rune.telemetry.prometheus import Metrics, QueueReading, Readings
+from rune.telemetry.counters import Counters
+from rune.telemetry.prometheus import PrometheusMetrics, QueueStats, StoreStatsSnapshot
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "rules.yaml"
@@ -20,15 +20,15 @@ NAME = re.compile(r"\b(?:rune|process|python)_[a-z_]+\b")
 
 def known() -> set[str]:
     """Every name that a query may use."""
-    readings = Readings(
-        queues=(QueueReading("default", 0, 0, 0.0),),
+    readings = StoreStatsSnapshot(
+        queues=(QueueStats("default", 0, 0, 0.0),),
         members={"worker": 0},
-        letters=0,
+        dead_letters=0,
         outbox_rows=0,
         outbox_lag=0.0,
         timer_lag=0.0,
     )
-    text = Metrics(Meter(), "0", ()).text(readings).decode()
+    text = PrometheusMetrics(Counters(), "0", ()).text(readings).decode()
     found: set[str] = set()
     for family in text_string_to_metric_families(text):
         more = ("_bucket", "_count", "_sum") if family.type == "histogram" else ()

@@ -9,16 +9,16 @@ import pytest
 
 from rune.adapters.rabbitmq import queue as depths
 from rune.adapters.rabbitmq.amqp.client import Connection, connect
-from rune.adapters.rabbitmq.amqp.errors import BrokerAway
+from rune.adapters.rabbitmq.amqp.errors import BrokerUnavailableError
 from rune.adapters.rabbitmq.queue import RabbitQueue
-from rune.adapters.sqlite.queue import STEP, Ages
+from rune.adapters.sqlite.queue import STEP, QueueAges
 from rune.core.execution.token import Token
-from rune.ports.inspection import Depth
+from rune.ports.inspection import QueueDepth
 from tests.services.rabbitmq import broker
 
 
 def test_a_broker_tells_how_much_waits_in_every_lane() -> None:
-    async def work(url: str) -> list[list[Depth]]:
+    async def work(url: str) -> list[list[QueueDepth]]:
         queue = RabbitQueue(url, queues=("default", "gpu"))
         await queue.check()
         found = [await queue.depths()]
@@ -31,8 +31,8 @@ def test_a_broker_tells_how_much_waits_in_every_lane() -> None:
     held = broker()
     with held.vhost() as place:
         empty, full = asyncio.run(work(held.url(place)))
-    assert empty == [Depth(queue="default", waiting=0), Depth(queue="gpu", waiting=0)]
-    assert full == [Depth(queue="default", waiting=3), Depth(queue="gpu", waiting=0)]
+    assert empty == [QueueDepth(queue="default", waiting=0), QueueDepth(queue="gpu", waiting=0)]
+    assert full == [QueueDepth(queue="default", waiting=3), QueueDepth(queue="gpu", waiting=0)]
 
 
 def test_looks_share_a_connection_until_it_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,10 +50,10 @@ def test_looks_share_a_connection_until_it_is_lost(monkeypatch: pytest.MonkeyPat
         seen = []
         for _ in range(3):
             for both in await asyncio.gather(queue.depths(), queue.depths()):
-                assert both == [Depth(queue="default", waiting=0)]
+                assert both == [QueueDepth(queue="default", waiting=0)]
             seen.append(len(made))
             if len(seen) == 2:
-                made[-1].abort(BrokerAway("cut"))
+                made[-1].abort(BrokerUnavailableError("cut"))
         await queue.close()
         return seen
 
@@ -73,7 +73,7 @@ class _Clock:
 
 def test_the_age_is_that_of_the_oldest_that_waits_in_any_lane() -> None:
     clock = _Clock()
-    ages = Ages(clock)
+    ages = QueueAges(clock)
     lanes: tuple[list[int], ...] = ([], [], [])
 
     def put(lane: int) -> None:

@@ -13,7 +13,7 @@ import redis
 from rune.adapters.rabbitmq.queue import RabbitQueue
 from rune.adapters.rabbitmq.topology import Topology, definitions, user_name
 from rune.cli.commands.doctor import clock, rooms
-from rune.ports.inspection import Survey
+from rune.ports.inspection import ClusterSurvey
 from tests.cli.here import Here
 from tests.cluster.standing import stores
 from tests.services.postgres import database_of, server
@@ -140,7 +140,7 @@ def test_a_clock_that_is_off_is_seen(skew: float, verdict: str) -> None:
 
 @pytest.mark.parametrize(("free", "verdict"), [(2**40, "ok"), (2**29, "warn"), (2**20, "bad")])
 def test_a_disk_that_is_full_is_seen(free: int, verdict: str) -> None:
-    (found,) = rooms(Survey(journal="", state="", rooms=(("/somewhere", free),)))
+    (found,) = rooms(ClusterSurvey(journal="", state="", rooms=(("/somewhere", free),)))
     assert found.verdict == verdict
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from rune.core.execution.decision import Finish
-from rune.core.execution.fact import Result
+from rune.core.execution.decision import FinishExecution
+from rune.core.execution.fact import NodeResult
 from rune.core.execution.outcome import Error
-from rune.server.monitoring import Scrape
+from rune.server.monitoring import MetricsEndpoint
 from tests.master.running import WAITS, Served, run
 from tests.telemetry.acting_nodes import Gate
 from tests.telemetry.conftest import Watched
@@ -30,7 +30,7 @@ def test_a_second_result_is_a_twin(tmp_path: Path) -> None:
         Gate.opened = asyncio.Event()
         started = await server.client.start("holds")
         await until(lambda: server.engine.busy == 1)
-        first = Result(1, (), server.engine.backend.clock.now(), "ok")
+        first = NodeResult(1, (), server.engine.backend.clock.now(), "ok")
         await server.engine.backend.journal.record(started.execution_id, [first])
         Gate.opened.set()
         await server.client.wait(started.execution_id, 60)
@@ -63,12 +63,12 @@ def test_a_dead_letter_is_counted_and_open_until_it_is_settled(tmp_path: Path) -
     async def work(server: Served) -> None:
         await server.deploy(WAITS)
         execution = (await server.client.start("waits")).execution_id
-        given_up = Finish("failed", Error("DEAD_LETTERED", "told to", {}, True))
-        await server.engine.endings.finish(execution, given_up, server.engine.backend.clock.now())
+        given_up = FinishExecution("failed", Error("DEAD_LETTERED", "told to", {}, True))
+        await server.engine.finisher.finish(execution, given_up, server.engine.backend.clock.now())
         found = await _scraped(server)
         assert of(found, "rune_dead_letters_total", code="DEAD_LETTERED") == 1
         assert of(found, "rune_dead_letters_open") == 1
-        await server.engine.backend.journal.settle(execution, "dropped")
+        await server.engine.backend.journal.resolve_dead_letter(execution, "dropped")
         while of(await _scraped(server), "rune_dead_letters_open"):
             pass
 
@@ -80,7 +80,7 @@ def test_a_queue_that_nobody_serves_is_deep_and_grows_old(watched: Watched) -> N
         async with watched.asked() as engine:
             plan = plan_of(engine, ELSEWHERE)
             executions = [(await engine.start(plan, b"{}"))[0].id for _ in range(3)]
-            scrape = Scrape(engine)
+            scrape = MetricsEndpoint(engine)
             async with asyncio.timeout(120):
                 found = samples((await scrape.text())[0].decode())
                 assert of(found, "rune_queue_depth", queue="gpu") == 3

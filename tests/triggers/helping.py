@@ -12,11 +12,11 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from rune.bootstrap import reader, running_engine
+from rune.bootstrap import open_reader, running_engine
 from rune.ports.queries import Summary
-from rune.ports.triggers import Trigger, Triggers
+from rune.ports.triggers import Trigger, TriggerStore
 from rune.runtime.engine import Engine
-from rune.runtime.maintenance.trigger_scheduler import Ticker
+from rune.runtime.maintenance.trigger_scheduler import TriggerScheduler
 from rune.settings import Settings
 from rune.testing.clock import VirtualClock
 
@@ -72,12 +72,12 @@ class Clockwork:
         self.settings = settings
         found = engine.backend.triggers
         assert found is not None
-        self.triggers: Triggers = found
+        self.triggers: TriggerStore = found
         self.ticker = self.another()
 
-    def another(self) -> Ticker:
+    def another(self) -> TriggerScheduler:
         """One more scheduler."""
-        return self.engine.ticker(self.triggers)
+        return self.engine.trigger_scheduler(self.triggers)
 
     async def deploy(self, document: dict[str, Any], alias: str | None = None) -> None:
         await self.desk.deploy(msgspec.json.encode(document), alias=alias)
@@ -112,13 +112,13 @@ class Clockwork:
         return times
 
     async def executions(self) -> list[Summary]:
-        async with reader(self.settings) as look:
+        async with open_reader(self.settings) as look:
             return await look.executions(limit=1_000)
 
     async def end(self, execution: str) -> None:
         """Let an execution that waits go on, and see it end."""
         await self.desk.signal(execution, "go")
-        await (await self.engine.expect(execution))
+        await (await self.engine.wait_for(execution))
 
 
 @asynccontextmanager

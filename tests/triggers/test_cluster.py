@@ -41,7 +41,7 @@ def test_schedulers_with_clocks_apart_start_each_tick_once(tmp_path: Path) -> No
             started = await one.started()
             assert sorted(started) == [f"2026-05-01T12:0{number}:00Z" for number in range(1, 8)]
             for each in await one.executions():
-                await (await one.engine.expect(each.id))
+                await (await one.engine.wait_for(each.id))
 
     async def bounded() -> None:
         async with asyncio.timeout(DEADLINE):

@@ -10,7 +10,7 @@ import pytest
 
 from rune.adapters.postgres.stores import postgres
 from rune.adapters.postgres.triggers import PostgresTriggers
-from rune.adapters.sqlite.triggers import EmbeddedTriggers
+from rune.adapters.sqlite.triggers import SqliteTriggers
 from tests.contract.suites.trigger import TriggerContract
 from tests.contract.test_embedded import left_on_disk, opened
 from tests.services.databases import dsn_of, left_behind, ready
@@ -18,9 +18,9 @@ from tests.services.databases import dsn_of, left_behind, ready
 
 class TestEmbedded(TriggerContract):
     @asynccontextmanager
-    async def make_triggers(self, folder: Path) -> AsyncIterator[EmbeddedTriggers]:
+    async def make_triggers(self, folder: Path) -> AsyncIterator[SqliteTriggers]:
         async with opened(folder) as embedded:
-            yield EmbeddedTriggers(embedded.database)
+            yield SqliteTriggers(embedded.database)
 
     def crashed(self, folder: Path) -> Path:
         return left_on_disk(folder)

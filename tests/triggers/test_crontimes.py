@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rune.core.triggers import Schedule
-from rune.nodes.cron import cron, cron_flaw, following
+from rune.nodes.cron import cron, cron_error, next_tick
 from tests.triggers.helping import DAY, MINUTE, moment
 
 EXPRESSIONS = [
@@ -78,17 +78,17 @@ def test_a_skipped_time_is_due_after_the_gap_and_a_doubled_one_once(
 
 def test_a_schedule_has_the_ticks_that_it_says() -> None:
     begin = moment("2026-05-01T12:00:30")
-    assert following(Schedule(cron="* * * * *"), 0)(begin) == begin + 30_000
-    assert following(Schedule(every=MINUTE), begin)(begin) == begin + MINUTE
+    assert next_tick(Schedule(cron="* * * * *"), 0)(begin) == begin + 30_000
+    assert next_tick(Schedule(every=MINUTE), begin)(begin) == begin + MINUTE
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_what_is_an_expression(expression: str) -> None:
-    assert cron_flaw(expression) is None
+    assert cron_error(expression) is None
 
 
 @pytest.mark.parametrize(
     "expression", ["60 * * * *", "a b c d e", "0 0 31 2 *", "* * * *", "*/0 * * * *", ""]
 )
 def test_what_is_none(expression: str) -> None:
-    assert cron_flaw(expression)
+    assert cron_error(expression)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from rune.core.triggers import AGAIN
-from rune.ports.journal import StoreAway
-from rune.ports.triggers import Trigger, Triggers
-from rune.runtime.maintenance.trigger_scheduler import Ticker
-from rune.runtime.services.triggers import TriggerBook
+from rune.core.triggers import RETRY_DELAY_MS
+from rune.ports.journal import StoreUnavailableError
+from rune.ports.triggers import Trigger, TriggerStore
+from rune.runtime.maintenance.trigger_scheduler import TriggerScheduler
+from rune.runtime.services.triggers import TriggerService
 from tests.triggers.helping import DAY, DEADLINE, HOUR, MINUTE, Clockwork, clockwork, moment, run, scheduled
 from tests.whole import WHOLE
 
@@ -109,7 +109,7 @@ def test_a_tick_may_wait_for_the_one_before(tmp_path: Path) -> None:
         for number in (2, 3):
             (newest, *_) = await made.executions()
             await made.end(newest.id)
-            late = NOON + 3 * MINUTE + number * AGAIN
+            late = NOON + 3 * MINUTE + number * RETRY_DELAY_MS
             assert await made.at(late) == [f"2026-05-01T12:0{number}:00Z"]
 
     run(tmp_path, NOON, work)
@@ -140,7 +140,7 @@ def test_any_number_may_run_beside_each_other_where_that_is_allowed(tmp_path: Pa
 class Meanwhile:
     """A store beside whose user others take their turns, each time it has written."""
 
-    def __init__(self, inner: Triggers, others: list[Ticker]) -> None:
+    def __init__(self, inner: TriggerStore, others: list[TriggerScheduler]) -> None:
         self._inner = inner
         self._others = others
 
@@ -160,7 +160,7 @@ def test_h_i2_many_schedulers_at_once_start_each_tick_once(tmp_path: Path) -> No
         await made.deploy(scheduled(amount=1, unit="minutes", overlap="allow", catch_up="all"))
         crew = [made.another() for _ in range(4)]
         shared: Any = Meanwhile(made.triggers, crew)
-        crowd = [*crew, *(made.engine.ticker(shared) for _ in range(2))]
+        crowd = [*crew, *(made.engine.trigger_scheduler(shared) for _ in range(2))]
         for number in (1, 2, 5, 6, 9):
             made.clock.put(NOON + number * MINUTE)
             await asyncio.gather(*(each.turn() for each in crowd))
@@ -174,7 +174,7 @@ def test_h_i2_many_schedulers_at_once_start_each_tick_once(tmp_path: Path) -> No
 class Dying:
     """A store whose user dies around one of its writes."""
 
-    def __init__(self, inner: Triggers, at: int, *, after: bool) -> None:
+    def __init__(self, inner: TriggerStore, at: int, *, after: bool) -> None:
         self._inner = inner
         self._at = at
         self._after = after
@@ -187,10 +187,10 @@ class Dying:
         self.writes += 1
         dies = self.writes == self._at
         if dies and not self._after:
-            raise StoreAway("dead")
+            raise StoreUnavailableError("dead")
         stored = await self._inner.put(trigger)
         if dies:
-            raise StoreAway("dead")
+            raise StoreUnavailableError("dead")
         return stored
 
 
@@ -202,21 +202,21 @@ def test_h_i2_a_scheduler_that_dies_anywhere_loses_no_tick_and_starts_none_twice
 ) -> None:
     """Red: let `advance` forget what is about to start."""
 
-    async def ticked(made: Clockwork, ticker: Ticker) -> bool:
+    async def ticked(made: Clockwork, ticker: TriggerScheduler) -> bool:
         try:
             await ticker.turn()
-        except StoreAway:
+        except StoreUnavailableError:
             return False
         finally:
             for each in await made.executions():
-                await (await made.engine.expect(each.id))
+                await (await made.engine.wait_for(each.id))
         return True
 
     async def go() -> None:
         async with clockwork(tmp_path, NOON) as made:
             await made.deploy(scheduled(amount=1, unit="minutes", overlap=overlap))
             dying: Any = Dying(made.triggers, at, after=after)
-            ticker = made.engine.ticker(dying)
+            ticker = made.engine.trigger_scheduler(dying)
             alive, reached = True, 0
             while alive and reached < 2:
                 reached += 1
@@ -274,8 +274,8 @@ def test_a_tick_that_is_about_to_start_starts_also_when_it_is_switched_off_meanw
         await made.deploy(scheduled(amount=1, unit="minutes"))
         dying: Any = Dying(made.triggers, 1, after=True)
         made.clock.put(NOON + MINUTE)
-        with pytest.raises(StoreAway):
-            await made.engine.ticker(dying).turn()
+        with pytest.raises(StoreUnavailableError):
+            await made.engine.trigger_scheduler(dying).turn()
         await made.desk.enable_trigger("report", False)
         assert await made.at(NOON + MINUTE + 1) == ["2026-05-01T12:01:00Z"]
         assert (await made.one()).due is None
@@ -289,10 +289,10 @@ def test_what_was_deployed_and_not_published_is_published_by_whoever_schedules(t
         await made.deploy(scheduled(amount=1, unit="minutes"))
         await made.deploy({**scheduled(), "id": "plain", "nodes": [{"id": "a", "type": "noop"}], "edges": []})
         await made.triggers.remove(await made.one())
-        book = TriggerBook(made.engine.backend, made.engine.plans)
+        book = TriggerService(made.engine.backend, made.engine.plans)
         await book.reconcile()
         assert await made.at(NOON + MINUTE) == ["2026-05-01T12:01:00Z"]
-        await made.engine.backend.library.hide("report", NOON)
+        await made.engine.backend.library.archive("report", NOON)
         await book.reconcile()
         assert await made.triggers.list() == []
 

@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from rune.ports.credentials import AnyFields, Credential, Draft, KeyProblem, Listing, Unreadable, fields_of
+from rune.ports.credentials import (
+    AnyFields,
+    Credential,
+    CredentialSummary,
+    CredentialUnreadableError,
+    EncryptionKeyError,
+    NewCredential,
+    fields_of,
+)
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -56,11 +64,13 @@ class KeyRing:
 
         cipher = self._ciphers.get(name)
         if cipher is None:
-            raise Unreadable(f"it was sealed with the key {name}, which is not among {', '.join(self.names)}")
+            raise CredentialUnreadableError(
+                f"it was sealed with the key {name}, which is not among {', '.join(self.names)}"
+            )
         try:
             return cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], bound)
         except (InvalidTag, ValueError):
-            raise Unreadable("what is stored was altered") from None
+            raise CredentialUnreadableError("what is stored was altered") from None
 
 
 def key_name(key: bytes) -> str:
@@ -78,7 +88,7 @@ def read_keys(text: str, where: str) -> list[bytes]:
     lines = (line.partition("#")[0] for line in text.splitlines())
     words = [word.strip() for line in lines for word in line.split(",") if word.strip()]
     if not words:
-        raise KeyProblem(f"{where} holds no key", code="SECRET_KEY_INVALID")
+        raise EncryptionKeyError(f"{where} holds no key", code="SECRET_KEY_INVALID")
     keys: list[bytes] = []
     for number, word in enumerate(words, 1):
         try:
@@ -86,14 +96,14 @@ def read_keys(text: str, where: str) -> list[bytes]:
         except (binascii.Error, ValueError):
             key = b""
         if len(key) != KEY_BYTES:
-            raise KeyProblem(
+            raise EncryptionKeyError(
                 f"{where}: key {number} is not {KEY_BYTES} bytes in base64", code="SECRET_KEY_INVALID"
             )
         keys.append(key)
     return keys
 
 
-_LARGEST = 64 * 1024
+_MAX_FILE_BYTES = 64 * 1024
 _HEAD = "# Keys of Rune's credentials. The first one seals, all of them open. Without them the credentials are lost.\n"
 
 
@@ -128,7 +138,7 @@ class KeySource:
         try:
             found = self.file.stat()
         except FileNotFoundError:
-            raise KeyProblem(
+            raise EncryptionKeyError(
                 f"there is no key: neither RUNE_SECRET_KEY nor the file {self.file}",
                 code="SECRET_KEY_MISSING",
             ) from None
@@ -144,11 +154,11 @@ class KeySource:
             with self.file.open("rb") as file:
                 mode = os.fstat(file.fileno()).st_mode
                 if mode & 0o077:
-                    raise KeyProblem(
+                    raise EncryptionKeyError(
                         f"{self.file} can be read by others (mode {mode & 0o777:04o}): chmod 600 it",
                         code="SECRET_KEY_UNSAFE",
                     )
-                text = file.read(_LARGEST).decode("utf-8", "replace")
+                text = file.read(_MAX_FILE_BYTES).decode("utf-8", "replace")
         except OSError as error:
             raise _unreadable(self.file, error) from None
         return read_keys(text, str(self.file))
@@ -160,11 +170,11 @@ class KeySource:
             return self.ring_or_new()
         try:
             return self.ring()
-        except KeyProblem as problem:
+        except EncryptionKeyError as problem:
             if problem.code != "SECRET_KEY_MISSING":
                 raise
             sealed = "1 credential is" if count == 1 else f"{count} credentials are"
-            raise KeyProblem(
+            raise EncryptionKeyError(
                 f"{problem.message}; {sealed} sealed with the key {key}: bring it back", code=problem.code
             ) from None
 
@@ -177,13 +187,13 @@ class KeySource:
     def add(self) -> str:
         """Put a new key before those that are there; answers its name. A crash leaves the old file or the new one."""
         if not self.is_file:
-            raise KeyProblem(
+            raise EncryptionKeyError(
                 "the keys come from RUNE_SECRET_KEY: put a new one first there, before the old ones",
                 code="SECRET_KEY_ENVIRONMENT",
             )
         key = new_key()
         try:
-            with _alone(self.file.parent):
+            with _check_permissions(self.file.parent):
                 old = ""
                 if self.file.exists():
                     self._read()
@@ -195,13 +205,13 @@ class KeySource:
         return key_name(made)
 
 
-def _unreadable(file: Path, error: OSError) -> KeyProblem:
+def _unreadable(file: Path, error: OSError) -> EncryptionKeyError:
     why = (error.strerror or type(error).__name__).lower()
-    return KeyProblem(f"{file}: {why}", code="SECRET_KEY_MISSING")
+    return EncryptionKeyError(f"{file}: {why}", code="SECRET_KEY_MISSING")
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _check_permissions(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -238,14 +248,14 @@ class Content(msgspec.Struct, frozen=True, omit_defaults=True):
     hosts: tuple[str, ...] = ()
 
 
-class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
+class PublicFields(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is written beside the seal, for lists."""
 
     fields: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
 
 
-class Sealed(msgspec.Struct, frozen=True):
+class EncryptedCredential(msgspec.Struct, frozen=True):
     """One credential as the table has it."""
 
     id: str
@@ -266,62 +276,66 @@ class Sealed(msgspec.Struct, frozen=True):
 
 _ENCODER = msgspec.msgpack.Encoder()
 _CONTENT = msgspec.msgpack.Decoder(Content)
-_SHOWN = msgspec.msgpack.Decoder(Shown)
+_PUBLIC = msgspec.msgpack.Decoder(PublicFields)
 
 
-def opened(ring: KeyRing, row: Sealed) -> Content:
+def decrypt(ring: KeyRing, row: EncryptedCredential) -> Content:
     try:
         content = _CONTENT.decode(ring.open(row.key, row.sealed, row.bound))
     except msgspec.DecodeError:
-        raise Unreadable("it was written by a newer Rune") from None
+        raise CredentialUnreadableError("it was written by a newer Rune") from None
     if content.name != row.name or str(content.fields.__struct_config__.tag) != row.type:
-        raise Unreadable("what is stored was altered")
+        raise CredentialUnreadableError("what is stored was altered")
     return content
 
 
-def seal(ring: KeyRing, row: Sealed, fields: AnyFields, hosts: tuple[str, ...]) -> Sealed:
+def encrypt(
+    ring: KeyRing, row: EncryptedCredential, fields: AnyFields, hosts: tuple[str, ...]
+) -> EncryptedCredential:
     key, sealed = ring.seal(_ENCODER.encode(Content(row.name, fields, hosts)), row.bound)
     given: dict[str, Any] = msgspec.to_builtins(fields)
     names = given["values"] if row.type == "custom" else given.keys() - {"type"}
-    shown = _ENCODER.encode(Shown(tuple(sorted(names)), hosts))
+    shown = _ENCODER.encode(PublicFields(tuple(sorted(names)), hosts))
     return msgspec.structs.replace(row, key=key, sealed=sealed, shown=shown)
 
 
-def first(ring: KeyRing, draft: Draft) -> Sealed:
+def first(ring: KeyRing, draft: NewCredential) -> EncryptedCredential:
     """A credential that is new."""
     type = str(draft.fields.__struct_config__.tag)
-    row = Sealed(draft.id, draft.name, type, 1, "", b"", b"", draft.at, draft.at)
-    return seal(ring, row, draft.fields, draft.hosts)
+    row = EncryptedCredential(draft.id, draft.name, type, 1, "", b"", b"", draft.at, draft.at)
+    return encrypt(ring, row, draft.fields, draft.hosts)
 
 
 def rotated(
-    ring: KeyRing, old: Sealed, values: Mapping[str, Any], hosts: tuple[str, ...] | None, at: int
-) -> Sealed:
+    ring: KeyRing, old: EncryptedCredential, values: Mapping[str, Any], hosts: tuple[str, ...] | None, at: int
+) -> EncryptedCredential:
     """A credential with new values; None: the hosts that it has."""
     fields, kept = _changed(ring, old, values)
     new = msgspec.structs.replace(old, version=old.version + 1, changed_at=at)
-    return seal(ring, new, fields, kept if hosts is None else hosts)
+    return encrypt(ring, new, fields, kept if hosts is None else hosts)
 
 
-def resealed(ring: KeyRing, rows: Iterable[Sealed]) -> list[Sealed]:
+def reencrypt(ring: KeyRing, rows: Iterable[EncryptedCredential]) -> list[EncryptedCredential]:
     """Those that an older key seals, sealed with the newest."""
-    return [_resealed(ring, row) for row in rows if row.key != ring.names[0]]
+    return [_reencrypted(ring, row) for row in rows if row.key != ring.names[0]]
 
 
-def _resealed(ring: KeyRing, row: Sealed) -> Sealed:
+def _reencrypted(ring: KeyRing, row: EncryptedCredential) -> EncryptedCredential:
     try:
-        content = opened(ring, row)
-    except Unreadable as error:
-        raise Unreadable(f"`{row.name}`: {error.message}; nothing was changed") from None
-    return seal(ring, row, content.fields, content.hosts)
+        content = decrypt(ring, row)
+    except CredentialUnreadableError as error:
+        raise CredentialUnreadableError(f"`{row.name}`: {error.message}; nothing was changed") from None
+    return encrypt(ring, row, content.fields, content.hosts)
 
 
-def _changed(ring: KeyRing, old: Sealed, values: Mapping[str, Any]) -> tuple[AnyFields, tuple[str, ...]]:
+def _changed(
+    ring: KeyRing, old: EncryptedCredential, values: Mapping[str, Any]
+) -> tuple[AnyFields, tuple[str, ...]]:
     """The fields after a change. What cannot be opened any more can still be replaced as a whole."""
     try:
-        content = opened(ring, old)
-    except Unreadable:
-        return fields_of(old.type, values), _SHOWN.decode(old.shown).hosts
+        content = decrypt(ring, old)
+    except CredentialUnreadableError:
+        return fields_of(old.type, values), _PUBLIC.decode(old.shown).hosts
     before: dict[str, Any] = msgspec.to_builtins(content.fields)
     before.pop("type", None)
     if old.type == "custom":
@@ -329,8 +343,8 @@ def _changed(ring: KeyRing, old: Sealed, values: Mapping[str, Any]) -> tuple[Any
     return fields_of(old.type, {**before, **values}), content.hosts
 
 
-def credential_of(ring: KeyRing, row: Sealed) -> Credential:
-    content = opened(ring, row)
+def credential_of(ring: KeyRing, row: EncryptedCredential) -> Credential:
+    content = decrypt(ring, row)
     return Credential(
         id=row.id,
         name=row.name,
@@ -341,9 +355,9 @@ def credential_of(ring: KeyRing, row: Sealed) -> Credential:
     )
 
 
-def listing_of(row: Sealed) -> Listing:
-    shown = _SHOWN.decode(row.shown)
-    return Listing(
+def summary_of(row: EncryptedCredential) -> CredentialSummary:
+    shown = _PUBLIC.decode(row.shown)
+    return CredentialSummary(
         id=row.id,
         name=row.name,
         type=row.type,

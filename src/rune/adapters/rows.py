@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from rune.codec.facts import Large, Paged
-from rune.core.execution.fact import End, Fact, Result
+from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult
 from rune.core.permissions import DEFAULT_GRANTS
-from rune.ports.access import Entry, Key
-from rune.ports.journal import Accepted, DeadLetter
+from rune.ports.access import ApiKey, AuditEntry
+from rune.ports.journal import DeadLetter, ExecutionRecord
 from rune.ports.queries import Summary
 from rune.ports.workflows import Alias
 
@@ -23,15 +23,15 @@ _GRANTS = msgspec.json.Decoder(frozenset[str])
 _DETAILS = msgspec.json.Decoder(dict[str, str])
 
 
-def key_row(key: Key) -> tuple[object, ...]:
+def key_row(key: ApiKey) -> tuple[object, ...]:
     row = msgspec.structs.astuple(key)
     return (*row[:3], msgspec.json.encode(key.scopes).decode(), *row[4:])
 
 
-def key_of(row: Sequence[Any]) -> Key:
-    names = Key.__struct_fields__
+def key_of(row: Sequence[Any]) -> ApiKey:
+    names = ApiKey.__struct_fields__
     values = dict(zip(names, row, strict=True))
-    return Key(**{**values, "scopes": _SCOPES.decode(values["scopes"]), "digest": bytes(values["digest"])})
+    return ApiKey(**{**values, "scopes": _SCOPES.decode(values["scopes"]), "digest": bytes(values["digest"])})
 
 
 def grants_of(text: str | None) -> frozenset[str]:
@@ -42,14 +42,14 @@ def grants_text(grants: frozenset[str]) -> str:
     return msgspec.json.encode(sorted(grants)).decode()
 
 
-def entry_row(entry: Entry) -> tuple[object, ...]:
+def entry_row(entry: AuditEntry) -> tuple[object, ...]:
     details = msgspec.json.encode(entry.details).decode()
     return entry.id, entry.at, entry.actor, entry.action, entry.target, details, entry.outcome
 
 
-def entry_of(row: Sequence[Any]) -> Entry:
+def entry_of(row: Sequence[Any]) -> AuditEntry:
     number, id, at, actor, action, target, details, outcome = row
-    return Entry(
+    return AuditEntry(
         number=number,
         id=id,
         at=at,
@@ -74,10 +74,10 @@ class _Named(msgspec.Struct):
     name: str = ""
 
 
-_ACCEPTED = msgspec.msgpack.Decoder(Accepted)
+_ACCEPTED = msgspec.msgpack.Decoder(ExecutionRecord)
 _NAMED = msgspec.json.Decoder(_Named)
 _WEIGHTS = msgspec.json.Decoder(dict[int, float])
-_END = msgspec.msgpack.Decoder(End)
+_END = msgspec.msgpack.Decoder(ExecutionEnded)
 
 
 def summary_of(row: tuple[object, ...]) -> Summary:
@@ -123,11 +123,11 @@ def weights_in(text: str) -> dict[int, float]:
     return _WEIGHTS.decode(text)
 
 
-def references(execution: Accepted, kept: Sequence[Fact]) -> set[str]:
+def references(execution: ExecutionRecord, kept: Sequence[Fact]) -> set[str]:
     """The other executions whose blobs this one names."""
     found = set(execution.needs)
     for fact in kept:
-        value = fact.value if isinstance(fact, Result) else None
+        value = fact.value if isinstance(fact, NodeResult) else None
         if isinstance(value, Large | Paged):
             found.add(value.key.partition("/")[0])
     return found - {execution.id}

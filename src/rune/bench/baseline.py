@@ -16,8 +16,8 @@ import msgspec
 
 from rune.adapters.sqlite.database import Rows, Start, migrate, write_rows, write_starts
 from rune.codec.facts import Inline, encode_fact, fact_columns
-from rune.core.execution.fact import End, Fact, Result
-from rune.ports.journal import Accepted
+from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult
+from rune.ports.journal import ExecutionRecord
 
 AT_ONCE = 200
 
@@ -90,9 +90,11 @@ def _made(
     for n, ended_at in moments:
         at = ended_at - 40
         id = f"x{at:012x}{n:014x}"
-        accepted = Accepted(id=id, workflow=workflow, hash=hash, at=at, input=INPUT)
-        end = End(ended_at, status)
-        facts = [Result(node, (), at + 10 * node, "ok", value=Inline(OUTPUT)) for node in range(1, NODES + 1)]
+        accepted = ExecutionRecord(id=id, workflow=workflow, hash=hash, at=at, input=INPUT)
+        end = ExecutionEnded(ended_at, status)
+        facts = [
+            NodeResult(node, (), at + 10 * node, "ok", value=Inline(OUTPUT)) for node in range(1, NODES + 1)
+        ]
         whole: list[Fact] = [*facts, end]
         rows = [
             (n, *fact_columns(fact), n * (NODES + 1) + i, 0, encode_fact(fact))

@@ -90,7 +90,7 @@ def percentile(values: list[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
-MOST = 5.0
+MAX_FAIR_RATIO = 5.0
 
 
 async def fair_share(folder: Path, scale: float) -> Report:
@@ -115,8 +115,8 @@ async def fair_share(folder: Path, scale: float) -> Report:
         limit=idle,
         ratio=idle / busy,
         unit="ms p99 alone (limit)",
-        goal=f"p99 <= {MOST:g}x that of an idle engine",
-        met=busy <= MOST * idle,
+        goal=f"p99 <= {MAX_FAIR_RATIO:g}x that of an idle engine",
+        met=busy <= MAX_FAIR_RATIO * idle,
         details={"items": items, "beside": len(beside), "p50_alone_ms": round(percentile(alone, 0.5), 2)},
     )
 

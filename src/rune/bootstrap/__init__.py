@@ -21,27 +21,27 @@ from rune.errors import RuneError
 from rune.nodes.redaction import protect_log
 from rune.nodes.registry import Registry
 from rune.ports.clock import Clock
-from rune.ports.inspection import Copied, Inspection, Survey
-from rune.ports.processes import Member
-from rune.ports.retention import Collected, Rule
+from rune.ports.inspection import BackupResult, ClusterSurvey, FileInspection
+from rune.ports.processes import ProcessInfo
+from rune.ports.retention import RetentionResult, Rule
 from rune.runtime.engine import ROLES, Engine
 from rune.runtime.failpoint import arm_from_environment
-from rune.runtime.messaging.state_middleware import Observer
-from rune.runtime.queries.reader import Reader
-from rune.runtime.services.credentials import Vault
-from rune.runtime.services.executions import Desk
+from rune.runtime.messaging.state_middleware import ExecutionObserver
+from rune.runtime.queries.reader import ExecutionReader
+from rune.runtime.services.credentials import CredentialService
+from rune.runtime.services.executions import ExecutionService
 from rune.settings import Settings
 
-SWITCH = 0.02  # s that one thread may keep the interpreter while another wants it
+SWITCH_INTERVAL_S = 0.02  # s that one thread may keep the interpreter while another wants it
 
 
-class NotOnThisBackend(RuneError):
+class UnsupportedByBackendError(RuneError):
     """Something that the configured backend has no use for."""
 
     code = "NOT_ON_THIS_BACKEND"
 
 
-class NotOverUrl(RuneError):
+class UnsupportedOverUrlError(RuneError):
     """Something that needs the stores where the settings name a server."""
 
     code = "NOT_OVER_URL"
@@ -50,7 +50,7 @@ class NotOverUrl(RuneError):
 def _check_here(settings: Settings) -> None:
     """Who is pointed at a server must not open a file of the same name here by mistake."""
     if settings.url:
-        raise NotOverUrl(
+        raise UnsupportedOverUrlError(
             f"this cannot be asked of the server at {settings.url}: unset RUNE_URL and run it where the server runs"
         )
 
@@ -70,7 +70,7 @@ async def running_engine(
     *,
     clock: Clock | None = None,
     registry: Registry | None = None,
-    observer: Observer | None = None,
+    observer: ExecutionObserver | None = None,
     working: bool = True,
     roles: frozenset[str] = ROLES,
     door: bool | None = None,
@@ -84,7 +84,7 @@ async def running_engine(
     gc.set_threshold(10_000, 20, 50)
     # Whoever writes the file needs the interpreter a few times a group: let it in when the loop comes around, not amid
     # a turn.
-    sys.setswitchinterval(SWITCH)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     own = {} if settings.clustered else {"door": door}
     plays = roles if working else frozenset()
     opened: AbstractAsyncContextManager[Engine] = _backend(settings).running_engine(
@@ -94,33 +94,33 @@ async def running_engine(
         yield engine
 
 
-def desk(settings: Settings) -> AbstractAsyncContextManager[Desk]:
+def open_services(settings: Settings) -> AbstractAsyncContextManager[ExecutionService]:
     """The verbs, done by whoever may."""
-    opened: AbstractAsyncContextManager[Desk] = _backend(settings).desk(settings)
+    opened: AbstractAsyncContextManager[ExecutionService] = _backend(settings).open_services(settings)
     return opened
 
 
-def reader(settings: Settings) -> AbstractAsyncContextManager[Reader]:
+def open_reader(settings: Settings) -> AbstractAsyncContextManager[ExecutionReader]:
     """A look at what is remembered. Nothing is written and nobody waits."""
-    opened: AbstractAsyncContextManager[Reader] = _backend(settings).reader(settings)
+    opened: AbstractAsyncContextManager[ExecutionReader] = _backend(settings).open_reader(settings)
     return opened
 
 
-def credentials(settings: Settings) -> AbstractAsyncContextManager[Vault]:
+def open_credentials(settings: Settings) -> AbstractAsyncContextManager[CredentialService]:
     """The credentials as anybody may see them."""
-    opened: AbstractAsyncContextManager[Vault] = _backend(settings).credentials(settings)
+    opened: AbstractAsyncContextManager[CredentialService] = _backend(settings).open_credentials(settings)
     return opened
 
 
-def access(settings: Settings) -> AbstractAsyncContextManager[Access]:
+def open_access(settings: Settings) -> AbstractAsyncContextManager[Access]:
     """Keys, grants and the log as anybody may see them who can read the store."""
-    opened: AbstractAsyncContextManager[Access] = _backend(settings).access(settings)
+    opened: AbstractAsyncContextManager[Access] = _backend(settings).open_access(settings)
     return opened
 
 
-async def preview(settings: Settings, rules: Sequence[Rule], now: int) -> Collected:
+async def preview(settings: Settings, rules: Sequence[Rule], now: int) -> RetentionResult:
     """What a collection would remove."""
-    found: Collected = await _backend(settings).preview(settings, rules, now)
+    found: RetentionResult = await _backend(settings).preview(settings, rules, now)
     return found
 
 
@@ -130,13 +130,13 @@ async def vacuum(settings: Settings) -> tuple[int, int]:
     return sizes
 
 
-def backup(settings: Settings, target: Path) -> Copied:
+def backup(settings: Settings, target: Path) -> BackupResult:
     """Copy the embedded file while it is in use."""
     _check_file(settings)
     return sqlite.backup(settings, target)
 
 
-def restore(settings: Settings, copy: Path, *, replace: bool) -> tuple[Copied, Path | None]:
+def restore(settings: Settings, copy: Path, *, replace: bool) -> tuple[BackupResult, Path | None]:
     """Make a copy the embedded file; what it holds, and where the file before it was set aside."""
     _check_file(settings)
     return sqlite.restore(settings, copy, replace=replace)
@@ -145,7 +145,7 @@ def restore(settings: Settings, copy: Path, *, replace: bool) -> tuple[Copied, P
 def _check_file(settings: Settings) -> None:
     _check_here(settings)
     if settings.clustered:
-        raise NotOnThisBackend(
+        raise UnsupportedByBackendError(
             "a cluster is copied with the tools of PostgreSQL: pg_dump, or pg_basebackup and its log"
         )
 
@@ -156,28 +156,28 @@ def exists(settings: Settings) -> bool:
     return settings.clustered or sqlite.exists(settings)
 
 
-async def owner(settings: Settings) -> tuple[bool, str]:
+async def find_owner(settings: Settings) -> tuple[bool, str]:
     """Whether executions are run now, and by whom, in words."""
     if settings.clustered:
-        workers = [each for each in await members(settings) if "worker" in each.roles]
+        workers = [each for each in await list_processes(settings) if "worker" in each.roles]
         return bool(workers), f"on {len(workers)} worker{'s' if len(workers) != 1 else ''}"
-    owned, pid = sqlite.owner(settings)
+    owned, pid = sqlite.find_owner(settings)
     return owned, f"in process {pid}" if owned and pid else ""
 
 
 def owner_pid(settings: Settings) -> int | None:
     """Which process owns the file."""
-    return None if settings.clustered else sqlite.owner(settings)[1]
+    return None if settings.clustered else sqlite.find_owner(settings)[1]
 
 
-async def members(settings: Settings) -> list[Member]:
+async def list_processes(settings: Settings) -> list[ProcessInfo]:
     """The processes that take part."""
     _check_here(settings)
     if not settings.clustered:
-        raise NotOnThisBackend(
+        raise UnsupportedByBackendError(
             "there are no workers on the embedded backend: whoever runs `rune run` does all the work"
         )
-    found: list[Member] = await _backend(settings).members(settings)
+    found: list[ProcessInfo] = await _backend(settings).list_processes(settings)
     return found
 
 
@@ -185,7 +185,7 @@ async def migrate(settings: Settings) -> list[str]:
     """Bring the store to the version of this program; the steps that were taken."""
     _check_here(settings)
     if not settings.clustered:
-        raise NotOnThisBackend(
+        raise UnsupportedByBackendError(
             "the embedded file is brought up to date by whoever opens it; there is nothing to migrate"
         )
     steps: list[str] = await _backend(settings).migrate(settings)
@@ -199,15 +199,15 @@ async def grant_roles(settings: Settings) -> list[str]:
     return granted
 
 
-async def survey(settings: Settings) -> Survey:
+async def survey_cluster(settings: Settings) -> ClusterSurvey:
     """What can be found out about the stores of a cluster without taking part."""
     _check_here(settings)
-    from rune.bootstrap.admin import survey as look  # noqa: PLC0415 - its drivers are an extra
+    from rune.bootstrap.admin import survey_cluster as look  # noqa: PLC0415 - its drivers are an extra
 
     return await look(settings)
 
 
-def inspection(settings: Settings) -> Inspection:
+def inspect_file(settings: Settings) -> FileInspection:
     """What can be found out about the embedded file without taking part."""
     _check_here(settings)
-    return sqlite.inspection(settings)
+    return sqlite.inspect_file(settings)

@@ -19,23 +19,23 @@ from rune.adapters.postgres.database import Database, place, query
 from rune.adapters.postgres.roles import inspect as inspect_postgres
 from rune.adapters.postgres.roles import rights
 from rune.adapters.rabbitmq.amqp.address import parse_address
-from rune.adapters.rabbitmq.dead_letters import DeadLetters, Letter
+from rune.adapters.rabbitmq.dead_letters import DeadLetter, DeadLetters
 from rune.adapters.rabbitmq.inspect import inspect as inspect_rabbitmq
 from rune.adapters.rabbitmq.topology import Topology, all_exchanges, all_queues, as_text, definitions, roles
 from rune.adapters.redis import checks
 from rune.adapters.redis.checks import inspect as inspect_redis
-from rune.adapters.redis.checks import lacking
+from rune.adapters.redis.checks import missing_rights
 from rune.adapters.redis.client import Client
 from rune.adapters.redis.stores import RedisStores
 from rune.bootstrap.components import keys_found
 from rune.errors import RuneError
-from rune.ports.inspection import Survey
+from rune.ports.inspection import ClusterSurvey
 from rune.settings import Settings
 
-MOST = 1000
+MAX_LISTED = 1000
 
 
-class BrokerLetter(msgspec.Struct, frozen=True, kw_only=True):
+class BrokerDeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """A message on the broker that nobody could serve. Its id follows from what it says."""
 
     id: str
@@ -96,24 +96,24 @@ def redis_roles() -> list[str]:
     return [*checks.ROLES, checks.WATCHER]
 
 
-async def broker_letters(settings: Settings, limit: int = MOST) -> list[BrokerLetter]:
+async def list_broker_dead_letters(settings: Settings, limit: int = MAX_LISTED) -> list[BrokerDeadLetter]:
     """The messages that nobody could serve, the oldest first; none where there is no broker."""
     if not settings.brokered:
         return []
     return [_named(each) for each in await _dead(settings).list(limit)]
 
 
-async def requeue_letter(settings: Settings, letter: str) -> int:
+async def requeue_broker_dead_letter(settings: Settings, letter: str) -> int:
     """Send a message again, to where it was; how many there were."""
-    return await _dead(settings).requeue(lambda each: letter_id(each) == letter)
+    return await _dead(settings).requeue(lambda each: broker_dead_letter_id(each) == letter)
 
 
-async def drop_letter(settings: Settings, letter: str) -> int:
+async def discard_broker_dead_letter(settings: Settings, letter: str) -> int:
     """Remove a message; how many there were."""
-    return await _dead(settings).discard(lambda each: letter_id(each) == letter)
+    return await _dead(settings).discard(lambda each: broker_dead_letter_id(each) == letter)
 
 
-def letter_id(letter: Letter) -> str:
+def broker_dead_letter_id(letter: DeadLetter) -> str:
     """Twins have the same id, and share their fate."""
     said = f"{letter.queue}\x1f{letter.code}\x1f".encode() + letter.body
     return "m" + hashlib.blake2b(said, digest_size=8).hexdigest()
@@ -123,13 +123,13 @@ def _dead(settings: Settings) -> DeadLetters:
     return DeadLetters(settings.queue, topology(settings))
 
 
-def _named(letter: Letter) -> BrokerLetter:
+def _named(letter: DeadLetter) -> BrokerDeadLetter:
     try:
         named = msgspec.json.decode(letter.body, type=_Named)
     except (msgspec.DecodeError, RecursionError):
         named = _Named()
-    return BrokerLetter(
-        id=letter_id(letter),
+    return BrokerDeadLetter(
+        id=broker_dead_letter_id(letter),
         execution=letter.execution,
         workflow=named.workflow_id,
         node=named.current_node,
@@ -140,10 +140,10 @@ def _named(letter: Letter) -> BrokerLetter:
     )
 
 
-QUESTIONS = 7
+SAMPLES = 7
 
 
-async def survey(settings: Settings) -> Survey:
+async def survey_cluster(settings: Settings) -> ClusterSurvey:
     """What there is to know."""
     found: dict[str, Any] = {"journal": place(settings.journal), "state": _shown(settings.state)}
     found |= await _asked("journal_trouble", lambda: _journal(settings))
@@ -151,7 +151,7 @@ async def survey(settings: Settings) -> Survey:
     if settings.brokered:
         found["queue"] = _shown(settings.queue)
         found |= await _asked("queue_trouble", lambda: inspect_rabbitmq(settings.queue, topology(settings)))
-    return Survey(**found, **keys_found(settings), rooms=_rooms(settings))
+    return ClusterSurvey(**found, **keys_found(settings), rooms=_rooms(settings))
 
 
 async def _asked(trouble: str, ask: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
@@ -182,12 +182,12 @@ async def _state(settings: Settings) -> dict[str, Any]:
         if found["state_trouble"]:
             return found
         found |= {
-            "state_lacks": await lacking(client, stores.keys),
+            "state_lacks": await missing_rights(client, stores.keys),
             "state_skew": await _skew(lambda: _redis_time(client)),
         }
         if "hvals" in found["state_lacks"]:
             return found
-        members = await stores.fleet.members()
+        members = await stores.fleet.list()
         return found | {
             "state_ms": await _median(lambda: client.call("PING")),
             "workers": tuple(each for each in members if "worker" in each.roles),
@@ -210,7 +210,7 @@ async def _redis_time(client: Client) -> int:
 async def _skew(ask: Callable[[], Awaitable[int]]) -> float:
     """By how many seconds a clock is ahead of ours, by the quickest of several answers: that one knows best."""
     found: list[tuple[float, float]] = []
-    for _ in range(QUESTIONS):
+    for _ in range(SAMPLES):
         began = time.time()
         there = await ask()
         ended = time.time()
@@ -234,11 +234,11 @@ def _rooms(settings: Settings) -> tuple[tuple[str, int], ...]:
 
 async def _median(ask: Callable[[], Awaitable[Any]]) -> float:
     took = []
-    for _ in range(QUESTIONS):
+    for _ in range(SAMPLES):
         began = time.perf_counter()
         await ask()
         took.append(time.perf_counter() - began)
-    return round(sorted(took)[QUESTIONS // 2] * 1000, 3)
+    return round(sorted(took)[SAMPLES // 2] * 1000, 3)
 
 
 def _shown(url: str) -> str:

@@ -7,33 +7,33 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from rune.adapters.blobs.stores import open_blob
-from rune.adapters.postgres.access import PostgresKeys, PostgresLimits, PostgresLog
-from rune.adapters.postgres.credentials import PostgresGrants, PostgresSecret
+from rune.adapters.postgres.access import PostgresApiKeys, PostgresAuditLog, PostgresStartLimits
+from rune.adapters.postgres.credentials import PostgresCredentials, PostgresGrants
 from rune.adapters.postgres.database import Database
 from rune.adapters.postgres.migrations import migrate as migrate_database
 from rune.adapters.postgres.roles import grant
-from rune.adapters.postgres.stores import Postgres, postgres
+from rune.adapters.postgres.stores import PostgresStores, postgres
 from rune.adapters.postgres.triggers import PostgresTriggers
 from rune.adapters.redis.stores import RedisStores
 from rune.bootstrap.components import Access, keys, new_engine
-from rune.bootstrap.rabbitmq import Carrier
+from rune.bootstrap.rabbitmq import RabbitComponents
 from rune.nodes.registry import Registry, full_registry
-from rune.ports.blobs import Blob
+from rune.ports.blobs import BlobStore
 from rune.ports.clock import Clock
-from rune.ports.journal import StoreAway
-from rune.ports.processes import Member
+from rune.ports.journal import StoreUnavailableError
+from rune.ports.processes import ProcessInfo
 from rune.ports.queue import Queue
-from rune.ports.retention import Collected, Rule
+from rune.ports.retention import RetentionResult, Rule
 from rune.ports.state import State
 from rune.runtime.backend import Backend
 from rune.runtime.clock import SystemClock
 from rune.runtime.engine import ROLES, Engine
 from rune.runtime.maintenance.heartbeat import this_process
-from rune.runtime.messaging.state_middleware import Observer, observed
-from rune.runtime.plan_cache import Planbook
-from rune.runtime.queries.reader import Reader
-from rune.runtime.services.credentials import Vault
-from rune.runtime.services.executions import Desk
+from rune.runtime.messaging.state_middleware import ExecutionObserver, observe_state
+from rune.runtime.plan_cache import PlanCache
+from rune.runtime.queries.reader import ExecutionReader
+from rune.runtime.services.credentials import CredentialService
+from rune.runtime.services.executions import ExecutionService
 from rune.settings import Settings
 
 
@@ -43,7 +43,7 @@ async def running_engine(
     *,
     clock: Clock | None = None,
     registry: Registry | None = None,
-    observer: Observer | None = None,
+    observer: ExecutionObserver | None = None,
     roles: frozenset[str] = ROLES,
 ) -> AsyncIterator[Engine]:
     """An engine that takes part in the cluster while the block runs."""
@@ -51,13 +51,15 @@ async def running_engine(
     clock = clock or SystemClock()
     async with AsyncExitStack() as stack:
         await _first(settings)
-        opened = await stack.enter_async_context(postgres(settings.journal, outside=_outside(settings)))
+        opened = await stack.enter_async_context(
+            postgres(settings.journal, outside=_external_executor(settings))
+        )
         stores = _redis(settings)
         await stack.enter_async_context(stores.running(clock))
         member = this_process(
             tuple(sorted(roles)), settings.queues, settings.slots, tuple(sorted(registry.catalogue))
         )
-        carrier = Carrier(settings, member) if settings.brokered else None
+        carrier = RabbitComponents(settings, member) if settings.brokered else None
         engine = _engine(settings, opened, stores, clock, registry, observer, member, carrier)
         stack.push_async_callback(engine.backend.queue.close)
         if carrier is not None:
@@ -72,7 +74,7 @@ async def _first(settings: Settings) -> None:
     try:
         await database.open()
         await database.close()
-    except StoreAway as away:
+    except StoreUnavailableError as away:
         if away.code != "EMPTY_STORE":
             raise
         await migrate_database(settings.journal)
@@ -82,21 +84,21 @@ def _redis(settings: Settings) -> RedisStores:
     return RedisStores(settings.state, prefix=settings.prefix, partitions=settings.partitions)
 
 
-def _outside(settings: Settings) -> Blob | None:
+def _external_executor(settings: Settings) -> BlobStore | None:
     return None if settings.blob == "embedded" else open_blob(settings.blob)
 
 
 def _engine(
     settings: Settings,
-    opened: Postgres,
+    opened: PostgresStores,
     stores: RedisStores,
     clock: Clock,
     registry: Registry,
-    observer: Observer | None,
-    member: Member,
-    carrier: Carrier | None,
+    observer: ExecutionObserver | None,
+    member: ProcessInfo,
+    carrier: RabbitComponents | None,
 ) -> Engine:
-    plans = Planbook(opened.journal, registry.catalogue)
+    plans = PlanCache(opened.journal, registry.catalogue)
 
     async def roll(after: str, limit: int) -> Sequence[tuple[str, int | None]]:
         rows = await opened.journal.running(after, limit)
@@ -116,22 +118,22 @@ def _engine(
         told = state = stores.state(opened.journal, plans.plan, queue=queue, roll=roll)
     backend = Backend(
         journal=opened.journal,
-        state=observed(told, observer) if observer is not None else told,
+        state=observe_state(told, observer) if observer is not None else told,
         queue=queue,
         blob=opened.blob,
         library=opened.library,
         retention=opened.retention,
-        secret=PostgresSecret(opened.database, keys(settings)),
+        secret=PostgresCredentials(opened.database, keys(settings)),
         clock=clock,
         triggers=PostgresTriggers(opened.database),
         admission=state,
         outbox=opened.outbox,
         fleet=stores.fleet,
         news=stores.news,
-        keys=PostgresKeys(opened.database),
+        keys=PostgresApiKeys(opened.database),
         grants=PostgresGrants(opened.database),
-        log=PostgresLog(opened.database),
-        limits=PostgresLimits(opened.database),
+        log=PostgresAuditLog(opened.database),
+        limits=PostgresStartLimits(opened.database),
     )
     engine = new_engine(settings, backend, plans, registry, observer, member)
     if carrier is not None:
@@ -140,44 +142,49 @@ def _engine(
 
 
 @asynccontextmanager
-async def desk(settings: Settings) -> AsyncIterator[Desk]:
+async def open_services(settings: Settings) -> AsyncIterator[ExecutionService]:
     """The verbs. Any process may do them."""
     async with running_engine(settings, roles=frozenset()) as engine:
         yield engine.desk
 
 
 @asynccontextmanager
-async def _reading(settings: Settings) -> AsyncIterator[Postgres]:
-    async with postgres(settings.journal, outside=_outside(settings), read_only=True) as opened:
+async def _reading(settings: Settings) -> AsyncIterator[PostgresStores]:
+    async with postgres(settings.journal, outside=_external_executor(settings), read_only=True) as opened:
         yield opened
 
 
 @asynccontextmanager
-async def reader(settings: Settings) -> AsyncIterator[Reader]:
+async def open_reader(settings: Settings) -> AsyncIterator[ExecutionReader]:
     """A look at what is remembered. Nothing is written."""
     async with _reading(settings) as opened:
-        plans = Planbook(opened.journal, full_registry(settings.nodes).catalogue)
-        yield Reader(opened.index, opened.journal, opened.blob, plans, opened.database, opened.library)
+        plans = PlanCache(opened.journal, full_registry(settings.nodes).catalogue)
+        yield ExecutionReader(
+            opened.index, opened.journal, opened.blob, plans, opened.database, opened.library
+        )
 
 
 @asynccontextmanager
-async def credentials(settings: Settings) -> AsyncIterator[Vault]:
+async def open_credentials(settings: Settings) -> AsyncIterator[CredentialService]:
     """The credentials as anybody may see them."""
     async with _reading(settings) as opened:
-        yield Vault(PostgresSecret(opened.database, keys(settings)), SystemClock())
+        yield CredentialService(PostgresCredentials(opened.database, keys(settings)), SystemClock())
 
 
 @asynccontextmanager
-async def access(settings: Settings) -> AsyncIterator[Access]:
+async def open_access(settings: Settings) -> AsyncIterator[Access]:
     """Keys, grants and the log as anybody may see them."""
     async with _reading(settings) as opened:
         database = opened.database
         yield Access(
-            PostgresKeys(database), PostgresGrants(database), PostgresLog(database), PostgresLimits(database)
+            PostgresApiKeys(database),
+            PostgresGrants(database),
+            PostgresAuditLog(database),
+            PostgresStartLimits(database),
         )
 
 
-async def preview(settings: Settings, rules: Sequence[Rule], now: int) -> Collected:
+async def preview(settings: Settings, rules: Sequence[Rule], now: int) -> RetentionResult:
     """What a collection would remove."""
     async with _reading(settings) as opened:
         return await opened.retention.preview(rules, now)
@@ -189,11 +196,11 @@ async def vacuum(settings: Settings) -> tuple[int, int]:
         return await opened.retention.vacuum()
 
 
-async def members(settings: Settings) -> list[Member]:
+async def list_processes(settings: Settings) -> list[ProcessInfo]:
     """Who takes part now."""
     stores = _redis(settings)
     try:
-        return await stores.fleet.members()
+        return await stores.fleet.list()
     finally:
         await stores.client.close()
 

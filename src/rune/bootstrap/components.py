@@ -14,20 +14,20 @@ import rune
 from rune.adapters.encryption import KeySource, new_key
 from rune.errors import RuneError
 from rune.nodes.registry import Registry
-from rune.nodes.resources import World
-from rune.ports.access import Keys, Log, StartLimits
-from rune.ports.credentials import Grants
-from rune.ports.processes import Member
+from rune.nodes.resources import Resources
+from rune.ports.access import ApiKeyStore, AuditLogStore, StartLimitStore
+from rune.ports.credentials import CredentialGrants
+from rune.ports.processes import ProcessInfo
 from rune.runtime.backend import Backend
 from rune.runtime.engine import Engine
-from rune.runtime.instrumentation import Witness
-from rune.runtime.messaging.state_middleware import Observer
-from rune.runtime.plan_cache import Planbook
+from rune.runtime.instrumentation import Instrumentation
+from rune.runtime.messaging.state_middleware import ExecutionObserver
+from rune.runtime.plan_cache import PlanCache
 from rune.settings import Settings
 from rune.telemetry.tracing import Tracer
 
 
-class NotTraced(RuneError):
+class TracingUnavailableError(RuneError):
     """Traces are wanted, and what sends them is not installed."""
 
     code = "NOT_TRACED"
@@ -38,26 +38,26 @@ def tracer(settings: Settings) -> Tracer | None:
     if not settings.collector:
         return None
     try:
-        from rune.telemetry.otlp import Exporter  # noqa: PLC0415 - an extra
+        from rune.telemetry.otlp import OtlpExporter  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise NotTraced(
+        raise TracingUnavailableError(
             f"traces go to {settings.collector}, but `{error.name}` is missing: install `rune-engine[telemetry]`,"
             " or set RUNE_TRACES=off"
         ) from None
     about = {"service.version": rune.__version__, "host.name": platform.node()}
-    return Tracer(Exporter(settings.collector, about), settings.trace_share)
+    return Tracer(OtlpExporter(settings.collector, about), settings.trace_share)
 
 
 def new_engine(
     settings: Settings,
     backend: Backend,
-    plans: Planbook,
+    plans: PlanCache,
     registry: Registry,
-    observer: Observer | None = None,
-    member: Member | None = None,
+    observer: ExecutionObserver | None = None,
+    member: ProcessInfo | None = None,
 ) -> Engine:
     """The engine over a backend."""
-    world = World(
+    world = Resources(
         http_policy=settings.http_policy,
         http_allow=settings.http_allow,
         http_per_host=settings.http_per_host,
@@ -74,7 +74,7 @@ def new_engine(
         told=observer.progressed if observer is not None else None,
         rules=settings.retention,
         member=member,
-        witness=Witness(tracer=tracer(settings)),
+        witness=Instrumentation(tracer=tracer(settings)),
         max_waiting=settings.max_waiting,
     )
 
@@ -82,10 +82,10 @@ def new_engine(
 class Access(msgspec.Struct, frozen=True):
     """Who may do what, and who did."""
 
-    keys: Keys
-    grants: Grants
-    log: Log
-    limits: StartLimits
+    keys: ApiKeyStore
+    grants: CredentialGrants
+    log: AuditLogStore
+    limits: StartLimitStore
 
 
 def keys(settings: Settings) -> KeySource:

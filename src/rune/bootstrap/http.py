@@ -17,17 +17,17 @@ import uvicorn
 
 from rune.errors import RuneError
 from rune.runtime.engine import Engine
-from rune.runtime.queries.reader import Reader
+from rune.runtime.queries.reader import ExecutionReader
 from rune.server.app import make_app
-from rune.server.auth import KeyGate, known_keys
-from rune.server.context import Master
-from rune.server.monitoring import Vitals, health_app
+from rune.server.auth import ApiKeyAuth, cached_keys
+from rune.server.context import ServerContext
+from rune.server.monitoring import HealthState, health_app
 from rune.settings import Settings
 
-CLOSING = 5  # s that open requests get
+SHUTDOWN_S = 5  # s that open requests get
 
 
-class NotServed(RuneError):
+class ServerStartError(RuneError):
     """An address that is not served."""
 
     code = "NOT_SERVED"
@@ -44,7 +44,7 @@ def listen(host: str, port: int) -> socket.socket:
         opened.listen(2048)
     except OSError as error:
         opened.close()
-        raise NotServed(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+        raise ServerStartError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
     opened.setblocking(False)
     return opened
 
@@ -71,7 +71,7 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def answering(
+async def serve_api(
     app: Any, host: str, port: int, leave: Callable[[], None] = lambda: None
 ) -> AsyncIterator[tuple[str, asyncio.Task[None]]]:
     """The address at which an application answers, and the task that does it; `leave` is called before it goes."""
@@ -88,13 +88,13 @@ async def answering(
 
 
 @asynccontextmanager
-async def health(settings: Settings) -> AsyncIterator[Vitals]:
+async def serve_health(settings: Settings) -> AsyncIterator[HealthState]:
     """How this process is, on a port of its own where the settings name one."""
-    vitals = Vitals()
+    vitals = HealthState()
     if not settings.health_port:
         yield vitals
         return
-    async with answering(health_app(vitals), settings.health_host, settings.health_port):
+    async with serve_api(health_app(vitals), settings.health_host, settings.health_port):
         yield vitals
 
 
@@ -110,7 +110,7 @@ def _config(app: Any) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         date_header=False,
-        timeout_graceful_shutdown=CLOSING,
+        timeout_graceful_shutdown=SHUTDOWN_S,
         ws_max_size=64 * 1024,
         h11_max_incomplete_event_size=64 * 1024,
     )
@@ -130,7 +130,7 @@ def _address(opened: socket.socket) -> str:
 def check_address(host: str, *, locked: bool) -> None:
     """Without a key only this machine may ask."""
     if not locked and not is_loopback(host):
-        raise NotServed(
+        raise ServerStartError(
             f"{host} can be reached from elsewhere and there is no key: set RUNE_API_KEY, make one with"
             " `rune keys create`, or listen on 127.0.0.1"
         )
@@ -149,25 +149,25 @@ def is_loopback(host: str) -> bool:
 async def serve(
     settings: Settings,
     engine: Engine,
-    reader: Reader,
+    reader: ExecutionReader,
     host: str,
     port: int,
     *,
     key: str = "",
     stop: asyncio.Future[None] | None = None,
     ready: Callable[[str], None] | None = None,
-    made: Callable[[Master], None] | None = None,
+    made: Callable[[ServerContext], None] | None = None,
 ) -> None:
     """Serve until `stop` is done. `ready` is told the address once requests are answered; `made` is shown the master
     before."""
-    keys = known_keys(engine.backend)
+    keys = cached_keys(engine.backend)
     locked = bool(key) or await keys.exist()
     check_address(host, locked=locked)
-    master = Master(engine, reader, slots=settings.slots)
+    master = ServerContext(engine, reader, slots=settings.slots)
     if made is not None:
         made(master)
-    app = make_app(master, KeyGate(key, keys, loopback=is_loopback(host)))
-    async with master.running(), answering(app, host, port, master.stop) as (url, serving):
+    app = make_app(master, ApiKeyAuth(key, keys, loopback=is_loopback(host)))
+    async with master.running(), serve_api(app, host, port, master.stop) as (url, serving):
         if ready is not None:
             ready(url)
         await asyncio.wait({serving, *(() if stop is None else (stop,))}, return_when=asyncio.FIRST_COMPLETED)

@@ -9,29 +9,36 @@ from contextlib import asynccontextmanager
 
 from rune.adapters.rabbitmq.amqp.address import parse_address
 from rune.adapters.rabbitmq.amqp.errors import AmqpError
-from rune.adapters.rabbitmq.dead_letters import DeadLetters, rescue
-from rune.adapters.rabbitmq.legacy import Legacy
+from rune.adapters.rabbitmq.dead_letters import DeadLetters, requeue_innocent
+from rune.adapters.rabbitmq.legacy import LegacyExecutor
 from rune.adapters.rabbitmq.queue import RabbitQueue
-from rune.adapters.rabbitmq.status_publisher import BatchedHerald, RabbitHerald
-from rune.adapters.rabbitmq.topology import TopologyMismatch
+from rune.adapters.rabbitmq.status_publisher import BatchingEventPublisher, RabbitEventPublisher
+from rune.adapters.rabbitmq.topology import TopologyMismatchError
 from rune.adapters.redis.state import RedisState
 from rune.adapters.redis.stores import RedisStores
-from rune.ports.processes import Member
+from rune.ports.processes import ProcessInfo
 from rune.ports.state import State
 from rune.runtime.engine import Engine
-from rune.runtime.messaging.foreign_messages import Strangers
-from rune.runtime.messaging.full_messages import Inlining
-from rune.runtime.messaging.state_middleware import Closing, Gathering, Unserved, closing, gathering, unserved
-from rune.runtime.messaging.status_publisher import Herald, heralded
+from rune.runtime.messaging.foreign_messages import ForeignMessages
+from rune.runtime.messaging.full_messages import SelfContainedMessages
+from rune.runtime.messaging.state_middleware import (
+    BatchingState,
+    PredictingState,
+    ServedQueuesFilter,
+    batch_state,
+    predict_state_end,
+    skip_unserved_queues,
+)
+from rune.runtime.messaging.status_publisher import StatusPublisher, publish_statuses
 from rune.settings import Settings
 
 log = logging.getLogger("rune.rabbitmq")
 
 
-class Carrier:
+class RabbitComponents:
     """Everything of one process that talks to the broker."""
 
-    def __init__(self, settings: Settings, member: Member) -> None:
+    def __init__(self, settings: Settings, member: ProcessInfo) -> None:
         parse_address(settings.queue)  # one that cannot be read is no outage: nobody is to wait for its end
         self._settings = settings
         self.queue = RabbitQueue(
@@ -43,42 +50,44 @@ class Carrier:
             kind=settings.queue_kind,
             adopt=True,
         )
-        self._legacy = Legacy(settings.queue, self.queue.topology, member.name)
-        spoken = BatchedHerald if settings.statuses == "batched" else RabbitHerald
+        self._legacy = LegacyExecutor(settings.queue, self.queue.topology, member.name)
+        spoken = BatchingEventPublisher if settings.statuses == "batched" else RabbitEventPublisher
         self._voice = spoken(self.queue.publisher, self.queue.topology, self._legacy)
-        self._herald: Herald | None = None
-        self._unserved: Unserved | None = None
+        self._herald: StatusPublisher | None = None
+        self._unserved: ServedQueuesFilter | None = None
 
     def around(self, state: RedisState, stores: RedisStores) -> State:
         """The state, with those around it who spare it work, and a herald if statuses are wanted. The herald stands
         inside of who gathers: it has spoken of all when one of them sends."""
         self.queue.routes(state.queue_of)
         self.queue.names(state.names_of)
-        self._unserved = Unserved(state, state.queue_of)
-        told = closing(Closing(unserved(self._unserved), stores.release))
+        self._unserved = ServedQueuesFilter(state, state.queue_of)
+        told = predict_state_end(PredictingState(skip_unserved_queues(self._unserved), stores.release))
         if self._settings.statuses != "none":
-            self._herald = Herald(told, self._voice)
-            told = heralded(self._herald)
-        return gathering(Gathering(told))
+            self._herald = StatusPublisher(told, self._voice)
+            told = publish_statuses(self._herald)
+        return batch_state(BatchingState(told))
 
     def serve(self, engine: Engine) -> None:
         """Tell of its executions, and bring it what others write."""
-        engine.tell(self._voice)
+        engine.notify(self._voice)
         if self._unserved is not None:
             self._unserved.follows(engine.backend.fleet)
         if self._herald is not None:
-            self._herald.follows(engine.books)
-        strangers = Strangers(engine.backend, engine.plans, engine.launcher)
+            self._herald.follows(engine.data_cache)
+        strangers = ForeignMessages(engine.backend, engine.plans, engine.launcher)
         self.queue.strangers(strangers.take)
-        self._legacy.takes(strangers.take)
+        self._legacy.on_result(strangers.take)
         if self._settings.wire_inline:
             clock = engine.backend.clock
-            self.queue.inlines(Inlining(engine.books, engine.endings, clock, self._settings.wire_bytes))
+            self.queue.inlines(
+                SelfContainedMessages(engine.data_cache, engine.finisher, clock, self._settings.wire_bytes)
+            )
 
     async def _fit(self) -> None:
         try:
             await self.queue.check()
-        except TopologyMismatch:
+        except TopologyMismatchError:
             raise
         except AmqpError as error:
             log.warning("the broker is not ready yet: %s", error.message)
@@ -94,7 +103,7 @@ class Carrier:
             self._legacy.start()
         if "scheduler" in roles and self._settings.queue_kind == "quorum":
             letters = DeadLetters(self._settings.queue, self.queue.topology)
-            works.append(asyncio.create_task(rescue(letters)))
+            works.append(asyncio.create_task(requeue_innocent(letters)))
         try:
             yield
         finally:

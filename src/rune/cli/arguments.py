@@ -25,9 +25,9 @@ from rune.core.definition import problems
 from rune.core.definition.parser import Parsed, parse_input
 from rune.core.definition.problems import Problem
 from rune.core.limits import LIMITS
-from rune.core.validation.validate import Verdict
+from rune.core.validation.validate import ValidationResult
 from rune.documents.loader import check_document, load_document
-from rune.errors import InvalidDocument, RuneError
+from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import full_registry, standard_catalogue
 from rune.settings import load_settings
 
@@ -73,7 +73,7 @@ def value_of(given: str, option: str) -> bytes:
     data = payload_of(given, option)
     problems = parse_input(data).problems
     if problems:
-        raise InvalidDocument(tuple(replace(each, path=option) for each in problems))
+        raise InvalidDocumentError(tuple(replace(each, path=option) for each in problems))
     return data
 
 
@@ -91,7 +91,7 @@ def labels_of(given: tuple[str, ...]) -> dict[str, str]:
 SUFFIXES = ("yaml", "yml", "json")
 
 
-def examine_file(name: str) -> Verdict:
+def examine_file(name: str) -> ValidationResult:
     """Read and check one document, with every node type that is installed or configured."""
     try:
         known = full_registry(load_settings().nodes).catalogue

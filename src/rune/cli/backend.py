@@ -28,37 +28,44 @@ from rune.client import AsyncClient
 from rune.core.execution.explain import Waiting
 from rune.core.execution.explain import explain as why
 from rune.errors import RuneError
-from rune.ports.workflows import LATEST, BadWeights, Version, check_weights, choose, unknown
+from rune.ports.workflows import (
+    LATEST,
+    InvalidWeightsError,
+    Version,
+    check_weights,
+    choose,
+    workflow_not_found,
+)
 from rune.runtime.queries.history import iso
-from rune.runtime.queries.reader import Reader
-from rune.runtime.services.executions import Desk
+from rune.runtime.queries.reader import ExecutionReader
+from rune.runtime.services.executions import ExecutionService
 from rune.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from rune.cli.remote import RemoteVault
+    from rune.cli.remote import RemoteCredentials
 
 
 @asynccontextmanager
-async def desk(settings: Settings) -> AsyncIterator[Desk]:
+async def open_services(settings: Settings) -> AsyncIterator[ExecutionService]:
     """The verbs, done by whoever may."""
     if not settings.url:
-        async with bootstrap.desk(settings) as opened:
+        async with bootstrap.open_services(settings) as opened:
             yield opened
         return
     from rune.cli.remote import (
-        RemoteDesk,
+        RemoteServices,
         client,
     )
 
     async with client(settings) as asked:
-        yield cast(Desk, RemoteDesk(asked, settings))
+        yield cast(ExecutionService, RemoteServices(asked, settings))
 
 
 @asynccontextmanager
-async def reader(settings: Settings) -> AsyncIterator[Reader]:
+async def open_reader(settings: Settings) -> AsyncIterator[ExecutionReader]:
     """A look at what is remembered."""
     if not settings.url:
-        async with bootstrap.reader(settings) as opened:
+        async with bootstrap.open_reader(settings) as opened:
             yield opened
         return
     from rune.cli.remote import (
@@ -67,7 +74,7 @@ async def reader(settings: Settings) -> AsyncIterator[Reader]:
     )
 
     async with client(settings) as asked:
-        yield cast(Reader, RemoteReader(asked, settings))
+        yield cast(ExecutionReader, RemoteReader(asked, settings))
 
 
 def exists(settings: Settings) -> bool:
@@ -77,7 +84,7 @@ def exists(settings: Settings) -> bool:
 
 async def owner(settings: Settings) -> tuple[bool, str]:
     """Whether executions are run now, and by whom, in words."""
-    return (True, f"at {settings.url}") if settings.url else await bootstrap.owner(settings)
+    return (True, f"at {settings.url}") if settings.url else await bootstrap.find_owner(settings)
 
 
 def owner_pid(settings: Settings) -> int | None:
@@ -91,7 +98,7 @@ T = TypeVar("T")
 
 def read_access(settings: Settings, wish: Callable[[Access], Awaitable[T]], nothing: T) -> T:
     """Look into the stores, beside whoever writes them."""
-    return beside(settings, bootstrap.access, wish, nothing)
+    return beside(settings, bootstrap.open_access, wish, nothing)
 
 
 def beside(
@@ -116,17 +123,17 @@ def beside(
         return nothing
 
 
-def write(settings: Settings, wish: Callable[[Desk], Awaitable[T]]) -> T:
+def write(settings: Settings, wish: Callable[[ExecutionService], Awaitable[T]]) -> T:
     """Have something written by whoever owns the stores."""
 
     async def asked() -> T:
-        async with bootstrap.desk(settings) as desk:
+        async with bootstrap.open_services(settings) as desk:
             return await wish(desk)
 
     return asyncio.run(asked())
 
 
-def over_url(settings: Settings, wish: Callable[[AsyncClient], Awaitable[T]]) -> T:
+def with_client(settings: Settings, wish: Callable[[AsyncClient], Awaitable[T]]) -> T:
     """Ask a server."""
     from rune.cli.remote import client
 
@@ -137,25 +144,25 @@ def over_url(settings: Settings, wish: Callable[[AsyncClient], Awaitable[T]]) ->
     return asyncio.run(asked())
 
 
-def over_vault(settings: Settings, wish: Callable[[RemoteVault], Awaitable[T]]) -> T:
+def with_credentials(settings: Settings, wish: Callable[[RemoteCredentials], Awaitable[T]]) -> T:
     """Ask a server about its credentials."""
-    from rune.cli.remote import remote_vault
+    from rune.cli.remote import remote_credentials
 
     async def asked() -> T:
-        async with remote_vault(settings) as opened:
+        async with remote_credentials(settings) as opened:
             return await wish(opened)
 
     return asyncio.run(asked())
 
 
-def changed(settings: Settings, wish: Callable[[Desk], Awaitable[T]]) -> T:
+def changed(settings: Settings, wish: Callable[[ExecutionService], Awaitable[T]]) -> T:
     """Have a credential changed, by a server or by whoever owns the stores. Both know the same verbs."""
     if settings.url:
-        return over_vault(settings, cast("Callable[[RemoteVault], Awaitable[T]]", wish))
+        return with_credentials(settings, cast("Callable[[RemoteCredentials], Awaitable[T]]", wish))
     return write(settings, wish)
 
 
-def leave(work: Callable[[Settings], None], *, as_json: bool) -> None:
+def exit_with(work: Callable[[Settings], None], *, as_json: bool) -> None:
     """Do it and leave, with a refusal as the other commands say it."""
     code = 0
     try:
@@ -167,7 +174,7 @@ def leave(work: Callable[[Settings], None], *, as_json: bool) -> None:
     raise typer.Exit(code)
 
 
-WHY = {
+LOCAL_ONLY = {
     "audit": "reads every row of the journal, which no server gives away",
     "gc": "removes executions from the stores for good",
     "backup": "copies the file of the machine that it runs on",
@@ -179,22 +186,22 @@ WHY = {
 }
 
 
-def stay_here(settings: Settings, command: str) -> None:
+def require_local(settings: Settings, command: str) -> None:
     """Refuse a command whose work lies where the server runs, if the settings name one."""
     if settings.url:
-        from rune.bootstrap import NotOverUrl
+        from rune.bootstrap import UnsupportedOverUrlError
 
-        raise NotOverUrl(
-            f"`rune {command}` {WHY[command]}: unset RUNE_URL ({settings.url}) and run it where the server runs"
+        raise UnsupportedOverUrlError(
+            f"`rune {command}` {LOCAL_ONLY[command]}: unset RUNE_URL ({settings.url}) and run it where the server runs"
         )
 
 
-Work = Callable[[Reader, Settings], Awaitable[int]]
+Work = Callable[[ExecutionReader, Settings], Awaitable[int]]
 
-MOST_NAMED = 5
+MAX_LISTED = 5
 
 
-class Unknown(RuneError):
+class UnknownReferenceError(RuneError):
     """No execution is called like this."""
 
     code = "UNKNOWN_EXECUTION"
@@ -210,7 +217,7 @@ def read(
     try:
         settings = load_settings()
         if here is not None:
-            stay_here(settings, here)
+            require_local(settings, here)
         if not exists(settings):
             return _no_file(settings, without_file, as_json=as_json)
         try:
@@ -219,7 +226,7 @@ def read(
             if error.code != "EMPTY_STORE":
                 raise
             return _no_file(settings, without_file, as_json=as_json)
-    except Unknown as unknown:
+    except UnknownReferenceError as unknown:
         return refuse_error(unknown, as_json=as_json, hint="`rune list` shows what there is")
     except RuneError as error:
         return refuse_error(error, as_json=as_json)
@@ -232,7 +239,7 @@ def read(
 
 
 async def _run(work: Work, settings: Settings) -> int:
-    async with reader(settings) as opened:
+    async with open_reader(settings) as opened:
         return await work(opened, settings)
 
 
@@ -240,12 +247,14 @@ def _no_file(settings: Settings, without_file: Callable[[], int] | None, *, as_j
     if without_file is not None:
         return without_file()
     if settings.clustered:
-        return refuse_error(Unknown("nothing was run here yet: the database is empty"), as_json=as_json)
-    missing = Unknown(f"nothing was run here yet: there is no {settings.database}")
+        return refuse_error(
+            UnknownReferenceError("nothing was run here yet: the database is empty"), as_json=as_json
+        )
+    missing = UnknownReferenceError(f"nothing was run here yet: there is no {settings.database}")
     return refuse_error(missing, as_json=as_json, hint="`rune run FILE` makes it; RUNE_HOME says where it is")
 
 
-async def waiting_of(opened: Reader, execution: str, now: int) -> tuple[bool, list[Waiting]]:
+async def waiting_of(opened: ExecutionReader, execution: str, now: int) -> tuple[bool, list[Waiting]]:
     """Whether an execution is paused, and what it waits for. A server says so itself: it knows every node type."""
     told = getattr(opened, "waiting", None)
     if told is not None:
@@ -255,25 +264,27 @@ async def waiting_of(opened: Reader, execution: str, now: int) -> tuple[bool, li
     return state.paused_at is not None, why(plan, state)
 
 
-async def resolve(opened: Reader, given: str) -> str:
+async def resolve(opened: ExecutionReader, given: str) -> str:
     """The one execution whose id begins like this."""
     if await opened.execution(given) is not None:
         return given
-    found = await opened.matching(given, MOST_NAMED + 1) if given else []
+    found = await opened.matching(given, MAX_LISTED + 1) if given else []
     if len(found) == 1:
         return found[0]
     if not found:
-        raise Unknown(f"no execution has the id `{given}`")
-    more = ", …" if len(found) > MOST_NAMED else ""
-    raise Unknown(f"several executions begin with `{given}`: {', '.join(found[:MOST_NAMED])}{more}")
+        raise UnknownReferenceError(f"no execution has the id `{given}`")
+    more = ", …" if len(found) > MAX_LISTED else ""
+    raise UnknownReferenceError(
+        f"several executions begin with `{given}`: {', '.join(found[:MAX_LISTED])}{more}"
+    )
 
 
 HINTS = {"UNKNOWN_WORKFLOW": "`rune workflows` shows what there is"}
 
-Look = Callable[[Reader], Awaitable[int]]
+WorkflowQuery = Callable[[ExecutionReader], Awaitable[int]]
 
 
-def refusing(work: Callable[[], int], *, as_json: bool) -> int:
+def run_reporting_errors(work: Callable[[], int], *, as_json: bool) -> int:
     """Do something and answer the exit code, of a refusal too."""
     try:
         return work()
@@ -283,11 +294,11 @@ def refusing(work: Callable[[], int], *, as_json: bool) -> int:
         return INTERRUPTED
 
 
-def ask(settings: Settings, wish: Callable[[Desk], Awaitable[T]]) -> T:
+def ask(settings: Settings, wish: Callable[[ExecutionService], Awaitable[T]]) -> T:
     """Have something written by whoever owns the file."""
 
     async def asked() -> T:
-        async with desk(settings) as opened:
+        async with open_services(settings) as opened:
             return await wish(opened)
 
     return asyncio.run(asked())
@@ -296,24 +307,24 @@ def ask(settings: Settings, wish: Callable[[Desk], Awaitable[T]]) -> T:
 def known(settings: Settings, workflow: str, which: str | None) -> Version:
     """Look before the file is taken, or made: a name that nobody knows leaves no traces."""
     if not exists(settings):
-        raise unknown(workflow, (), LATEST)
+        raise workflow_not_found(workflow, (), LATEST)
     try:
         return choose(workflow, asyncio.run(_versions(settings, workflow)), which)
     except RuneError as error:
         if error.code != "EMPTY_STORE":
             raise
-        raise unknown(workflow, (), LATEST) from None
+        raise workflow_not_found(workflow, (), LATEST) from None
 
 
 async def _versions(settings: Settings, workflow: str) -> list[Version]:
-    async with reader(settings) as opened:
+    async with open_reader(settings) as opened:
         return await opened.library.versions(workflow)
 
 
-def look(workflow: str, work: Look, *, as_json: bool) -> int:
+def run_workflow_query(workflow: str, work: WorkflowQuery, *, as_json: bool) -> int:
     """Look at a stored workflow; answers the exit code."""
 
-    async def looked(reader: Reader, _: Settings) -> int:
+    async def looked(reader: ExecutionReader, _: Settings) -> int:
         try:
             return await work(reader)
         except RuneError as error:
@@ -322,7 +333,7 @@ def look(workflow: str, work: Look, *, as_json: bool) -> int:
             return refuse_error(error, as_json=as_json, hint=HINTS[error.code])
 
     def nothing() -> int:
-        missing = unknown(workflow, (), LATEST)
+        missing = workflow_not_found(workflow, (), LATEST)
         return refuse_error(missing, as_json=as_json, hint=HINTS[missing.code])
 
     return read(looked, as_json=as_json, without_file=nothing)
@@ -342,15 +353,17 @@ def shares_of(given: tuple[str, ...], alias: str, number: Callable[[str], int]) 
         try:
             percent = float(share.removesuffix("%"))
         except ValueError:
-            raise BadWeights(f"`{each}` says no share; write for example {which or '4'}=10") from None
+            raise InvalidWeightsError(
+                f"`{each}` says no share; write for example {which or '4'}=10"
+            ) from None
         if number(which) in found:
-            raise BadWeights(f"`{each}`: this version was named before")
+            raise InvalidWeightsError(f"`{each}`: this version was named before")
         found[number(which)] = percent
     check_weights(alias, found)
     return dict(sorted(found.items()))
 
 
-async def definition_of(reader: Reader, version: Version) -> dict[str, Any]:
+async def definition_of(reader: ExecutionReader, version: Version) -> dict[str, Any]:
     """The definition as plain data in canonical form."""
     data = await reader.definition(version.hash)
     if data is None:

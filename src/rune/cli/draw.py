@@ -21,7 +21,7 @@ from rich.text import Text
 from rune.core.definition.model import Definition
 from rune.core.plan.analysis import Scopes
 from rune.core.plan.graph import Graph
-from rune.core.validation.validate import Verdict
+from rune.core.validation.validate import ValidationResult
 
 
 class Box(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ class Link(msgspec.Struct, frozen=True):
     is_error: bool
 
 
-class Picture(msgspec.Struct, frozen=True):
+class Drawing(msgspec.Struct, frozen=True):
     """A workflow as it is drawn. Links go from a layer to a later one."""
 
     title: str
@@ -68,7 +68,7 @@ class Picture(msgspec.Struct, frozen=True):
         return found
 
 
-def picture_of(verdict: Verdict) -> Picture:
+def draw_definition(verdict: ValidationResult) -> Drawing:
     """The picture of a document that is valid."""
     definition, graph, scopes = verdict.definition, verdict.graph, verdict.scopes
     if definition is None or graph is None or scopes is None:
@@ -82,7 +82,7 @@ def picture_of(verdict: Verdict) -> Picture:
         Link(graph.src[at], graph.dst[at], verdict.outlets[at] or edge.label or "", edge.is_error)
         for at, edge in enumerate(definition.edges)
     )
-    return Picture(
+    return Drawing(
         definition.name or definition.id,
         boxes,
         links,
@@ -102,18 +102,18 @@ def _boxes(definition: Definition, graph: Graph, scopes: Scopes) -> tuple[Box, .
 
 
 WIDTH_OF_CHARACTER = 7.4
-LEAST_WIDTH = 96.0
-MOST_WIDTH = 260.0
+MIN_WIDTH = 96.0
+MAX_WIDTH = 260.0
 HEIGHT = 46.0
 GAP = 28.0
 LAYER_GAP = 58.0
 MARGIN = 24.0
 _BEND_WIDTH = 10.0
-_MOST_BENDS = 20_000
+_MAX_BENDS = 20_000
 _SWEEPS = 4
 
 
-class Place(msgspec.Struct):
+class Position(msgspec.Struct):
     """Where something stands: its middle and its width. A bend of a long link is a place too."""
 
     layer: int
@@ -125,21 +125,21 @@ class Place(msgspec.Struct):
 class Layout(msgspec.Struct, frozen=True):
     """Places of all boxes, and for each link the places it passes."""
 
-    boxes: tuple[Place, ...]
-    ways: tuple[tuple[Place, ...], ...]
+    boxes: tuple[Position, ...]
+    ways: tuple[tuple[Position, ...], ...]
     width: float
     height: float
 
 
-def lay_out(picture: Picture) -> Layout:
+def lay_out(picture: Drawing) -> Layout:
     """Give everything a place."""
-    boxes = tuple(Place(box.layer, _width(box.title or box.id, box.type)) for box in picture.boxes)
-    rows: list[list[Place]] = [[boxes[at] for at in row] for row in picture.layers]
-    bends = sum(boxes[link.dst].layer - boxes[link.src].layer - 1 for link in picture.links) <= _MOST_BENDS
-    ways: list[tuple[Place, ...]] = []
+    boxes = tuple(Position(box.layer, _width(box.title or box.id, box.type)) for box in picture.boxes)
+    rows: list[list[Position]] = [[boxes[at] for at in row] for row in picture.layers]
+    bends = sum(boxes[link.dst].layer - boxes[link.src].layer - 1 for link in picture.links) <= _MAX_BENDS
+    ways: list[tuple[Position, ...]] = []
     for link in picture.links:
         src, dst = boxes[link.src], boxes[link.dst]
-        between = [Place(layer, _BEND_WIDTH) for layer in range(src.layer + 1, dst.layer)] if bends else []
+        between = [Position(layer, _BEND_WIDTH) for layer in range(src.layer + 1, dst.layer)] if bends else []
         for bend in between:
             rows[bend.layer].append(bend)
         ways.append((src, *between, dst))
@@ -152,13 +152,13 @@ def lay_out(picture: Picture) -> Layout:
 
 
 def _width(title: str, kind: str) -> float:
-    return min(MOST_WIDTH, max(LEAST_WIDTH, 28 + WIDTH_OF_CHARACTER * max(len(title), len(kind))))
+    return min(MAX_WIDTH, max(MIN_WIDTH, 28 + WIDTH_OF_CHARACTER * max(len(title), len(kind))))
 
 
-def _order(rows: list[list[Place]], ways: list[tuple[Place, ...]]) -> None:
+def _order(rows: list[list[Position]], ways: list[tuple[Position, ...]]) -> None:
     """Sort each row by the mean position of what it is linked to, down and up a few times."""
-    above: dict[int, list[Place]] = {}
-    below: dict[int, list[Place]] = {}
+    above: dict[int, list[Position]] = {}
+    below: dict[int, list[Position]] = {}
     for way in ways:
         for upper, lower in pairwise(way):
             above.setdefault(id(lower), []).append(upper)
@@ -173,17 +173,17 @@ def _order(rows: list[list[Place]], ways: list[tuple[Place, ...]]) -> None:
             _number(row)
 
 
-def _number(row: list[Place]) -> None:
+def _number(row: list[Position]) -> None:
     """Positions within a row, as shares of its length, so that rows of different length compare."""
     for position, place in enumerate(row):
         place.x = (position + 0.5) / len(row)
 
 
-def _mean(places: list[Place] | None, otherwise: float) -> float:
+def _mean(places: list[Position] | None, otherwise: float) -> float:
     return sum(each.x for each in places) / len(places) if places else otherwise
 
 
-def _spread(rows: list[list[Place]]) -> float:
+def _spread(rows: list[list[Position]]) -> float:
     """Real positions: each row beside itself, centred."""
     lengths = [sum(each.width for each in row) + GAP * (len(row) - 1) for row in rows]
     widest = max(lengths, default=0.0)
@@ -224,7 +224,7 @@ _MARKER = (
 )
 
 
-def draw_svg(picture: Picture) -> str:
+def draw_svg(picture: Drawing) -> str:
     """The whole picture."""
     layout = lay_out(picture)
     width, height = f"{layout.width:.0f}", f"{layout.height:.0f}"
@@ -248,7 +248,7 @@ def draw_svg(picture: Picture) -> str:
     return "\n".join([*parts, "</svg>"])
 
 
-def _node(picture: Picture, layout: Layout, at: int) -> str:
+def _node(picture: Drawing, layout: Layout, at: int) -> str:
     box, place = picture.boxes[at], layout.boxes[at]
     style = "box inside" if box.splits else "box"
     left, top = place.x - place.width / 2, place.y - HEIGHT / 2
@@ -265,12 +265,12 @@ def _rectangle(style: str, left: float, top: float, width: float, height: float,
 
 
 def _text(style: str, x: float, y: float, words: str) -> str:
-    most = int((MOST_WIDTH - 28) / WIDTH_OF_CHARACTER)
+    most = int((MAX_WIDTH - 28) / WIDTH_OF_CHARACTER)
     shown = words if len(words) <= most else words[: most - 1] + "…"
     return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}" text-anchor="middle">{escape(shown)}</text>'
 
 
-def _line(link: Link, way: tuple[Place, ...]) -> str:
+def _line(link: Link, way: tuple[Position, ...]) -> str:
     """A curve from the bottom of one box to the top of the other, upright where it passes a bend."""
     points = [(each.x, each.y) for each in way]
     points[0] = (points[0][0], points[0][1] + HEIGHT / 2)
@@ -287,7 +287,7 @@ def _words(link: Link) -> str:
     return link.caption or ("error" if link.is_error else "")
 
 
-def _caption(link: Link, way: tuple[Place, ...]) -> str:
+def _caption(link: Link, way: tuple[Position, ...]) -> str:
     """Near the start of the link, where it has not met others yet."""
     src, following = way[0], way[1]
     x = src.x + (following.x - src.x) * 0.35
@@ -304,7 +304,7 @@ def _bounds(layout: Layout, body: tuple[int, ...]) -> tuple[float, float, float,
     )
 
 
-def _clear(picture: Picture, layout: Layout, split: int) -> bool:
+def _clear(picture: Drawing, layout: Layout, split: int) -> bool:
     """Would a frame around the body of this split hold nothing else?"""
     body = set(picture.bodies[split])
     left, top, right, bottom = _bounds(layout, picture.bodies[split])
@@ -320,7 +320,7 @@ def _region(layout: Layout, body: tuple[int, ...]) -> str:
     return _rectangle("region", left, top, right - left, bottom - top, 12)
 
 
-def draw_mermaid(picture: Picture) -> str:
+def draw_mermaid(picture: Drawing) -> str:
     """The flowchart's text. Nodes are numbered, since Mermaid gives some ids a meaning of their own."""
     routers = {link.src for link in picture.links if link.caption and not link.is_error}
     lines = ["flowchart TD"]
@@ -333,7 +333,7 @@ def draw_mermaid(picture: Picture) -> str:
     return "\n".join(lines)
 
 
-def _scope(picture: Picture, around: tuple[int, ...], routers: set[int], lines: list[str]) -> None:
+def _scope(picture: Drawing, around: tuple[int, ...], routers: set[int], lines: list[str]) -> None:
     """Declare the nodes that stand right in this scope, then each split's body as a box of its own."""
     indent = "    " * (len(around) + 1)
     for at, box in enumerate(picture.boxes):
@@ -352,7 +352,7 @@ def _escaped(text: str) -> str:
     return escape(text, {'"': "&quot;", "\n": " "})
 
 
-def print_picture(picture: Picture, console: Console | None = None) -> None:
+def print_drawing(picture: Drawing, console: Console | None = None) -> None:
     """Print the layers. The body of a split stands behind a bar, one per split around it."""
     console = console or Console(highlight=False, soft_wrap=True)
     console.print(Text(picture.title, "bold"))
@@ -379,7 +379,7 @@ def _box(label: str, box: Box) -> Text:
     return line
 
 
-def _link(label: str, picture: Picture, box: Box, link: Link) -> Text:
+def _link(label: str, picture: Drawing, box: Box, link: Link) -> Text:
     arrow, colour = ("╌╌▶ ", "red") if link.is_error else ("──▶ ", "green")
     line = Text.assemble(
         (f"{label}  ", "dim"), (_bars(box), "cyan"), "  ", (arrow, colour), picture.boxes[link.dst].id

@@ -21,78 +21,86 @@ from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from rune.bootstrap import connected, running_engine
-from rune.bootstrap import owner as find_owner
-from rune.bootstrap import reader as open_reader
-from rune.cli.backend import HINTS, Unknown, desk, exists, owner, owner_pid, reader, resolve
-from rune.cli.output import EXIT, FOUND_WRONG, INTERRUPTED, TERMINATED, print_json, refuse, refuse_error
-from rune.cli.progress import Progress, Tally, progress
-from rune.core.execution.fact import Attempt, End, Fact, Result, Start, Suspension
+from rune.bootstrap import connected, find_owner, open_reader, running_engine
+from rune.cli.backend import HINTS, UnknownReferenceError, exists, open_services, owner, owner_pid, resolve
+from rune.cli.backend import open_reader as reader
+from rune.cli.output import EXIT, INTERRUPTED, TERMINATED, VIOLATIONS, print_json, refuse, refuse_error
+from rune.cli.progress import Progress, ProgressCounter, progress
+from rune.core.execution.fact import (
+    AttemptFailed,
+    ExecutionEnded,
+    ExecutionStarted,
+    Fact,
+    NodeResult,
+    NodeSuspended,
+)
 from rune.core.execution.fold import fold
-from rune.core.execution.routing import follow
+from rune.core.execution.routing import decision_for_fact
 from rune.core.plan.model import Plan
-from rune.errors import InvalidDocument, RuneError
+from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import Registry
-from rune.ports.journal import Accepted, StoreAway, Stored
-from rune.ports.processes import InUse, Lost, NoOwner
+from rune.ports.journal import ExecutionRecord, StoredFact, StoreUnavailableError
+from rune.ports.processes import FileInUseError, NoOwnerError, OwnerLostError
 from rune.runtime.engine import Engine
 from rune.runtime.queries.history import History, iso, read_history
-from rune.runtime.queries.reader import Reader
-from rune.runtime.services.executions import Desk
+from rune.runtime.queries.reader import ExecutionReader
+from rune.runtime.services.executions import ExecutionService
 from rune.settings import Settings, load_settings
 
-FEW = 500  # facts of an execution that is folded with every look, to tell what runs from what has not begun
+FEW_FACTS = (
+    500  # facts of an execution that is folded with every look, to tell what runs from what has not begun
+)
 
 
-class Lookout:
+class ExecutionPoller:
     """Counts what happens into a tally, and finds the end."""
 
-    def __init__(self, accepted: Accepted, plan: Plan, tally: Tally | None) -> None:
+    def __init__(self, accepted: ExecutionRecord, plan: Plan, tally: ProgressCounter | None) -> None:
         self.accepted = accepted
         self.plan = plan
-        self.end: End | None = None
+        self.end: ExecutionEnded | None = None
         self.seen = 0
         self._tally = tally
-        self._facts: list[Fact] = [Start(accepted.at)]
+        self._facts: list[Fact] = [ExecutionStarted(accepted.at)]
         self._change = -1
 
-    async def look(self, reader: Reader) -> bool:
+    async def poll(self, reader: ExecutionReader) -> bool:
         """Read what was written since; whether anything was, by whomever."""
         before, self._change = self._change, await reader.change()
         if self._change == before:
             return False
         self.count(await reader.facts(self.accepted.id, self.seen))
-        if self.end is None and self._tally is not None and len(self._facts) <= FEW:
+        if self.end is None and self._tally is not None and len(self._facts) <= FEW_FACTS:
             _, applied = fold(self.plan, self._facts, self.accepted.at)
             self._tally.skipped(applied.skipped)
             for token in applied.emitted:
                 self._tally.claimed(self.accepted.id, token)
         return True
 
-    def look_anew(self) -> None:
+    def reset(self) -> None:
         """The file will be read by another reader, whose changes are counted anew."""
         self._change = -1
 
-    def count(self, stored: Iterable[Stored]) -> None:
+    def count(self, stored: Iterable[StoredFact]) -> None:
         """Take in facts, in their order."""
         for each in stored:
             self.seen = each.number
             if each.late:
                 continue
-            if isinstance(each.fact, End):
+            if isinstance(each.fact, ExecutionEnded):
                 self.end = each.fact
             if self._tally is None:
                 continue
-            if len(self._facts) <= FEW:
+            if len(self._facts) <= FEW_FACTS:
                 self._facts.append(each.fact)
-            if isinstance(each.fact, Result | Attempt | Suspension):
-                self._tally.add(follow(self.plan, each.fact))
+            if isinstance(each.fact, NodeResult | AttemptFailed | NodeSuspended):
+                self._tally.add(decision_for_fact(self.plan, each.fact))
 
 
 CODES = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
 
 
-class Stop:
+class StopSignal:
     """While the block runs, Ctrl-C and SIGTERM are heard as a wish to stop."""
 
     def __init__(self) -> None:
@@ -100,7 +108,7 @@ class Stop:
         self._loop = asyncio.get_running_loop()
         self.asked: asyncio.Future[None] = self._loop.create_future()
 
-    def __enter__(self) -> Stop:
+    def __enter__(self) -> StopSignal:
         if threading.current_thread() is threading.main_thread():  # no other thread hears signals
             for each in CODES:
                 self._loop.add_signal_handler(each, self._ask, each)
@@ -122,30 +130,30 @@ class Stop:
         self.let_go()
 
 
-REACHED = 10.0  # s until the owner must have answered, or gone
-LEAST_TRY, MOST_TRY = 0.005, 0.05  # s between two tries to replace or to reach it
-LEAST_LOOK, MOST_LOOK = 0.005, 0.1  # s between two looks at the file
+OWNER_TIMEOUT_S = 10.0  # s until the owner must have answered, or gone
+MIN_RETRY_S, MAX_RETRY_S = 0.005, 0.05  # s between two tries to replace or to reach it
+MIN_POLL_S, MAX_POLL_S = 0.005, 0.1  # s between two looks at the file
 SHARE = 10  # a look is followed by a pause this many times as long
 
 
-class Errand(Protocol):
+class FollowedCommand(Protocol):
     """What leads to an execution. Asked for again it leads to the same one."""
 
-    async def here(self, engine: Engine) -> Accepted:
+    async def here(self, engine: Engine) -> ExecutionRecord:
         """Do it in this process, which owns the file."""
 
-    async def there(self, desk: Desk) -> Accepted:
+    async def there(self, desk: ExecutionService) -> ExecutionRecord:
         """Have the owner do it."""
 
 
-class Following:
+class ExecutionFollower:
     """One execution, from whatever leads to it to its end."""
 
     def __init__(
         self,
         settings: Settings,
-        errand: Errand,
-        tally: Tally | None,
+        errand: FollowedCommand,
+        tally: ProgressCounter | None,
         *,
         registry: Registry | None = None,
         as_json: bool = False,
@@ -157,8 +165,8 @@ class Following:
         self._tally = tally
         self._registry = registry
         self._as_json = as_json
-        self._accepted: Accepted | None = None
-        self._lookout: Lookout | None = None
+        self._accepted: ExecutionRecord | None = None
+        self._lookout: ExecutionPoller | None = None
         self._shown: Progress | None = None
         self._drawn = 0.0
 
@@ -166,7 +174,7 @@ class Following:
         """Until it has ended or somebody wants to stop; answers the exit code."""
         if self._settings.url:
             return await to_end(self._settings, self._errand, as_json=self._as_json)
-        with Stop() as stop:
+        with StopSignal() as stop:
             try:
                 if self._settings.clustered:
                     return await self._in_cluster(stop)
@@ -174,11 +182,11 @@ class Following:
             finally:
                 self._close()
 
-    async def _in_cluster(self, stop: Stop) -> int:
+    async def _in_cluster(self, stop: StopSignal) -> int:
         """Take part, and look on: others may run most of it."""
         async with running_engine(self._settings, registry=self._registry, working=self._works) as engine:
             accepted = self._accepted = await self._errand.here(engine)
-            ending = await engine.expect(accepted.id)
+            ending = await engine.wait_for(accepted.id)
 
             async def ended() -> None:
                 await asyncio.wait([ending])
@@ -189,40 +197,40 @@ class Following:
             stop.let_go()
             return code
 
-    async def _alternate(self, stop: Stop) -> int:
+    async def _alternate(self, stop: StopSignal) -> int:
         """Own the file, or reach who does. Soon one of them succeeds: who starts opens its door, and whose door is
         closed gives up the lock."""
-        deadline = time.monotonic() + REACHED
+        deadline = time.monotonic() + OWNER_TIMEOUT_S
         while True:
             try:
                 return await self._as_owner(stop)
-            except InUse as taken:
+            except FileInUseError as taken:
                 in_use = taken
             try:
                 code = await self._beside_owner(stop)
-                deadline = time.monotonic() + REACHED
-            except Lost:
+                deadline = time.monotonic() + OWNER_TIMEOUT_S
+            except OwnerLostError:
                 code = None
-                deadline = time.monotonic() + REACHED
-            except NoOwner:
+                deadline = time.monotonic() + OWNER_TIMEOUT_S
+            except NoOwnerError:
                 code = None
                 if time.monotonic() > deadline:
-                    raise StoreAway(f"{in_use.message}, and that one does not answer") from None
+                    raise StoreUnavailableError(f"{in_use.message}, and that one does not answer") from None
             if code is not None:
                 return code
-            await asyncio.wait([stop.asked], timeout=random.uniform(LEAST_TRY, MOST_TRY))
+            await asyncio.wait([stop.asked], timeout=random.uniform(MIN_RETRY_S, MAX_RETRY_S))
             if stop.asked.done():
                 return await self._left(stop)
 
-    async def _as_owner(self, stop: Stop) -> int:
+    async def _as_owner(self, stop: StopSignal) -> int:
         async with running_engine(self._settings, registry=self._registry, observer=self._tally) as engine:
             fresh = self._accepted is None
             accepted = self._accepted = self._accepted or await self._errand.here(engine)
-            ending = await engine.expect(accepted.id)
+            ending = await engine.wait_for(accepted.id)
             plan = await engine.plans.plan(accepted.hash)
             # What this process started itself its tally has seen from the beginning.
             watched = fresh and self._tally is not None and self._tally.execution == accepted.id
-            lookout = self._begin(Lookout(accepted, plan, self._tally))
+            lookout = self._begin(ExecutionPoller(accepted, plan, self._tally))
             if self._tally is not None and not watched:
                 lookout.count(await engine.backend.journal.facts(accepted.id, lookout.seen))
             await self._until(ending, stop)
@@ -239,7 +247,7 @@ class Following:
             stop.let_go()  # what runs now may finish within the grace period; a second signal ends that too
             return stop.code
 
-    def _begin(self, lookout: Lookout) -> Lookout:
+    def _begin(self, lookout: ExecutionPoller) -> ExecutionPoller:
         """Show progress from here on; who takes over goes on with what it has counted."""
         if self._lookout is not None:
             return self._lookout
@@ -250,7 +258,7 @@ class Following:
             self._drawn = time.monotonic()
         return lookout
 
-    async def _until(self, ending: asyncio.Future[End], stop: Stop) -> None:
+    async def _until(self, ending: asyncio.Future[ExecutionEnded], stop: StopSignal) -> None:
         """Until the execution has ended or somebody wants to stop."""
         while not ending.done() and not stop.asked.done():
             pause = self._shown.pause if self._shown is not None else None
@@ -258,7 +266,7 @@ class Following:
             await asyncio.wait(awaited, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
             self._draw()
 
-    async def _beside_owner(self, stop: Stop) -> int | None:
+    async def _beside_owner(self, stop: StopSignal) -> int | None:
         """Ask the owner, then look on; None when it is gone."""
         async with connected(self._settings) as (desk, gone):
             if self._accepted is None:
@@ -273,17 +281,21 @@ class Following:
                 return await self._look_on(opened, self._accepted, gone, stop)
 
     async def _look_on(
-        self, opened: Reader, accepted: Accepted, gone: Callable[[], Awaitable[None]], stop: Stop
+        self,
+        opened: ExecutionReader,
+        accepted: ExecutionRecord,
+        gone: Callable[[], Awaitable[None]],
+        stop: StopSignal,
     ) -> int | None:
-        lookout = self._begin(Lookout(accepted, await opened.plan(accepted.id), self._tally))
-        lookout.look_anew()
+        lookout = self._begin(ExecutionPoller(accepted, await opened.plan(accepted.id), self._tally))
+        lookout.reset()
         leaving = asyncio.ensure_future(gone())
-        pause = LEAST_LOOK
+        pause = MIN_POLL_S
         try:
             while True:
                 left = leaving.done()  # before the look: what the owner wrote last is seen
                 began = time.perf_counter()
-                changed = await lookout.look(opened)
+                changed = await lookout.poll(opened)
                 if lookout.end is not None:
                     self._close()
                     await self._print_read(opened, accepted)
@@ -295,7 +307,7 @@ class Following:
                     if self._as_json:
                         await self._print_read(opened, accepted)
                     return await self._left(stop)
-                pause = LEAST_LOOK if changed else min(2 * pause, MOST_LOOK)
+                pause = MIN_POLL_S if changed else min(2 * pause, MAX_POLL_S)
                 rest = max(pause, SHARE * (time.perf_counter() - began))
                 await asyncio.wait({leaving, stop.asked}, timeout=rest, return_when=asyncio.FIRST_COMPLETED)
                 self._draw()
@@ -312,7 +324,7 @@ class Following:
             self._shown.close()
             self._shown = None
 
-    async def _left(self, stop: Stop) -> int:
+    async def _left(self, stop: StopSignal) -> int:
         """Only this process stops."""
         accepted = self._accepted
         if accepted is None:
@@ -325,7 +337,7 @@ class Following:
         _say(f"Stopped looking on. {accepted.id} goes on {where}; `rune watch {accepted.id}` looks on again.")
         return stop.code
 
-    async def _print_read(self, opened: Reader, accepted: Accepted) -> None:
+    async def _print_read(self, opened: ExecutionReader, accepted: ExecutionRecord) -> None:
         async with opened.still():
             await self._print(await opened.history(accepted.id))
 
@@ -347,10 +359,10 @@ if TYPE_CHECKING:
     pass
 
 
-async def to_end(settings: Settings, errand: Errand, *, as_json: bool) -> int:
+async def to_end(settings: Settings, errand: FollowedCommand, *, as_json: bool) -> int:
     """Until it has ended or somebody wants to stop looking on; answers the exit code."""
-    with Stop() as stop:
-        async with desk(settings) as there:
+    with StopSignal() as stop:
+        async with open_services(settings) as there:
             accepted = await errand.there(there)
         async with reader(settings) as opened:
             end: asyncio.Future[str] = asyncio.ensure_future(opened.end(accepted.id))  # type: ignore[attr-defined]
@@ -372,7 +384,7 @@ async def to_end(settings: Settings, errand: Errand, *, as_json: bool) -> int:
         return stop.code
 
 
-async def _print(opened: Reader, execution: str, *, as_json: bool) -> None:
+async def _print(opened: ExecutionReader, execution: str, *, as_json: bool) -> None:
     document = await (await opened.history(execution)).document()
     if as_json:
         print_json(document)
@@ -383,7 +395,7 @@ async def _print(opened: Reader, execution: str, *, as_json: bool) -> None:
 
 
 T = TypeVar("T")
-Ask = Callable[[Desk], Awaitable[Accepted]]
+Ask = Callable[[ExecutionService], Awaitable[ExecutionRecord]]
 
 NOT_AS_IT_IS = frozenset({"ENDED", "NOT_ENDED", "NOTHING_TO_RUN"})
 _HINTS = {**HINTS, "UNKNOWN_EXECUTION": "`rune list` shows what there is"}
@@ -397,11 +409,11 @@ def refusing(work: Callable[[Settings], Awaitable[int]], *, as_json: bool) -> in
 
     try:
         return asyncio.run(run())
-    except InvalidDocument as invalid:
+    except InvalidDocumentError as invalid:
         return refuse(invalid.problems, as_json=as_json)
     except RuneError as error:
         code = refuse_error(error, as_json=as_json, hint=_HINTS.get(error.code, ""))
-        return FOUND_WRONG if error.code in NOT_AS_IT_IS else code
+        return VIOLATIONS if error.code in NOT_AS_IT_IS else code
     except KeyboardInterrupt:
         return INTERRUPTED
 
@@ -417,7 +429,7 @@ def act(given: str, work: Callable[[str, Settings], Awaitable[int]], *, as_json:
 
 async def find(settings: Settings, given: str) -> str:
     """The id of an execution. Looked up before the file is taken, or made."""
-    nothing = Unknown(f"no execution has the id `{given}`: nothing was run here yet")
+    nothing = UnknownReferenceError(f"no execution has the id `{given}`: nothing was run here yet")
     if not exists(settings):
         raise nothing
     try:
@@ -429,39 +441,39 @@ async def find(settings: Settings, given: str) -> str:
         raise nothing from None
 
 
-async def ask(settings: Settings, wish: Callable[[Desk], Awaitable[T]]) -> T:
+async def ask(settings: Settings, wish: Callable[[ExecutionService], Awaitable[T]]) -> T:
     """Have something done by whoever owns the file."""
-    async with desk(settings) as opened:
+    async with open_services(settings) as opened:
         return await wish(opened)
 
 
-async def ask_and_see(settings: Settings, wish: Callable[[Desk], Awaitable[T]]) -> tuple[T, bool]:
+async def ask_and_see(settings: Settings, wish: Callable[[ExecutionService], Awaitable[T]]) -> tuple[T, bool]:
     """The same, and whether some process was there that runs executions."""
-    async with desk(settings) as opened:
+    async with open_services(settings) as opened:
         answer = await wish(opened)
         if settings.clustered and not settings.url:
             return answer, (await owner(settings))[0]
         return answer, not getattr(opened, "owns", False)
 
 
-class Asked:
+class SentCommand:
     """An execution that a verb of the desk leads to. The verb carries a mark, so it can be asked for twice."""
 
     def __init__(self, wish: Ask) -> None:
         self._wish = wish
 
-    async def here(self, engine: Engine) -> Accepted:
+    async def here(self, engine: Engine) -> ExecutionRecord:
         return await self._wish(engine.desk)
 
-    async def there(self, desk: Desk) -> Accepted:
+    async def there(self, desk: ExecutionService) -> ExecutionRecord:
         return await self._wish(desk)
 
 
 async def begin(settings: Settings, wish: Ask, *, wait: bool, as_json: bool, name: str = "") -> int:
     """Start an execution, by whatever verb: print its id, or see it to its end."""
     if wait:
-        tally = None if as_json else Tally(name)
-        return await Following(settings, Asked(wish), tally, as_json=as_json).to_end()
+        tally = None if as_json else ProgressCounter(name)
+        return await ExecutionFollower(settings, SentCommand(wish), tally, as_json=as_json).to_end()
     accepted, owned = await ask_and_see(settings, wish)
     if as_json:
         print_json(

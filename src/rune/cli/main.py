@@ -13,7 +13,7 @@ from rune.cli.commands.check import check
 from rune.cli.commands.cluster import migrate, topology, workers
 from rune.cli.commands.control import cancel, pause, rerun, resume, retry, signal, start
 from rune.cli.commands.credentials import credentials
-from rune.cli.commands.dlq import letters
+from rune.cli.commands.dlq import dlq
 from rune.cli.commands.doctor import doctor
 from rune.cli.commands.executions import explain, list_executions, show, watch
 from rune.cli.commands.graph import graph
@@ -48,7 +48,7 @@ app.command()(pause)
 app.command()(resume)
 app.command()(retry)
 app.command()(rerun)
-app.add_typer(letters, name="dlq")
+app.add_typer(dlq, name="dlq")
 app.command()(audit)
 app.command()(gc)
 app.command()(backup)

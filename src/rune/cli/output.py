@@ -121,7 +121,7 @@ def until(due: int, now: int) -> str:
 
 
 EXIT = {"completed": 0, "failed": 1, "halted": 1, "cancelled": 1}
-FOUND_WRONG, INVALID, UNREACHABLE = 1, 2, 3
+VIOLATIONS, INVALID, UNREACHABLE = 1, 2, 3
 INTERRUPTED, TERMINATED = 130, 143
 
 
@@ -165,9 +165,9 @@ def print_json(document: object) -> None:
     sys.stdout.flush()
 
 
-MOST_ROWS = 40
-MOST_OPEN = 20
-MOST_FAILURES = 5
+MAX_ROWS = 40
+MAX_OPEN = 20
+MAX_FAILURES = 5
 KIN = {"parent_id": "child of", "retry_of": "retry or rerun of"}
 STATUSES = ("success", "failed", "skipped", "cancelled")
 
@@ -175,10 +175,10 @@ STATUSES = ("success", "failed", "skipped", "cancelled")
 def print_document(document: dict[str, Any], *, most: int | None = None) -> None:
     """The nodes of an execution, its end, and its output. Many are summed up unless `most` asks for them."""
     nodes = document["nodes"]
-    if most is None and len(nodes) > MOST_ROWS:
+    if most is None and len(nodes) > MAX_ROWS:
         _print_summed(nodes)
     else:
-        shown = nodes[: MOST_ROWS if most is None else most]
+        shown = nodes[: MAX_ROWS if most is None else most]
         print_table(("node", "item", "status", "attempts", "took", "error"), [_row(node) for node in shown])
         if len(nodes) > len(shown):
             print(paint(f"… and {count(len(nodes) - len(shown), 'more node run')}", "grey"))
@@ -213,10 +213,10 @@ def _print_summed(nodes: list[dict[str, Any]]) -> None:
         print()
         print_table(
             ("failed", "item", "status", "attempts", "took", "error"),
-            [_row(each) for each in failures[:MOST_FAILURES]],
+            [_row(each) for each in failures[:MAX_FAILURES]],
         )
-    if len(failures) > MOST_FAILURES:
-        print(paint(f"… and {len(failures) - MOST_FAILURES:,} more that failed", "grey"))
+    if len(failures) > MAX_FAILURES:
+        print(paint(f"… and {len(failures) - MAX_FAILURES:,} more that failed", "grey"))
 
 
 def _row(node: dict[str, Any]) -> list[Cell]:
@@ -235,17 +235,17 @@ def _row(node: dict[str, Any]) -> list[Cell]:
 def print_open(waiting: Sequence[Waiting], now: int) -> None:
     """What has not ended, and what it waits for."""
     rows: list[list[Cell]] = []
-    for each in waiting[:MOST_OPEN]:
+    for each in waiting[:MAX_OPEN]:
         rows.append(
             [each.node, "" if each.lineage == "/" else each.lineage, _reason(each), _until(each, now)]
         )
     print_table(("open", "item", "why", "until"), rows)
-    if len(waiting) > MOST_OPEN:
+    if len(waiting) > MAX_OPEN:
         found: dict[str, int] = {}
         for each in waiting:
             found[f"{each.node} {each.reason}"] = found.get(f"{each.node} {each.reason}", 0) + 1
-        print(paint(f"… and {len(waiting) - MOST_OPEN:,} more; in all:", "grey"))
-        for reason, number in sorted(found.items(), key=lambda each: -each[1])[:MOST_OPEN]:
+        print(paint(f"… and {len(waiting) - MAX_OPEN:,} more; in all:", "grey"))
+        for reason, number in sorted(found.items(), key=lambda each: -each[1])[:MAX_OPEN]:
             print(f"  {number:>9,}  {clean(reason)}")
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from rune.cli.output import COLOURS, clean, count, duration, moment
-from rune.core.execution.decision import FAILED, Decision, Gather, Skip, Uncollected
-from rune.core.execution.fact import Attempt, Result, Suspension
+from rune.core.execution.decision import FAILED, CollectItem, Decision, SkipNode, UncollectedFailure
+from rune.core.execution.fact import AttemptFailed, NodeResult, NodeSuspended
 from rune.core.execution.step import retry_due
 from rune.core.execution.token import Path, Token, token_name
 from rune.core.plan.model import Plan
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Key = tuple[int, Path]
 
 
-class Line(msgspec.Struct):
+class NodeProgress(msgspec.Struct):
     """One node. `total`: of a split, how many items it made; of a node inside, how many there are for it."""
 
     node: str
@@ -61,13 +61,13 @@ class Line(msgspec.Struct):
         return found[0] if found else "pending"
 
 
-class Tally:
+class ProgressCounter:
     """Looks on while one execution runs."""
 
     def __init__(self, execution: str) -> None:
         self.execution = execution
         self.version = 0
-        self._lines: list[Line] = []
+        self._lines: list[NodeProgress] = []
         self._plan: Plan | None = None
         self._early: list[Decision] = []
         self._running: set[Key] = set()
@@ -80,7 +80,7 @@ class Tally:
         if execution != self.execution:
             self.execution, early = execution, []
         self._plan = plan
-        self._lines = [Line(node.id, node.depth > 0) for node in plan.nodes]
+        self._lines = [NodeProgress(node.id, node.depth > 0) for node in plan.nodes]
         self._dues = [[] for _ in plan.nodes]
         for trigger in plan.triggers:
             self._lines[trigger].success = 1
@@ -119,19 +119,21 @@ class Tally:
         key = (decision.node, decision.path)
         line, fact = self._lines[decision.node], decision.fact
         self._leave(key)
-        if isinstance(fact, Result):
+        if isinstance(fact, NodeResult):
             name = "success" if fact.status == "ok" else fact.status
             setattr(line, name, getattr(line, name) + 1)
             if fact.items is not None:
                 self._spread(decision.node, fact.items)
-        elif isinstance(fact, Attempt | Suspension):
+        elif isinstance(fact, AttemptFailed | NodeSuspended):
             self._wait(key, fact)
         elif fact is None and decision.effects:  # without effects it only starts more items
             line.skipped += 1
         for effect in decision.effects:
-            if isinstance(effect, Skip) and self._lives_in(effect.node, decision.path):
+            if isinstance(effect, SkipNode) and self._lives_in(effect.node, decision.path):
                 self._lines[effect.node].skipped += 1
-            elif isinstance(effect, Uncollected) or (isinstance(effect, Gather) and effect.mark == FAILED):
+            elif isinstance(effect, UncollectedFailure) or (
+                isinstance(effect, CollectItem) and effect.mark == FAILED
+            ):
                 self._lines[decision.path[-2]].lost += 1
 
     def skipped(self, keys: Iterable[Key]) -> None:
@@ -157,11 +159,11 @@ class Tally:
         if self._waiting.pop(key, None) is not None:
             line.waiting -= 1
 
-    def _wait(self, key: Key, fact: Attempt | Suspension) -> None:
+    def _wait(self, key: Key, fact: AttemptFailed | NodeSuspended) -> None:
         assert self._plan is not None
         node = self._plan.nodes[key[0]]
-        due = fact.due if isinstance(fact, Suspension) else None
-        if isinstance(fact, Attempt):
+        due = fact.due if isinstance(fact, NodeSuspended) else None
+        if isinstance(fact, AttemptFailed):
             due = retry_due(node.retry, fact.attempt, fact.at, token_name(*key, self._plan.ids))
             self._lines[key[0]].attempt = fact.attempt + 1
         self._waiting[key] = due or 0
@@ -176,7 +178,7 @@ class Tally:
             if node.split == split:
                 self._lines[node.index].total = (self._lines[node.index].total or 0) + count
 
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[NodeProgress]:
         """Every node as it stands, in the order of the plan."""
         assert self._plan is not None
         for node in self._plan.nodes:
@@ -211,16 +213,16 @@ class Progress(Protocol):
         """Leave the screen as it was."""
 
 
-def progress(tally: Tally) -> Progress:
+def progress(tally: ProgressCounter) -> Progress:
     """What suits the place that stdout leads to."""
-    return Picture(tally) if sys.stdout.isatty() else Lines(tally)
+    return LiveProgress(tally) if sys.stdout.isatty() else PlainProgress(tally)
 
 
 def now() -> int:
     return time.time_ns() // 1_000_000
 
 
-def state_of(line: Line, at: int) -> str:
+def state_of(line: NodeProgress, at: int) -> str:
     """A node in words."""
     if not line.inside and line.total is None:
         return _single(line, at)
@@ -236,11 +238,11 @@ def state_of(line: Line, at: int) -> str:
     return ", ".join(parts) + _said(line)
 
 
-def _said(line: Line) -> str:
+def _said(line: NodeProgress) -> str:
     return f": {clean(line.said)}" if line.said and line.running else ""
 
 
-def _single(line: Line, at: int) -> str:
+def _single(line: NodeProgress, at: int) -> str:
     if not line.waiting:
         status = line.status if line.attempt == 1 else f"{line.status}, attempt {line.attempt}"
         return status + _said(line)
@@ -255,7 +257,7 @@ def _left(due: int, at: int) -> str:
     return f"in {duration(-(-(due - at) // 1000) * 1000)}" if due > at else "now"
 
 
-def worth_showing(lines: list[Line], most: int) -> list[Line]:
+def worth_showing(lines: list[NodeProgress], most: int) -> list[NodeProgress]:
     """At most so many: what moves before what has ended, what has ended before what has not begun."""
     if len(lines) <= most:
         return lines
@@ -264,12 +266,12 @@ def worth_showing(lines: list[Line], most: int) -> list[Line]:
     return [lines[i] for i in sorted(chosen)]
 
 
-class Lines:
+class PlainProgress:
     """For logs: one line on stderr every few seconds, if anything has changed."""
 
     pause = LINE
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: ProgressCounter) -> None:
         self._tally = tally
         self._seen = -1
         self._began = time.monotonic()
@@ -298,12 +300,12 @@ class Lines:
         """Lines stay."""
 
 
-class Picture:
+class LiveProgress:
     """For people: every node with its state, redrawn in place. A run that is over in a blink shows none."""
 
     pause = FRAME
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: ProgressCounter) -> None:
         self._tally = tally
         self._live: Live | None = None
         self._began = time.monotonic()
@@ -352,7 +354,7 @@ class Picture:
             self._live.stop()
 
 
-def _bar(line: Line) -> Text:
+def _bar(line: NodeProgress) -> Text:
     from rich.text import Text
 
     if line.total is None:

@@ -20,26 +20,26 @@ from typing import Any
 
 import msgspec
 
-from rune.bootstrap import NotOverUrl
-from rune.client import AsyncClient, Refusal, models
+from rune.bootstrap import UnsupportedOverUrlError
+from rune.client import ApiError, AsyncClient, models
 from rune.client.resources import Credential, Worker
 from rune.core.definition.problems import Problem
 from rune.core.execution.explain import Waiting
 from rune.core.execution.outcome import Error
-from rune.errors import InvalidDocument, RuneError
-from rune.ports.credentials import Listing
-from rune.ports.journal import Accepted, DeadLetter
-from rune.ports.processes import Member
-from rune.ports.queries import ALL, Event, Frame, Summary, Wanted
-from rune.ports.workflows import LATEST, Alias, Entry, Version, choose
-from rune.runtime.lifecycle.launcher import PLAIN, Options
-from rune.runtime.services.executions import Heard
+from rune.errors import InvalidDocumentError, RuneError
+from rune.ports.credentials import CredentialSummary
+from rune.ports.journal import DeadLetter, ExecutionRecord
+from rune.ports.processes import ProcessInfo
+from rune.ports.queries import ALL_EXECUTIONS, Event, ExecutionFilter, Frame, Summary
+from rune.ports.workflows import LATEST, Alias, Version, WorkflowEntry, choose
+from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, StartOptions
+from rune.runtime.services.executions import SignalResult
 from rune.settings import Settings
 
 
-def not_over_url(what: str, settings: Settings) -> NotOverUrl:
+def not_over_url(what: str, settings: Settings) -> UnsupportedOverUrlError:
     """Why it is refused, and what to do instead."""
-    return NotOverUrl(
+    return UnsupportedOverUrlError(
         f"{what} cannot be asked of the server at {settings.url}: unset RUNE_URL and run it where the server runs"
     )
 
@@ -56,10 +56,10 @@ async def client(settings: Settings) -> AsyncIterator[AsyncClient]:
 def _as_here(url: str) -> Iterator[None]:
     try:
         yield
-    except Refusal as refused:
+    except ApiError as refused:
         if refused.problems:
             problems = [msgspec.to_builtins(each) for each in refused.problems]
-            raise InvalidDocument(tuple(msgspec.convert(each, Problem) for each in problems)) from None
+            raise InvalidDocumentError(tuple(msgspec.convert(each, Problem) for each in problems)) from None
         if refused.code == "UNAUTHORIZED":
             raise RuneError(
                 f"{url} asks for a key, and RUNE_API_KEY does not hold it", code="UNAUTHORIZED"
@@ -78,9 +78,9 @@ def epoch(moment: str) -> int:
     return round(datetime.fromisoformat(moment).timestamp() * 1000)
 
 
-def member(each: Worker) -> Member:
+def member(each: Worker) -> ProcessInfo:
     """A process as the commands know it."""
-    return Member(
+    return ProcessInfo(
         name=each.id,
         host=each.host,
         pid=each.pid,
@@ -96,7 +96,7 @@ def member(each: Worker) -> Member:
     )
 
 
-class RemoteLibrary:
+class RemoteWorkflows:
     """Stored definitions, to be looked at."""
 
     def __init__(self, client: AsyncClient) -> None:
@@ -109,7 +109,7 @@ class RemoteLibrary:
                 Version(workflow, each.version, each.hash, epoch(each.deployed_at), tuple(each.aliases))
                 async for each in self._client.versions(workflow, page=1_000)
             ]
-        except Refusal as refused:
+        except ApiError as refused:
             if refused.status != 404:
                 raise
             return []
@@ -118,16 +118,16 @@ class RemoteLibrary:
         """Every alias by name; none of a workflow that nobody knows."""
         try:
             found = await self._client.aliases(workflow)
-        except Refusal as refused:
+        except ApiError as refused:
             if refused.status != 404:
                 raise
             return []
         return [Alias(each.alias, each.version, each.revision, each.weights) for each in found]
 
-    async def entries(self, *, hidden: bool = False) -> list[Entry]:
+    async def list(self, *, hidden: bool = False) -> list[WorkflowEntry]:
         """The workflows by name; `hidden`: those out of sight too."""
         return [
-            Entry(
+            WorkflowEntry(
                 workflow=each.workflow_id,
                 name=each.name,
                 latest=each.latest,
@@ -140,7 +140,7 @@ class RemoteLibrary:
         ]
 
 
-class RemoteDesk:
+class RemoteServices:
     """What people ask of executions, asked of a server. Values go over as the bytes they are."""
 
     owns = False  # whoever answers runs executions
@@ -148,14 +148,19 @@ class RemoteDesk:
     def __init__(self, client: AsyncClient, settings: Settings) -> None:
         self._client = client
         self._settings = settings
-        self._library = RemoteLibrary(client)
+        self._library = RemoteWorkflows(client)
 
     def __getattr__(self, verb: str) -> Any:
         raise not_over_url(f"`{verb.replace('_', ' ')}`", self._settings)
 
-    async def run(
-        self, definition: bytes, input: bytes, options: Options = PLAIN, *, execution: str | None = None
-    ) -> Accepted:
+    async def start_definition(
+        self,
+        definition: bytes,
+        input: bytes,
+        options: StartOptions = DEFAULT_OPTIONS,
+        *,
+        execution: str | None = None,
+    ) -> ExecutionRecord:
         """The server names the execution itself."""
         document: Any = msgspec.Raw(definition)
         started = await self._client.run(
@@ -172,11 +177,11 @@ class RemoteDesk:
         workflow: str,
         which: str | None,
         input: bytes,
-        options: Options = PLAIN,
+        options: StartOptions = DEFAULT_OPTIONS,
         *,
         priority: int | None = None,
         execution: str | None = None,
-    ) -> Accepted:
+    ) -> ExecutionRecord:
         """The server names the execution itself."""
         started = await self._client.start(
             workflow,
@@ -197,9 +202,9 @@ class RemoteDesk:
         *,
         key: str | None = None,
         item: str | None = None,
-    ) -> Heard:
+    ) -> SignalResult:
         heard = await self._client.signal(execution, name, msgspec.Raw(value), item=item, key=key)
-        return Heard(heard.id, heard.resumed)
+        return SignalResult(heard.id, heard.resumed)
 
     async def cancel(self, execution: str, reason: str = "") -> str:
         """A server says twice that it is cancelled; here the second asker is told that it had ended."""
@@ -214,21 +219,23 @@ class RemoteDesk:
     async def resume(self, execution: str) -> bool:
         return (await self._client.resume(execution)).changed
 
-    async def retry(self, execution: str, *, failed_items: bool = False, key: str | None = None) -> Accepted:
+    async def retry(
+        self, execution: str, *, failed_items: bool = False, key: str | None = None
+    ) -> ExecutionRecord:
         return _accepted(await self._client.retry(execution, failed_items=failed_items, key=key))
 
     async def rerun(
         self, execution: str, node: str, *, item: str | None = None, key: str | None = None
-    ) -> Accepted:
+    ) -> ExecutionRecord:
         return _accepted(await self._client.rerun(execution, node, item=item, key=key))
 
-    async def requeue(self, letter: str) -> Accepted:
+    async def requeue(self, letter: str) -> ExecutionRecord:
         return _accepted(await self._client.requeue(letter))
 
-    async def drop(self, letter: str) -> bool:
+    async def discard(self, letter: str) -> bool:
         try:
             await self._client.drop(letter)
-        except Refusal as refused:
+        except ApiError as refused:
             if refused.code != "UNKNOWN_DEAD_LETTER":
                 raise
             return False
@@ -241,11 +248,11 @@ class RemoteDesk:
         made = await self._client.deploy(document, workflow=name)
         change: Any = made.change
         if alias is not None and alias != LATEST:
-            pointed = await self.point(name, alias, made.version)
+            pointed = await self.set_alias(name, alias, made.version)
             change = pointed.change if change == "none" else change
         return await self._version(name, made.version, change)
 
-    async def point(
+    async def set_alias(
         self,
         workflow: str,
         alias: str,
@@ -258,8 +265,8 @@ class RemoteDesk:
         change = "none" if before.get(alias) == after.revision else "moved"
         return await self._version(workflow, after.version, change)
 
-    async def hide(self, workflow: str) -> bool:
-        seen = {each.workflow for each in await self._library.entries()}
+    async def archive(self, workflow: str) -> bool:
+        seen = {each.workflow for each in await self._library.list()}
         await self._client.delete(workflow)
         return workflow in seen
 
@@ -268,8 +275,8 @@ class RemoteDesk:
         return msgspec.structs.replace(found, change=change)
 
 
-def _accepted(started: models.Started, input: bytes = b"") -> Accepted:
-    return Accepted(
+def _accepted(started: models.Started, input: bytes = b"") -> ExecutionRecord:
+    return ExecutionRecord(
         id=started.execution_id,
         workflow=started.workflow_id,
         hash=started.hash,
@@ -280,7 +287,7 @@ def _accepted(started: models.Started, input: bytes = b"") -> Accepted:
 
 
 PAGE = 1_000
-LONGEST_ID = 128
+MAX_ID_LENGTH = 128
 
 
 class RemoteHistory:
@@ -302,18 +309,18 @@ class RemoteReader:
     def __init__(self, client: AsyncClient, settings: Settings) -> None:
         self._client = client
         self._settings = settings
-        self.library = RemoteLibrary(client)
+        self.library = RemoteWorkflows(client)
 
     def __getattr__(self, verb: str) -> Any:
         raise not_over_url("what this command reads", self._settings)
 
     @asynccontextmanager
-    async def still(self) -> AsyncIterator[None]:
+    async def snapshot(self) -> AsyncIterator[None]:
         """What a server answers at two times may differ."""
         yield
 
     async def executions(
-        self, wanted: Wanted = ALL, *, after: str | None = None, limit: int = 50
+        self, wanted: ExecutionFilter = ALL_EXECUTIONS, *, after: str | None = None, limit: int = 50
     ) -> list[Summary]:
         """Newest first, behind a given id."""
         found: list[Summary] = []
@@ -327,11 +334,11 @@ class RemoteReader:
 
     async def execution(self, execution: str) -> Summary | None:
         """One execution."""
-        if not execution or len(execution) > LONGEST_ID:
+        if not execution or len(execution) > MAX_ID_LENGTH:
             return None
         try:
             return _summary(await self._client.execution(execution))
-        except Refusal as refused:
+        except ApiError as refused:
             if refused.code not in {"UNKNOWN_EXECUTION", "NOT_FOUND"}:
                 raise
             return None
@@ -339,7 +346,7 @@ class RemoteReader:
     async def matching(self, prefix: str, limit: int) -> list[str]:
         """Ids that begin like this, at most so many."""
         found: list[str] = []
-        if len(prefix) > LONGEST_ID:
+        if len(prefix) > MAX_ID_LENGTH:
             return found
         async for each in self._client.executions(q=prefix, page=PAGE):
             if each.execution_id.startswith(prefix):
@@ -419,33 +426,33 @@ def _event(each: models.Event) -> Event:
     )
 
 
-class RemoteVault:
+class RemoteCredentials:
     """What commands ask of credentials, asked of a server."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
 
-    async def credentials(self) -> tuple[Listing, ...]:
+    async def credentials(self) -> tuple[CredentialSummary, ...]:
         """All of them, without values."""
         return tuple(_listing(each) for each in await self._client.credentials())
 
-    async def show(self, reference: str) -> Listing:
+    async def show(self, reference: str) -> CredentialSummary:
         """One of them, without values."""
         return _listing(await self._client.credential(reference))
 
     async def add_credential(
         self, name: str, type: str, values: dict[str, Any], hosts: Sequence[str] = (), id: str | None = None
-    ) -> Listing:
+    ) -> CredentialSummary:
         """The server names it itself."""
         return _listing(await self._client.add_credential(name, type, values, hosts=hosts))
 
     async def rotate_credential(
         self, reference: str, values: dict[str, Any], hosts: Sequence[str] | None = None
-    ) -> Listing:
+    ) -> CredentialSummary:
         """What is not given stays."""
         return _listing(await self._client.rotate_credential(reference, values, hosts=hosts))
 
-    async def remove_credential(self, reference: str) -> Listing:
+    async def remove_credential(self, reference: str) -> CredentialSummary:
         """What it was."""
         found = await self.show(reference)
         await self._client.remove_credential(found.id)
@@ -463,21 +470,21 @@ class RemoteVault:
         """Who may use it; None for those who may not know."""
         try:
             return await self._client.granted(reference)
-        except Refusal as refused:
+        except ApiError as refused:
             if refused.status != 403:
                 raise
             return None
 
 
 @asynccontextmanager
-async def remote_vault(settings: Settings) -> AsyncIterator[RemoteVault]:
+async def remote_credentials(settings: Settings) -> AsyncIterator[RemoteCredentials]:
     """The credentials of the server that the settings name."""
     async with client(settings) as opened:
-        yield RemoteVault(opened)
+        yield RemoteCredentials(opened)
 
 
-def _listing(each: Credential) -> Listing:
-    return Listing(
+def _listing(each: Credential) -> CredentialSummary:
+    return CredentialSummary(
         id=each.id,
         name=each.name,
         type=each.type,

@@ -18,14 +18,14 @@ import httpx
 
 from rune.client import calls, models
 from rune.client.calls import Call
-from rune.client.errors import ClientError, Refusal, Unreachable, refusal, unreachable
+from rune.client.errors import ApiError, ClientError, ConnectionFailedError, api_error, connection_failed
 from rune.client.resources import (
     AsyncCredentialCalls,
     AsyncLimitCalls,
-    AsyncMachineryCalls,
+    AsyncSystemCalls,
     AsyncTriggerCalls,
 )
-from rune.client.sse import EventLines
+from rune.client.sse import SseDecoder
 
 T = TypeVar("T")
 P = TypeVar("P", bound=models.Page)
@@ -34,7 +34,7 @@ PAUSE = 0.2  # s before the second try; doubled with each
 LONG_POLL = 30.0  # s
 
 
-class AsyncClient(AsyncTriggerCalls, AsyncLimitCalls, AsyncCredentialCalls, AsyncMachineryCalls):
+class AsyncClient(AsyncTriggerCalls, AsyncLimitCalls, AsyncCredentialCalls, AsyncSystemCalls):
     """Talks to a server. `key` is what it asks for, if it does. What fails on the way is asked again where that is
     safe: starts and signals carry a key of their own for it. Who watches waits `patience` seconds
     for a server that went to come back."""
@@ -75,11 +75,11 @@ class AsyncClient(AsyncTriggerCalls, AsyncLimitCalls, AsyncCredentialCalls, Asyn
             try:
                 response = await self._send(call)
             except httpx.TransportError as error:
-                failure: ClientError = unreachable(self._http.base_url, error)
+                failure: ClientError = connection_failed(self._http.base_url, error)
                 continue
             if response.is_success:
                 return call.read(response.content)
-            failure = refusal(response.status_code, response.content)
+            failure = api_error(response.status_code, response.content)
             if response.status_code != 503:
                 break
         raise failure
@@ -150,7 +150,7 @@ class AsyncClient(AsyncTriggerCalls, AsyncLimitCalls, AsyncCredentialCalls, Asyn
 
     async def watch(self, execution: str, *, after: int = 0) -> AsyncIterator[models.Event]:
         """Its events until it has ended, each once and none left out, however often the connection is lost."""
-        lines = EventLines(after)
+        lines = SseDecoder(after)
         lost: float | None = None
         while not lines.ended:
             try:
@@ -160,20 +160,20 @@ class AsyncClient(AsyncTriggerCalls, AsyncLimitCalls, AsyncCredentialCalls, Asyn
                     if response.status_code == 204:
                         return
                     if not response.is_success:
-                        raise refusal(response.status_code, await response.aread())
+                        raise api_error(response.status_code, await response.aread())
                     lost = None
                     async for line in response.aiter_lines():
                         event = lines.take(line)
                         if event is not None:
                             yield event
             except httpx.TransportError as error:
-                failure: ClientError = unreachable(self._http.base_url, error)
-            except Refusal as refused:
+                failure: ClientError = connection_failed(self._http.base_url, error)
+            except ApiError as refused:
                 if refused.status != 503:
                     raise
                 failure = refused
             else:
-                failure = Unreachable("the stream ended before the execution did")
+                failure = ConnectionFailedError("the stream ended before the execution did")
             lines.broken()
             lost = time.monotonic() if lost is None else lost
             if time.monotonic() - lost > self._patience and not lines.ended:
@@ -238,21 +238,21 @@ class AsyncClient(AsyncTriggerCalls, AsyncLimitCalls, AsyncCredentialCalls, Asyn
         *,
         item: str | None = None,
         key: str | None = None,
-    ) -> models.Heard:
+    ) -> models.SignalResult:
         """Tell it something; under a key once."""
         return await self._ask(calls.signal(execution, name, value, item, key))
 
-    async def cancel(self, execution: str, reason: str = "") -> models.Acted:
+    async def cancel(self, execution: str, reason: str = "") -> models.ActionResult:
         """End it as cancelled."""
         return await self._ask(calls.cancel(execution, reason))
 
-    async def pause(self, execution: str) -> models.Acted:
+    async def pause(self, execution: str) -> models.ActionResult:
         """Let nothing more of it begin."""
-        return await self._ask(calls.act(execution, "pause"))
+        return await self._ask(calls.control(execution, "pause"))
 
-    async def resume(self, execution: str) -> models.Acted:
+    async def resume(self, execution: str) -> models.ActionResult:
         """Let it go on."""
-        return await self._ask(calls.act(execution, "resume"))
+        return await self._ask(calls.control(execution, "resume"))
 
     async def retry(
         self, execution: str, *, failed_items: bool = False, key: str | None = None

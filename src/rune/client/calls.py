@@ -158,17 +158,17 @@ def nodes(
     )
 
 
-def act(id: str, verb: Literal["pause", "resume"]) -> Call[models.Acted]:
-    return _post(f"/executions/{_in(id)}/{verb}", models.Acted)
+def control(id: str, verb: Literal["pause", "resume"]) -> Call[models.ActionResult]:
+    return _post(f"/executions/{_in(id)}/{verb}", models.ActionResult)
 
 
-def cancel(id: str, reason: str) -> Call[models.Acted]:
-    return _post(f"/executions/{_in(id)}/cancel", models.Acted, {"reason": reason})
+def cancel(id: str, reason: str) -> Call[models.ActionResult]:
+    return _post(f"/executions/{_in(id)}/cancel", models.ActionResult, {"reason": reason})
 
 
-def signal(id: str, name: str, value: Any, item: str | None, key: str | None) -> Call[models.Heard]:
+def signal(id: str, name: str, value: Any, item: str | None, key: str | None) -> Call[models.SignalResult]:
     body = {"name": name, "value": value, **_given(item=item)}
-    return _post(f"/executions/{_in(id)}/signals", models.Heard, body, key or new_key())
+    return _post(f"/executions/{_in(id)}/signals", models.SignalResult, body, key or new_key())
 
 
 def retry(id: str, failed_items: bool, key: str | None) -> Call[models.Started]:

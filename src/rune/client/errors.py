@@ -14,13 +14,13 @@ class ClientError(RuneError):
     code = "CLIENT"
 
 
-class Unreachable(ClientError):
+class ConnectionFailedError(ClientError):
     """The server cannot be reached, or went before it answered."""
 
     code = "UNREACHABLE"
 
 
-class Refusal(ClientError):
+class ApiError(ClientError):
     """The server said no. `code` is what programs look at, `problems` what is wrong with a document."""
 
     def __init__(self, document: ProblemDocument) -> None:
@@ -29,15 +29,20 @@ class Refusal(ClientError):
         self.problems: tuple[Problem, ...] = document.problems
 
 
-def refusal(status: int, body: bytes) -> Refusal:
+def api_error(status: int, body: bytes) -> ApiError:
     """The error that an answer stands for."""
     try:
-        return Refusal(msgspec.json.decode(body, type=ProblemDocument))
+        return ApiError(msgspec.json.decode(body, type=ProblemDocument))
     except msgspec.DecodeError:
         text = body[:200].decode(errors="replace")
-        return Refusal(ProblemDocument(status=status, code="HTTP_STATUS", detail=f"status {status}: {text}"))
+        return ApiError(ProblemDocument(status=status, code="HTTP_STATUS", detail=f"status {status}: {text}"))
 
 
-def unreachable(url: object, error: Exception) -> Unreachable:
+def connection_failed(url: object, error: Exception) -> ConnectionFailedError:
     """The error that a broken connection stands for."""
-    return Unreachable(f"{url}: {str(error) or type(error).__name__}")
+    return ConnectionFailedError(f"{url}: {str(error) or type(error).__name__}")
+
+
+Refusal = ApiError
+Unreachable = ConnectionFailedError
+"""The earlier names of both, kept for programs that import them."""

@@ -69,7 +69,7 @@ class Started(Model, frozen=True, kw_only=True):
     replayed: bool = False
 
 
-class Acted(Model, frozen=True, kw_only=True):
+class ActionResult(Model, frozen=True, kw_only=True):
     """What was done; `changed` is false where it was so already."""
 
     execution_id: str
@@ -77,7 +77,7 @@ class Acted(Model, frozen=True, kw_only=True):
     changed: bool
 
 
-class Heard(Model, frozen=True, kw_only=True):
+class SignalResult(Model, frozen=True, kw_only=True):
     """A signal that was taken down, and whether somebody was waiting for it."""
 
     id: str

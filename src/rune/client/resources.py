@@ -21,13 +21,13 @@ from rune.client.calls import API, Call
 from rune.client.models import Limits, Model
 
 
-class Asking(Protocol):
+class SendsCalls(Protocol):
     """A client that waits for one thing at a time."""
 
     def _ask(self, call: Call[Any]) -> Any: ...
 
 
-class AsyncAsking(Protocol):
+class SendsCallsAsync(Protocol):
     """A client that waits for many things at once."""
 
     def _ask(self, call: Call[Any]) -> Awaitable[Any]: ...
@@ -67,27 +67,27 @@ def get_credential(name: str) -> Call[Credential]:
     return Call(method="GET", path=_credential_path(name), answer=Credential, repeatable=True)
 
 
-def added(name: str, type: str, values: dict[str, Any], hosts: Sequence[str]) -> Call[Credential]:
+def add_credential(name: str, type: str, values: dict[str, Any], hosts: Sequence[str]) -> Call[Credential]:
     body = msgspec.json.encode({"name": name, "type": type, "values": values, "hosts": list(hosts)})
     return Call(method="POST", path=f"{API}/credentials", answer=Credential, body=body)
 
 
-def rotated(name: str, values: dict[str, Any], hosts: Sequence[str] | None) -> Call[Credential]:
+def rotate_credential(name: str, values: dict[str, Any], hosts: Sequence[str] | None) -> Call[Credential]:
     given = {"values": values} | ({} if hosts is None else {"hosts": list(hosts)})
     return Call(
         method="PATCH", path=_credential_path(name), answer=Credential, body=msgspec.json.encode(given)
     )
 
 
-def removed(name: str) -> Call[None]:
+def remove_credential(name: str) -> Call[None]:
     return Call(method="DELETE", path=_credential_path(name), answer=None)
 
 
-def grants(name: str) -> Call[Granted]:
+def list_grants(name: str) -> Call[Granted]:
     return Call(method="GET", path=f"{_credential_path(name)}/grants", answer=Granted, repeatable=True)
 
 
-def regranted(name: str, grant: Sequence[str], withdraw: Sequence[str]) -> Call[Granted]:
+def change_grants(name: str, grant: Sequence[str], withdraw: Sequence[str]) -> Call[Granted]:
     body = msgspec.json.encode({"grant": list(grant), "withdraw": list(withdraw)})
     return Call(
         method="POST", path=f"{_credential_path(name)}/grants", answer=Granted, body=body, repeatable=True
@@ -101,88 +101,88 @@ def _credential_path(name: str) -> str:
 class CredentialCalls:
     """Credentials, for the client that waits for one thing at a time."""
 
-    def credentials(self: Asking) -> list[Credential]:
+    def credentials(self: SendsCalls) -> list[Credential]:
         """All of them by name, without values."""
         found: CredentialList = self._ask(list_credentials())
         return found.credentials
 
-    def credential(self: Asking, name: str) -> Credential:
+    def credential(self: SendsCalls, name: str) -> Credential:
         """One of them, by its name or id."""
         found: Credential = self._ask(get_credential(name))
         return found
 
     def add_credential(
-        self: Asking, name: str, type: str, values: dict[str, Any], *, hosts: Sequence[str] = ()
+        self: SendsCalls, name: str, type: str, values: dict[str, Any], *, hosts: Sequence[str] = ()
     ) -> Credential:
         """Store one; `hosts` are the only ones that it is sent to."""
-        found: Credential = self._ask(added(name, type, values, hosts))
+        found: Credential = self._ask(add_credential(name, type, values, hosts))
         return found
 
     def rotate_credential(
-        self: Asking, name: str, values: dict[str, Any], *, hosts: Sequence[str] | None = None
+        self: SendsCalls, name: str, values: dict[str, Any], *, hosts: Sequence[str] | None = None
     ) -> Credential:
         """Give it new values; what is not given stays."""
-        found: Credential = self._ask(rotated(name, values, hosts))
+        found: Credential = self._ask(rotate_credential(name, values, hosts))
         return found
 
-    def remove_credential(self: Asking, name: str) -> None:
+    def remove_credential(self: SendsCalls, name: str) -> None:
         """Forget it."""
-        self._ask(removed(name))
+        self._ask(remove_credential(name))
 
-    def granted(self: Asking, name: str) -> list[str]:
+    def granted(self: SendsCalls, name: str) -> list[str]:
         """Who may use it."""
-        found: Granted = self._ask(grants(name))
+        found: Granted = self._ask(list_grants(name))
         return found.granted
 
     def grant(
-        self: Asking, name: str, whom: Sequence[str] = (), *, withdraw: Sequence[str] = ()
+        self: SendsCalls, name: str, whom: Sequence[str] = (), *, withdraw: Sequence[str] = ()
     ) -> list[str]:
         """Say who may use it from now on, and who no more; who may, afterwards."""
-        found: Granted = self._ask(regranted(name, whom, withdraw))
+        found: Granted = self._ask(change_grants(name, whom, withdraw))
         return found.granted
 
 
 class AsyncCredentialCalls:
     """Credentials, for the client that waits for many things at once."""
 
-    async def credentials(self: AsyncAsking) -> list[Credential]:
+    async def credentials(self: SendsCallsAsync) -> list[Credential]:
         """All of them by name, without values."""
         found: CredentialList = await self._ask(list_credentials())
         return found.credentials
 
-    async def credential(self: AsyncAsking, name: str) -> Credential:
+    async def credential(self: SendsCallsAsync, name: str) -> Credential:
         """One of them, by its name or id."""
         found: Credential = await self._ask(get_credential(name))
         return found
 
     async def add_credential(
-        self: AsyncAsking, name: str, type: str, values: dict[str, Any], *, hosts: Sequence[str] = ()
+        self: SendsCallsAsync, name: str, type: str, values: dict[str, Any], *, hosts: Sequence[str] = ()
     ) -> Credential:
         """Store one; `hosts` are the only ones that it is sent to."""
-        found: Credential = await self._ask(added(name, type, values, hosts))
+        found: Credential = await self._ask(add_credential(name, type, values, hosts))
         return found
 
     async def rotate_credential(
-        self: AsyncAsking, name: str, values: dict[str, Any], *, hosts: Sequence[str] | None = None
+        self: SendsCallsAsync, name: str, values: dict[str, Any], *, hosts: Sequence[str] | None = None
     ) -> Credential:
         """Give it new values; what is not given stays."""
-        found: Credential = await self._ask(rotated(name, values, hosts))
+        found: Credential = await self._ask(rotate_credential(name, values, hosts))
         return found
 
-    async def remove_credential(self: AsyncAsking, name: str) -> None:
+    async def remove_credential(self: SendsCallsAsync, name: str) -> None:
         """Forget it."""
-        await self._ask(removed(name))
+        await self._ask(remove_credential(name))
 
-    async def granted(self: AsyncAsking, name: str) -> list[str]:
+    async def granted(self: SendsCallsAsync, name: str) -> list[str]:
         """Who may use it."""
-        found: Granted = await self._ask(grants(name))
+        found: Granted = await self._ask(list_grants(name))
         return found.granted
 
     async def grant(
-        self: AsyncAsking, name: str, whom: Sequence[str] = (), *, withdraw: Sequence[str] = ()
+        self: SendsCallsAsync, name: str, whom: Sequence[str] = (), *, withdraw: Sequence[str] = ()
     ) -> list[str]:
         """Say who may use it from now on, and who no more; who may, afterwards."""
-        found: Granted = await self._ask(regranted(name, whom, withdraw))
+        found: Granted = await self._ask(change_grants(name, whom, withdraw))
         return found.granted
 
 
@@ -240,7 +240,7 @@ def list_triggers(workflow: str | None) -> Call[TriggerList]:
     return Call(method="GET", path=f"{API}/triggers", answer=TriggerList, params=params, repeatable=True)
 
 
-def acted(
+def change_trigger(
     id: str, verb: Literal["enable", "disable", "rotate"], body: dict[str, Any] | None
 ) -> Call[Trigger]:
     return Call(
@@ -255,38 +255,38 @@ def acted(
 class TriggerCalls:
     """Triggers, for the client that waits for one thing at a time."""
 
-    def triggers(self: Asking, workflow: str | None = None) -> list[Trigger]:
+    def triggers(self: SendsCalls, workflow: str | None = None) -> list[Trigger]:
         """All of them, or those of a workflow."""
         found: TriggerList = self._ask(list_triggers(workflow))
         return found.triggers
 
-    def enable_trigger(self: Asking, id: str, *, enabled: bool = True) -> Trigger:
+    def enable_trigger(self: SendsCalls, id: str, *, enabled: bool = True) -> Trigger:
         """Switch one on or off."""
-        found: Trigger = self._ask(acted(id, "enable" if enabled else "disable", None))
+        found: Trigger = self._ask(change_trigger(id, "enable" if enabled else "disable", None))
         return found
 
-    def rotate_trigger(self: Asking, id: str, *, secret: bool = False) -> Trigger:
+    def rotate_trigger(self: SendsCalls, id: str, *, secret: bool = False) -> Trigger:
         """Give a hook a new path, or a new secret, which is told this once."""
-        found: Trigger = self._ask(acted(id, "rotate", {"secret": secret}))
+        found: Trigger = self._ask(change_trigger(id, "rotate", {"secret": secret}))
         return found
 
 
 class AsyncTriggerCalls:
     """Triggers, for the client that waits for many things at once."""
 
-    async def triggers(self: AsyncAsking, workflow: str | None = None) -> list[Trigger]:
+    async def triggers(self: SendsCallsAsync, workflow: str | None = None) -> list[Trigger]:
         """All of them, or those of a workflow."""
         found: TriggerList = await self._ask(list_triggers(workflow))
         return found.triggers
 
-    async def enable_trigger(self: AsyncAsking, id: str, *, enabled: bool = True) -> Trigger:
+    async def enable_trigger(self: SendsCallsAsync, id: str, *, enabled: bool = True) -> Trigger:
         """Switch one on or off."""
-        found: Trigger = await self._ask(acted(id, "enable" if enabled else "disable", None))
+        found: Trigger = await self._ask(change_trigger(id, "enable" if enabled else "disable", None))
         return found
 
-    async def rotate_trigger(self: AsyncAsking, id: str, *, secret: bool = False) -> Trigger:
+    async def rotate_trigger(self: SendsCallsAsync, id: str, *, secret: bool = False) -> Trigger:
         """Give a hook a new path, or a new secret, which is told this once."""
-        found: Trigger = await self._ask(acted(id, "rotate", {"secret": secret}))
+        found: Trigger = await self._ask(change_trigger(id, "rotate", {"secret": secret}))
         return found
 
 
@@ -294,12 +294,12 @@ def get_limits(workflow: str) -> Call[Limits]:
     return Call(method="GET", path=_limits_path(workflow), answer=Limits, repeatable=True)
 
 
-def put(workflow: str, limits: Limits) -> Call[Limits]:
+def put_limits(workflow: str, limits: Limits) -> Call[Limits]:
     body = msgspec.json.encode(limits)
     return Call(method="PUT", path=_limits_path(workflow), answer=Limits, body=body, repeatable=True)
 
 
-def put_of_key(id: str, limits: Limits) -> Call[Limits]:
+def put_key_limits(id: str, limits: Limits) -> Call[Limits]:
     body = msgspec.json.encode(limits)
     path = f"{API}/keys/{quote(id, safe='')}/limits"
     return Call(method="PUT", path=path, answer=Limits, body=body, repeatable=True)
@@ -312,38 +312,38 @@ def _limits_path(workflow: str) -> str:
 class LimitCalls:
     """Limits, for the client that waits for one thing at a time."""
 
-    def limits(self: Asking, workflow: str) -> Limits:
+    def limits(self: SendsCalls, workflow: str) -> Limits:
         """What the starts of a workflow are held to."""
         found: Limits = self._ask(get_limits(workflow))
         return found
 
-    def limit(self: Asking, workflow: str, limits: Limits) -> Limits:
+    def limit(self: SendsCalls, workflow: str, limits: Limits) -> Limits:
         """Set all limits of a workflow; those that are not given are lifted."""
-        found: Limits = self._ask(put(workflow, limits))
+        found: Limits = self._ask(put_limits(workflow, limits))
         return found
 
-    def limit_key(self: Asking, id: str, limits: Limits) -> Limits:
+    def limit_key(self: SendsCalls, id: str, limits: Limits) -> Limits:
         """Set all limits of a key; those that are not given are lifted."""
-        found: Limits = self._ask(put_of_key(id, limits))
+        found: Limits = self._ask(put_key_limits(id, limits))
         return found
 
 
 class AsyncLimitCalls:
     """Limits, for the client that waits for many things at once."""
 
-    async def limits(self: AsyncAsking, workflow: str) -> Limits:
+    async def limits(self: SendsCallsAsync, workflow: str) -> Limits:
         """What the starts of a workflow are held to."""
         found: Limits = await self._ask(get_limits(workflow))
         return found
 
-    async def limit(self: AsyncAsking, workflow: str, limits: Limits) -> Limits:
+    async def limit(self: SendsCallsAsync, workflow: str, limits: Limits) -> Limits:
         """Set all limits of a workflow; those that are not given are lifted."""
-        found: Limits = await self._ask(put(workflow, limits))
+        found: Limits = await self._ask(put_limits(workflow, limits))
         return found
 
-    async def limit_key(self: AsyncAsking, id: str, limits: Limits) -> Limits:
+    async def limit_key(self: SendsCallsAsync, id: str, limits: Limits) -> Limits:
         """Set all limits of a key; those that are not given are lifted."""
-        found: Limits = await self._ask(put_of_key(id, limits))
+        found: Limits = await self._ask(put_key_limits(id, limits))
         return found
 
 
@@ -384,29 +384,29 @@ def node_types() -> Call[NodeTypeList]:
     return Call(method="GET", path=f"{API}/nodes", answer=NodeTypeList, repeatable=True)
 
 
-class MachineryCalls:
+class SystemCalls:
     """The machinery, for the client that waits for one thing at a time."""
 
-    def workers(self: Asking) -> list[Worker]:
+    def workers(self: SendsCalls) -> list[Worker]:
         """The processes that were seen of late."""
         found: WorkerList = self._ask(workers())
         return found.workers
 
-    def node_types(self: Asking) -> list[dict[str, Any]]:
+    def node_types(self: SendsCalls) -> list[dict[str, Any]]:
         """The node types that the server knows, with the schemas of their parameters."""
         found: NodeTypeList = self._ask(node_types())
         return found.nodes
 
 
-class AsyncMachineryCalls:
+class AsyncSystemCalls:
     """The machinery, for the client that waits for many things at once."""
 
-    async def workers(self: AsyncAsking) -> list[Worker]:
+    async def workers(self: SendsCallsAsync) -> list[Worker]:
         """The processes that were seen of late."""
         found: WorkerList = await self._ask(workers())
         return found.workers
 
-    async def node_types(self: AsyncAsking) -> list[dict[str, Any]]:
+    async def node_types(self: SendsCallsAsync) -> list[dict[str, Any]]:
         """The node types that the server knows, with the schemas of their parameters."""
         found: NodeTypeList = await self._ask(node_types())
         return found.nodes

@@ -9,7 +9,7 @@ from rune.client.models import Event
 _DECODER = msgspec.json.Decoder(Event)
 
 
-class EventLines:
+class SseDecoder:
     """Takes lines, gives events. `last` is the number to go on behind."""
 
     def __init__(self, after: int = 0) -> None:

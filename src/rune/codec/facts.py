@@ -7,33 +7,33 @@ from typing import Any
 import msgspec
 
 from rune.core.execution.fact import (
-    Attempt,
-    Begun,
-    Choice,
-    Control,
-    End,
+    AttemptFailed,
+    EffectStarted,
+    ExecutionEnded,
+    ExecutionStarted,
     Fact,
-    Result,
-    Signal,
-    Start,
-    Suspension,
+    NodeResult,
+    NodeSuspended,
+    PauseChanged,
+    RaceWinner,
+    SignalReceived,
 )
 from rune.core.execution.token import Path, Ref
 
 KINDS: dict[type, int] = {
-    Start: 0,
-    Result: 1,
-    Attempt: 2,
-    Suspension: 3,
-    Choice: 4,
-    Control: 5,
-    End: 6,
-    Signal: 7,
-    Begun: 8,
+    ExecutionStarted: 0,
+    NodeResult: 1,
+    AttemptFailed: 2,
+    NodeSuspended: 3,
+    RaceWinner: 4,
+    PauseChanged: 5,
+    ExecutionEnded: 6,
+    SignalReceived: 7,
+    EffectStarted: 8,
 }
 
 
-_RESULT = KINDS[Result]
+_RESULT = KINDS[NodeResult]
 
 
 class Inline(msgspec.Struct, frozen=True, tag="v"):
@@ -63,7 +63,7 @@ class Same(msgspec.Struct, frozen=True, tag="s"):
     ref: Ref
 
 
-Kept = Inline | Large | Paged | Same
+StoredValue = Inline | Large | Paged | Same
 
 _FACT_ENCODER = msgspec.msgpack.Encoder()
 _FACT_DECODER = msgspec.msgpack.Decoder(Fact)
@@ -79,8 +79,8 @@ def encode_fact(fact: Fact) -> bytes:
 def decode_fact(data: bytes) -> Fact:
     """A fact from its bytes; what a result holds is typed again."""
     fact: Fact = _FACT_DECODER.decode(data)
-    if isinstance(fact, Result | Signal) and fact.value is not None:
-        return msgspec.structs.replace(fact, value=msgspec.convert(fact.value, Kept))
+    if isinstance(fact, NodeResult | SignalReceived) and fact.value is not None:
+        return msgspec.structs.replace(fact, value=msgspec.convert(fact.value, StoredValue))
     return fact
 
 
@@ -96,16 +96,16 @@ def decode_value(data: bytes) -> Any:
 
 def fact_columns(fact: Fact) -> tuple[int, int, bytes, int]:
     """Kind, node, path and number: the write-once key of a fact within its execution."""
-    if type(fact) is Result:
+    if type(fact) is NodeResult:
         return _RESULT, fact.node, encode_path(fact.path), 0
     kind = KINDS[type(fact)]
-    if type(fact) is Suspension or type(fact) is Attempt or type(fact) is Begun:
+    if type(fact) is NodeSuspended or type(fact) is AttemptFailed or type(fact) is EffectStarted:
         return kind, fact.node, encode_path(fact.path), fact.attempt
-    if type(fact) is Choice:
+    if type(fact) is RaceWinner:
         return kind, fact.node, encode_path(fact.path), 0
-    if type(fact) is Control:
+    if type(fact) is PauseChanged:
         return kind, -1, b"", fact.number
-    if type(fact) is Signal:
+    if type(fact) is SignalReceived:
         return kind, -1, fact.id.encode(), 0
     return kind, -1, b"", 0
 

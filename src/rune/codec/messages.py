@@ -17,22 +17,22 @@ import msgspec
 from rune.core.execution.token import Path, Token
 from rune.errors import RuneError
 
-LONGEST_ID = 255
-ID = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST_ID}}}")
-MOST_PRIORITY = 10
-MOST_IN_FULL = 16 * 1024 * 1024
+MAX_ID_LENGTH = 255
+ID = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_ID_LENGTH}}}")
+MAX_PRIORITY = 10
+MAX_FULL_BYTES = 16 * 1024 * 1024
 """Bytes of a message that brings everything along: what brokers take unless they are told otherwise."""
 NO_OUTPUTS = msgspec.Raw(b"{}")
 NOTHING = msgspec.Raw(b"null")
 
 
-class BadMessage(RuneError):
+class InvalidMessageError(RuneError):
     """Bytes that are no message of the kind that was expected."""
 
     code = "BAD_MESSAGE"
 
 
-class MessageTooLarge(RuneError):
+class MessageTooLargeError(RuneError):
     """A message that was to be written in full, and would be longer than a broker takes."""
 
     code = "MESSAGE_TOO_LARGE"
@@ -122,7 +122,7 @@ class CompletionMessage(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorObject | msgspec.UnsetType = msgspec.UNSET
 
 
-class Names(msgspec.Struct, frozen=True):
+class MessageContext(msgspec.Struct, frozen=True):
     """What an execution is called outside: its workflow, the hash of its definition, the ids of its nodes. With
     `definition` and `context` (JSON) messages are written in full, for whoever has no access to the stores."""
 
@@ -134,7 +134,7 @@ class Names(msgspec.Struct, frozen=True):
     traceparent: str | None = None
 
 
-NAMELESS = Names()
+NO_CONTEXT = MessageContext()
 
 _ENCODER = msgspec.json.Encoder()
 _READ = msgspec.json.Decoder(NodeExecutionMessage)
@@ -160,7 +160,7 @@ def _id(node: int, ids: Sequence[str]) -> str:
     return ids[node] if 0 <= node < len(ids) else str(node)
 
 
-def encode_hint(execution: str, token: Token, names: Names = NAMELESS, priority: int = 5) -> bytes:
+def encode_hint(execution: str, token: Token, names: MessageContext = NO_CONTEXT, priority: int = 5) -> bytes:
     """The message of a token."""
     payload = token.payload
     full = names.definition is not None
@@ -186,9 +186,9 @@ def decode_hint(body: bytes) -> tuple[str, Token | None]:
     try:
         found = _HINT.decode(body)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise BadMessage(f"not an execution message: {error}") from None
-    if not 0 < len(found.execution_id) <= LONGEST_ID:
-        raise BadMessage("an execution id has between 1 and 255 characters")
+        raise InvalidMessageError(f"not an execution message: {error}") from None
+    if not 0 < len(found.execution_id) <= MAX_ID_LENGTH:
+        raise InvalidMessageError("an execution id has between 1 and 255 characters")
     return found.execution_id, found.token
 
 
@@ -200,26 +200,28 @@ def decode_execution(body: bytes) -> NodeExecutionMessage:
         if not isinstance(found.definition, msgspec.UnsetType):
             msgspec.json.decode(found.definition, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, RecursionError) as error:
-        raise BadMessage(f"not an execution message: {error}") from None
+        raise InvalidMessageError(f"not an execution message: {error}") from None
     _check_fields(found)
     if isinstance(found.definition, msgspec.UnsetType) == isinstance(found.definition_ref, msgspec.UnsetType):
-        raise BadMessage("a message has either `workflow_definition` or `definition_ref`")
+        raise InvalidMessageError("a message has either `workflow_definition` or `definition_ref`")
     wrong = [name for name in outputs if not name.startswith("$")]
     if wrong:
-        raise BadMessage(f"outputs are named `$` and the id of a node, not `{wrong[0][:80]}`")
+        raise InvalidMessageError(f"outputs are named `$` and the id of a node, not `{wrong[0][:80]}`")
     return found
 
 
 def _check_fields(found: NodeExecutionMessage) -> None:
     for name in (found.workflow_id, found.execution_id):
         if not ID.fullmatch(name):
-            raise BadMessage(f"`{name[:80]}`: an id is made of 1 to {LONGEST_ID} letters, digits, - and _")
-    if not 0 < len(found.current_node) <= LONGEST_ID:
-        raise BadMessage(f"the id of a node has between 1 and {LONGEST_ID} characters")
-    if found.priority is not None and not 0 <= found.priority <= MOST_PRIORITY:
-        raise BadMessage(f"a priority is between 0 and {MOST_PRIORITY}")
+            raise InvalidMessageError(
+                f"`{name[:80]}`: an id is made of 1 to {MAX_ID_LENGTH} letters, digits, - and _"
+            )
+    if not 0 < len(found.current_node) <= MAX_ID_LENGTH:
+        raise InvalidMessageError(f"the id of a node has between 1 and {MAX_ID_LENGTH} characters")
+    if found.priority is not None and not 0 <= found.priority <= MAX_PRIORITY:
+        raise InvalidMessageError(f"a priority is between 0 and {MAX_PRIORITY}")
     if found.attempt < 1:
-        raise BadMessage("attempts are counted from 1")
+        raise InvalidMessageError("attempts are counted from 1")
 
 
 def encode_message(message: NodeStatusMessage | CompletionMessage | NodeExecutionMessage) -> bytes:
@@ -232,7 +234,7 @@ def decode_status(body: bytes) -> NodeStatusMessage:
     try:
         return _STATUS.decode(body)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise BadMessage(f"not a status message: {error}") from None
+        raise InvalidMessageError(f"not a status message: {error}") from None
 
 
 def decode_completion(body: bytes) -> CompletionMessage:
@@ -240,7 +242,7 @@ def decode_completion(body: bytes) -> CompletionMessage:
     try:
         return _COMPLETION.decode(body)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise BadMessage(f"not a completion message: {error}") from None
+        raise InvalidMessageError(f"not a completion message: {error}") from None
 
 
 @lru_cache(maxsize=256)

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from rune.core.definition.problems import Problem
-from rune.core.execution.fact import End
+from rune.core.execution.fact import ExecutionEnded
 from rune.core.limits import LIMITS
 from rune.errors import RuneError
 
@@ -23,17 +23,17 @@ HEADER = struct.Struct(">BI")
 MAX_FRAME = LIMITS.payload_bytes + LIMITS.definition_bytes + 1024 * 1024
 """The largest start payload with the largest definition, and room for the rest."""
 
-_TYPED: dict[str, Any] = {"problems": tuple[Problem, ...], "end": End}
+_TYPED: dict[str, Any] = {"problems": tuple[Problem, ...], "end": ExecutionEnded}
 """What errors carry beside their text and must not arrive as plain data."""
 
 
-class BadFrame(RuneError):
+class InvalidFrameError(RuneError):
     """What arrived is no frame of this version. The connection cannot be used any further."""
 
     code = "BAD_FRAME"
 
 
-class FrameTooLarge(BadFrame):
+class FrameTooLargeError(InvalidFrameError):
     """More than a request or an answer may hold."""
 
     code = "FRAME_TOO_LARGE"
@@ -42,7 +42,7 @@ class FrameTooLarge(BadFrame):
         super().__init__(f"a request or an answer of {size:,} bytes; at most {MAX_FRAME:,} are allowed")
 
 
-class BadRequest(RuneError):
+class InvalidRequestError(RuneError):
     """A verb that does not exist, or arguments that do not fit it."""
 
     code = "BAD_REQUEST"
@@ -61,7 +61,7 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, tag="="):
     value: msgspec.Raw
 
 
-class Refusal(msgspec.Struct, frozen=True, array_like=True, tag="!"):
+class ErrorReply(msgspec.Struct, frozen=True, array_like=True, tag="!"):
     """The error that a verb raised: its class, code, text, and what else it carries."""
 
     kind: str
@@ -70,7 +70,7 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True, tag="!"):
     details: dict[str, Any] = {}
 
 
-Reply = Answer | Refusal
+Reply = Answer | ErrorReply
 
 _ENCODER = msgspec.msgpack.Encoder()
 _REQUEST = msgspec.msgpack.Decoder(Request)
@@ -81,7 +81,7 @@ def frame(message: Request | Reply) -> bytes:
     """The bytes of a message, header first."""
     body = _ENCODER.encode(message)
     if len(body) > MAX_FRAME:
-        raise FrameTooLarge(len(body))
+        raise FrameTooLargeError(len(body))
     return HEADER.pack(VERSION, len(body)) + body
 
 
@@ -89,9 +89,11 @@ def body_size(header: bytes) -> int:
     """How many bytes follow a header."""
     version, size = HEADER.unpack(header)
     if version != VERSION:
-        raise BadFrame(f"the other side speaks version {version} of the protocol, this one {VERSION}")
+        raise InvalidFrameError(
+            f"the other side speaks version {version} of the protocol, this one {VERSION}"
+        )
     if size > MAX_FRAME:
-        raise FrameTooLarge(size)
+        raise FrameTooLargeError(size)
     return int(size)
 
 
@@ -100,7 +102,7 @@ def read_request(body: bytes) -> Request:
     try:
         return _REQUEST.decode(body)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise BadRequest(f"not a request: {error}") from None
+        raise InvalidRequestError(f"not a request: {error}") from None
 
 
 def read_reply(body: bytes) -> Reply:
@@ -108,10 +110,10 @@ def read_reply(body: bytes) -> Reply:
     try:
         return _REPLY.decode(body)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise BadFrame(f"not an answer: {error}") from None
+        raise InvalidFrameError(f"not an answer: {error}") from None
 
 
-class Verb:
+class RpcMethod:
     """One verb: how its arguments and its answer travel."""
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
@@ -147,7 +149,7 @@ class Verb:
         try:
             given = self._arguments.decode(request.arguments)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise BadRequest(f"`{self.name}`: {error}") from None
+            raise InvalidRequestError(f"`{self.name}`: {error}") from None
         return {name: getattr(given, name) for name in self._signature.parameters}
 
     def answer(self, value: Any) -> Answer:
@@ -156,35 +158,35 @@ class Verb:
 
     def value(self, reply: Reply) -> Any:
         """What was answered; a refusal is raised as the error it was."""
-        if isinstance(reply, Refusal):
+        if isinstance(reply, ErrorReply):
             raise error_of(reply)
         try:
             return self._answer.decode(reply.value)
         except msgspec.DecodeError as error:
-            raise BadFrame(f"the answer to `{self.name}` does not fit: {error}") from None
+            raise InvalidFrameError(f"the answer to `{self.name}` does not fit: {error}") from None
 
 
-class Verbs:
+class RpcMethods:
     """The verbs that may be called: those named that the class has. Each is read when it is first used."""
 
     def __init__(self, offered: type, names: Iterable[str]) -> None:
         self._functions = {name: getattr(offered, name) for name in names if hasattr(offered, name)}
-        self._verbs: dict[str, Verb] = {}
+        self._verbs: dict[str, RpcMethod] = {}
 
     def __contains__(self, name: str) -> bool:
         return name in self._functions
 
-    def __getitem__(self, name: str) -> Verb:
+    def __getitem__(self, name: str) -> RpcMethod:
         found = self._verbs.get(name)
         if found is None:
             function = self._functions.get(name)
             if function is None:
-                raise BadRequest(f"there is no verb `{name[:80]}`")
-            found = self._verbs[name] = Verb(name, function)
+                raise InvalidRequestError(f"there is no verb `{name[:80]}`")
+            found = self._verbs[name] = RpcMethod(name, function)
         return found
 
 
-def refusal_of(error: RuneError) -> Refusal:
+def error_reply(error: RuneError) -> ErrorReply:
     """An error, ready to travel. What it carries goes along as far as it is data."""
     details: dict[str, Any] = {}
     for name, value in vars(error).items():
@@ -193,10 +195,10 @@ def refusal_of(error: RuneError) -> Refusal:
                 details[name] = msgspec.to_builtins(value)
             except TypeError:
                 continue
-    return Refusal(type(error).__name__, error.code, error.message, details)
+    return ErrorReply(type(error).__name__, error.code, error.message, details)
 
 
-def error_of(refusal: Refusal) -> RuneError:
+def error_of(refusal: ErrorReply) -> RuneError:
     """The error that a refusal stands for: of the same class where this process knows it."""
     kind = _kinds(RuneError).get(refusal.kind, RuneError)
     error = kind.__new__(kind, refusal.message)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from rune.core.definition.problems import Problem
-from rune.core.triggers import Hook, Schedule
+from rune.core.triggers import Schedule, WebhookConfig
 
 Join = Literal["all", "any"] | int
 """How a join opens: `all`, `any`, or at the k-th live arrival."""
@@ -46,7 +46,9 @@ class NodeType(msgspec.Struct, frozen=True, kw_only=True):
     schema: Mapping[str, Any] = {}
     kinds: Mapping[str, ParameterKind] = {}  # parameters not named here are templates
     trigger: bool = False
-    starts: Callable[[Mapping[str, Any]], Hook | Schedule | None] = lambda parameters: None  # by itself
+    starts: Callable[[Mapping[str, Any]], WebhookConfig | Schedule | None] = lambda parameters: (
+        None
+    )  # by itself
     fans_out: bool = False
     joins_items: bool = False
     merges: bool = False  # the node combines its arrivals itself; they are not folded into `$json`

@@ -57,7 +57,7 @@ class Principal(msgspec.Struct, frozen=True):
         return not self.scopes or any(fits(each, workflow) for each in self.scopes)
 
 
-HERE = Principal(LOCAL, "admin")
+LOCAL_PRINCIPAL = Principal(LOCAL, "admin")
 
 
 def fits(pattern: str, text: str) -> bool:

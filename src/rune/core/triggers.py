@@ -20,13 +20,13 @@ Overlap = Literal["skip", "queue", "allow", "cancel"]
 Following = Callable[[int], int | None]
 """The first tick after a moment; None: there is none."""
 
-ON_TIME = 30_000
+ON_TIME_MS = 30_000
 """A tick that is found later than this, in ms, was missed."""
 
-AGAIN = 1_000
+RETRY_DELAY_MS = 1_000
 """How soon a tick that waits for the execution before it is looked at again, in ms."""
 
-MOST_WAITING = 100
+MAX_WAITING_TICKS = 100
 _HOUR = 3_600_000
 
 
@@ -46,7 +46,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return other is not None and mine == (other.cron, other.timezone, other.every)
 
 
-class Standing(msgspec.Struct, frozen=True, omit_defaults=True):
+class ScheduleState(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far a schedule has come. A tick in `starting` is started whatever happens: it is started under its own
     name, so whoever does it again does nothing. Only ticks that are not there yet may be left out."""
 
@@ -62,14 +62,14 @@ def every(anchor: int, period: int) -> Following:
 
 
 def advance(
-    schedule: Schedule, following: Following, standing: Standing, now: int, *, running: bool
-) -> Standing:
+    schedule: Schedule, following: Following, standing: ScheduleState, now: int, *, running: bool
+) -> ScheduleState:
     """What is to be done now, as a standing: a tick in `starting` is to be started. `running`: whether the execution
     that was started last has not ended."""
     if standing.starting is not None:
         return standing
     found, after = due(schedule, following, standing.next, now)
-    waiting = (*standing.waiting, *found)[:MOST_WAITING]
+    waiting = (*standing.waiting, *found)[:MAX_WAITING_TICKS]
     starting: int | None = None
     if waiting and schedule.overlap == "cancel":
         starting, waiting = waiting[-1], ()
@@ -77,21 +77,21 @@ def advance(
         starting, waiting = waiting[0], waiting[1:]
     elif schedule.overlap == "skip":
         waiting = ()
-    return Standing(after, waiting, starting, standing.last)
+    return ScheduleState(after, waiting, starting, standing.last)
 
 
-def started(standing: Standing, execution: str | None) -> Standing:
+def started(standing: ScheduleState, execution: str | None) -> ScheduleState:
     """The tick was started, or could not be (None)."""
-    return Standing(standing.next, standing.waiting, None, execution or standing.last)
+    return ScheduleState(standing.next, standing.waiting, None, execution or standing.last)
 
 
-def attend(standing: Standing, now: int) -> int | None:
+def next_start(standing: ScheduleState, now: int) -> int | None:
     """When the schedule has to be looked at next; None: never again."""
     if standing.starting is not None:
         return now
     if not standing.waiting:
         return standing.next
-    return now + AGAIN if standing.next is None else min(standing.next, now + AGAIN)
+    return now + RETRY_DELAY_MS if standing.next is None else min(standing.next, now + RETRY_DELAY_MS)
 
 
 def due(
@@ -100,13 +100,13 @@ def due(
     """The ticks that are to be started, the oldest first, and the first that lies ahead."""
     if first is None or first > now:
         return (), first
-    missed = first < now - ON_TIME
-    found = _between(following, max(first, now - ON_TIME), now)
+    missed = first < now - ON_TIME_MS
+    found = _between(following, max(first, now - ON_TIME_MS), now)
     if missed and schedule.catch_up == "latest":
         found = _newest(following, first, now, 1)
     elif missed and schedule.catch_up == "all":
         found = _newest(following, first, now, max(schedule.limit, len(found)))
-    return tuple(found[-MOST_WAITING:]), following(now)
+    return tuple(found[-MAX_WAITING_TICKS:]), following(now)
 
 
 def _newest(following: Following, first: int, now: int, count: int) -> list[int]:
@@ -129,8 +129,8 @@ def _between(following: Following, begin: int, end: int) -> list[int]:
     return found
 
 
-Proof = Literal["none", "header", "hmac"]
-Answer = Literal["accepted", "result"]
+WebhookAuth = Literal["none", "header", "hmac"]
+WebhookResponse = Literal["accepted", "result"]
 
 SIGNATURE = "x-rune-signature"
 TIMESTAMP = "x-rune-timestamp"
@@ -141,15 +141,15 @@ _SIGNATURE = re.compile(r"sha256=([0-9a-f]{64})")
 _TIMESTAMP = re.compile(r"[0-9]{1,12}")
 
 
-class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WebhookConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a request has to be like."""
 
     path: str | None = None
     method: str = "POST"
-    auth: Proof = "none"
+    auth: WebhookAuth = "none"
     window: int = 300  # s that a signature is good for
     delivery: tuple[str, ...] = DELIVERY
-    respond: Answer = "accepted"
+    respond: WebhookResponse = "accepted"
     wait: float = 30.0  # s that somebody who wants the result waits for it
     max_bytes: int = 1024 * 1024
 
@@ -159,7 +159,7 @@ def sign(secret: str, timestamp: str, body: bytes) -> str:
     return "sha256=" + hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 
-def flaw(
+def signature_error(
     secret: str, timestamp: str | None, signature: str | None, body: bytes, now: int, window: int
 ) -> str | None:
     """What is wrong with a signature; None: nothing. `now` in epoch ms, `window` in s."""
@@ -173,6 +173,6 @@ def flaw(
     return "old" if abs(now - int(timestamp) * 1000) > window * 1000 else None
 
 
-def good_until(timestamp: str, window: int) -> int:
+def replay_deadline(timestamp: str, window: int) -> int:
     """Until when a signature that holds may come again, in epoch ms."""
     return (int(timestamp) + window + 1) * 1000

@@ -19,8 +19,8 @@ from rune.core.definition import problems as codes
 from rune.core.definition.problems import Problem
 from rune.core.definition.strict_json import walk
 
-_MOST_REPORTED = 50
-_MOST_SHOWN = 200
+_MAX_REPORTED = 50
+_MAX_SHOWN_CHARS = 200
 _SAMPLES: tuple[Any, ...] = (None, 0, "", [], {}, [0], {"a": 0})
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 
@@ -55,7 +55,7 @@ def check_value(schema: dict[str, Any], value: Any) -> list[Problem]:
             problems.append(
                 Problem(path, codes.INPUT_MISMATCH, _short(error.message), f"see `inputs/{where}`")
             )
-            if len(problems) == _MOST_REPORTED:
+            if len(problems) == _MAX_REPORTED:
                 break
     except (RecursionError, Unresolvable) as error:
         problems.append(_bad("inputs", f"the schema cannot be applied: {error}"))
@@ -181,7 +181,7 @@ def _bad(path: str, message: str) -> Problem:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 1] + "…"
+    return text if len(text) <= _MAX_SHOWN_CHARS else text[: _MAX_SHOWN_CHARS - 1] + "…"
 
 
 def _path(parts: Any) -> str:

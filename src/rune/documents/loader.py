@@ -11,8 +11,8 @@ from rune.core.definition.parser import Parsed, parse_data, parse_document, pars
 from rune.core.definition.problems import Problem
 from rune.core.limits import LIMITS, Limits
 from rune.core.node_type import Catalogue
-from rune.core.validation.validate import Verdict, examine
-from rune.errors import InvalidDocument
+from rune.core.validation.validate import ValidationResult, validate_document
+from rune.errors import InvalidDocumentError
 
 _YAML = frozenset({"yaml", "yml"})
 
@@ -43,15 +43,15 @@ def load_document(
     return parse_document(source, limits=limits)
 
 
-def check_document(parsed: Parsed, catalogue: Catalogue, *, limits: Limits = LIMITS) -> Verdict:
+def check_document(parsed: Parsed, catalogue: Catalogue, *, limits: Limits = LIMITS) -> ValidationResult:
     """Validate a document, the schema of its start payload included."""
-    return examine(parsed, catalogue, limits, check_schema=_check_schema)
+    return validate_document(parsed, catalogue, limits, check_schema=_check_schema)
 
 
-def definition_in(verdict: Verdict) -> Definition:
+def definition_in(verdict: ValidationResult) -> Definition:
     """The definition of a document that is valid; of any other InvalidDocument, with its errors."""
     if not verdict.valid or verdict.definition is None:
-        raise InvalidDocument(tuple(each for each in verdict.problems if each.severity == "error"))
+        raise InvalidDocumentError(tuple(each for each in verdict.problems if each.severity == "error"))
     return verdict.definition
 
 

@@ -30,7 +30,7 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)\Z|\.(nan|NaN|NAN)\Z")
 
 
-class _Refusal(Exception):
+class _RefusedError(Exception):
     """Ends the reading at the first thing that makes the rest unreadable."""
 
     def __init__(self, problem: Problem) -> None:
@@ -70,7 +70,7 @@ def decode_yaml(data: bytes | str, *, max_bytes: int, max_depth: int) -> Decoded
     try:
         for event in YAML(typ="safe", pure=True).parse(text):
             reader.take(event)
-    except _Refusal as refusal:
+    except _RefusedError as refusal:
         return Decoded(None, (*reader.problems, refusal.problem))
     except (YAMLError, ValueError, RecursionError) as error:
         return Decoded(None, (*reader.problems, _unreadable(error)))
@@ -130,7 +130,7 @@ class _Reader:
         if not isinstance(event, ScalarEvent):
             self._levels.append(_Level(value, path))
             if len(self._levels) > self._max_depth:
-                raise _Refusal(
+                raise _RefusedError(
                     Problem(
                         "", problems.TOO_DEEP, f"nested deeper than {self._max_depth} levels ({_line(event)})"
                     )
@@ -177,9 +177,9 @@ class _Reader:
             )
         return text
 
-    def _refuse(self, event: Event, code: str, message: str, hint: str) -> _Refusal:
+    def _refuse(self, event: Event, code: str, message: str, hint: str) -> _RefusedError:
         path = self._levels[-1].next_path() if self._levels else ""
-        return _Refusal(Problem(path, code, f"{message} ({_line(event)})", hint))
+        return _RefusedError(Problem(path, code, f"{message} ({_line(event)})", hint))
 
 
 def _number(text: str) -> int | float | None:

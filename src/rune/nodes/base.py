@@ -18,11 +18,11 @@ from rune.core.expr import Expression, Template
 from rune.core.limits import LIMITS, Limits
 from rune.core.node_type import NodeType
 from rune.core.plan.parameters import Element, Rules, evaluate
-from rune.errors import LimitExceeded, NodeFailure, RuneError
+from rune.errors import LimitExceededError, NodeFailure, RuneError
 from rune.nodes.blobs import NO_BLOBS, Blobs
-from rune.nodes.credentials import CleanBlobs, Reference, Resolving, Usage
-from rune.nodes.redaction import IN_USE
-from rune.nodes.resources import NOWHERE, World
+from rune.nodes.credentials import CredentialResolver, CredentialUse, RedactingBlobs, Reference
+from rune.nodes.redaction import SECRETS_IN_USE
+from rune.nodes.resources import NO_RESOURCES, Resources
 from rune.ports.credentials import Credential
 
 NOT_JSON = "NOT_JSON"
@@ -43,7 +43,7 @@ def check_json(value: Any, limits: Limits = LIMITS) -> None:
         for container in level:
             left -= len(container)
             if left < 0:
-                raise LimitExceeded("bytes of the output", limits.output_bytes)
+                raise LimitExceededError("bytes of the output", limits.output_bytes)
             values = container
             if type(container) is dict:
                 _check_keys(container)
@@ -60,7 +60,7 @@ def check_json(value: Any, limits: Limits = LIMITS) -> None:
         if not below:
             return
         level = below
-    raise LimitExceeded("nesting of the output", limits.json_depth)
+    raise LimitExceededError("nesting of the output", limits.json_depth)
 
 
 def _check_text(value: str) -> None:
@@ -102,11 +102,11 @@ Entries = Callable[[], Iterable[tuple[bool, Any]]]
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
-async def _launch_nothing(workflow: str, which: str | None, input: Any, waits: bool) -> str:
+async def _no_launch(workflow: str, which: str | None, input: Any, waits: bool) -> str:
     raise RuntimeError("this call was given nothing to start executions with")
 
 
-def _unheard(what: float | str) -> None:
+def _no_progress(what: float | str) -> None:
     """Nobody looks on."""
 
 
@@ -118,7 +118,7 @@ def _shown(value: Any) -> str:
         return repr(value)[:200]
 
 
-class Call(Generic[P]):
+class NodeCall(Generic[P]):
     """One run of a node.
 
     `parameters` are resolved and typed. `scope` is what expressions see; `scope["$json"]` is the payload.
@@ -173,9 +173,9 @@ class Call(Generic[P]):
         due: int | None = None,
         signal: Any = None,
         limits: Limits = LIMITS,
-        world: World | None = None,
+        world: Resources | None = None,
         blobs: Blobs = NO_BLOBS,
-        progress: Progress = _unheard,
+        progress: Progress = _no_progress,
         credentials: Reference | None = None,
     ) -> None:
         self.parameters = parameters
@@ -192,14 +192,14 @@ class Call(Generic[P]):
         self.due = due
         self.signal = signal
         self.limits = limits
-        self.world = world or NOWHERE
+        self.world = world or NO_RESOURCES
         self.blobs = blobs
         self.progress = progress
         self.credentials = credentials
-        self.usage: Usage | None = None
+        self.usage: CredentialUse | None = None
         self.traceparent = ""
-        self.secret: Resolving | None = None  # where credentials are resolved, if not in the world
-        self.launch: Launch = _launch_nothing
+        self.secret: CredentialResolver | None = None  # where credentials are resolved, if not in the world
+        self.launch: Launch = _no_launch
 
     @property
     def payload(self) -> Any:
@@ -214,7 +214,7 @@ class Call(Generic[P]):
 
     def log(self, message: str, *, level: Level = "info", **fields: Any) -> None:
         """Write a line to the log of the worker."""
-        shown = IN_USE.fields(fields)
+        shown = SECRETS_IN_USE.fields(fields)
         said = " ".join([message, *(f"{name}={_shown(value)}" for name, value in shown.items())])
         beside = {"node": self.node, "execution": self.blobs.execution, "fields": shown}
         _log.log(_LEVELS[level], "%s of %s: %s", self.node, self.blobs.execution, said, extra=beside)
@@ -230,11 +230,11 @@ class Call(Generic[P]):
         """Hide further values in whatever this run leaves behind, such as a token that was fetched."""
         self._used().protect(*values)
 
-    def _used(self) -> Usage:
+    def _used(self) -> CredentialUse:
         if self.usage is None:
-            self.usage = Usage()
-            self.blobs = CleanBlobs(self.blobs, self.usage.redactor)
-            self.progress = self.usage.told(self.progress)
+            self.usage = CredentialUse()
+            self.blobs = RedactingBlobs(self.blobs, self.usage.redactor)
+            self.progress = self.usage.redact(self.progress)
         return self.usage
 
     def rules(self, name: str) -> Rules:
@@ -245,7 +245,7 @@ class Call(Generic[P]):
 
 
 ParameterModel = type[msgspec.Struct]
-Behaviour = Callable[[Call[Any]], Outcome | Awaitable[Outcome]]
+Behaviour = Callable[[NodeCall[Any]], Outcome | Awaitable[Outcome]]
 
 
 class RunnableType(msgspec.Struct, frozen=True):

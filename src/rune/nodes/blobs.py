@@ -12,16 +12,16 @@ import msgspec
 from msgspec import Meta
 
 from rune.core.limits import LIMITS
-from rune.errors import LimitExceeded, NodeFailure
+from rune.errors import LimitExceededError, NodeFailure
 from rune.nodes.schema import Model
-from rune.ports.blobs import Blob
+from rune.ports.blobs import BlobStore
 
 BINARY = "application/octet-stream"
 UNKNOWN = "BLOB_UNKNOWN"
 _KEY = r"^[A-Za-z0-9_-]{1,128}/files/[0-9a-f]{64}$"
 _TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+")
 _NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff/\\\u202a-\u202e\u2066-\u2069]+")
-_LONGEST_NAME = 200
+_MAX_NAME_CHARS = 200
 _SLOW = 1024 * 1024
 """From this size on a hash is worth a thread."""
 
@@ -51,7 +51,7 @@ def file_name(text: str | None) -> str | None:
     if not text:
         return None
     last = " ".join(_NOT_IN_NAMES.sub(" ", re.split(r"[/\\]", text)[-1]).split()).strip(" .")
-    return last[-_LONGEST_NAME:].strip(" .") or None
+    return last[-_MAX_NAME_CHARS:].strip(" .") or None
 
 
 def media_type(text: str | None) -> str:
@@ -63,7 +63,7 @@ def media_type(text: str | None) -> str:
 class Blobs:
     """Puts bytes away for one execution and gets them back; those of others are out of reach, unless they were lent."""
 
-    def __init__(self, store: Blob, execution: str, lent: tuple[str, ...] = ()) -> None:
+    def __init__(self, store: BlobStore, execution: str, lent: tuple[str, ...] = ()) -> None:
         self._store = store
         self._within_reach = frozenset((execution, *lent))
         self.execution = execution
@@ -74,7 +74,7 @@ class Blobs:
         A key follows from the bytes, so an attempt that comes late changes nothing that is named already.
         """
         if len(data) > LIMITS.output_bytes:
-            raise LimitExceeded("bytes of a blob", LIMITS.output_bytes, len(data))
+            raise LimitExceededError("bytes of a blob", LIMITS.output_bytes, len(data))
         digest = await asyncio.to_thread(_digest, data) if len(data) > _SLOW else _digest(data)
         key = f"{self.execution}/files/{digest}"
         await self._store.put(key, data)
@@ -107,14 +107,14 @@ def names_blobs(data: bytes) -> bool:
     return b"/files/" in data
 
 
-async def adopted(store: Blob, value: Any, execution: str) -> Any:
+async def adopt(store: BlobStore, value: Any, execution: str) -> Any:
     """A value with its references turned into ones of an execution that it is handed to; their bytes come along."""
     if type(value) is list:
-        return [await adopted(store, each, execution) for each in value]
+        return [await adopt(store, each, execution) for each in value]
     if type(value) is not dict:
         return value
     if not is_reference(value):
-        return {name: await adopted(store, each, execution) for name, each in value.items()}
+        return {name: await adopt(store, each, execution) for name, each in value.items()}
     data = await store.get(value["blob"])
     if data is None:
         return value
@@ -123,7 +123,7 @@ async def adopted(store: Blob, value: Any, execution: str) -> Any:
     return {**value, "blob": key}
 
 
-class _Nowhere:
+class _NoBlobStore:
     """For calls outside of an engine: there is no place to put anything."""
 
     async def put(self, key: str, data: bytes) -> None:
@@ -136,5 +136,5 @@ class _Nowhere:
         return 0
 
 
-NO_BLOBS = Blobs(_Nowhere(), "nowhere")
+NO_BLOBS = Blobs(_NoBlobStore(), "nowhere")
 """For calls that keep nothing."""

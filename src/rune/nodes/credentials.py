@@ -15,9 +15,9 @@ from typing import Any, Protocol
 from rune.core.execution.outcome import Outcome
 from rune.errors import NodeFailure, RuneError
 from rune.nodes.blobs import BINARY, Blobs
-from rune.nodes.redaction import IN_USE, Redactor
-from rune.ports.credentials import Credential, Denied
-from rune.ports.journal import StoreAway
+from rune.nodes.redaction import SECRETS_IN_USE, Redactor
+from rune.ports.credentials import Credential, CredentialDeniedError
+from rune.ports.journal import StoreUnavailableError
 
 MISSING = "CREDENTIAL_MISSING"
 FORBIDDEN = "CREDENTIAL_FORBIDDEN"
@@ -36,14 +36,14 @@ Reference = Mapping[str, Any]
 """As a document writes it: `name` or `id`, perhaps `type`."""
 
 
-class Resolving(Protocol):
+class CredentialResolver(Protocol):
     """Where credentials are resolved."""
 
     async def resolve(self, reference: str) -> Credential | None:
         """A credential with its values, or None."""
 
 
-class Usage:
+class CredentialUse:
     """What one call uses, and must not show."""
 
     def __init__(self) -> None:
@@ -52,7 +52,11 @@ class Usage:
         self.renewed = False  # a token that was refused has been fetched anew
 
     async def credential(
-        self, reference: Reference, secret: Resolving | None, types: tuple[str, ...], host: str | None
+        self,
+        reference: Reference,
+        secret: CredentialResolver | None,
+        types: tuple[str, ...],
+        host: str | None,
     ) -> Credential:
         """The credential, if this call may use it here."""
         if self._credential is None:
@@ -68,30 +72,30 @@ class Usage:
     def protect(self, *values: str) -> None:
         """Hide these as well from now on."""
         self.redactor.add(values)
-        IN_USE.enter(self.redactor)
+        SECRETS_IN_USE.add(self.redactor)
 
-    def told(self, progress: Callable[[float | str], None]) -> Callable[[float | str], None]:
+    def redact(self, progress: Callable[[float | str], None]) -> Callable[[float | str], None]:
         """What lookers-on are told, without what they must not see."""
         return lambda what: progress(self.redactor.text(what) if isinstance(what, str) else what)
 
-    def ended(self, outcome: Outcome) -> Outcome:
+    def close_run(self, outcome: Outcome) -> Outcome:
         """The outcome as it may be kept."""
         return self.redactor.outcome(outcome)
 
     def close(self) -> None:
         """The call is over."""
-        IN_USE.leave(self.redactor)
+        SECRETS_IN_USE.remove(self.redactor)
         self._credential = None
 
 
-async def _resolved(reference: Reference, secret: Resolving | None) -> Credential:
+async def _resolved(reference: Reference, secret: CredentialResolver | None) -> Credential:
     name, id, type = (reference.get(key) for key in ("name", "id", "type"))
     label = f"the credential `{name or id}`"
     try:
         found = await secret.resolve(str(id or name)) if secret is not None else None
-    except StoreAway:
+    except StoreUnavailableError:
         raise
-    except Denied as error:
+    except CredentialDeniedError as error:
         raise NodeFailure(error.message, code=DENIED) from None
     except RuneError as error:
         raise NodeFailure(f"{label} cannot be read: {error.message}", code=UNREADABLE) from None
@@ -118,7 +122,7 @@ def _forbidden(credential: Credential, why: str) -> NodeFailure:
     return NodeFailure(f"the credential `{credential.name}` {why}", code=FORBIDDEN)
 
 
-class CleanBlobs(Blobs):
+class RedactingBlobs(Blobs):
     """Keeps bytes as all else is kept: without the values that are in use."""
 
     def __init__(self, blobs: Blobs, redactor: Redactor) -> None:
@@ -130,8 +134,8 @@ class CleanBlobs(Blobs):
         return await super().put(self._redactor.bytes(data), name, content_type)
 
 
-MOST = 256
-MARGIN = 30.0
+MAX_TOKENS = 256
+EXPIRY_MARGIN_S = 30.0
 """A token is not used in its last seconds: it would expire on the way."""
 
 Key = tuple[str, int]
@@ -141,7 +145,7 @@ Fetch = Callable[[], Awaitable[tuple[str, float]]]
 """A new token, and the seconds that it is good for."""
 
 
-class Tokens:
+class TokenCache:
     """One for each worker process."""
 
     def __init__(self) -> None:
@@ -172,8 +176,8 @@ class Tokens:
 
     def _keep(self, key: Key, token: str, seconds: float) -> None:
         self._kept.pop(key, None)
-        self._kept[key] = token, time.monotonic() + seconds - min(MARGIN, seconds / 2)
+        self._kept[key] = token, time.monotonic() + seconds - min(EXPIRY_MARGIN_S, seconds / 2)
         for old in [each for each in self._kept if each[0] == key[0] and each != key]:
             del self._kept[old]
-        if len(self._kept) > MOST:
+        if len(self._kept) > MAX_TOKENS:
             self._kept.popitem(last=False)

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from rune.core.triggers import Following, Schedule, every
 
 
-def following(schedule: Schedule, anchor: int) -> Following:
+def next_tick(schedule: Schedule, anchor: int) -> Following:
     """The ticks of a schedule."""
     if schedule.cron is None:
         return every(anchor, schedule.every)
@@ -36,7 +36,7 @@ def cron(expression: str, timezone: str) -> Following:
     return after
 
 
-def cron_flaw(expression: str) -> str | None:
+def cron_error(expression: str) -> str | None:
     """What is wrong with a cron expression; None: nothing. One that never comes is wrong too."""
     from cronsim import CronSim, CronSimError  # noqa: PLC0415 - few definitions need it
 

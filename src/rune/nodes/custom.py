@@ -27,7 +27,7 @@ import msgspec
 
 from rune.core.execution.outcome import Failure, FanOut, Outcome, Output, Suspend
 from rune.errors import NodeFailure
-from rune.nodes.base import NOT_JSON, Call, Level, RunnableType
+from rune.nodes.base import NOT_JSON, Level, NodeCall, RunnableType
 from rune.nodes.blobs import Blobs
 from rune.nodes.schema import Model, declare
 
@@ -43,7 +43,7 @@ class NodeContext:
     with calls to others; empty where nobody traces.
     """
 
-    def __init__(self, call: Call[Any], loop: asyncio.AbstractEventLoop | None = None) -> None:
+    def __init__(self, call: NodeCall[Any], loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.node = call.node
         self.payload = call.payload
         self.attempt = call.attempt
@@ -232,30 +232,30 @@ def _default(value: Any) -> Any:
 
 def _behaviour(
     function: Callable[..., Any], model: type[msgspec.Struct], wants_context: bool, effectful: bool
-) -> Callable[[Call[Any]], Any]:
+) -> Callable[[NodeCall[Any]], Any]:
     names = model.__struct_fields__
 
-    def invoke(call: Call[Any], context: NodeContext | None) -> Any:
+    def invoke(call: NodeCall[Any], context: NodeContext | None) -> Any:
         values = {name: getattr(call.parameters, name) for name in names}
         return function(**values) if context is None else function(context, **values)
 
-    def guarded(call: Call[Any], context: NodeContext | None) -> Any:
+    def guarded(call: NodeCall[Any], context: NodeContext | None) -> Any:
         try:
             return invoke(call, context)
         except StopIteration as error:
             # A future cannot hold it: whoever waits for the thread would wait for ever.
             raise RuntimeError("the function raised StopIteration") from error
 
-    async def run_async(call: Call[Any]) -> Outcome:
+    async def run_async(call: NodeCall[Any]) -> Outcome:
         return _outcome(await invoke(call, NodeContext(call) if wants_context else None))
 
-    async def run_in_thread(call: Call[Any]) -> Outcome:
+    async def run_in_thread(call: NodeCall[Any]) -> Outcome:
         # A function that reaches outside without `await` would hold up everything else of its worker.
         context = NodeContext(call, asyncio.get_running_loop()) if wants_context else None
         abandon = context.abandon if context is not None else _nothing
         return _outcome(await in_thread(lambda: guarded(call, context), abandon))
 
-    def run(call: Call[Any]) -> Outcome:
+    def run(call: NodeCall[Any]) -> Outcome:
         return _outcome(invoke(call, NodeContext(call) if wants_context else None))
 
     if inspect.iscoroutinefunction(function):

@@ -21,8 +21,8 @@ from msgspec.structs import replace
 
 from rune.core.execution.outcome import Error, Failure, FanOut, Outcome, Output
 
-HIDDEN = "***"
-SHORT = 6
+REDACTED = "***"
+MIN_SECRET_LENGTH = 6
 """A value shorter than this is only hidden where it stands alone: otherwise it would be found in any text."""
 
 _CUT = 4
@@ -32,12 +32,12 @@ _LONGEST_URL = 400
 _USERINFO = re.compile(r"(?<=//)[^/?#]*@")
 _USERINFO_IN_TEXT = re.compile(r"(?<=[A-Za-z0-9]://)[^/?#\s\"'<>@]*@")
 _PAIR = re.compile(r"(?P<before>[?&;#])(?P<name>[^=&;#]*)=(?P<value>[^&;#]*)")
-_TELLING = re.compile(
+_SECRET_NAME = re.compile(
     r"token|secret|passw|pwd|api[-_.]?key|access[-_.]?key|auth|signature|credential|session|cookie|jwt|bearer"
     r"|^(sig|key|code|pass|pin|otp|sid)$",
     re.IGNORECASE,
 )
-_TELLING_FIELD = re.compile(
+_SECRET_FIELD = re.compile(
     r"token|secret|passw|pwd|api[-_.]?key|access[-_.]?key|private[-_.]?key|credential|cookie|jwt|bearer"
     r"|authorization|authentication|(^|[-_.])auth([-_.]|$)|signature|session[-_.]?id",
     re.IGNORECASE,
@@ -49,28 +49,28 @@ _HEADER_IN_TEXT = re.compile(
 )
 
 
-def is_telling(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
     """Whether a query parameter or header of this name is likely to be a secret."""
-    return _TELLING.search(name) is not None
+    return _SECRET_NAME.search(name) is not None
 
 
 def redacted(url: str) -> str:
     """The address without what must not be seen; cut if it is long."""
-    shown = _PAIR.sub(_pair, _USERINFO.sub(f"{HIDDEN}@", url))
+    shown = _PAIR.sub(_pair, _USERINFO.sub(f"{REDACTED}@", url))
     shown = "".join(each if each.isprintable() else " " for each in shown)
     return shown if len(shown) <= _LONGEST_URL else shown[:_LONGEST_URL] + "…"
 
 
 def _pair(found: re.Match[str]) -> str:
-    value = HIDDEN if is_telling(found["name"]) else found["value"]
+    value = REDACTED if is_secret_name(found["name"]) else found["value"]
     return f"{found['before']}{found['name']}={value}"
 
 
 def by_name(text: str) -> str:
     """A message without the user part of addresses and the values of headers that carry secrets."""
     if "@" in text:
-        text = _USERINFO_IN_TEXT.sub(f"{HIDDEN}@", text)
-    return _HEADER_IN_TEXT.sub(rf"\g<name>\g<mark>{HIDDEN}", text)
+        text = _USERINFO_IN_TEXT.sub(f"{REDACTED}@", text)
+    return _HEADER_IN_TEXT.sub(rf"\g<name>\g<mark>{REDACTED}", text)
 
 
 class Redactor:
@@ -91,11 +91,16 @@ class Redactor:
             return
         self._values.update((each, max(_PLAIN.findall(each), key=len, default="")) for each in new)
         # The longer one first: a pair of user and password holds the password.
-        forms = {*self._forms, *(form for value in new if len(value) >= SHORT for form in forms_of(value))}
+        forms = {
+            *self._forms,
+            *(form for value in new if len(value) >= MIN_SECRET_LENGTH for form in encoded_forms(value)),
+        }
         self._forms = sorted(forms, key=len, reverse=True)
         parts = [*self._values.values(), *(each for each in forms if _BASE64.fullmatch(each))]
         self._hints = tuple(each.encode() for each in parts)
-        short = sorted((each for each in self._values if len(each) < SHORT), key=len, reverse=True)
+        short = sorted(
+            (each for each in self._values if len(each) < MIN_SECRET_LENGTH), key=len, reverse=True
+        )
         together = "|".join(map(re.escape, short))
         self._words = re.compile(rf"(?<!\w)(?:{together})(?!\w)") if short else None
         self._numbers = frozenset(each for each in self._values if each.isascii() and each.isdigit())
@@ -108,11 +113,11 @@ class Redactor:
         """The text without the values; the same object if there are none."""
         for form in self._forms:
             if form in text:
-                text = text.replace(form, HIDDEN)
+                text = text.replace(form, REDACTED)
         if _ENCODED.search(text):
             text = self._decoded(text)
         if self._words is not None and self._words.search(text):
-            text = self._words.sub(HIDDEN, text)
+            text = self._words.sub(REDACTED, text)
         return text
 
     def _decoded(self, text: str) -> str:
@@ -120,10 +125,10 @@ class Redactor:
         JSON has them twice, so each character is looked for in every way."""
         plain = {text, unquote(text), unquote_plus(text)} if "%" in text else {text}
         for value, core in self._values.items():
-            if len(value) >= SHORT and any(core in each for each in plain):
+            if len(value) >= MIN_SECRET_LENGTH and any(core in each for each in plain):
                 pattern = _loosely(value)
                 if pattern.search(text):
-                    text = pattern.sub(HIDDEN, text)
+                    text = pattern.sub(REDACTED, text)
         return text
 
     def cut_text(self, text: str) -> str:
@@ -133,18 +138,18 @@ class Redactor:
         for form in self._forms:
             for length in range(min(len(form) - 1, len(bare)), _CUT - 1, -1):
                 if bare.endswith(form[:length]):
-                    return bare[:-length] + HIDDEN
+                    return bare[:-length] + REDACTED
         return self._cut_escapes(bare, text) if _ENCODED.search(bare) else text
 
     def _cut_escapes(self, bare: str, text: str) -> str:
         for value in self._values:
             end = bare[-_WIDEST * len(value) :]
-            if len(value) < SHORT or not _loosely(value[:_CUT]).search(end):
+            if len(value) < MIN_SECRET_LENGTH or not _loosely(value[:_CUT]).search(end):
                 continue
             for length in range(len(value) - 1, _CUT - 1, -1):
                 found = _loosely(value[:length], _BEGUN).search(end)
                 if found:
-                    return bare[: len(bare) - len(end) + found.start()] + HIDDEN
+                    return bare[: len(bare) - len(end) + found.start()] + REDACTED
         return text
 
     def bytes(self, data: bytes) -> bytes:
@@ -180,7 +185,7 @@ class Redactor:
             listed = [self._value(each) for each in value]
             return value if all(map(_is, listed, value)) else listed
         if kind is int and self._numbers and str(value) in self._numbers:
-            return HIDDEN
+            return REDACTED
         return value
 
     def error(self, error: Error) -> Error:
@@ -199,15 +204,15 @@ class Redactor:
     def _details(self, value: Any, *, hidden: bool = False) -> Any:
         kind = type(value)
         if kind is str:
-            return HIDDEN if hidden and value else self.cut_text(by_name(value))
+            return REDACTED if hidden and value else self.cut_text(by_name(value))
         if kind is dict:
             return {
-                self.text(key): self._details(each, hidden=hidden or bool(_TELLING_FIELD.search(key)))
+                self.text(key): self._details(each, hidden=hidden or bool(_SECRET_FIELD.search(key)))
                 for key, each in value.items()
             }
         if kind is list:
             return [self._details(each, hidden=hidden) for each in value]
-        return HIDDEN if kind is int and self._numbers and str(value) in self._numbers else value
+        return REDACTED if kind is int and self._numbers and str(value) in self._numbers else value
 
     def outcome(self, outcome: Outcome) -> Outcome:
         """An outcome as it may be kept."""
@@ -269,7 +274,7 @@ def _is(one: Any, other: Any) -> bool:
     return one is other
 
 
-def forms_of(value: str) -> Iterator[str]:
+def encoded_forms(value: str) -> Iterator[str]:
     """A value as it stands, as misread bytes, and in base64; escapes are looked for where there are any."""
     raw = value.encode("utf-8", "surrogatepass")
     yield value
@@ -295,19 +300,19 @@ def _base64_forms(raw: bytes) -> Iterator[str]:
 _URL_SAFE = str.maketrans("+/", "-_")
 
 
-class InUse:
+class SecretsInUse:
     """The redactors of all calls under way, for what belongs to no single one of them: the log."""
 
     def __init__(self) -> None:
         self._redactors: dict[int, weakref.ref[Redactor]] = {}
 
-    def enter(self, redactor: Redactor) -> None:
+    def add(self, redactor: Redactor) -> None:
         """From now on its values are in use, until it leaves or nobody has it any more."""
         key = id(redactor)
         if key not in self._redactors:
             self._redactors[key] = weakref.ref(redactor, lambda _: self._redactors.pop(key, None))
 
-    def leave(self, redactor: Redactor) -> None:
+    def remove(self, redactor: Redactor) -> None:
         """They are no more."""
         self._redactors.pop(id(redactor), None)
 
@@ -330,7 +335,7 @@ class InUse:
         return shown
 
 
-IN_USE = InUse()
+SECRETS_IN_USE = SecretsInUse()
 """Of this process, as the log is."""
 
 
@@ -342,12 +347,12 @@ class LogFilter(logging.Filter):
             message = record.getMessage()
         except Exception:  # arguments that do not fit are for the handler to complain about
             return True
-        shown = IN_USE.text(message)
+        shown = SECRETS_IN_USE.text(message)
         if shown != message:
             record.msg, record.args = shown, ()
         if record.exc_info and record.exc_info[0] is not None:
             trace = _FORMATTER.formatException(record.exc_info)
-            clean = IN_USE.text(trace)
+            clean = SECRETS_IN_USE.text(trace)
             if clean != trace:
                 record.exc_text, record.exc_info = clean, None
         return True

@@ -27,9 +27,9 @@ from rune.core.plan.parameters import Parameters
 from rune.errors import NodeFailure, RuneError
 from rune.nodes.base import (
     Arrivals,
-    Call,
     Entries,
     Interruption,
+    NodeCall,
     Progress,
     RunnableType,
     check_json,
@@ -56,9 +56,9 @@ from rune.nodes.credentials import Reference
 from rune.nodes.custom import kind_of
 from rune.nodes.data import datetime, edit, filter, limit, log, sort
 from rune.nodes.io import http, llm_service, smtp
-from rune.nodes.resources import World
-from rune.nodes.schema import told
-from rune.ports.journal import Ended, StoreAway, TokenEnded
+from rune.nodes.resources import Resources
+from rune.nodes.schema import problem_text
+from rune.ports.journal import ExecutionEndedError, StoreUnavailableError, TokenEndedError
 
 STANDARD_KINDS: tuple[RunnableType, ...] = (
     RunnableType(manual.TYPE, manual.Parameters, manual.run, builds=False),
@@ -110,7 +110,7 @@ def standard_catalogue() -> Catalogue:
 _ENDINGS = (Output, Failure, Suspend, FanOut, Cancelled)
 
 
-class UnknownNodeType(RuneError):
+class UnknownNodeTypeError(RuneError):
     """A node type that nothing here can run."""
 
     code = codes.UNKNOWN_TYPE
@@ -131,7 +131,7 @@ class Registry:
 
     def __getitem__(self, name: str) -> RunnableType:
         if name not in self:
-            raise UnknownNodeType(f"no node type `{name}` can run here")
+            raise UnknownNodeTypeError(f"no node type `{name}` can run here")
         return self._kinds[self.catalogue[name].name]
 
     def extended(self, kinds: Iterable[RunnableType]) -> Registry:
@@ -147,7 +147,7 @@ def standard_registry() -> Registry:
     return Registry(STANDARD_KINDS)
 
 
-class Facts(TypedDict, total=False):
+class CallOptions(TypedDict, total=False):
     """What a run is told besides its parameters and scope; see `Call`."""
 
     node: str
@@ -160,14 +160,19 @@ class Facts(TypedDict, total=False):
     due: int | None
     signal: Any
     limits: Limits
-    world: World | None
+    world: Resources | None
     blobs: Blobs
     progress: Progress
     credentials: Reference | None
 
 
 def run_node(
-    kind: RunnableType, compiled: Parameters, scope: Mapping[str, Any], *, now: int, **facts: Unpack[Facts]
+    kind: RunnableType,
+    compiled: Parameters,
+    scope: Mapping[str, Any],
+    *,
+    now: int,
+    **facts: Unpack[CallOptions],
 ) -> Outcome:
     """Resolve the parameters of a node that does not wait for I/O, and run it."""
     prepared = prepare(kind, compiled, scope, now=now, **facts)
@@ -175,14 +180,19 @@ def run_node(
 
 
 def prepare(
-    kind: RunnableType, compiled: Parameters, scope: Mapping[str, Any], *, now: int, **facts: Unpack[Facts]
-) -> Call[Any] | Failure:
+    kind: RunnableType,
+    compiled: Parameters,
+    scope: Mapping[str, Any],
+    *,
+    now: int,
+    **facts: Unpack[CallOptions],
+) -> NodeCall[Any] | Failure:
     """The call of a node, parameters resolved and typed; or why there can be none."""
     try:
         values = typed(kind, compiled.resolve(scope))
     except RuneError as error:
         return failure_of(error)
-    return Call(values, scope, now=now, elements=compiled.elements, **facts)
+    return NodeCall(values, scope, now=now, elements=compiled.elements, **facts)
 
 
 def typed(kind: RunnableType, values: Mapping[str, Any]) -> Any:
@@ -190,14 +200,14 @@ def typed(kind: RunnableType, values: Mapping[str, Any]) -> Any:
     try:
         return msgspec.convert(values, kind.parameters, strict=not kind.lax)
     except msgspec.ValidationError as error:
-        message = told(error, "parameters")
+        message = problem_text(error, "parameters")
     problems = kind.type.check(values, lambda text: False)
     if problems:
         message = f"parameters.{problems[0].path}: {problems[0].message}"
     raise NodeFailure(message, code=codes.BAD_PARAMETER)
 
 
-def execute(kind: RunnableType, call: Call[Any]) -> Outcome:
+def execute(kind: RunnableType, call: NodeCall[Any]) -> Outcome:
     """Run a node that does not wait for I/O. Every ending is an outcome."""
     try:
         outcome = kind.run(call)
@@ -211,12 +221,12 @@ def execute(kind: RunnableType, call: Call[Any]) -> Outcome:
         return failure_of(error)
 
 
-async def execute_async(kind: RunnableType, call: Call[Any]) -> Outcome:
+async def execute_async(kind: RunnableType, call: NodeCall[Any]) -> Outcome:
     """Run any node."""
     try:
         outcome = kind.run(call)
         return _checked(kind, outcome if isinstance(outcome, _ENDINGS) else await outcome, call)
-    except (StoreAway, Ended, TokenEnded):
+    except (StoreUnavailableError, ExecutionEndedError, TokenEndedError):
         raise  # an outage, or the end of the execution or of the token, is no ending of the node
     except Exception as error:
         return failure_of(error)
@@ -234,7 +244,7 @@ def _is_cancelled() -> bool:
     return here is not None and here.cancelling() > 0
 
 
-def _checked(kind: RunnableType, outcome: Outcome, call: Call[Any]) -> Outcome:
+def _checked(kind: RunnableType, outcome: Outcome, call: NodeCall[Any]) -> Outcome:
     if type(outcome) is Failure:
         error = outcome.error
         told = failure_of(NodeFailure(error.message, code=error.code, details=error.details)).error
@@ -288,7 +298,7 @@ def _effectful(each: NodeType) -> bool:
 GROUP = "rune.nodes"
 
 
-class BadNodeModule(RuneError):
+class NodeModuleError(RuneError):
     """A module of node types cannot be used."""
 
     code = "BAD_NODE_MODULE"
@@ -299,7 +309,9 @@ def load_module(name: str) -> tuple[RunnableType, ...]:
     try:
         module = importlib.import_module(name)
     except (Exception, SystemExit) as error:  # a script that ends itself would end us without a word
-        raise BadNodeModule(f"module `{name}` cannot be imported: {type(error).__name__}: {error}") from error
+        raise NodeModuleError(
+            f"module `{name}` cannot be imported: {type(error).__name__}: {error}"
+        ) from error
     return _kinds_in(module, f"module `{name}`")
 
 
@@ -315,7 +327,7 @@ def full_registry(modules: Iterable[str] = ()) -> Registry:
     try:
         return standard_registry().extended(found.values())
     except ValueError as error:
-        raise BadNodeModule(str(error)) from error
+        raise NodeModuleError(str(error)) from error
 
 
 def _load(point: EntryPoint) -> tuple[RunnableType, ...]:
@@ -323,7 +335,7 @@ def _load(point: EntryPoint) -> tuple[RunnableType, ...]:
     try:
         target: Any = point.load()
     except (Exception, SystemExit) as error:
-        raise BadNodeModule(f"{place} cannot be loaded: {type(error).__name__}: {error}") from error
+        raise NodeModuleError(f"{place} cannot be loaded: {type(error).__name__}: {error}") from error
     return _kinds_in(target, place)
 
 
@@ -332,5 +344,5 @@ def _kinds_in(target: Any, place: str) -> tuple[RunnableType, ...]:
     candidates = vars(target).values() if isinstance(target, ModuleType) else (target,)
     found = {id(kind): kind for each in candidates if (kind := kind_of(each)) is not None}
     if not found:
-        raise BadNodeModule(f"{place} has no function decorated with @node")
+        raise NodeModuleError(f"{place} has no function decorated with @node")
     return tuple(found.values())

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from rune.nodes.credentials import Tokens
-from rune.ports.credentials import Secret
+from rune.nodes.credentials import TokenCache
+from rune.ports.credentials import CredentialStore
 
 if TYPE_CHECKING:
     from rune.nodes.io.http_client.client import Client
-    from rune.nodes.io.http_client.ssrf import Guard, Policy, Resolve
+    from rune.nodes.io.http_client.ssrf import AddressGuard, Policy, Resolve
 
 
-class World:
+class Resources:
     """One for each worker process, so that connections are shared by all calls it makes."""
 
     def __init__(
@@ -24,11 +24,11 @@ class World:
         http_per_host: int = 64,
         smtp_url: str = "",
         resolve: Resolve | None = None,
-        secret: Secret | None = None,
+        secret: CredentialStore | None = None,
     ) -> None:
         self.smtp_url = smtp_url
         self.secret = secret  # where credentials are resolved
-        self.tokens = Tokens()
+        self.tokens = TokenCache()
         self._policy = http_policy
         self._allow = tuple(http_allow)
         self._per_host = max(1, http_per_host)
@@ -37,10 +37,10 @@ class World:
         if self._allow:
             self._guard()  # a list that means nothing is noticed at the start, not at the first call
 
-    def _guard(self) -> Guard:
-        from rune.nodes.io.http_client.ssrf import Guard  # noqa: PLC0415 - whoever calls nobody does not load it
+    def _guard(self) -> AddressGuard:
+        from rune.nodes.io.http_client.ssrf import AddressGuard  # noqa: PLC0415 - whoever calls nobody does not load it
 
-        return Guard(self._policy, self._allow, self._resolve)
+        return AddressGuard(self._policy, self._allow, self._resolve)
 
     def http(self) -> Client:
         """The client for HTTP."""
@@ -57,12 +57,12 @@ class World:
             await client.close()
 
 
-class _Nowhere(World):
+class _NoResources(Resources):
     """Has nobody to close it, so nothing is opened."""
 
     def http(self) -> Client:
         raise RuntimeError("this call was given no world to reach")
 
 
-NOWHERE: World = _Nowhere()
+NO_RESOURCES: Resources = _NoResources()
 """For calls that reach nothing."""

@@ -25,7 +25,7 @@ _NUMBER_BOUNDS = ("gt", "ge", "lt", "le", "multiple_of")
 _TEXT_BOUNDS = ("min_length", "max_length", "pattern")
 
 
-class Fit:
+class ParameterCheck:
     """Checks values against declared types and collects what does not fit."""
 
     def __init__(self, dynamic: Dynamic, *, strict: bool) -> None:
@@ -140,7 +140,7 @@ def describe_value(value: Any) -> str:
     return "an object"
 
 
-def told(error: msgspec.ValidationError, root: str) -> str:
+def problem_text(error: msgspec.ValidationError, root: str) -> str:
     """msgspec's own objection, with the path put in front as everywhere else."""
     message, _, path = str(error).partition(" - at `$")
     return f"{root}{path.removesuffix('`')}: {message}"
@@ -302,7 +302,7 @@ def _checker(
         try:
             msgspec.convert(values, parameters, strict=strict)
         except msgspec.ValidationError:
-            fit = Fit(dynamic, strict=strict)
+            fit = ParameterCheck(dynamic, strict=strict)
             fit.parameters(values, struct(), kinds)
             if fit.problems:
                 return tuple(fit.problems)

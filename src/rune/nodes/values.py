@@ -21,11 +21,11 @@ from rune.core.expr.values import look_up
 from rune.core.limits import LIMITS
 from rune.core.plan.parameters import Rules, located
 from rune.errors import NodeFailure
-from rune.nodes.base import Call
+from rune.nodes.base import NodeCall
 from rune.nodes.schema import describe_value
 
 
-class Compared(msgspec.Struct, frozen=True):
+class Comparison(msgspec.Struct, frozen=True):
     """A rule that was evaluated: its sides, and whether it holds."""
 
     left: Any
@@ -35,7 +35,7 @@ class Compared(msgspec.Struct, frozen=True):
 
 def compare(
     rules: Rules, index: int, operator: str, sides: tuple[str, str], scope: Mapping[str, Any]
-) -> Compared:
+) -> Comparison:
     """Evaluate one rule; `sides` names its fields. A left side that is missing is what `exists` asks about,
     and an error to every other operator."""
     left_field, right_field = sides
@@ -46,7 +46,7 @@ def compare(
         if operator != "exists":
             raise
     right = rules.value(index, right_field, scope)
-    return Compared(left, right, apply(operator, left, right, f"{rules.name}[{index}]"))
+    return Comparison(left, right, apply(operator, left, right, f"{rules.name}[{index}]"))
 
 
 def apply(operator: str, left: Any, right: Any, place: str) -> bool:
@@ -77,15 +77,15 @@ _REAL = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}
 
 
-class _Refused(Exception):
+class _ConversionError(Exception):
     """The value has no counterpart in the type."""
 
 
-def converted(value: Any, target: Target, place: str) -> Any:
+def convert(value: Any, target: Target, place: str) -> Any:
     """The value as that type. What has no clear counterpart is refused, never guessed."""
     try:
         return _CONVERSIONS[target](value)
-    except _Refused:
+    except _ConversionError:
         message = f"{place}.value: {describe_value(value)} does not convert to {target}"
         raise NodeFailure(message, code="CONVERSION_FAILED") from None
 
@@ -99,7 +99,7 @@ def _number(value: Any) -> int | float:
             return int(text)
         if _REAL.fullmatch(text) and math.isfinite(float(text)):
             return float(text)
-    raise _Refused
+    raise _ConversionError
 
 
 def _boolean(value: Any) -> bool:
@@ -109,7 +109,7 @@ def _boolean(value: Any) -> bool:
         found = _TRUTH.get(str(value).strip().lower())
         if found is not None:
             return found
-    raise _Refused
+    raise _ConversionError
 
 
 def _json(value: Any) -> Any:
@@ -117,7 +117,7 @@ def _json(value: Any) -> Any:
         return value
     decoded = decode_json(value, max_bytes=LIMITS.payload_bytes, max_depth=LIMITS.json_depth)
     if decoded.problems:
-        raise _Refused
+        raise _ConversionError
     return decoded.value
 
 
@@ -125,14 +125,14 @@ def _array(value: Any) -> list[Any]:
     found = _json(value)
     if type(found) is list:
         return found
-    raise _Refused
+    raise _ConversionError
 
 
 def _object(value: Any) -> dict[str, Any]:
     found = _json(value)
     if type(found) is dict:
         return found
-    raise _Refused
+    raise _ConversionError
 
 
 _CONVERSIONS: Mapping[Target, Callable[[Any], Any]] = {
@@ -180,7 +180,7 @@ class Bound(dict[str, Any]):
             return default
 
 
-def each_value(call: Call[Any], items: list[Any], name: str) -> Iterator[Any]:
+def each_value(call: NodeCall[Any], items: list[Any], name: str) -> Iterator[Any]:
     """The value of a parameter for each element, as `$item` at `$index`."""
     scope = Bound(call.scope)
     for index, item in enumerate(items):
@@ -190,7 +190,7 @@ def each_value(call: Call[Any], items: list[Any], name: str) -> Iterator[Any]:
             raise type(error)(f"{error.message} (element {index})") from error
 
 
-def input_items(call: Call[Any]) -> list[Any]:
+def input_items(call: NodeCall[Any]) -> list[Any]:
     """The list to work on: `input_array`, or else the payload."""
     given = call.parameters.input_array
     items = call.payload if given is UNSET else given

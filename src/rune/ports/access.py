@@ -22,19 +22,19 @@ _TEXT = re.compile(r"rune_(k[0-9a-f]{16})_([0-9a-f]{64})")
 _ID = re.compile(r"k[0-9a-f]{16}")
 
 
-class BadKey(RuneError):
+class InvalidKeyError(RuneError):
     """A key that cannot be made like this."""
 
     code = "BAD_KEY"
 
 
-class UnknownKey(RuneError):
+class KeyNotFoundError(RuneError):
     """No key has this id."""
 
     code = "UNKNOWN_KEY"
 
 
-class Key(msgspec.Struct, frozen=True, kw_only=True):
+class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
     """A key as it is kept. `used_at` is coarse: a minute more or less."""
 
     id: str
@@ -65,7 +65,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
         return hmac.compare_digest(digest_of(secret), self.digest)
 
 
-class Made(msgspec.Struct, frozen=True):
+class NewApiKey(msgspec.Struct, frozen=True):
     """A key that was thought up: what is public of it, and what is shown once and kept nowhere."""
 
     id: str
@@ -80,15 +80,15 @@ class Made(msgspec.Struct, frozen=True):
         return f"rune_{self.id}_{self.secret}"
 
 
-def new_key() -> Made:
+def new_key() -> NewApiKey:
     """A key that nobody can guess."""
-    return Made(f"k{secrets.token_hex(8)}", secrets.token_hex(32))
+    return NewApiKey(f"k{secrets.token_hex(8)}", secrets.token_hex(32))
 
 
-def read_key(text: str) -> Made | None:
+def read_key(text: str) -> NewApiKey | None:
     """The parts of a key that somebody sends; None where it is none of ours."""
     found = _TEXT.fullmatch(text)
-    return Made(found[1], found[2]) if found else None
+    return NewApiKey(found[1], found[2]) if found else None
 
 
 def is_key_id(text: str) -> bool:
@@ -101,38 +101,38 @@ def digest_of(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
-def unknown_key(id: str) -> UnknownKey:
+def key_not_found(id: str) -> KeyNotFoundError:
     """Why nothing was done."""
-    return UnknownKey(f"there is no key `{id[:40]}`")
+    return KeyNotFoundError(f"there is no key `{id[:40]}`")
 
 
-class Keys(Protocol):
+class ApiKeyStore(Protocol):
     """Keys by id. They are never removed: a revoked one still tells who did what with it."""
 
-    async def put(self, key: Key) -> Key:
+    async def put(self, key: ApiKey) -> ApiKey:
         """Keep a new key; the same one twice is one. Durable when this returns."""
 
-    async def find(self, id: str) -> Key | None:
+    async def find(self, id: str) -> ApiKey | None:
         """One of them."""
 
-    async def list(self) -> list[Key]:
+    async def list(self) -> list[ApiKey]:
         """All of them, the oldest first."""
 
-    async def revoke(self, id: str, at: int) -> Key:
+    async def revoke(self, id: str, at: int) -> ApiKey:
         """Let it open nothing any more; UnknownKey if there is none. The first time counts."""
 
-    async def used(self, id: str, at: int) -> None:
+    async def mark_used(self, id: str, at: int) -> None:
         """Note that it was used."""
 
     async def exist(self) -> bool:
         """Whether one was ever made."""
 
 
-ASKED = "asked"
+REQUESTED = "asked"
 """The outcome of an entry that is written before the act; one that is refused has a second entry with the code."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Somebody wanted something to be changed. `number` grows with each entry; 0 before it is written."""
 
     id: str
@@ -141,11 +141,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     action: str
     target: str
     details: dict[str, str] = {}
-    outcome: str = ASKED
+    outcome: str = REQUESTED
     number: int = 0
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which entries are wanted. `action` may be its first word only: `workflow` or `workflow.deploy`."""
 
     actor: str | None = None
@@ -153,7 +153,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     target: str | None = None
 
 
-ALL = Wanted()
+ALL_ENTRIES = AuditFilter()
 
 
 def new_entry_id() -> str:
@@ -161,31 +161,33 @@ def new_entry_id() -> str:
     return f"l{secrets.token_hex(12)}"
 
 
-class Log(Protocol):
+class AuditLogStore(Protocol):
     """Entries in the order they were written."""
 
-    async def write(self, entry: Entry) -> None:
+    async def write(self, entry: AuditEntry) -> None:
         """Add an entry; the same one twice is one. Durable when this returns."""
 
-    async def read(self, wanted: Wanted = ALL, *, before: int | None = None, limit: int = 100) -> list[Entry]:
+    async def read(
+        self, wanted: AuditFilter = ALL_ENTRIES, *, before: int | None = None, limit: int = 100
+    ) -> list[AuditEntry]:
         """Newest first, those with smaller numbers than `before`."""
 
 
 PERIODS = {"s": 1_000, "m": 60_000, "h": 3_600_000}
 """What a rate is counted by, in ms."""
 
-MOST = 1_000_000
+MAX_LIMIT = 1_000_000
 _RATE = re.compile(r"([1-9][0-9]{0,6})/([smh])")
 FULL, RATE, RUNNING = "waiting", "rate", "running"
 
 
-class BadLimits(RuneError):
+class InvalidLimitsError(RuneError):
     """Limits that nobody could keep."""
 
     code = "BAD_LIMITS"
 
 
-class TooMany(RuneError):
+class StartLimitError(RuneError):
     """A start that a limit refuses. Nothing of it was written; `retry_after` is in seconds."""
 
     code = "TOO_MANY"
@@ -241,26 +243,28 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return ", ".join(f"{name} {value}" for name, value in said.items()) or "none"
 
     def __bool__(self) -> bool:
-        return self != NONE
+        return self != NO_LIMITS
 
 
-NONE = Limits()
+NO_LIMITS = Limits()
 
 
 def check_limits(limits: Limits) -> None:
     """Refuse what means nothing."""
     bucket = limits.bucket
-    if limits.rate is not None and (bucket is None or bucket.starts > MOST):
-        raise BadLimits(f"`{limits.rate[:40]}` is no rate: write `10/s`, `100/m` or `1000/h`, up to {MOST:,}")
+    if limits.rate is not None and (bucket is None or bucket.starts > MAX_LIMIT):
+        raise InvalidLimitsError(
+            f"`{limits.rate[:40]}` is no rate: write `10/s`, `100/m` or `1000/h`, up to {MAX_LIMIT:,}"
+        )
     if limits.burst is not None and limits.rate is None:
-        raise BadLimits("a burst belongs to a rate")
+        raise InvalidLimitsError("a burst belongs to a rate")
     for name, least in (("burst", 1), ("running", 1), ("waiting", 1)):
         value = getattr(limits, name)
-        if value is not None and not least <= value <= MOST:
-            raise BadLimits(f"{name}: a number between {least} and {MOST:,}")
+        if value is not None and not least <= value <= MAX_LIMIT:
+            raise InvalidLimitsError(f"{name}: a number between {least} and {MAX_LIMIT:,}")
 
 
-class Held(msgspec.Struct, frozen=True):
+class AppliedLimits(msgspec.Struct, frozen=True):
     """What a start is held to: the limits of these, and nothing at all while a queue is `full`, which says why."""
 
     subjects: tuple[str, ...] = ()
@@ -277,19 +281,23 @@ def of_key(id: str) -> str:
     return f"key:{id}"
 
 
-def too_many(limit: str, subject: str, pause: int = 0, full: str = "") -> TooMany:
+def start_limit_error(limit: str, subject: str, pause: int = 0, full: str = "") -> StartLimitError:
     """Why a start was refused."""
     if limit == FULL:
-        return TooMany(full, FULL)
+        return StartLimitError(full, FULL)
     kind, _, name = subject.partition(":")
     whose = f"the {'key' if kind == 'key' else 'workflow'} `{name}`"
     if limit == RATE:
         after = max(1, -(-pause // 1000))
-        return TooMany(f"the limit `rate` of {whose}: the next start has room in {after} s", RATE, after)
-    return TooMany(f"the limit `running` of {whose}: too many executions that have not ended", RUNNING)
+        return StartLimitError(
+            f"the limit `rate` of {whose}: the next start has room in {after} s", RATE, after
+        )
+    return StartLimitError(
+        f"the limit `running` of {whose}: too many executions that have not ended", RUNNING
+    )
 
 
-class StartLimits(Protocol):
+class StartLimitStore(Protocol):
     """Limits by whom they are for. What they have counted so far is kept with them; the journal reads both when it
     accepts a start."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Blob(Protocol):
+class BlobStore(Protocol):
     """Bytes by key."""
 
     async def put(self, key: str, data: bytes) -> None:

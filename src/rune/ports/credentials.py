@@ -150,7 +150,7 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Listing(msgspec.Struct, frozen=True, kw_only=True):
+class CredentialSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What may be told of a credential: everything but its values."""
 
     id: str
@@ -164,7 +164,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     changed_at: int = 0
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
+class NewCredential(msgspec.Struct, frozen=True, kw_only=True):
     """A credential to be stored."""
 
     id: str
@@ -177,37 +177,37 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         return f"Draft({self.name})"
 
 
-class SecretError(RuneError):
+class CredentialError(RuneError):
     """A credential cannot be stored or used."""
 
     code = "BAD_CREDENTIAL"
 
 
-class NameTaken(SecretError):
+class CredentialNameTakenError(CredentialError):
     """There is a credential of this name."""
 
     code = "CREDENTIAL_EXISTS"
 
 
-class Missing(SecretError):
+class CredentialNotFoundError(CredentialError):
     """There is no credential of this name or id."""
 
     code = "CREDENTIAL_MISSING"
 
 
-class Unreadable(SecretError):
+class CredentialUnreadableError(CredentialError):
     """A credential is there and cannot be opened: sealed with another key, or altered."""
 
     code = "CREDENTIAL_UNREADABLE"
 
 
-class Denied(SecretError):
+class CredentialDeniedError(CredentialError):
     """Whoever started the execution was not granted the credential."""
 
     code = "CREDENTIAL_DENIED"
 
 
-class KeyProblem(SecretError):
+class EncryptionKeyError(CredentialError):
     """The key is missing, malformed, or open to others."""
 
     code = "SECRET_KEY"
@@ -222,27 +222,29 @@ def fields_of(type: str, values: Mapping[str, Any]) -> AnyFields:
     """Values as the fields of a type. The refusal names the field and shows no value."""
     kind = TYPES.get(type)
     if kind is None:
-        raise SecretError(f"`{type[:40]}` is no type of credential; there are {', '.join(TYPES)}")
+        raise CredentialError(f"`{type[:40]}` is no type of credential; there are {', '.join(TYPES)}")
     given: Mapping[str, Any] = values
     if kind is Custom and not (set(values) == {"values"} and isinstance(values["values"], dict)):
         given = {"values": dict(values)}
     try:
         found: AnyFields = msgspec.convert(given, kind, strict=False)  # type: ignore[assignment]
     except msgspec.ValidationError as error:
-        raise SecretError(f"a credential of type {type}: {_told(error)}") from None
+        raise CredentialError(f"a credential of type {type}: {_decode_error(error)}") from None
     header = isinstance(found, Header) or (isinstance(found, ApiKey) and found.place == "header")
     if header and getattr(found, "name", "").lower() in _OF_THE_CONNECTION:
-        raise SecretError(f"a credential of type {type}: `name` is a header that belongs to the connection")
+        raise CredentialError(
+            f"a credential of type {type}: `name` is a header that belongs to the connection"
+        )
     for name in kind.__struct_fields__:
         value = getattr(found, name)
         if isinstance(value, str) and re.search(r"[\x00-\x1f\x7f]", value):
-            raise SecretError(
+            raise CredentialError(
                 f"a credential of type {type}: `{name}` holds a line break or control character"
             )
     return found
 
 
-def _told(error: msgspec.ValidationError) -> str:
+def _decode_error(error: msgspec.ValidationError) -> str:
     """The library quotes values that it did not expect; those may be secrets in the wrong field."""
     text, _, place = str(error).partition(" - at `$.")
     if not place:
@@ -255,35 +257,35 @@ def _told(error: msgspec.ValidationError) -> str:
     return f"`{field}`: {text}"
 
 
-class Secret(Protocol):
+class CredentialStore(Protocol):
     """Credentials by name or id, resolved at run time, each time. Everything that changes one is durable when it
     returns."""
 
-    async def put(self, draft: Draft) -> Listing:
+    async def put(self, draft: NewCredential) -> CredentialSummary:
         """Store a new credential; NameTaken if there is another of this name. The same one twice is one."""
 
     async def resolve(self, reference: str) -> Credential | None:
         """A credential with its values, or None. Unreadable or KeyProblem where it cannot be opened."""
 
-    async def list(self) -> Sequence[Listing]:
+    async def list(self) -> Sequence[CredentialSummary]:
         """All of them by name, without values."""
 
-    async def find(self, reference: str) -> Listing | None:
+    async def find(self, reference: str) -> CredentialSummary | None:
         """One of them, without values."""
 
     async def rotate(
         self, reference: str, values: Mapping[str, Any], hosts: tuple[str, ...] | None, at: int
-    ) -> Listing:
+    ) -> CredentialSummary:
         """Put values in the place of old ones; what is not given stays. The version grows by one."""
 
-    async def remove(self, reference: str) -> Listing:
+    async def remove(self, reference: str) -> CredentialSummary:
         """Forget one; Missing if there is none."""
 
-    async def rekey(self) -> int:
+    async def reencrypt(self) -> int:
         """Seal everything with the newest key; answers how many were sealed otherwise. All or nothing."""
 
 
-class Grants(Protocol):
+class CredentialGrants(Protocol):
     """Grants by the id of a credential; they go with it."""
 
     async def of(self, credential: str) -> frozenset[str]:

@@ -11,10 +11,10 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from rune.ports.processes import Member
+from rune.ports.processes import ProcessInfo
 
 
-class Inspection(msgspec.Struct, frozen=True, kw_only=True):
+class FileInspection(msgspec.Struct, frozen=True, kw_only=True):
     """Findings, not judgements."""
 
     database: str
@@ -34,7 +34,7 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     running: int = 0
 
 
-class Survey(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterSurvey(msgspec.Struct, frozen=True, kw_only=True):
     """What the stores of a cluster tell about themselves. Of one that did not answer: only `trouble`."""
 
     journal: str  # where it is, without what is secret
@@ -67,14 +67,14 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     queue_missing: int = 0  # queues and exchanges that nobody has made yet
     queue_differs: str = ""  # one that was made otherwise than these settings would
     rooms: tuple[tuple[str, int], ...] = ()  # folders of this machine, and the bytes that are free there
-    workers: tuple[Member, ...] = ()
-    schedulers: tuple[Member, ...] = ()
+    workers: tuple[ProcessInfo, ...] = ()
+    schedulers: tuple[ProcessInfo, ...] = ()
     keys: int = 0  # of the credentials
     keys_from: str = ""
     keys_trouble: str = ""
 
 
-class Depth(msgspec.Struct, frozen=True, kw_only=True):
+class QueueDepth(msgspec.Struct, frozen=True, kw_only=True):
     """One queue: hints that wait for a free slot, those in somebody's hands, and how long the oldest has waited (s)."""
 
     queue: str
@@ -91,22 +91,22 @@ class Backlog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @runtime_checkable
-class Deep(Protocol):
+class ReportsDepth(Protocol):
     """A queue that knows how deep it is."""
 
-    async def depths(self) -> list[Depth]:
+    async def depths(self) -> list[QueueDepth]:
         """Each queue of which anything is known."""
 
 
 @runtime_checkable
-class Backlogged(Protocol):
+class ReportsBacklog(Protocol):
     """An outbox that knows how far behind it is."""
 
     async def backlog(self) -> Backlog:
         """How it stands now."""
 
 
-class Copied(msgspec.Struct, frozen=True, kw_only=True):
+class BackupResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a copy of the embedded file holds."""
 
     bytes: int

@@ -15,7 +15,7 @@ import msgspec
 Kind = Literal["start", "end"]
 
 
-class Notice(msgspec.Struct, frozen=True):
+class OutboxRow(msgspec.Struct, frozen=True):
     """One row. `start`: open the execution. `end`: close its state and say so. `body`: the message, if it was made."""
 
     number: int
@@ -27,7 +27,7 @@ class Notice(msgspec.Struct, frozen=True):
 class Outbox(Protocol):
     """A row is written in the same act as what it follows from. Several relays may take rows at once."""
 
-    async def take(self, limit: int) -> list[Notice]:
+    async def take(self, limit: int) -> list[OutboxRow]:
         """Rows that were left lying, oldest first; theirs for a while who took them."""
 
     async def keep(self, number: int, body: bytes) -> bytes:
@@ -36,17 +36,17 @@ class Outbox(Protocol):
     async def done(self, numbers: Sequence[int]) -> None:
         """Nothing is left to do for these. Twice is once, and where it is forgotten it is only done again."""
 
-    async def settled(self, execution: str, kind: Kind) -> None:
+    async def mark_done(self, execution: str, kind: Kind) -> None:
         """The same, by whoever wrote the row."""
 
 
-class Herald(Protocol):
+class EventPublisher(Protocol):
     """Messages in their final form, for whoever reads them."""
 
-    def say(self, body: bytes) -> None:
+    def publish_status(self, body: bytes) -> None:
         """A status. Neither waits nor fails: what cannot be told is dropped, the oldest first."""
 
-    async def complete(self, body: bytes) -> None:
+    async def publish_completion(self, body: bytes) -> None:
         """A completion: with whoever keeps it when this returns."""
 
     async def hand_over(self, body: bytes) -> None:

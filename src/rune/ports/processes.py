@@ -9,16 +9,16 @@ from typing import Protocol
 
 import msgspec
 
-from rune.ports.journal import StoreAway
+from rune.ports.journal import StoreUnavailableError
 
-BEAT = 5.0
+HEARTBEAT_S = 5.0
 """How often a process shows that it is there, in seconds."""
 
-GONE = 15.0
+EXPIRY_S = 15.0
 """After how long without a sign it counts as gone."""
 
 
-class Member(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One process."""
 
     name: str
@@ -35,21 +35,21 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     draining: bool = False
 
 
-class Fleet(Protocol):
+class ProcessRegistry(Protocol):
     """Who is there."""
 
-    async def beat(self, member: Member) -> None:
+    async def heartbeat(self, member: ProcessInfo) -> None:
         """This process is there; the time of it is the store's."""
 
     async def leave(self, name: str) -> None:
         """It goes."""
 
-    async def members(self) -> list[Member]:
+    async def list(self) -> list[ProcessInfo]:
         """Everybody who was seen of late, the oldest first."""
 
 
-VERBS = (
-    "run",
+RPC_METHODS = (
+    "start_definition",
     "start",
     "signal",
     "cancel",
@@ -59,15 +59,15 @@ VERBS = (
     "rerun",
     "dead_letters",
     "requeue",
-    "drop",
+    "discard",
     "deploy",
-    "point",
-    "hide",
-    "collect",
+    "set_alias",
+    "archive",
+    "delete_ended",
     "add_credential",
     "rotate_credential",
     "remove_credential",
-    "rekey",
+    "reencrypt_credentials",
     "grant_credential",
     "withdraw_credential",
     "create_key",
@@ -81,17 +81,23 @@ VERBS = (
 )
 """What others may ask the owner for. Nothing that is not named here can be asked."""
 
-MARKED = {"run": "execution", "start": "execution", "signal": "key", "retry": "key", "rerun": "key"}
+IDEMPOTENT_METHODS = {
+    "start_definition": "execution",
+    "start": "execution",
+    "signal": "key",
+    "retry": "key",
+    "rerun": "key",
+}
 """The argument by which the owner knows a verb that is asked for again; whoever asks makes one up."""
 
 
-class InUse(StoreAway):
+class FileInUseError(StoreUnavailableError):
     """Another process owns the file."""
 
 
-class NoOwner(StoreAway):
+class NoOwnerError(StoreUnavailableError):
     """Nobody listens: there is no owner, or it is only just starting, or about to leave."""
 
 
-class Lost(StoreAway):
+class OwnerLostError(StoreUnavailableError):
     """The owner went before it answered. What was asked for may have been done."""

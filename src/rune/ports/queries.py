@@ -58,21 +58,21 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     details: dict[str, Any] = {}
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class ExecutionFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which executions are wanted."""
 
     status: str | None = None
     workflow: str | None = None
 
 
-ALL = Wanted()
+ALL_EXECUTIONS = ExecutionFilter()
 
 
 class Executions(Protocol):
     """Executions as a list."""
 
     async def executions(
-        self, wanted: Wanted = ALL, *, after: str | None = None, limit: int = 50
+        self, wanted: ExecutionFilter = ALL_EXECUTIONS, *, after: str | None = None, limit: int = 50
     ) -> list[Summary]:
         """Newest first, behind a given id."""
 

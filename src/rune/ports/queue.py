@@ -47,7 +47,7 @@ class Queue(Protocol):
     async def ack(self, delivery: Delivery) -> None:
         """The hint has served."""
 
-    async def give_back(self, delivery: Delivery, delay: float = 0.0) -> None:
+    async def requeue(self, delivery: Delivery, delay: float = 0.0) -> None:
         """Somebody else, or later."""
 
     async def dead_letter(self, delivery: Delivery, code: str, message: str) -> None:

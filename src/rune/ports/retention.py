@@ -20,11 +20,11 @@ from rune.errors import RuneError
 
 ENDED = ("completed", "failed", "halted", "cancelled")
 KEY_DAYS = 30
-KEY_LIFE = KEY_DAYS * 24 * 3_600_000
+KEY_LIFE_MS = KEY_DAYS * 24 * 3_600_000
 """How long a client key outlives its execution, in ms."""
 
 
-class BadRule(RuneError):
+class InvalidRuleError(RuneError):
     """A rule that cannot be meant."""
 
     code = "BAD_RULE"
@@ -44,18 +44,18 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         unknown = [each for each in self.status if each not in ENDED]
         if unknown:
-            raise BadRule(
+            raise InvalidRuleError(
                 f"status `{unknown[0]}`: an ended execution is {', '.join(ENDED[:-1])} or {ENDED[-1]}"
             )
         if self.workflow == "":
-            raise BadRule("workflow: the name is empty; leave it out to mean every workflow")
+            raise InvalidRuleError("workflow: the name is empty; leave it out to mean every workflow")
         if self.older_than is None and self.keep is None:
-            raise BadRule("a rule says `older_than`, `keep` or both; `keep = 0` keeps none")
+            raise InvalidRuleError("a rule says `older_than`, `keep` or both; `keep = 0` keeps none")
         if min(self.older_than or 0, self.keep or 0) < 0:
-            raise BadRule("`older_than` and `keep` are not negative")
+            raise InvalidRuleError("`older_than` and `keep` are not negative")
 
 
-class Collected(msgspec.Struct, frozen=True, kw_only=True):
+class RetentionResult(msgspec.Struct, frozen=True, kw_only=True):
     """What was removed. `longest_ms` is the time that the longest act took, waiting for others included; `shrinks`
     says whether the backend can give space back while it is in use."""
 
@@ -71,7 +71,7 @@ class Collected(msgspec.Struct, frozen=True, kw_only=True):
     shrinks: bool = True
 
 
-Progress = Callable[[Collected], None]
+Progress = Callable[[RetentionResult], None]
 
 
 class Retention(Protocol):
@@ -79,7 +79,7 @@ class Retention(Protocol):
 
     async def collect(
         self, rules: Sequence[Rule], now: int, *, progress: Progress | None = None
-    ) -> Collected:
+    ) -> RetentionResult:
         """Remove what the rules select, in short acts between which others go on. Cancelled or killed at any instant
         it leaves every execution whole or gone; what is left over is removed by the next."""
 
@@ -102,7 +102,9 @@ def parse_duration(text: object) -> int:
     found = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
     unit = UNITS.get(found[2]) if found else None
     if found is None or unit is None:
-        raise BadRule(f"`{text}` is no duration: write a number and a unit, such as 90s, 15m, 12h, 30d or 2w")
+        raise InvalidRuleError(
+            f"`{text}` is no duration: write a number and a unit, such as 90s, 15m, 12h, 30d or 2w"
+        )
     return round(float(found[1]) * unit)
 
 
@@ -112,11 +114,11 @@ def parse_rules(given: object) -> tuple[Rule, ...]:
         try:
             given = msgspec.json.decode(given) if given.strip() else []
         except msgspec.DecodeError as error:
-            raise BadRule(
+            raise InvalidRuleError(
                 f'`{given}` is no JSON ({error}); write a list such as [{{"older_than": "30d", "keep": 1000}}]'
             ) from None
     if not isinstance(given, list):
-        raise BadRule("write a list of rules, in `rune.toml` each below its own [[retention]]")
+        raise InvalidRuleError("write a list of rules, in `rune.toml` each below its own [[retention]]")
     return tuple(_rule(each, number) for number, each in enumerate(given, 1))
 
 
@@ -124,15 +126,17 @@ def _rule(given: object, number: int) -> Rule:
     fields = [field.name for field in msgspec.structs.fields(Rule)]
     try:
         if not isinstance(given, Mapping):
-            raise BadRule("it is no table")
+            raise InvalidRuleError("it is no table")
         unknown = [name for name in given if name not in fields]
         if unknown:
-            raise BadRule(f"`{unknown[0]}` is unknown; a rule has {', '.join(fields[:-1])} and {fields[-1]}")
+            raise InvalidRuleError(
+                f"`{unknown[0]}` is unknown; a rule has {', '.join(fields[:-1])} and {fields[-1]}"
+            )
         return msgspec.convert(_read(given), Rule)
-    except BadRule as error:
-        raise BadRule(f"rule {number}: {error.message}") from None
+    except InvalidRuleError as error:
+        raise InvalidRuleError(f"rule {number}: {error.message}") from None
     except msgspec.ValidationError as error:
-        raise BadRule(f"rule {number}: {error}") from None
+        raise InvalidRuleError(f"rule {number}: {error}") from None
 
 
 def _read(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,8 +144,8 @@ def _read(given: Mapping[str, Any]) -> dict[str, Any]:
     if "older_than" in read:
         try:
             read["older_than"] = parse_duration(read["older_than"])
-        except BadRule as error:
-            raise BadRule(f"older_than: {error.message}") from None
+        except InvalidRuleError as error:
+            raise InvalidRuleError(f"older_than: {error.message}") from None
     if isinstance(read.get("status"), str):
         read["status"] = [read["status"]]
     return read

@@ -8,9 +8,9 @@ from typing import Protocol
 import msgspec
 
 from rune.core.execution.control import Verdict
-from rune.core.execution.decision import Decision, Finish, Timer
+from rune.core.execution.decision import Decision, FinishExecution, Timer
 from rune.core.execution.explain import Waiting
-from rune.core.execution.fact import Control, End, Signal
+from rune.core.execution.fact import ExecutionEnded, PauseChanged, SignalReceived
 from rune.core.execution.token import Path, Token
 
 Fence = tuple[int, int]
@@ -34,17 +34,17 @@ class Applied(msgspec.Struct, frozen=True):
     """What followed from decisions: tokens to send, the end if it came."""
 
     emitted: tuple[Token, ...] = ()
-    finish: Finish | None = None
+    finish: FinishExecution | None = None
     now: int = 0
 
 
-class Due(msgspec.Struct, frozen=True):
+class DueTimer(msgspec.Struct, frozen=True):
     """A timer whose time has come, already moved on: its tokens are for the queue."""
 
     execution: str
     timer: Timer
     emitted: tuple[Token, ...]
-    finish: Finish | None
+    finish: FinishExecution | None
     now: int
     priority: int = 5
     due: int | None = None  # when it was to ring, where that is known
@@ -70,34 +70,36 @@ class State(Protocol):
     async def renew(self, execution: str, node: int, path: Path, fence: Fence) -> bool:
         """Prove and prolong a lease."""
 
-    def certain_end(self, execution: str, decisions: Sequence[Decision]) -> tuple[Finish, int] | None:
+    def predict_end(
+        self, execution: str, decisions: Sequence[Decision]
+    ) -> tuple[FinishExecution, int] | None:
         """The end that these decisions will bring, and its time, where that is certain without applying them."""
 
     async def apply(self, execution: str, decisions: Sequence[Decision]) -> Applied:
         """Make decisions true that the journal has."""
 
-    async def control(self, execution: str, fact: Control) -> Applied:
+    async def control(self, execution: str, fact: PauseChanged) -> Applied:
         """Pause or resume, as the journal says."""
 
-    async def controls(self, execution: str) -> tuple[int, bool]:
+    async def pause_state(self, execution: str) -> tuple[int, bool]:
         """How often an execution was paused or resumed, and whether it is paused now."""
 
-    async def signal(self, execution: str, fact: Signal) -> Applied:
+    async def signal(self, execution: str, fact: SignalReceived) -> Applied:
         """Hand on a signal that the journal has."""
 
-    async def listening(self, execution: str) -> list[Listener]:
+    async def waiting_for_signal(self, execution: str) -> list[Listener]:
         """Who waits for which signal, the longest first."""
 
-    async def end(self, execution: str, fact: End) -> None:
+    async def end(self, execution: str, fact: ExecutionEnded) -> None:
         """The terminal mark; what was kept of the execution is dropped."""
 
-    async def due(self, limit: int) -> list[Due]:
+    async def due_timers(self, limit: int) -> list[DueTimer]:
         """Move due timers on."""
 
     async def next_due(self) -> int | None:
         """When the next timer is due (epoch ms)."""
 
-    async def unheld(self, limit: int) -> list[tuple[str, Token, int]]:
+    async def unclaimed_tokens(self, limit: int) -> list[tuple[str, Token, int]]:
         """Tokens that nobody holds and no queue may have, with their priority: what the sweeper sends again."""
 
     async def explain(self, execution: str) -> list[Waiting]:

@@ -8,17 +8,17 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from rune.core.triggers import Hook, Schedule, Standing
+from rune.core.triggers import Schedule, ScheduleState, WebhookConfig
 from rune.errors import RuneError
 
 
-class UnknownTrigger(RuneError):
+class TriggerNotFoundError(RuneError):
     """No trigger is called like this, or several are."""
 
     code = "UNKNOWN_TRIGGER"
 
 
-class PathTaken(RuneError):
+class PathTakenError(RuneError):
     """Another workflow has a hook at this path."""
 
     code = "PATH_TAKEN"
@@ -33,14 +33,14 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: int
     hash: str
     at: int  # when it was made
-    hook: Hook | None = None
+    hook: WebhookConfig | None = None
     schedule: Schedule | None = None
     path: str | None = None  # of a hook
     credential: str | None = None  # whose secret a caller has to know
     made_secret: bool = False  # whether it is one that was made for this trigger
     enabled: bool = True
     anchor: int = 0  # of an interval
-    standing: Standing = Standing()
+    standing: ScheduleState = ScheduleState()
     due: int | None = None  # when a schedule has to be looked at
     trouble: str = ""  # why the last tick started nothing
     revision: int = 0
@@ -55,7 +55,7 @@ def trigger_id(workflow: str, node: str) -> str:
     return "t" + hashlib.blake2b(f"{workflow}\x1f{node}".encode(), digest_size=12).hexdigest()
 
 
-class Triggers(Protocol):
+class TriggerStore(Protocol):
     """Triggers by id. Every change is made to what the changer has seen, or not at all."""
 
     async def list(self, workflow: str | None = None) -> Sequence[Trigger]:
@@ -80,9 +80,9 @@ class Triggers(Protocol):
     async def next_due(self) -> int | None:
         """When the first of them is."""
 
-    async def saw(self, trigger: str, mark: str, delivery: str, until: int) -> str:
+    async def remember_delivery(self, trigger: str, mark: str, delivery: str, until: int) -> str:
         """Note under which delivery something signed has come, until it is no longer good. Write-once: the answer is
         the delivery under which it came first."""
 
-    async def forget(self, now: int) -> int:
+    async def forget_deliveries(self, now: int) -> int:
         """Drop notes of what is no longer good; how many."""

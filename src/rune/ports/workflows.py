@@ -26,25 +26,25 @@ _ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,127}")
 _NUMBER = re.compile(r"[vV]?([0-9]{1,15})")
 
 
-class UnknownWorkflow(RuneError):
+class WorkflowNotFoundError(RuneError):
     """No workflow of this name is stored, or none of this version."""
 
     code = "UNKNOWN_WORKFLOW"
 
 
-class BadAlias(RuneError):
+class InvalidAliasError(RuneError):
     """An alias that could not be told from a version number, or not be written."""
 
     code = "BAD_ALIAS"
 
 
-class BadWeights(RuneError):
+class InvalidWeightsError(RuneError):
     """Weights that spread nothing."""
 
     code = "BAD_WEIGHTS"
 
 
-class Changed(RuneError):
+class ConcurrentChangeError(RuneError):
     """Somebody else was first: what is there is not what the asker expected."""
 
     code = "CHANGED"
@@ -71,7 +71,7 @@ class Alias(msgspec.Struct, frozen=True):
     weights: dict[int, float] = {}
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class WorkflowEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One workflow in a list. `name` is that of its latest version."""
 
     workflow: str
@@ -83,7 +83,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     hidden: bool = False
 
 
-class Library(Protocol):
+class WorkflowStore(Protocol):
     """Definitions by workflow and version. Numbers of a workflow begin at 1 and have no gaps."""
 
     async def deploy(
@@ -101,7 +101,7 @@ class Library(Protocol):
         expects. Content that is the latest already was put there as expected, whoever did it; only who expects nothing
         is refused."""
 
-    async def point(
+    async def set_alias(
         self,
         workflow: str,
         alias: str,
@@ -114,7 +114,7 @@ class Library(Protocol):
         """Let an alias point at a version, with these weights and no others; None: where it points already. Moving
         `latest` shows a hidden workflow again. An alias that is so already is so, whatever was expected."""
 
-    async def hide(self, workflow: str, at: int) -> bool:
+    async def archive(self, workflow: str, at: int) -> bool:
         """Take a workflow out of sight: it is not found any more, its versions stay. False if it was hidden."""
 
     async def find(self, workflow: str, which: str | None = None, *, by: str | None = None) -> Version:
@@ -127,7 +127,7 @@ class Library(Protocol):
     async def versions(self, workflow: str) -> list[Version]:
         """Every version, the oldest first, of a hidden workflow too."""
 
-    async def entries(self, *, hidden: bool = False) -> list[Entry]:
+    async def list(self, *, hidden: bool = False) -> list[WorkflowEntry]:
         """The workflows by name; `hidden`: those out of sight too."""
 
 
@@ -140,9 +140,9 @@ def number_of(which: str) -> int | None:
 def check_alias(alias: str) -> None:
     """Refuse what is no alias."""
     if number_of(alias) is not None:
-        raise BadAlias(f"`{alias}` names a version by its number and cannot be an alias")
+        raise InvalidAliasError(f"`{alias}` names a version by its number and cannot be an alias")
     if not _ALIAS.fullmatch(alias):
-        raise BadAlias(
+        raise InvalidAliasError(
             f"`{alias}` is no alias: a letter, then letters, digits, `_` and `-`, at most 128 in all"
         )
 
@@ -150,9 +150,9 @@ def check_alias(alias: str) -> None:
 def check_weights(alias: str, weights: Mapping[int, float]) -> None:
     """Refuse weights that spread nothing."""
     if alias == LATEST and weights:
-        raise BadWeights("`latest` is where the newest version is; weigh another alias")
+        raise InvalidWeightsError("`latest` is where the newest version is; weigh another alias")
     if any(not 0 < share <= 100 for share in weights.values()) or sum(weights.values()) > 100:
-        raise BadWeights("weights are percent: each above 0, together at most 100")
+        raise InvalidWeightsError("weights are percent: each above 0, together at most 100")
 
 
 def shares_of(alias: str, weights: Mapping[int, float] | None) -> dict[int, float]:
@@ -163,7 +163,7 @@ def shares_of(alias: str, weights: Mapping[int, float] | None) -> dict[int, floa
     return shares
 
 
-def weighed(workflow: str, alias: str, weights: Mapping[int, float], by: str) -> int | None:
+def weighted_choice(workflow: str, alias: str, weights: Mapping[int, float], by: str) -> int | None:
     """The version that weights give to a name; None: the one that the alias points at."""
     place = fraction(workflow, alias, by) * 100
     for number, share in sorted(weights.items()):
@@ -173,7 +173,7 @@ def weighed(workflow: str, alias: str, weights: Mapping[int, float], by: str) ->
     return None
 
 
-def meets(now: str, expected: Expected | None, *, already: bool) -> bool:
+def matches(now: str, expected: Expected | None, *, already: bool) -> bool:
     """Whether what is there may be changed. `already`: it is what it shall be, as whoever asks again finds it."""
     if expected is None or now in expected or (now != NOTHING and ANYTHING in expected):
         return True
@@ -192,26 +192,28 @@ def choose(workflow: str, versions: Sequence[Version], which: str | None = None)
     for each in versions:
         if each.number == number if number is not None else wanted in each.aliases:
             return each
-    raise unknown(workflow, versions, wanted)
+    raise workflow_not_found(workflow, versions, wanted)
 
 
-def unknown(workflow: str, versions: Sequence[Version], which: str | int) -> UnknownWorkflow:
+def workflow_not_found(workflow: str, versions: Sequence[Version], which: str | int) -> WorkflowNotFoundError:
     """Why nothing was found, and what there is instead."""
     if not versions:
-        return UnknownWorkflow(f"no workflow `{workflow}` was deployed")
+        return WorkflowNotFoundError(f"no workflow `{workflow}` was deployed")
     last = versions[-1].number
     numbers = "version 1" if last == 1 else f"versions 1 to {last}"
     aliases = sorted((name, each.number) for each in versions for name in each.aliases)
     pointing = ", ".join(f"{name} ({number})" for name, number in aliases)
-    return UnknownWorkflow(f"`{workflow}` has no version `{which}`: there are {numbers}, and {pointing}")
+    return WorkflowNotFoundError(
+        f"`{workflow}` has no version `{which}`: there are {numbers}, and {pointing}"
+    )
 
 
-def out_of_sight(workflow: str) -> UnknownWorkflow:
+def archived_error(workflow: str) -> WorkflowNotFoundError:
     """Why a hidden workflow is not found."""
-    return UnknownWorkflow(f"workflow `{workflow}` was removed; a new deploy brings it back")
+    return WorkflowNotFoundError(f"workflow `{workflow}` was removed; a new deploy brings it back")
 
 
-def changed(what: str, now: str) -> Changed:
+def concurrent_change_error(what: str, now: str) -> ConcurrentChangeError:
     """Why something is left as it is."""
     is_now = "there is none" if now == NOTHING else f'it is "{now}" now'
-    return Changed(f"{what} is not what was expected: {is_now}")
+    return ConcurrentChangeError(f"{what} is not what was expected: {is_now}")

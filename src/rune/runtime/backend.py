@@ -8,18 +8,18 @@ from typing import Protocol
 import msgspec
 
 from rune.core.plan.model import Plan
-from rune.ports.access import Keys, Log, StartLimits
-from rune.ports.blobs import Blob
+from rune.ports.access import ApiKeyStore, AuditLogStore, StartLimitStore
+from rune.ports.blobs import BlobStore
 from rune.ports.clock import Clock
-from rune.ports.credentials import Grants, Secret
-from rune.ports.journal import Accepted, Journal
+from rune.ports.credentials import CredentialGrants, CredentialStore
+from rune.ports.journal import ExecutionRecord, Journal
 from rune.ports.outbox import Outbox
-from rune.ports.processes import Fleet
+from rune.ports.processes import ProcessRegistry
 from rune.ports.queue import Queue
 from rune.ports.retention import Retention
 from rune.ports.state import Applied, State
-from rune.ports.triggers import Triggers
-from rune.ports.workflows import Library
+from rune.ports.triggers import TriggerStore
+from rune.ports.workflows import WorkflowStore
 
 
 class Admission(Protocol):
@@ -28,14 +28,14 @@ class Admission(Protocol):
     def arriving(self, execution: str) -> AbstractContextManager[None]:
         """While this lasts nobody else opens the execution."""
 
-    async def admit(self, accepted: Accepted, plan: Plan) -> Applied:
+    async def admit(self, accepted: ExecutionRecord, plan: Plan) -> Applied:
         """Open it."""
 
     async def room(self) -> bool:
         """Whether it may be opened right away; may wait a moment to find out."""
 
 
-class News(Protocol):
+class Notifier(Protocol):
     """Hints that executions of others have ended. Any of them may be lost."""
 
     async def ended(self) -> set[str]:
@@ -48,17 +48,17 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     journal: Journal
     state: State
     queue: Queue
-    blob: Blob
-    library: Library
+    blob: BlobStore
+    library: WorkflowStore
     retention: Retention
-    secret: Secret
+    secret: CredentialStore
     clock: Clock
-    triggers: Triggers
+    triggers: TriggerStore
     admission: Admission
-    keys: Keys  # of the API
-    grants: Grants
-    log: Log
-    limits: StartLimits
+    keys: ApiKeyStore  # of the API
+    grants: CredentialGrants
+    log: AuditLogStore
+    limits: StartLimitStore
     outbox: Outbox | None = None  # where journal and state are not one store
-    fleet: Fleet | None = None  # where several processes take part
-    news: News | None = None
+    fleet: ProcessRegistry | None = None  # where several processes take part
+    news: Notifier | None = None

@@ -9,35 +9,35 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from rune.core.execution.fact import End
+from rune.core.execution.fact import ExecutionEnded
 from rune.core.plan.model import Plan
 from rune.nodes.registry import Registry
-from rune.nodes.resources import World
-from rune.ports.journal import Accepted
-from rune.ports.outbox import Herald
-from rune.ports.processes import Member
+from rune.nodes.resources import Resources
+from rune.ports.journal import ExecutionRecord
+from rune.ports.outbox import EventPublisher
+from rune.ports.processes import ProcessInfo
 from rune.ports.retention import Rule
-from rune.ports.triggers import Triggers
+from rune.ports.triggers import TriggerStore
 from rune.runtime.backend import Backend
 from rune.runtime.clock import SystemClock
-from rune.runtime.components import Parts
-from rune.runtime.instrumentation import Witness
-from rune.runtime.lifecycle.finisher import Awaiting, Endings
-from rune.runtime.lifecycle.launcher import Options, RunsElsewhere, new_execution_id
-from rune.runtime.maintenance.cleaner import Janitor
+from rune.runtime.components import EngineComponents
+from rune.runtime.instrumentation import Instrumentation
+from rune.runtime.lifecycle.finisher import CompletionListener, Finisher
+from rune.runtime.lifecycle.launcher import ExternalExecutorError, StartOptions, new_execution_id
+from rune.runtime.maintenance.cleaner import Cleaner
 from rune.runtime.maintenance.heartbeat import Heartbeat
-from rune.runtime.maintenance.outbox_relay import Relay
+from rune.runtime.maintenance.outbox_relay import OutboxRelay
 from rune.runtime.maintenance.scheduler import Scheduler
-from rune.runtime.maintenance.trigger_scheduler import Starts, Ticker
-from rune.runtime.plan_cache import Planbook
-from rune.runtime.services.executions import Desk
+from rune.runtime.maintenance.trigger_scheduler import TriggeredStarts, TriggerScheduler
+from rune.runtime.plan_cache import PlanCache
+from rune.runtime.services.executions import ExecutionService
 from rune.runtime.services.limits import MAX_WAITING
-from rune.runtime.services.triggers import TriggerBook
-from rune.runtime.values import Books
-from rune.runtime.worker.executor import Attempt
-from rune.runtime.worker.node_runner import Told
+from rune.runtime.services.triggers import TriggerService
+from rune.runtime.values import ExecutionDataCache
+from rune.runtime.worker.executor import Executor
+from rune.runtime.worker.node_runner import ProgressCallback
 from rune.runtime.worker.worker import Worker
-from rune.telemetry.logs import HERE
+from rune.telemetry.logs import LOG_CONTEXT
 
 log = logging.getLogger("rune.engine")
 
@@ -54,16 +54,16 @@ class Engine:
     def __init__(
         self,
         backend: Backend,
-        plans: Planbook,
+        plans: PlanCache,
         registry: Registry,
         *,
-        world: World,
-        witness: Witness,
+        world: Resources,
+        witness: Instrumentation,
         in_place: bool = True,
         slots: int = SLOTS,
-        told: Told | None = None,
+        told: ProgressCallback | None = None,
         rules: Sequence[Rule] = (),
-        member: Member | None = None,
+        member: ProcessInfo | None = None,
         max_waiting: int = MAX_WAITING,
     ) -> None:
         self.backend = backend
@@ -76,33 +76,35 @@ class Engine:
         witness.worker = self.name
         self.slots = slots
         self.roles: frozenset[str] = frozenset()
-        self._parts = parts = Parts(backend, plans, witness, max_waiting)
+        self._parts = parts = EngineComponents(backend, plans, witness, max_waiting)
         self.completions = parts.completions
         self.launcher = parts.launcher
-        self.desk = Desk(backend, plans, parts.launcher, parts.signals, parts.endings, parts.limiter)
-        attempt = Attempt(self.name, backend, parts, registry, world, in_place=in_place, told=told)
+        self.desk = ExecutionService(
+            backend, plans, parts.launcher, parts.signals, parts.endings, parts.limiter
+        )
+        attempt = Executor(self.name, backend, parts, registry, world, in_place=in_place, told=told)
         self._worker = Worker(attempt, parts.endings, backend, slots)
         self._scheduler = Scheduler(
             backend.state, backend.queue, parts.endings, parts.leases, parts.children, backend.clock, witness
         )
-        self.starts = Starts(backend.journal, plans, parts.launcher, parts.limiter)
+        self.starts = TriggeredStarts(backend.journal, plans, parts.launcher, parts.limiter)
         # A clock of its own: a wake that is meant for the scheduler would be lost on it.
-        self._janitor = Janitor(backend.retention, rules, SystemClock())
+        self._janitor = Cleaner(backend.retention, rules, SystemClock())
         self.heartbeat = None
         if backend.fleet is not None and member is not None:
             self.heartbeat = Heartbeat(backend.fleet, member, lambda: self._worker.busy)
 
     @property
-    def books(self) -> Books:
+    def data_cache(self) -> ExecutionDataCache:
         """The books of the executions that are worked on."""
         return self._parts.books
 
     @property
-    def endings(self) -> Endings:
+    def finisher(self) -> Finisher:
         """Who ends executions."""
         return self._parts.endings
 
-    def tell(self, herald: Herald) -> None:
+    def notify(self, herald: EventPublisher) -> None:
         """Let a herald send a message of each end."""
         self._parts.tell(herald, self.backend.journal)
 
@@ -117,10 +119,10 @@ class Engine:
             found.append(self._worker.run())
         if "scheduler" in roles:
             found += [self._scheduler.run(), self._janitor.run()]
-            ticker = self.ticker(self.backend.triggers)
+            ticker = self.trigger_scheduler(self.backend.triggers)
             found += [ticker.run(), ticker.tidy()]
             if self.backend.outbox is not None:
-                relay = Relay(
+                relay = OutboxRelay(
                     self.backend.outbox,
                     self.backend.journal,
                     self.launcher,
@@ -131,15 +133,15 @@ class Engine:
         elif "worker" in roles:
             found.append(self._parts.leases.run())
         if self.backend.news is not None:
-            found.append(Awaiting(self.backend.journal, self.completions, self.backend.news).run())
+            found.append(CompletionListener(self.backend.journal, self.completions, self.backend.news).run())
         if self.heartbeat is not None and roles:
             found.append(self.heartbeat.run())
         return found
 
-    def ticker(self, triggers: Triggers) -> Ticker:
+    def trigger_scheduler(self, triggers: TriggerStore) -> TriggerScheduler:
         """Who starts what schedules are due."""
-        book = TriggerBook(self.backend, self.plans)
-        return Ticker(triggers, book, self.starts, self._parts.endings, self.backend)
+        book = TriggerService(self.backend, self.plans)
+        return TriggerScheduler(triggers, book, self.starts, self._parts.endings, self.backend)
 
     def _ended_early(self, service: asyncio.Task[None]) -> None:
         """None of them ends by itself: one that does leaves a process that only seems to work."""
@@ -154,7 +156,7 @@ class Engine:
         """Work while the block runs; then take nothing more, finish what runs, and stop. One without a role only
         writes down what is asked for."""
         self.roles = roles
-        HERE.set([self.name, "", (), None])  # what is begun from here on says whose it is
+        LOG_CONTEXT.set([self.name, "", (), None])  # what is begun from here on says whose it is
         services = [asyncio.create_task(each) for each in self._services(roles)]
         for service in services:
             service.add_done_callback(self._ended_early)
@@ -175,23 +177,25 @@ class Engine:
 
     async def start(
         self, plan: Plan, input: bytes, *, priority: int | None = None, **options: Any
-    ) -> tuple[Accepted, asyncio.Future[End]]:
+    ) -> tuple[ExecutionRecord, asyncio.Future[ExecutionEnded]]:
         """Start an execution and expect its end."""
         if self.launcher.leaves(plan):
-            raise RunsElsewhere(f"{plan.definition.id} is run by another engine; `rune start` hands it over")
+            raise ExternalExecutorError(
+                f"{plan.definition.id} is run by another engine; `rune start` hands it over"
+            )
         execution = new_execution_id()
-        ending = self.completions.expect(execution)
+        ending = self.completions.wait_for(execution)
         accepted = await self.launcher.start(
-            plan, input, Options(**options), priority=priority, execution=execution
+            plan, input, StartOptions(**options), priority=priority, execution=execution
         )
         if accepted.id == execution:
             return accepted, ending
-        return accepted, await self.expect(accepted.id)  # its key was used before
+        return accepted, await self.wait_for(accepted.id)  # its key was used before
 
-    async def expect(self, execution: str) -> asyncio.Future[End]:
+    async def wait_for(self, execution: str) -> asyncio.Future[ExecutionEnded]:
         """The end of an execution, now or later."""
-        future = self.completions.expect(execution)
+        future = self.completions.wait_for(execution)
         end = await self.backend.journal.end(execution)
         if end is not None:
-            self.completions.announce(execution, end)
+            self.completions.notify(execution, end)
         return future

@@ -15,17 +15,17 @@ from rune.documents.loader import check_document, definition_in
 from rune.errors import RuneError
 from rune.ports.journal import Journal
 
-MAX_PLANS = 256
+MAX_CACHED_PLANS = 256
 _DECODER = msgspec.json.Decoder(Definition)
 
 
-class UnknownDefinition(RuneError):
+class DefinitionNotFoundError(RuneError):
     """A hash under which nothing is stored."""
 
     code = "UNKNOWN_DEFINITION"
 
 
-class LacksType(RuneError):
+class MissingNodeTypeError(RuneError):
     """A node type that nothing in this process declares."""
 
     code = "OWNER_LACKS_TYPE"
@@ -35,7 +35,7 @@ class LacksType(RuneError):
         self.type = type
 
 
-class Planbook:
+class PlanCache:
     """Plans of the definitions in use."""
 
     def __init__(self, journal: Journal, catalogue: Catalogue) -> None:
@@ -47,7 +47,7 @@ class Planbook:
         """Keep a plan that was just compiled."""
         self._plans[plan.hash] = plan
         self._plans.move_to_end(plan.hash)
-        if len(self._plans) > MAX_PLANS:
+        if len(self._plans) > MAX_CACHED_PLANS:
             self._plans.popitem(last=False)
 
     async def plan(self, hash: str) -> Plan:
@@ -57,14 +57,14 @@ class Planbook:
             return found
         canonical = await self._journal.definition(hash)
         if canonical is None:
-            raise UnknownDefinition(f"no definition has the hash {hash}")
+            raise DefinitionNotFoundError(f"no definition has the hash {hash}")
         definition = _DECODER.decode(canonical)
         self._check_types(definition)
         plan = compile_definition(definition, self.catalogue)
         self.add(plan)
         return plan
 
-    def examined(self, document: bytes) -> Plan:
+    def compile_untrusted(self, document: bytes) -> Plan:
         """The plan of a document that somebody hands in: nothing about it is taken on trust."""
         parsed = parse_document(document)
         if parsed.definition is not None:
@@ -79,7 +79,7 @@ class Planbook:
         """Refuse a definition with node types that this process was started without."""
         strange = sorted({each.type for each in definition.nodes} - self.catalogue.keys())
         if strange:
-            raise LacksType(
+            raise MissingNodeTypeError(
                 f"the process that would run this has no node type `{strange[0]}`: it was started without it",
                 strange[0],
             )

@@ -8,22 +8,22 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 
-from rune.ports.inspection import Backlogged, Deep
+from rune.ports.inspection import ReportsBacklog, ReportsDepth
 from rune.runtime.backend import Backend
-from rune.telemetry.prometheus import QueueReading, Readings
+from rune.telemetry.prometheus import QueueStats, StoreStatsSnapshot
 
 log = logging.getLogger("rune.gauges")
 
-FRESH = 1.0  # s
-PATIENCE = 5.0  # s for all answers together
+CACHE_S = 1.0  # s
+TIMEOUT_S = 5.0  # s for all answers together
 ROLES = ("worker", "scheduler")
 """Who must be there: that there is none is a number too."""
 
-MOST_LETTERS = 1_000
+MAX_DEAD_LETTERS = 1_000
 """As many dead letters as are counted: who has more knows enough."""
 
 
-class Gauges:
+class StoreStats:
     """Readings of one process. A store that does not answer leaves its part out."""
 
     def __init__(self, backend: Backend, busy: Callable[[], int], slots: int, roles: frozenset[str]) -> None:
@@ -32,32 +32,32 @@ class Gauges:
         self._slots = slots if "worker" in roles else 0
         self._roles = roles
         self._reading: asyncio.Lock = asyncio.Lock()
-        self._last = Readings()
-        self._read_at = -FRESH
+        self._last = StoreStatsSnapshot()
+        self._read_at = -CACHE_S
         self._troubles = 0
 
-    async def read(self) -> Readings:
+    async def read(self) -> StoreStatsSnapshot:
         """How things stand, not older than a second."""
         async with self._reading:
-            if time.monotonic() - self._read_at >= FRESH:
+            if time.monotonic() - self._read_at >= CACHE_S:
                 await asyncio.gather(
-                    self._asked(self._queues),
-                    self._asked(self._members),
-                    self._asked(self._letters),
-                    self._asked(self._outbox),
-                    self._asked(self._timers),
+                    self._query(self._queues),
+                    self._query(self._members),
+                    self._query(self._dead_letters),
+                    self._query(self._outbox),
+                    self._query(self._timers),
                 )
                 self._read_at = time.monotonic()
         last, state = self._last, self._backend.state
-        last.folds = getattr(
+        last.rebuilds = getattr(
             state, "folds", 0
         )  # it may stand behind others who pass on what they do not know
-        last.busy, last.slots, last.troubles = self._busy(), self._slots, self._troubles
+        last.busy, last.slots, last.errors = self._busy(), self._slots, self._troubles
         return last
 
-    async def _asked(self, ask: Callable[[], Awaitable[None]]) -> None:
+    async def _query(self, ask: Callable[[], Awaitable[None]]) -> None:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT_S):
                 await ask()
         except Exception as error:  # whatever it was, the other samples are still true
             self._troubles += 1
@@ -65,28 +65,28 @@ class Gauges:
 
     async def _queues(self) -> None:
         self._last.queues = ()
-        if isinstance(self._backend.queue, Deep):
+        if isinstance(self._backend.queue, ReportsDepth):
             found = await self._backend.queue.depths()
             self._last.queues = tuple(
-                QueueReading(each.queue, each.waiting, each.held, each.age) for each in found
+                QueueStats(each.queue, each.waiting, each.held, each.age) for each in found
             )
 
     async def _members(self) -> None:
         self._last.members = {}
         rows: list[Iterable[str]] = [self._roles]
         if self._backend.fleet is not None:
-            rows = [each.roles for each in await self._backend.fleet.members() if not each.draining]
+            rows = [each.roles for each in await self._backend.fleet.list() if not each.draining]
         found = Counter(role for roles in rows for role in roles)
         self._last.members = {role: found[role] for role in sorted({*ROLES, *found})}
 
-    async def _letters(self) -> None:
-        self._last.letters = None
-        self._last.letters = len(await self._backend.journal.dead_letters(MOST_LETTERS))
+    async def _dead_letters(self) -> None:
+        self._last.dead_letters = None
+        self._last.dead_letters = len(await self._backend.journal.dead_letters(MAX_DEAD_LETTERS))
 
     async def _outbox(self) -> None:
         self._last.outbox_rows = self._last.outbox_lag = None
         outbox: object = self._backend.outbox
-        if isinstance(outbox, Backlogged):
+        if isinstance(outbox, ReportsBacklog):
             found = await outbox.backlog()
             self._last.outbox_rows, self._last.outbox_lag = found.rows, found.lag
 

@@ -17,27 +17,27 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import rune
-from rune.server.auth import Gate, LoopbackGate
-from rune.server.context import Master
-from rune.server.endpoints import PREFIX, Resource, add, gated, openapi
+from rune.server.auth import Authenticator, LoopbackAuth
+from rune.server.context import ServerContext
+from rune.server.endpoints import PREFIX, Router, add, gated, openapi
 from rune.server.monitoring import HEALTH, metrics
 from rune.server.permissions import check_declared
 from rune.server.responses import HANDLERS, Reply
 from rune.server.routes.access import entries, keys, limits
-from rune.server.routes.actions import acting
+from rune.server.routes.actions import actions
 from rune.server.routes.credentials import credentials, granting
-from rune.server.routes.dead_letters import letters
+from rune.server.routes.dead_letters import dead_letters
 from rune.server.routes.executions import comparing, executions, starts
 from rune.server.routes.live import add_sockets, live
 from rune.server.routes.node_runs import runs
-from rune.server.routes.system import health, machinery, nodetypes
+from rune.server.routes.system import health, nodetypes, system
 from rune.server.routes.triggers import triggers
 from rune.server.routes.webhooks import add_hooks
 from rune.server.routes.workflows import aliases, definitions, workflows
 from rune.telemetry.tracing import ARRIVING
 
 
-class Arriving:
+class TraceMiddleware:
     """Around an application, where somebody traces."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -88,19 +88,19 @@ def _file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
 
 
 # The router looks at one route after the other, so what is asked for most comes first.
-RESOURCES: tuple[Resource, ...] = (
+RESOURCES: tuple[Router, ...] = (
     starts,
     executions,
     live,
-    acting,
+    actions,
     runs,
     workflows,
     aliases,
     limits,
     comparing,
     definitions,
-    letters,
-    machinery,
+    dead_letters,
+    system,
     nodetypes,
     credentials,
     triggers,
@@ -110,7 +110,7 @@ RESOURCES: tuple[Resource, ...] = (
 )
 
 
-def make_app(master: Master, gate: Gate | None = None) -> FastAPI:
+def make_app(master: ServerContext, gate: Authenticator | None = None) -> FastAPI:
     """The API over a master. Without a gate of its own it answers the loopback only."""
     app = FastAPI(
         title="Rune",
@@ -121,7 +121,7 @@ def make_app(master: Master, gate: Gate | None = None) -> FastAPI:
         exception_handlers=HANDLERS,
     )
     app.state.master = app.state.living = master
-    app.state.gate = gate or LoopbackGate()
+    app.state.gate = gate or LoopbackAuth()
     router = gated()
     for resource in RESOURCES:
         for operation in resource.operations:
@@ -132,7 +132,7 @@ def make_app(master: Master, gate: Gate | None = None) -> FastAPI:
     add_page(router)
     router.add_api_route("/metrics", metrics, methods=["GET"], include_in_schema=False)
     if master.engine.witness.tracer is not None:
-        app.add_middleware(Arriving)
+        app.add_middleware(TraceMiddleware)
     app.router.redirect_slashes = False
     app.router.routes.extend((*health().routes, *router.routes))
     check_declared(app.router.routes, HEALTH.values())

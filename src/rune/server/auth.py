@@ -18,47 +18,47 @@ import msgspec
 from starlette.requests import HTTPConnection
 from starlette.types import Message, Scope, Send
 
-from rune.core.permissions import BOOTSTRAP, HERE, Principal, Right
+from rune.core.permissions import BOOTSTRAP, LOCAL_PRINCIPAL, Principal, Right
 from rune.errors import RuneError
-from rune.ports.access import Key, Keys, Made, digest_of, read_key
+from rune.ports.access import ApiKey, ApiKeyStore, NewApiKey, digest_of, read_key
 from rune.ports.clock import Clock
-from rune.ports.journal import Accepted, StoreAway
-from rune.ports.workflows import LATEST, unknown
+from rune.ports.journal import ExecutionRecord, StoreUnavailableError
+from rune.ports.workflows import LATEST, workflow_not_found
 from rune.runtime.backend import Backend
-from rune.runtime.plan_cache import UnknownDefinition
-from rune.runtime.services.audit_log import act_as
-from rune.runtime.values import UnknownExecution
+from rune.runtime.plan_cache import DefinitionNotFoundError
+from rune.runtime.services.audit_log import set_principal
+from rune.runtime.values import ExecutionNotFoundError
 from rune.server.responses import ApiError
 
 if TYPE_CHECKING:
-    from rune.server.context import Master
+    from rune.server.context import ServerContext
 
-REMEMBERED = 0.5
+CACHE_S = 0.5
 """How long a key of a cluster is believed, in seconds: that long a revoked one may still open."""
 
 COARSE = 60_000
 """How often it is noted that a key is used, in ms."""
 
-MOST = 10_000
-_NOBODY = Key(id="", name="", role="viewer", digest=digest_of(""), created_at=0, created_by="")
+MAX_CACHED_KEYS = 10_000
+_NO_KEY = ApiKey(id="", name="", role="viewer", digest=digest_of(""), created_at=0, created_by="")
 
 
-class KnownKeys:
+class KeyCache:
     """Keys by id. `remembered`: 0 asks the store each time."""
 
-    def __init__(self, keys: Keys, clock: Clock, *, remembered: float = 0.0) -> None:
+    def __init__(self, keys: ApiKeyStore, clock: Clock, *, remembered: float = 0.0) -> None:
         self._keys = keys
         self._clock = clock
         self._remembered = remembered
-        self._found: dict[str, tuple[float, Key | None]] = {}
+        self._found: dict[str, tuple[float, ApiKey | None]] = {}
         self._exist = False
         self._looked = -1.0
         self._noted: dict[str, int] = {}
 
-    async def opened_by(self, made: Made) -> Key | None:
+    async def opened_by(self, made: NewApiKey) -> ApiKey | None:
         """The key that this is, if it opens anything now. One that is not there takes as long as a wrong one."""
         key = await self._find(made.id)
-        right = (key or _NOBODY).opened_by(made.secret)
+        right = (key or _NO_KEY).opened_by(made.secret)
         now = self._clock.now()
         if key is None or not right or not key.holds(now):
             return None
@@ -77,33 +77,33 @@ class KnownKeys:
             self._looked = time.monotonic()
         return self._exist
 
-    async def _find(self, id: str) -> Key | None:
+    async def _find(self, id: str) -> ApiKey | None:
         if not self._remembered:
             return await self._keys.find(id)
         at, key = self._found.get(id, (-1.0, None))
         now = time.monotonic()
         if at < 0 or now - at >= self._remembered:
             key = await self._keys.find(id)
-            if len(self._found) >= MOST:
+            if len(self._found) >= MAX_CACHED_KEYS:
                 self._found.clear()
             self._found[id] = (now, key)
         return key
 
-    async def _note(self, key: Key, now: int) -> None:
+    async def _note(self, key: ApiKey, now: int) -> None:
         last = self._noted.get(key.id, key.used_at or 0)
         if now - last < COARSE:
             return
         self._noted[key.id] = now
-        with suppress(StoreAway):  # nobody is turned away because this cannot be written
-            await self._keys.used(key.id, now)
+        with suppress(StoreUnavailableError):  # nobody is turned away because this cannot be written
+            await self._keys.mark_used(key.id, now)
 
 
-def known_keys(backend: Backend) -> KnownKeys:
+def cached_keys(backend: Backend) -> KeyCache:
     """The keys of a backend. Where one process owns the store, looking is as quick as remembering."""
-    return KnownKeys(backend.keys, backend.clock, remembered=REMEMBERED if backend.fleet is not None else 0.0)
+    return KeyCache(backend.keys, backend.clock, remembered=CACHE_S if backend.fleet is not None else 0.0)
 
 
-class UnknownLetter(RuneError):
+class DeadLetterNotFoundError(RuneError):
     """No dead letter has this id."""
 
     code = "UNKNOWN_DEAD_LETTER"
@@ -117,10 +117,10 @@ async def check_scope(connection: HTTPConnection, principal: Principal) -> None:
     """Refuse a path that leads outside, in the words of what is not there at all."""
     if not principal.scopes:
         return
-    master: Master = connection.app.state.master
+    master: ServerContext = connection.app.state.master
     for name, value in connection.path_params.items():
         if name == "workflow" and not principal.sees(value):
-            raise unknown(value, (), LATEST)
+            raise workflow_not_found(value, (), LATEST)
         if name in {"execution", "other", "letter"}:
             await _check_execution(master, principal, value, _absent(connection, name, value))
         if name == "hash":
@@ -129,25 +129,25 @@ async def check_scope(connection: HTTPConnection, principal: Principal) -> None:
 
 def _absent(connection: HTTPConnection, name: str, id: str) -> RuneError:
     if name == "letter" and connection.scope.get("method") == "DELETE":
-        return unknown_letter(id)
-    return UnknownExecution(f"no execution has the id {id}")
+        return dead_letter_not_found(id)
+    return ExecutionNotFoundError(f"no execution has the id {id}")
 
 
-def unknown_letter(id: str) -> UnknownLetter:
+def dead_letter_not_found(id: str) -> DeadLetterNotFoundError:
     """Why a dead letter cannot be settled."""
-    return UnknownLetter(f"`{id}` is no dead letter")
+    return DeadLetterNotFoundError(f"`{id}` is no dead letter")
 
 
-async def _check_execution(master: Master, principal: Principal, id: str, absent: RuneError) -> None:
-    accepted: Accepted | None = await master.engine.backend.journal.accepted(id)
+async def _check_execution(master: ServerContext, principal: Principal, id: str, absent: RuneError) -> None:
+    accepted: ExecutionRecord | None = await master.engine.backend.journal.accepted(id)
     if accepted is not None and not principal.sees(accepted.workflow):
         raise absent
 
 
-async def _check_definition(master: Master, principal: Principal, hash: str) -> None:
+async def _check_definition(master: ServerContext, principal: Principal, hash: str) -> None:
     data = await master.reader.definition(hash)
     if data is not None and not principal.sees(msgspec.json.decode(data, type=_Named).id):
-        raise UnknownDefinition(f"no definition has the hash {hash}")
+        raise DefinitionNotFoundError(f"no definition has the hash {hash}")
 
 
 def check_sees(principal: Principal, workflow: str) -> None:
@@ -168,23 +168,23 @@ def check_definition(principal: Principal, document: bytes) -> None:
 
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-ANYBODY = {"hook": Principal("hook", "viewer"), "page": Principal("page", "viewer")}
+PUBLIC_PRINCIPALS = {"hook": Principal("hook", "viewer"), "page": Principal("page", "viewer")}
 """Whoever calls a hook, known by the path and by what the hook itself asks for; and whoever loads the page, which holds
 nothing but the way to ask for a key."""
 
-Still = Callable[[], Awaitable[bool]]
+StillValid = Callable[[], Awaitable[bool]]
 
 
-class Undeclared(RuneError):
+class UndeclaredPermissionError(RuneError):
     """A route that does not say what one needs in order to use it, or does not pass the gate."""
 
     code = "UNDECLARED_ROUTE"
 
 
-class Gate(Protocol):
+class Authenticator(Protocol):
     """Decides who somebody is."""
 
-    async def admit(self, connection: HTTPConnection) -> Principal:
+    async def authenticate(self, connection: HTTPConnection) -> Principal:
         """Who asks, or a refusal."""
 
     async def holds(self, principal: Principal) -> bool:
@@ -196,13 +196,13 @@ async def authorize(connection: HTTPConnection) -> None:
     need: Right | None = getattr(connection.scope.get("endpoint"), "need", None)
     if need is None:
         raise ApiError("nobody may do this", code="FORBIDDEN")
-    if need in ANYBODY:
-        _enter(connection, ANYBODY[need])
+    if need in PUBLIC_PRINCIPALS:
+        _enter(connection, PUBLIC_PRINCIPALS[need])
         return
-    gate: Gate = connection.app.state.gate
-    principal = await gate.admit(connection)
+    gate: Authenticator = connection.app.state.gate
+    principal = await gate.authenticate(connection)
     if not principal.may(need):
-        raise lacking(principal, need)
+        raise forbidden_error(principal, need)
     await check_scope(connection, principal)
     _enter(connection, principal)
     if principal.name.startswith("key:"):
@@ -211,62 +211,62 @@ async def authorize(connection: HTTPConnection) -> None:
 
 def _enter(connection: HTTPConnection, principal: Principal) -> None:
     connection.scope["principal"] = principal
-    act_as(principal.name)
+    set_principal(principal.name)
 
 
-def lacking(principal: Principal, need: Right) -> ApiError:
+def forbidden_error(principal: Principal, need: Right) -> ApiError:
     """Why somebody who is known may not do something."""
     return ApiError(
         f"a key of the role `{principal.role}` may not do this: it takes `{need}`", code="FORBIDDEN"
     )
 
 
-def guarded(scope: Scope, send: Send) -> Send:
+def authorize_route(scope: Scope, send: Send) -> Send:
     """For what is told over a long time: nothing more once the key it was asked with has been revoked or is over."""
-    still: Still | None = scope.get("still")
+    still: StillValid | None = scope.get("still")
     if still is None:
         return send
 
     async def sending(message: Message) -> None:
-        await stay(still)
+        await hold_authorized(still)
         await send(message)
 
     return sending
 
 
-async def stay(still: Still | None) -> None:
+async def hold_authorized(still: StillValid | None) -> None:
     """Leave as somebody is left who takes nothing: without another word."""
     if still is not None and not await still():
         raise TimeoutError
 
 
-class LoopbackGate:
+class LoopbackAuth:
     """No login: whoever reaches this machine's loopback may do everything. Pages of other sites may not, by whatever
     name they reach it."""
 
-    async def admit(self, connection: HTTPConnection) -> Principal:
+    async def authenticate(self, connection: HTTPConnection) -> Principal:
         if _name(connection.headers.get("host", "")) not in LOOPBACK:
             raise ApiError("ask for localhost: no other name is answered without a key", code="FORBIDDEN")
         check_origin(connection)
-        return HERE
+        return LOCAL_PRINCIPAL
 
     async def holds(self, principal: Principal) -> bool:
         return True
 
 
-class KeyGate:
+class ApiKeyAuth:
     """Keys: the one that is configured, and those that were made. With neither, and only on this machine's loopback,
     there is no login."""
 
-    def __init__(self, bootstrap: str, keys: KnownKeys, *, loopback: bool = False) -> None:
+    def __init__(self, bootstrap: str, keys: KeyCache, *, loopback: bool = False) -> None:
         self._bootstrap = bootstrap.encode()
         self._keys = keys
-        self._here = LoopbackGate() if loopback else None
+        self._here = LoopbackAuth() if loopback else None
 
-    async def admit(self, connection: HTTPConnection) -> Principal:
+    async def authenticate(self, connection: HTTPConnection) -> Principal:
         check_origin(connection)
         if self._here is not None and not await self._asks():
-            return await self._here.admit(connection)
+            return await self._here.authenticate(connection)
         scheme, _, given = connection.headers.get("authorization", "").partition(" ")
         text = given.strip()
         if scheme.lower() == "bearer" and text:

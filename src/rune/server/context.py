@@ -7,34 +7,34 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from rune.runtime.engine import Engine
-from rune.runtime.queries.reader import Reader
-from rune.server.live.feed import Pulse, Watches
-from rune.server.live.fleet_feed import Fleet
-from rune.server.monitoring import Probe, Scrape
-from rune.server.node_runs import Runs
+from rune.runtime.queries.reader import ExecutionReader
+from rune.server.live.feed import ChangeNotifier, FeedRegistry
+from rune.server.live.fleet_feed import FleetFeed
+from rune.server.monitoring import MetricsEndpoint, ReadinessProbe
+from rune.server.node_runs import NodeRuns
 
 
-class Master:
+class ServerContext:
     """What every route reaches."""
 
-    def __init__(self, engine: Engine, reader: Reader, *, slots: int = 0) -> None:
+    def __init__(self, engine: Engine, reader: ExecutionReader, *, slots: int = 0) -> None:
         self.engine = engine
         self.desk = engine.desk
         self.reader = reader
         self.clock = engine.backend.clock
         self.started_at = self.clock.now()
         self.slots = slots
-        self.pulse = Pulse(reader)
-        self.watches = Watches(engine, reader, self.pulse)
-        self.fleet = Fleet(reader, self.pulse)
-        self.runs = Runs(engine, reader)
-        self.probe = Probe(engine, reader)
-        self.scrape = Scrape(engine)
+        self.pulse = ChangeNotifier(reader)
+        self.watches = FeedRegistry(engine, reader, self.pulse)
+        self.fleet = FleetFeed(reader, self.pulse)
+        self.runs = NodeRuns(engine, reader)
+        self.probe = ReadinessProbe(engine, reader)
+        self.scrape = MetricsEndpoint(engine)
         self.parsing = asyncio.Semaphore(1)
         self.stopping = asyncio.Event()
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Master]:
+    async def running(self) -> AsyncIterator[ServerContext]:
         """Watch and probe while the block runs; then everybody who watches is let go."""
         services = [asyncio.create_task(each) for each in (self.pulse.run(), self.probe.run())]
         try:

@@ -20,21 +20,21 @@ from starlette.types import Receive, Scope, Send
 import rune
 from rune.core.limits import LIMITS
 from rune.core.permissions import Principal, Right
-from rune.server.auth import Undeclared, authorize, lacking
-from rune.server.requests import check_json, decode, misfit, read_body
+from rune.server.auth import UndeclaredPermissionError, authorize, forbidden_error
+from rune.server.requests import check_json, decode, invalid_body, read_body
 from rune.server.responses import MEDIA, ApiError, ProblemDocument
 
 if TYPE_CHECKING:
-    from rune.server.context import Master
+    from rune.server.context import ServerContext
 
 
-class QuickRoute(APIRoute):
+class DirectRoute(APIRoute):
     """A route whose dependencies are gates: each is asked, in the order they were declared, before the endpoint is."""
 
     def __init__(self, *given: Any, **said: Any) -> None:
         super().__init__(*given, **said)
         if getattr(self.endpoint, "need", None) is None:
-            raise Undeclared(f"{self.path} does not say what right it takes")
+            raise UndeclaredPermissionError(f"{self.path} does not say what right it takes")
         gates: list[Any] = [each.call for each in self.dependant.dependencies]
         endpoint = self.endpoint
 
@@ -71,12 +71,12 @@ _PATTERNS = {name: re.compile(pattern) for name, (pattern, _) in PATHS.items()}
 _NAMES = re.compile(r"{(\w+)(?::path)?}")
 
 
-class Call:
+class RequestContext:
     """One request, understood."""
 
     __slots__ = ("body", "data", "master", "path", "principal", "query", "request")
 
-    def __init__(self, request: Request, master: Master) -> None:
+    def __init__(self, request: Request, master: ServerContext) -> None:
         self.request = request
         self.master = master
         self.principal: Principal = request.scope["principal"]
@@ -92,20 +92,20 @@ class Call:
     def require(self, right: Right) -> None:
         """Refuse somebody who may use the route and not all that can be asked of it."""
         if not self.principal.may(right):
-            raise lacking(self.principal, right)
+            raise forbidden_error(self.principal, right)
 
 
-Act = Callable[[Call], Awaitable[Response]]
+Handler = Callable[[RequestContext], Awaitable[Response]]
 
 
-class Operation(msgspec.Struct, frozen=True, kw_only=True):
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """One thing to ask for."""
 
     method: str
     path: str
     summary: str
-    act: Act
-    need: Right
+    handler: Handler
+    permission: Right
     query: type[msgspec.Struct] | None = None
     body: Any = None  # the type of the body; `bytes`: read by the operation itself
     limit: int = LIMITS.body_bytes
@@ -124,20 +124,20 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
         return _NAMES.findall(self.path)
 
 
-class Resource:
+class Router:
     """The operations of one resource."""
 
     def __init__(self, tag: str) -> None:
         self.tag = tag
-        self.operations: list[Operation] = []
+        self.operations: list[Endpoint] = []
 
     def __call__(
         self, method: str, path: str, summary: str, *, need: Right, **said: Any
-    ) -> Callable[[Act], Act]:
+    ) -> Callable[[Handler], Handler]:
         """Declare an operation, and what right it takes."""
 
-        def declare(act: Act) -> Act:
-            made = Operation(method=method, path=path, summary=summary, act=act, need=need, **said)
+        def declare(act: Handler) -> Handler:
+            made = Endpoint(method=method, path=path, summary=summary, handler=act, permission=need, **said)
             self.operations.append(made)
             return act
 
@@ -146,29 +146,29 @@ class Resource:
 
 def gated() -> APIRouter:
     """A router all of whose routes pass the gate."""
-    return APIRouter(dependencies=[Depends(authorize)], redirect_slashes=False, route_class=QuickRoute)
+    return APIRouter(dependencies=[Depends(authorize)], redirect_slashes=False, route_class=DirectRoute)
 
 
-def add(router: APIRouter, operation: Operation) -> None:
+def add(router: APIRouter, operation: Endpoint) -> None:
     """Put an operation on a router."""
     router.add_api_route(
         PREFIX + operation.path,
         _endpoint(operation),
         methods=[operation.method],
         include_in_schema=False,
-        name=operation.act.__name__,
+        name=operation.handler.__name__,
     )
 
 
-def _endpoint(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(operation: Endpoint) -> Callable[[Request], Awaitable[Response]]:
     checks = [(name, _PATTERNS[name]) for name in operation.names]
     query = _query_reader(operation.query) if operation.query is not None else None
     body = operation.body
     decoder = msgspec.json.Decoder(body) if body is not None and body is not bytes else None
-    act, limit, optional = operation.act, operation.limit, operation.optional
+    act, limit, optional = operation.handler, operation.limit, operation.optional
 
     async def endpoint(request: Request) -> Response:
-        call = Call(request, request.app.state.master)
+        call = RequestContext(request, request.app.state.master)
         for name, pattern in checks:
             if not pattern.fullmatch(call.path[name]):
                 raise ApiError(f"`{call.path[name][:80]}` is no {name}", code="NOT_FOUND")
@@ -198,7 +198,7 @@ def _query_reader(wanted: type[msgspec.Struct]) -> Callable[[Request], Any]:
         try:
             return msgspec.convert(values, wanted, strict=False)
         except msgspec.ValidationError as error:
-            raise ApiError(f"query: {misfit(error, wanted)}", code="BAD_QUERY") from None
+            raise ApiError(f"query: {invalid_body(error, wanted)}", code="BAD_QUERY") from None
 
     return read
 
@@ -218,7 +218,7 @@ _HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def openapi(resources: Sequence[Resource]) -> dict[str, Any]:
+def openapi(resources: Sequence[Router]) -> dict[str, Any]:
     """The whole document."""
     operations = [(each, resource.tag) for resource in resources for each in resource.operations]
     schemas = _Schemas([each for each, _ in operations])
@@ -248,7 +248,7 @@ def openapi(resources: Sequence[Resource]) -> dict[str, Any]:
 class _Schemas:
     """The schemas of everything that is taken or answered, each once."""
 
-    def __init__(self, operations: Sequence[Operation]) -> None:
+    def __init__(self, operations: Sequence[Endpoint]) -> None:
         types: list[Any] = [ProblemDocument]
         for each in operations:
             types += [kind for kind in (each.body, each.query, each.answer) if kind not in (None, bytes)]
@@ -267,13 +267,13 @@ class _Schemas:
         return found
 
 
-def _operation(each: Operation, tag: str, schemas: _Schemas) -> dict[str, Any]:
+def _operation(each: Endpoint, tag: str, schemas: _Schemas) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "operationId": each.act.__name__ if tag != "executions" else f"execution_{each.act.__name__}",
+        "operationId": each.handler.__name__ if tag != "executions" else f"execution_{each.handler.__name__}",
         "tags": [tag],
         "summary": each.summary,
-        "description": (each.act.__doc__ or "").strip(),
-        "x-needs": each.need,
+        "description": (each.handler.__doc__ or "").strip(),
+        "x-needs": each.permission,
         "parameters": [*_paths(each), *_query(each, schemas), *_headers(each)],
         "responses": _responses(each, schemas),
     }
@@ -290,7 +290,7 @@ def _operation(each: Operation, tag: str, schemas: _Schemas) -> dict[str, Any]:
     return found
 
 
-def _paths(each: Operation) -> list[dict[str, Any]]:
+def _paths(each: Endpoint) -> list[dict[str, Any]]:
     return [
         {
             "name": name,
@@ -303,7 +303,7 @@ def _paths(each: Operation) -> list[dict[str, Any]]:
     ]
 
 
-def _query(each: Operation, schemas: _Schemas) -> list[dict[str, Any]]:
+def _query(each: Endpoint, schemas: _Schemas) -> list[dict[str, Any]]:
     if each.query is None:
         return []
     shape = schemas.properties(each.query)
@@ -322,14 +322,14 @@ def _query(each: Operation, schemas: _Schemas) -> list[dict[str, Any]]:
     return found
 
 
-def _headers(each: Operation) -> list[dict[str, Any]]:
+def _headers(each: Endpoint) -> list[dict[str, Any]]:
     return [
         {"name": name, "in": "header", "description": _HEADERS[name][0], "schema": _HEADERS[name][1]}
         for name in each.headers
     ]
 
 
-def _responses(each: Operation, schemas: _Schemas) -> dict[str, Any]:
+def _responses(each: Endpoint, schemas: _Schemas) -> dict[str, Any]:
     said: dict[str, Any] = {"description": each.summary}
     if each.answer is not None:
         said["content"] = {each.answers: {"schema": schemas.of(each.answer)}}

@@ -23,24 +23,26 @@ from starlette.routing import Route
 
 import rune
 from rune.runtime.engine import Engine
-from rune.runtime.queries.reader import Reader
-from rune.runtime.store_stats import Gauges
+from rune.runtime.queries.reader import ExecutionReader
+from rune.runtime.store_stats import StoreStats
 from rune.server.responses import HANDLERS, ApiError, Reply
 
 if TYPE_CHECKING:
-    from rune.telemetry.prometheus import Metrics
+    from rune.telemetry.prometheus import PrometheusMetrics
 
 log = logging.getLogger("rune.master.probe")
 
-HEARTBEAT = 5.0  # s
-MISSED = 2
+PROBE_PERIOD_S = 5.0  # s
+MAX_MISSED = 2
 
 
-class Probe:
+class ReadinessProbe:
     """Touches the stores with every heartbeat: through a reader where there is one, or else as the engine does. With
     `beating` the engine's own heartbeat must have been taken too."""
 
-    def __init__(self, engine: Engine, reader: Reader | None = None, *, beating: bool = False) -> None:
+    def __init__(
+        self, engine: Engine, reader: ExecutionReader | None = None, *, beating: bool = False
+    ) -> None:
         self._state = engine.backend.state
         self._journal = engine.backend.journal
         self._heartbeat = engine.heartbeat if beating else None
@@ -52,12 +54,12 @@ class Probe:
         """Until cancelled."""
         while True:
             await self.touch()
-            await asyncio.sleep(HEARTBEAT)
+            await asyncio.sleep(PROBE_PERIOD_S)
 
     async def touch(self) -> None:
         """Reach for the stores once."""
         try:
-            async with asyncio.timeout(HEARTBEAT):
+            async with asyncio.timeout(PROBE_PERIOD_S):
                 await self._state.next_due()
                 await self._look()
         except Exception as error:
@@ -81,30 +83,32 @@ class Probe:
         last = self._touched
         if self._heartbeat is not None:
             last = min(last, self._heartbeat.beaten_at)
-        return time.monotonic() - last < MISSED * HEARTBEAT
+        return time.monotonic() - last < MAX_MISSED * PROBE_PERIOD_S
 
 
-class Measured(Protocol):
+class ReportsMetrics(Protocol):
     """Somebody who has numbers, once its engine runs."""
 
     @property
-    def scrape(self) -> Scrape | None: ...
+    def scrape(self) -> MetricsEndpoint | None: ...
 
 
-class Scrape:
+class MetricsEndpoint:
     """Of one engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._gauges = Gauges(engine.backend, lambda: engine.busy, engine.slots, engine.roles)
-        self._metrics: Metrics | None = None
+        self._gauges = StoreStats(engine.backend, lambda: engine.busy, engine.slots, engine.roles)
+        self._metrics: PrometheusMetrics | None = None
 
     async def text(self) -> tuple[bytes, str]:
         """What there is to say, and how it is written."""
-        from rune.telemetry.prometheus import CONTENT_TYPE, Metrics  # noqa: PLC0415 - an extra
+        from rune.telemetry.prometheus import CONTENT_TYPE, PrometheusMetrics  # noqa: PLC0415 - an extra
 
         if self._metrics is None:
-            self._metrics = Metrics(self._engine.witness.meter, rune.__version__, self._engine.roles)
+            self._metrics = PrometheusMetrics(
+                self._engine.witness.meter, rune.__version__, self._engine.roles
+            )
         return self._metrics.text(await self._gauges.read()), CONTENT_TYPE
 
 
@@ -112,7 +116,7 @@ async def metrics(request: Request) -> Response:
     """Everything that is measured."""
     if importlib.util.find_spec("prometheus_client") is None:
         raise ApiError("metrics need `prometheus-client`: install `rune-engine[telemetry]`", code="NOT_READY")
-    measured: Measured = request.app.state.living
+    measured: ReportsMetrics = request.app.state.living
     if measured.scrape is None:
         raise ApiError("only just starting", code="NOT_READY")
     data, kind = await measured.scrape.text()
@@ -122,20 +126,20 @@ async def metrics(request: Request) -> Response:
 metrics.need = "view"  # type: ignore[attr-defined]
 
 
-class Living(Protocol):
+class ReportsHealth(Protocol):
     """Somebody who knows why no work should be sent here."""
 
     def unready(self) -> str:
         """The reason; empty where there is none."""
 
 
-class Vitals:
+class HealthState:
     """How a process without an API is. It answers before its engine runs, and while that drains."""
 
     def __init__(self) -> None:
-        self._probe: Probe | None = None
+        self._probe: ReadinessProbe | None = None
         self._stopping = False
-        self.scrape: Scrape | None = None
+        self.scrape: MetricsEndpoint | None = None
 
     def unready(self) -> str:
         if self._stopping:
@@ -147,8 +151,8 @@ class Vitals:
     @asynccontextmanager
     async def of(self, engine: Engine) -> AsyncIterator[None]:
         """Probe an engine while the block runs; whoever leaves it is about to stop."""
-        self._probe = Probe(engine, beating=True)
-        self.scrape = Scrape(engine)
+        self._probe = ReadinessProbe(engine, beating=True)
+        self.scrape = MetricsEndpoint(engine)
         probing = asyncio.create_task(self._probe.run())
         try:
             yield
@@ -165,7 +169,7 @@ async def healthz(request: Request) -> Response:
 
 async def readyz(request: Request) -> Response:
     """The stores answered within two heartbeats, and nobody has asked us to stop."""
-    living: Living = request.app.state.living
+    living: ReportsHealth = request.app.state.living
     if reason := living.unready():
         raise ApiError(reason, code="NOT_READY")
     return Reply({"status": "ready"})
@@ -181,7 +185,7 @@ async def version(request: Request) -> Response:
 HEALTH = {"/healthz": healthz, "/readyz": readyz, "/version": version}
 
 
-def health_app(living: Living) -> Starlette:
+def health_app(living: ReportsHealth) -> Starlette:
     """These three, the numbers, and nothing else."""
     answered = {**HEALTH, "/metrics": metrics}
     routes = [Route(path, endpoint, methods=["GET"]) for path, endpoint in answered.items()]

@@ -11,20 +11,20 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from rune.core.execution.fact import Result
+from rune.core.execution.fact import NodeResult
 from rune.core.execution.token import Path, parse_path, within
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
-from rune.ports.journal import Stored
+from rune.ports.journal import StoredFact
 from rune.ports.queries import NodeRun
 from rune.runtime.engine import Engine
 from rune.runtime.queries.history import STATUS, History
-from rune.runtime.queries.reader import Reader
-from rune.runtime.services.executions import Refused
+from rune.runtime.queries.reader import ExecutionReader
+from rune.runtime.services.executions import RequestRefusedError
 from rune.server.responses import ApiError
 
-MOST_KEPT = 400_000  # skipped nodes, of all executions together
-MOST_EXECUTIONS = 200
+MAX_CACHED_SKIPS = 400_000  # skipped nodes, of all executions together
+MAX_CACHED_EXECUTIONS = 200
 FEW = 2_000  # facts that are worked through at once
 AT_ONCE = 500
 
@@ -37,10 +37,10 @@ class _Known(msgspec.Struct, frozen=True):
     final: bool
 
 
-class Skips:
+class SkippedNodes:
     """What was skipped, by execution. Of one that goes on it is worked out only while that is little work."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: ExecutionReader) -> None:
         self._reader = reader
         self._kept: OrderedDict[str, _Known] = OrderedDict()
         self._working = asyncio.Lock()
@@ -88,15 +88,15 @@ class Skips:
         self._kept[execution] = known
         self._kept.move_to_end(execution)
         total = sum(len(each.skipped) for each in self._kept.values())
-        while len(self._kept) > 1 and (total > MOST_KEPT or len(self._kept) > MOST_EXECUTIONS):
+        while len(self._kept) > 1 and (total > MAX_CACHED_SKIPS or len(self._kept) > MAX_CACHED_EXECUTIONS):
             _, dropped = self._kept.popitem(last=False)
             total -= len(dropped.skipped)
 
 
-MOST_LOOKED_AT = 1_500  # facts to a request
+MAX_SCANNED = 1_500  # facts to a request
 
 
-class UnknownRun(RuneError):
+class NodeRunNotFoundError(RuneError):
     """A node that has not ended in this lineage."""
 
     code = "UNKNOWN_RUN"
@@ -105,12 +105,12 @@ class UnknownRun(RuneError):
 class FewResults(History):
     """A history of a few results."""
 
-    async def run(self, result: Result) -> NodeRun:
+    async def run(self, result: NodeResult) -> NodeRun:
         """What became of one node."""
         return await self._node_run(result)
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class NodeRunFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which runs are wanted."""
 
     node: str | None = None
@@ -145,8 +145,8 @@ def place_of(cursor: str | None) -> Place:
 class _Page:
     """A page that is being filled: one more than fits is looked for, which says whether there is a next."""
 
-    def __init__(self, plan: Plan, wanted: Wanted, place: Place, limit: int) -> None:
-        self.found: list[tuple[Place, Key, Result | None]] = []  # each with the place behind it
+    def __init__(self, plan: Plan, wanted: NodeRunFilter, place: Place, limit: int) -> None:
+        self.found: list[tuple[Place, Key, NodeResult | None]] = []  # each with the place behind it
         self.place = place
         self.status = wanted.status
         self._inside = _inside(wanted.lineage, plan)
@@ -169,7 +169,7 @@ class _Page:
     def token(self) -> Key:
         return -1 if self._node is None else self._node, self._inside
 
-    def offer(self, behind: Place, key: Key, status: str, result: Result | None = None) -> None:
+    def offer(self, behind: Place, key: Key, status: str, result: NodeResult | None = None) -> None:
         """Take it if it is wanted."""
         self.place = behind
         if (
@@ -187,17 +187,17 @@ class _Page:
         return self.place if more else None
 
 
-class Runs:
+class NodeRuns:
     """Pages of node runs."""
 
-    def __init__(self, engine: Engine, reader: Reader) -> None:
+    def __init__(self, engine: Engine, reader: ExecutionReader) -> None:
         self._backend = engine.backend
         self._catalogue = engine.plans.catalogue
         self._reader = reader
-        self._skips = Skips(reader)
+        self._skips = SkippedNodes(reader)
 
     async def page(
-        self, execution: str, wanted: Wanted, *, cursor: str | None = None, limit: int
+        self, execution: str, wanted: NodeRunFilter, *, cursor: str | None = None, limit: int
     ) -> tuple[list[NodeRun], str | None]:
         """Runs from a place on, and the place behind them; None if there are no more."""
         plan = await self._reader.plan(execution)
@@ -217,9 +217,9 @@ class Runs:
 
     async def all(self, execution: str, most: int) -> list[NodeRun] | None:
         """Every run; None if there are more than so many."""
-        found, cursor = await self.page(execution, Wanted(), limit=AT_ONCE)
+        found, cursor = await self.page(execution, NodeRunFilter(), limit=AT_ONCE)
         while cursor is not None and len(found) <= most:
-            more, cursor = await self.page(execution, Wanted(), cursor=cursor, limit=AT_ONCE)
+            more, cursor = await self.page(execution, NodeRunFilter(), cursor=cursor, limit=AT_ONCE)
             found += more
         return found if len(found) <= most else None
 
@@ -232,11 +232,13 @@ class Runs:
             return (await self._runs(execution, [((number, path), result)]))[0]
         if (number, path) in await self._skips.of(execution):
             return (await self._runs(execution, [((number, path), None)]))[0]
-        raise UnknownRun(f"`{node}` has not ended in this lineage")
+        raise NodeRunNotFoundError(f"`{node}` has not ended in this lineage")
 
-    async def _result(self, execution: str, node: int, path: Path) -> Result | None:
-        facts = await self._backend.journal.of_token(execution, node, path)
-        return next((each for each in facts if isinstance(each, Result) and each.status != "skipped"), None)
+    async def _result(self, execution: str, node: int, path: Path) -> NodeResult | None:
+        facts = await self._backend.journal.facts_of_token(execution, node, path)
+        return next(
+            (each for each in facts if isinstance(each, NodeResult) and each.status != "skipped"), None
+        )
 
     async def _offer_only(self, execution: str, page: _Page) -> bool:
         """A node is in one scope. If it ended in the very lineage that is asked for, there are no other runs inside."""
@@ -251,14 +253,14 @@ class Runs:
             page.place = Place("s", 0)
             return False
         looked_at = 0
-        while looked_at < MOST_LOOKED_AT:
+        while looked_at < MAX_SCANNED:
             # Beside each result there may be other facts: of one that began, waited or failed before.
             size = min(AT_ONCE, 2 * page.room) if page.anything else AT_ONCE
             stored = await self._reader.facts(execution, page.place.number, size)
             for each in stored:
                 behind = Place("n", each.number)
                 fact = each.fact
-                if isinstance(fact, Result) and not each.late and fact.status != "skipped":
+                if isinstance(fact, NodeResult) and not each.late and fact.status != "skipped":
                     page.offer(behind, (fact.node, fact.path), STATUS.get(fact.status, fact.status), fact)
                 else:
                     page.place = behind
@@ -283,7 +285,7 @@ class Runs:
                 break
         return False
 
-    async def _runs(self, execution: str, found: Sequence[tuple[Key, Result | None]]) -> list[NodeRun]:
+    async def _runs(self, execution: str, found: Sequence[tuple[Key, NodeResult | None]]) -> list[NodeRun]:
         accepted, plan = await self._reader.accepted(execution), await self._reader.plan(execution)
         results = [result for _, result in found if result is not None]
         around = await self._around(execution, plan, [key for key, _ in found], results)
@@ -307,8 +309,8 @@ class Runs:
         return runs
 
     async def _around(
-        self, execution: str, plan: Plan, keys: Iterable[Key], results: Sequence[Result]
-    ) -> list[Stored]:
+        self, execution: str, plan: Plan, keys: Iterable[Key], results: Sequence[NodeResult]
+    ) -> list[StoredFact]:
         """What else is needed to tell of some runs: how many items each fan-out around them has, and when those began
         that waited or were tried before."""
         fans = {(path[cut], path[:cut]) for _, path in keys for cut in range(0, len(path), 2)}
@@ -317,10 +319,10 @@ class Runs:
             each for each in results if each.attempt > 1 or each.signal or self._may_wait(plan, each.node)
         ]
         earlier = await asyncio.gather(
-            *(self._backend.journal.of_token(execution, each.node, each.path) for each in slow)
+            *(self._backend.journal.facts_of_token(execution, each.node, each.path) for each in slow)
         )
         facts = [each for each in known if each is not None]
-        return [Stored(0, each) for each in (*facts, *(fact for facts in earlier for fact in facts))]
+        return [StoredFact(0, each) for each in (*facts, *(fact for facts in earlier for fact in facts))]
 
     def _may_wait(self, plan: Plan, node: int) -> bool:
         kind = self._catalogue.get(plan.definition.nodes[node].type)
@@ -340,7 +342,7 @@ def _inside(lineage: str | None, plan: Plan) -> Path:
         return ()
     path = parse_path(lineage, plan.index)
     if path is None:
-        raise Refused(
+        raise RequestRefusedError(
             f"`{lineage[:120]}` is no item of this workflow; for example `users:5`", code="BAD_ITEM"
         )
     return path

@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute, APIWebSocketRoute
 from starlette.routing import BaseRoute
 
 from rune.core.permissions import RIGHTS, ROLES, Right
-from rune.server.auth import Undeclared, authorize
+from rune.server.auth import UndeclaredPermissionError, authorize
 
 OPEN = {"hook": re.compile("/hooks/.+"), "page": re.compile("/|/static/.+")}
 """Where routes are that prove in their own way who asks, and those that tell nothing of anybody; nowhere else."""
@@ -26,17 +26,17 @@ def check_declared(routes: Iterable[BaseRoute], exempt: Iterable[Any]) -> None:
     free = [id(each) for each in exempt]
     for route in routes:
         if not isinstance(route, APIRoute | APIWebSocketRoute):
-            raise Undeclared(f"{route} is no route that passes the gate")
+            raise UndeclaredPermissionError(f"{route} is no route that passes the gate")
         if id(route.endpoint) in free:
             continue
         need = getattr(route.endpoint, "need", None)
         if need not in KNOWN:
-            raise Undeclared(f"{route.path} does not say what right it takes")
+            raise UndeclaredPermissionError(f"{route.path} does not say what right it takes")
         if authorize not in [each.call for each in route.dependant.dependencies]:
-            raise Undeclared(f"{route.path} does not pass the gate")
+            raise UndeclaredPermissionError(f"{route.path} does not pass the gate")
         for right, place in OPEN.items():
             if (need == right) != bool(place.fullmatch(route.path)):
-                raise Undeclared(
+                raise UndeclaredPermissionError(
                     f"{route.path}: `{right}` is the right of {place.pattern}, and of nothing else"
                 )
 

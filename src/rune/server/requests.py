@@ -15,8 +15,8 @@ from starlette.requests import Request
 
 from rune.core.definition.strict_json import decode_json
 from rune.core.limits import LIMITS
-from rune.errors import InvalidDocument
-from rune.runtime.queries.reader import Reader
+from rune.errors import InvalidDocumentError
+from rune.runtime.queries.reader import ExecutionReader
 from rune.server.responses import ApiError
 
 JSON_TYPES = frozenset({"", "application/json"})
@@ -56,7 +56,7 @@ def check_json(request: Request, also: str = "") -> None:
         raise ApiError(f"`{said[:80]}` is not taken here; send application/json{also}", code="BAD_MEDIA")
 
 
-def misfit(error: Exception, wanted: Any) -> str:
+def invalid_body(error: Exception, wanted: Any) -> str:
     """Why something is not what it should be; of a choice, with what there is to choose from."""
     text = str(error)
     place = _CHOICE.match(text)
@@ -74,11 +74,11 @@ def decode(decoder: msgspec.json.Decoder[Any], data: bytes, limit: int) -> Any:
     """A body as what it should be. Strict about the text first: depth, doubled keys, numbers that nobody can keep."""
     decoded = decode_json(data, max_bytes=limit, max_depth=LIMITS.json_depth + 4, root="body")
     if decoded.problems:
-        raise InvalidDocument(decoded.problems)
+        raise InvalidDocumentError(decoded.problems)
     try:
         return decoder.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise ApiError(f"body: {misfit(error, decoder.type)}", code="BAD_BODY") from None
+        raise ApiError(f"body: {invalid_body(error, decoder.type)}", code="BAD_BODY") from None
 
 
 Limit = Annotated[int, Meta(ge=1, le=1_000, description="At most so many.")]
@@ -92,7 +92,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     cursor: Cursor | None = None
 
 
-async def check_cursor(reader: Reader, cursor: str | None, found: Sequence[object]) -> None:
+async def check_cursor(reader: ExecutionReader, cursor: str | None, found: Sequence[object]) -> None:
     """Behind an execution that is not there nothing is found, which must not pass for the end of the list."""
     if cursor is not None and not found and await reader.execution(cursor) is None:
         raise ApiError(

@@ -16,8 +16,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from rune.core.definition.problems import Problem
-from rune.errors import InvalidDocument, RuneError
-from rune.ports.access import TooMany
+from rune.errors import InvalidDocumentError, RuneError
+from rune.ports.access import StartLimitError
 from rune.ports.workflows import ANYTHING, NOTHING, Expected
 
 _ENCODER = msgspec.json.Encoder()
@@ -186,9 +186,9 @@ def status_of(error: RuneError) -> int:
 def problem_document(error: RuneError) -> ProblemDocument:
     """A refusal as a document."""
     status = status_of(error)
-    found = error.problems if isinstance(error, InvalidDocument) else ()
+    found = error.problems if isinstance(error, InvalidDocumentError) else ()
     said = _document(status, error.code, error.message, tuple(found))
-    return msgspec.structs.replace(said, limit=error.limit) if isinstance(error, TooMany) else said
+    return msgspec.structs.replace(said, limit=error.limit) if isinstance(error, StartLimitError) else said
 
 
 def _document(status: int, code: str, detail: str, problems: tuple[Problem, ...] = ()) -> ProblemDocument:
@@ -211,7 +211,7 @@ async def on_rune_error(request: Request, error: Exception) -> Response:
     document = problem_document(error)
     if document.status == 503:
         headers["Retry-After"] = "1"
-    if isinstance(error, TooMany):
+    if isinstance(error, StartLimitError):
         headers["Retry-After"] = str(error.retry_after)
     if document.status == 401:
         headers["WWW-Authenticate"] = "Bearer"

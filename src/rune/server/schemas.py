@@ -12,15 +12,15 @@ import msgspec
 from rune.core.definition.problems import Problem
 from rune.core.execution.explain import Waiting
 from rune.core.execution.outcome import Error
-from rune.ports.credentials import Listing
-from rune.ports.journal import Accepted, DeadLetter
+from rune.ports.credentials import CredentialSummary
+from rune.ports.journal import DeadLetter, ExecutionRecord
 from rune.ports.queries import Event, Frame, NodeRun, Summary
 from rune.ports.triggers import Trigger
-from rune.ports.workflows import Entry, Version
+from rune.ports.workflows import Version, WorkflowEntry
 from rune.runtime.queries.history import iso
-from rune.runtime.services.triggers import Rotated
+from rune.runtime.services.triggers import RotatedSecret
 
-MOST_OUTPUT = 64 * 1024
+MAX_INLINE_OUTPUT_BYTES = 64 * 1024
 """Larger outputs are left out of lists; they are asked for one by one."""
 
 
@@ -241,7 +241,7 @@ def execution_view(each: Summary) -> ExecutionView:
     return ExecutionView(**_fields(each))
 
 
-def execution_detail(each: Summary, accepted: Accepted) -> ExecutionDetail:
+def execution_detail(each: Summary, accepted: ExecutionRecord) -> ExecutionDetail:
     """An execution by itself."""
     return ExecutionDetail(
         **_fields(each),
@@ -254,7 +254,7 @@ def execution_detail(each: Summary, accepted: Accepted) -> ExecutionDetail:
     )
 
 
-def started(accepted: Accepted, *, replayed: bool = False) -> Started:
+def started(accepted: ExecutionRecord, *, replayed: bool = False) -> Started:
     """An execution that was accepted."""
     return Started(
         execution_id=accepted.id,
@@ -297,7 +297,7 @@ def _version(version: Version) -> dict[str, Any]:
     }
 
 
-def workflow_view(entry: Entry) -> WorkflowView:
+def workflow_view(entry: WorkflowEntry) -> WorkflowView:
     """A workflow in a list."""
     return WorkflowView(
         workflow_id=entry.workflow,
@@ -313,7 +313,7 @@ def workflow_view(entry: Entry) -> WorkflowView:
 def run_view(run: NodeRun, *, whole: bool = False) -> RunView:
     """A node run; `whole`: its output however large."""
     output = b"null" if run.output is None else run.output
-    shown = whole or len(output) <= MOST_OUTPUT
+    shown = whole or len(output) <= MAX_INLINE_OUTPUT_BYTES
     return RunView(
         node_id=run.node_id,
         lineage=list(run.lineage),
@@ -352,7 +352,7 @@ def letter_view(letter: DeadLetter) -> LetterView:
     )
 
 
-def credential_view(each: Listing) -> CredentialView:
+def credential_view(each: CredentialSummary) -> CredentialView:
     """A credential without its values."""
     return CredentialView(
         id=each.id,
@@ -434,7 +434,7 @@ def trigger_view(trigger: Trigger, *, with_path: bool = True) -> TriggerView:
     )
 
 
-def rotated_view(rotated: Rotated) -> RotatedView:
+def rotated_view(rotated: RotatedSecret) -> RotatedView:
     """A trigger after a rotation, with a secret that was made."""
     return RotatedView(**msgspec.structs.asdict(trigger_view(rotated.trigger)), new_secret=rotated.secret)
 

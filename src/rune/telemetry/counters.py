@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from rune.core.execution.decision import Decision
-from rune.core.execution.fact import Attempt, End, Result, TokenFact
+from rune.core.execution.fact import AttemptFailed, ExecutionEnded, NodeResult, TokenFact
 from rune.core.plan.model import Plan
 
 WIDTH = 64
@@ -19,7 +19,7 @@ EDGES = tuple(range(16, 46, 2))
 """The powers of two, in nanoseconds, that are shown: from 66 µs to almost five hours, each four times the last."""
 
 
-class Spread:
+class Histogram:
     """Counts by the number of bits of a duration: to add one is an index and two sums."""
 
     __slots__ = ("counts", "total")
@@ -53,11 +53,11 @@ LETTERS = frozenset({"DEAD_LETTERED", "WORKER_CRASH"})
 """The codes of an end that the engine itself is the reason of."""
 
 OK, RETRIED, SUSPENDED = "ok", "retried", "suspended"
-MOST_PLANS = 256
+MAX_PLANS = 256
 MILLI = 1_000_000  # ns
 
 
-class Meter:
+class Counters:
     """Only ever grows. Nothing in it is shared with another thread."""
 
     __slots__ = (
@@ -76,16 +76,16 @@ class Meter:
     def __init__(self) -> None:
         self.starts = 0
         self.twins = 0
-        self.runs: dict[tuple[str, str], Spread] = {}  # by node type and status
-        self._plans: dict[str, list[Spread]] = {}
+        self.runs: dict[tuple[str, str], Histogram] = {}  # by node type and status
+        self._plans: dict[str, list[Histogram]] = {}
         self.deliveries: defaultdict[str, int] = defaultdict(int)  # by what became of them
         self.ended: dict[str, int] = {}  # by status
-        self.executions: dict[str, Spread] = {}  # by status
+        self.executions: dict[str, Histogram] = {}  # by status
         self.letters: dict[str, int] = {}  # by code
-        self.joins = Spread()
-        self.timers: dict[str, Spread] = {}  # by kind
+        self.joins = Histogram()
+        self.timers: dict[str, Histogram] = {}  # by kind
 
-    def ran(
+    def node_finished(
         self, plan: Plan, decisions: Sequence[Decision], moments: Sequence[int], waited: int | None = None
     ) -> None:
         """Nodes have run whose rows are ours. `moments`: before the first and behind each, in ns. `waited`: how many ms
@@ -95,7 +95,7 @@ class Meter:
         for number, decision in enumerate(decisions, 1):
             after = moments[number]
             fact = decision.fact
-            if type(fact) is Result and fact.status == "ok":
+            if type(fact) is NodeResult and fact.status == "ok":
                 spread = spreads[decision.node]
                 if fact.arrived:
                     self._opened(0 if number > 1 else waited)
@@ -104,36 +104,38 @@ class Meter:
                 spread.total += took
             elif fact is not None:  # a skip, or more items of a fan-out: no row says that anything ran
                 self._ended_otherwise(plan, decision.node, fact, after - before)
-                if type(fact) is Result and fact.arrived:
+                if type(fact) is NodeResult and fact.arrived:
                     self._opened(0 if number > 1 else waited)
             before = after
 
     def _ended_otherwise(self, plan: Plan, node: int, fact: TokenFact, took: int) -> None:
-        status = fact.status if type(fact) is Result else RETRIED if type(fact) is Attempt else SUSPENDED
+        status = (
+            fact.status if type(fact) is NodeResult else RETRIED if type(fact) is AttemptFailed else SUSPENDED
+        )
         self._spread(plan.nodes[node].type.name, status).add(took)
 
     def _opened(self, waited: int | None) -> None:
         if waited is not None:
             self.joins.add(waited * MILLI)
 
-    def _spread(self, type: str, status: str) -> Spread:
-        return self.runs.setdefault((type, status), Spread())
+    def _spread(self, type: str, status: str) -> Histogram:
+        return self.runs.setdefault((type, status), Histogram())
 
-    def _of(self, plan: Plan) -> list[Spread]:
+    def _of(self, plan: Plan) -> list[Histogram]:
         """Where runs that went well are counted, by node: looked up once a plan, not once a run."""
-        if len(self._plans) >= MOST_PLANS:
+        if len(self._plans) >= MAX_PLANS:
             self._plans.clear()
         made = self._plans[plan.hash] = [self._spread(node.type.name, OK) for node in plan.nodes]
         return made
 
-    def finished(self, end: End, lasted: int | None) -> None:
+    def finished(self, end: ExecutionEnded, lasted: int | None) -> None:
         """A terminal row is ours; after so many ms, where that is known."""
         self.ended[end.status] = self.ended.get(end.status, 0) + 1
         if lasted is not None:
-            self.executions.setdefault(end.status, Spread()).add(lasted * MILLI)
+            self.executions.setdefault(end.status, Histogram()).add(lasted * MILLI)
         if end.error is not None and end.error.code in LETTERS:
             self.letters[end.error.code] = self.letters.get(end.error.code, 0) + 1
 
-    def fired(self, kind: str, late: int) -> None:
+    def timer_fired(self, kind: str, late: int) -> None:
         """A timer was moved on, so many ms after its time."""
-        self.timers.setdefault(kind, Spread()).add(late * MILLI)
+        self.timers.setdefault(kind, Histogram()).add(late * MILLI)

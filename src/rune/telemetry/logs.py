@@ -15,11 +15,11 @@ from rune.core.execution.token import Token, path_text
 
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
-Place = list[Any]
+LogContext = list[Any]
 """Which worker, which execution, what its nodes are called (empty: not known yet), and which of its tokens."""
 
-NOWHERE: Place = ["", "", (), None]
-HERE: ContextVar[Place] = ContextVar("rune_place", default=NOWHERE)
+NO_CONTEXT: LogContext = ["", "", (), None]
+LOG_CONTEXT: ContextVar[LogContext] = ContextVar("rune_place", default=NO_CONTEXT)
 """Where this line of work is: put into words only when something is said."""
 
 BESIDE = ("execution", "node", "fields")
@@ -28,9 +28,9 @@ BESIDE = ("execution", "node", "fields")
 Redact = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def place() -> dict[str, Any]:
+def set_log_context() -> dict[str, Any]:
     """Where we are, in words."""
-    worker, execution, ids, token = HERE.get()
+    worker, execution, ids, token = LOG_CONTEXT.get()
     assert token is None or isinstance(token, Token)
     found: dict[str, Any] = {}
     if execution:
@@ -59,7 +59,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **place(),
+            **set_log_context(),
             **{name: record.__dict__[name] for name in BESIDE if record.__dict__.get(name)},
         }
         if record.exc_text or (record.exc_info and record.exc_info[0] is not None):

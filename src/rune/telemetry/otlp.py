@@ -16,10 +16,10 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 from rune.telemetry.tracing import Span
 
 FLAGS = TraceFlags(TraceFlags.SAMPLED)
-PATIENCE = 5.0  # s that the last spans get at a stop
+TIMEOUT_S = 5.0  # s that the last spans get at a stop
 
 
-class Exporter:
+class OtlpExporter:
     """A sink for spans. One that cannot be delivered is dropped: nobody waits for a collector."""
 
     def __init__(self, endpoint: str, about: Mapping[str, str]) -> None:
@@ -51,4 +51,4 @@ class Exporter:
         # It goes on trying for half a minute where nobody answers; what stops must not wait that long.
         sending = threading.Thread(target=self._processor.shutdown, daemon=True)
         sending.start()
-        sending.join(PATIENCE)
+        sending.join(TIMEOUT_S)

@@ -18,10 +18,10 @@ from prometheus_client.metrics_core import (
     Metric,
 )
 
-from rune.telemetry.counters import RETRIED, Meter, Spread
+from rune.telemetry.counters import RETRIED, Counters, Histogram
 
 
-class QueueReading(msgspec.Struct, frozen=True):
+class QueueStats(msgspec.Struct, frozen=True):
     """One queue."""
 
     queue: str
@@ -30,19 +30,19 @@ class QueueReading(msgspec.Struct, frozen=True):
     age: float | None
 
 
-class Readings(msgspec.Struct, kw_only=True):
+class StoreStatsSnapshot(msgspec.Struct, kw_only=True):
     """What is not known is None, and no sample is shown of it."""
 
-    queues: tuple[QueueReading, ...] = ()
+    queues: tuple[QueueStats, ...] = ()
     members: dict[str, int] = {}  # by role
-    letters: int | None = None
+    dead_letters: int | None = None
     outbox_rows: int | None = None
     outbox_lag: float | None = None
     timer_lag: float | None = None
-    folds: int = 0
+    rebuilds: int = 0
     busy: int = 0
     slots: int = 0
-    troubles: int = 0  # questions that had no answer
+    errors: int = 0  # questions that had no answer
 
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
@@ -51,21 +51,21 @@ STATUSES = ("completed", "failed", "halted", "cancelled")
 TIMERS = ("wait", "retry", "join", "finish", "deadline")
 
 
-class Metrics:
+class PrometheusMetrics:
     """A registry of one process."""
 
-    def __init__(self, meter: Meter, version: str, roles: Iterable[str]) -> None:
+    def __init__(self, meter: Counters, version: str, roles: Iterable[str]) -> None:
         self._meter = meter
         self._version = version
         self._roles = sorted(roles)
-        self._readings = Readings()
+        self._readings = StoreStatsSnapshot()
         self._registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
         GCCollector(registry=self._registry)
         self._registry.register(self)
 
-    def text(self, readings: Readings) -> bytes:
+    def text(self, readings: StoreStatsSnapshot) -> bytes:
         """Everything, as Prometheus reads it."""
         self._readings = readings
         return generate_latest(self._registry)
@@ -129,17 +129,17 @@ class Metrics:
         twins = "Second results for a token that had one: they were dropped, and the stored one was used."
         yield _count("rune_twins_refused", twins, meter.twins)
         folds = "States that were made anew from the journal."
-        yield _count("rune_folds", folds, self._readings.folds)
+        yield _count("rune_folds", folds, self._readings.rebuilds)
         letters = "Executions that this process gave up on."
         yield _counts("rune_dead_letters", letters, "code", meter.letters, ("DEAD_LETTERED", "WORKER_CRASH"))
         yield _spreads(
             "rune_timer_lag_seconds",
             "How late timers were moved on.",
             ("kind",),
-            {(kind,): meter.timers.get(kind, Spread()) for kind in TIMERS},
+            {(kind,): meter.timers.get(kind, Histogram()) for kind in TIMERS},
         )
 
-    def _stores(self, seen: Readings) -> Iterator[Metric]:
+    def _stores(self, seen: StoreStatsSnapshot) -> Iterator[Metric]:
         """How things stand as a whole; every process that is asked says the same."""
         queues = {each.queue: each for each in seen.queues}
         waiting = {name: each.waiting for name, each in queues.items()}
@@ -151,7 +151,7 @@ class Metrics:
             "rune_queue_age_seconds", "How long the oldest hint that waits has waited.", "queue", ages
         )
         yield _gauges("rune_live_members", "Processes that were seen of late.", "role", seen.members)
-        yield _gauge("rune_dead_letters_open", "Dead letters that nobody has settled.", seen.letters)
+        yield _gauge("rune_dead_letters_open", "Dead letters that nobody has settled.", seen.dead_letters)
         yield _gauge("rune_outbox_rows", "Rows in the outbox.", seen.outbox_rows)
         yield _gauge(
             "rune_outbox_lag_seconds", "How long the oldest row is overdue for a relay.", seen.outbox_lag
@@ -161,7 +161,7 @@ class Metrics:
         )
         yield _gauge("rune_slots_busy", "Nodes under way in this process.", seen.busy)
         yield _gauge("rune_slots", "Nodes that may be under way at once in this process.", seen.slots)
-        yield _count("rune_scrape_troubles", "Stores that did not answer a scrape.", seen.troubles)
+        yield _count("rune_scrape_troubles", "Stores that did not answer a scrape.", seen.errors)
 
 
 def _count(name: str, about: str, value: float) -> Metric:
@@ -192,7 +192,7 @@ def _gauges(name: str, about: str, label: str, values: Mapping[str, float | None
     return made
 
 
-def _spreads(name: str, about: str, labels: tuple[str, ...], spreads: Mapping[Any, Spread]) -> Metric:
+def _spreads(name: str, about: str, labels: tuple[str, ...], spreads: Mapping[Any, Histogram]) -> Metric:
     made = HistogramMetricFamily(name, about, labels=labels)
     for values, spread in spreads.items():
         buckets = [(str(edge), count) for edge, count in spread.buckets()]

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import msgspec
 
 from rune.core.execution.decision import Decision
-from rune.core.execution.fact import Attempt, End, Result, Suspension, TokenFact
+from rune.core.execution.fact import AttemptFailed, ExecutionEnded, NodeResult, NodeSuspended, TokenFact
 from rune.core.execution.outcome import Error
 from rune.core.execution.token import Path, Token, parent, path_text
 from rune.core.plan.model import Plan
@@ -99,7 +99,7 @@ def senders(plan: Plan, token: Token) -> list[tuple[int, Path] | None]:
     return [sender(plan, edge, token.path) for edge in node.in_edges[:1]]
 
 
-MOST_LINKS = 128
+MAX_LINKS = 128
 MILLI = 1_000_000  # ns
 
 
@@ -162,7 +162,7 @@ class Tracer:
         span = node_span(of.execution, token_text(plan, token.node, token.path))
         return TraceContext(of.context.trace, span, of.context.sampled).header()
 
-    def ran(
+    def node_finished(
         self,
         of: Traced,
         plan: Plan,
@@ -180,13 +180,13 @@ class Tracer:
                 began, ended = moments[number] + offset, moments[number + 1] + offset
                 self._node(of, plan, token, decision.fact, began, ended, worker)
 
-    def found(self, of: Traced, plan: Plan, token: Token, fact: TokenFact, worker: str) -> None:
+    def outcome_found(self, of: Traced, plan: Plan, token: Token, fact: TokenFact, worker: str) -> None:
         """A row is there that somebody else wrote, who may have died over it."""
         if of.context.sampled:
             began = getattr(fact, "began", 0) or fact.at
             self._node(of, plan, token, fact, began * MILLI, fact.at * MILLI, worker)
 
-    def finished(self, of: Traced, end: End) -> None:
+    def finished(self, of: Traced, end: ExecutionEnded) -> None:
         """An execution has ended."""
         if not of.context.sampled:
             return
@@ -218,7 +218,7 @@ class Tracer:
             execution_span(of.execution) if each is None else node_span(of.execution, token_text(plan, *each))
             for each in senders(plan, token) or [None]
         ]
-        links = spans[:MOST_LINKS] if len(spans) > 1 else []
+        links = spans[:MAX_LINKS] if len(spans) > 1 else []
         if token.resumed:
             links.append(node_span(of.execution, name, "suspended", str(token.attempt)))
         self._sink(
@@ -247,12 +247,12 @@ class Tracer:
 
 def _kind(fact: TokenFact) -> tuple[tuple[str, ...], str, Error | None]:
     """What sets a span apart from that of the token's end, how it ended, and why it failed. No status: nothing ran."""
-    if type(fact) is Result:
+    if type(fact) is NodeResult:
         ran = fact.status in ("ok", "failed")
         return (), fact.status if ran else "", fact.failure if fact.status == "failed" else None
-    if type(fact) is Attempt:
+    if type(fact) is AttemptFailed:
         return ("attempt", str(fact.attempt)), "retried", fact.failure
-    if type(fact) is Suspension:
+    if type(fact) is NodeSuspended:
         return ("suspended", str(fact.attempt)), "suspended", None
     return (), "", None
 

@@ -20,14 +20,14 @@ import msgspec
 from rune.bootstrap import running_engine
 from rune.core.definition.parser import parse_data
 from rune.core.definition.strict_json import Decoded
-from rune.core.execution.fact import End
+from rune.core.execution.fact import ExecutionEnded
 from rune.core.plan.compiler import compile_definition
 from rune.core.plan.model import Plan
 from rune.documents.loader import check_document
-from rune.errors import InvalidDocument
+from rune.errors import InvalidDocumentError
 from rune.nodes.registry import Registry, standard_registry
 from rune.ports.clock import Clock
-from rune.ports.journal import Accepted, Stored
+from rune.ports.journal import ExecutionRecord, StoredFact
 from rune.runtime.engine import Engine
 from rune.runtime.queries.history import History, read_history
 from rune.settings import Settings
@@ -41,14 +41,16 @@ def compiled(document: Any, registry: Registry | None = None) -> Plan:
     registry = registry or standard_registry()
     verdict = check_document(parse_data(Decoded(document)), registry.catalogue)
     if not verdict.valid or verdict.definition is None:
-        raise InvalidDocument(verdict.problems)
+        raise InvalidDocumentError(verdict.problems)
     return compile_definition(verdict.definition, registry.catalogue)
 
 
 class Run:
     """One execution under the harness."""
 
-    def __init__(self, harness: Harness, accepted: Accepted, plan: Plan, ending: asyncio.Future[End]) -> None:
+    def __init__(
+        self, harness: Harness, accepted: ExecutionRecord, plan: Plan, ending: asyncio.Future[ExecutionEnded]
+    ) -> None:
         self._harness = harness
         self.accepted = accepted
         self.plan = plan
@@ -58,7 +60,7 @@ class Run:
     def id(self) -> str:
         return self.accepted.id
 
-    async def end(self, deadline: float = DEADLINE) -> End:
+    async def end(self, deadline: float = DEADLINE) -> ExecutionEnded:
         """How it ended. With a virtual clock time is moved on whenever nothing else can happen."""
         return await self._harness.until(self.ending, deadline)
 
@@ -71,7 +73,7 @@ class Run:
         """What `rune run --json` prints."""
         return await (await self.history()).document()
 
-    async def facts(self) -> list[Stored]:
+    async def facts(self) -> list[StoredFact]:
         """What the journal knows."""
         return await self._harness.engine.backend.journal.facts(self.id)
 
@@ -114,7 +116,9 @@ class Harness:
                 held = held + 1 if fact() else 0
                 await asyncio.sleep(0 if held else 0.001)
 
-    async def until(self, ending: asyncio.Future[End], deadline: float = DEADLINE) -> End:
+    async def until(
+        self, ending: asyncio.Future[ExecutionEnded], deadline: float = DEADLINE
+    ) -> ExecutionEnded:
         """The end of an execution."""
         async with asyncio.timeout(deadline):
             if isinstance(self.clock, VirtualClock):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from rune.nodes.base import Call
+from rune.nodes.base import NodeCall
 from rune.nodes.blobs import Blobs
 from rune.nodes.custom import NodeContext
 
@@ -40,7 +40,7 @@ class MemoryBlob:
 class Context(NodeContext):
     """A context that notes what it was told: `reported` is the progress, in order."""
 
-    def __init__(self, call: Call[Any], loop: asyncio.AbstractEventLoop | None = None) -> None:
+    def __init__(self, call: NodeCall[Any], loop: asyncio.AbstractEventLoop | None = None) -> None:
         super().__init__(call, loop)
         self.reported: list[float | str] = []
         call.progress = self.reported.append
@@ -56,7 +56,7 @@ def context(
     loop: asyncio.AbstractEventLoop | None = None,
 ) -> Context:
     """A context for one call of a decorated function. With a `loop`, functions in other threads may `wait`."""
-    call: Call[Any] = Call(
+    call: NodeCall[Any] = NodeCall(
         None,
         {"$json": payload},
         now=now,

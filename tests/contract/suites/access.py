@@ -10,17 +10,27 @@ import msgspec
 import pytest
 
 from rune.core.permissions import DEFAULT_GRANTS
-from rune.ports.access import Entry, Key, Keys, Log, UnknownKey, Wanted, digest_of, new_entry_id, new_key
-from rune.ports.credentials import Bearer, Draft, Grants, Secret
+from rune.ports.access import (
+    ApiKey,
+    ApiKeyStore,
+    AuditEntry,
+    AuditFilter,
+    AuditLogStore,
+    KeyNotFoundError,
+    digest_of,
+    new_entry_id,
+    new_key,
+)
+from rune.ports.credentials import Bearer, CredentialGrants, CredentialStore, NewCredential
 from tests.contract.suites.scenario import scenario
 
 MANY = 40
 
 
-def key(at: int = 1, **said: object) -> Key:
+def key(at: int = 1, **said: object) -> ApiKey:
     """A key that is like no other."""
     made = new_key()
-    whole = Key(
+    whole = ApiKey(
         id=made.id,
         name="ada",
         role="runner",
@@ -31,19 +41,19 @@ def key(at: int = 1, **said: object) -> Key:
     return msgspec.structs.replace(whole, **said)
 
 
-def entry(action: str = "workflow.deploy", target: str = "orders", **said: object) -> Entry:
+def entry(action: str = "workflow.deploy", target: str = "orders", **said: object) -> AuditEntry:
     """An entry that is like no other."""
-    whole = Entry(id=new_entry_id(), at=5, actor="key:k1", action=action, target=target)
+    whole = AuditEntry(id=new_entry_id(), at=5, actor="key:k1", action=action, target=target)
     return msgspec.structs.replace(whole, **said)
 
 
 class Stores(msgspec.Struct):
     """What is opened together."""
 
-    keys: Keys
-    grants: Grants
-    log: Log
-    secret: Secret
+    keys: ApiKeyStore
+    grants: CredentialGrants
+    log: AuditLogStore
+    secret: CredentialStore
 
 
 class AccessContract:
@@ -80,18 +90,18 @@ class AccessContract:
     async def test_the_first_revocation_counts(self, folder: Path) -> None:
         async with self.make_access(folder) as stores:
             made = await stores.keys.put(key())
-            await stores.keys.used(made.id, 7)
+            await stores.keys.mark_used(made.id, 7)
             assert (await stores.keys.revoke(made.id, 10)).revoked_at == 10
             again = await stores.keys.revoke(made.id, 20)
             assert (again.revoked_at, again.used_at) == (10, 7)
-            with pytest.raises(UnknownKey):
+            with pytest.raises(KeyNotFoundError):
                 await stores.keys.revoke("k0000000000000000", 1)
 
     @scenario
     async def test_grants_begin_with_everyone_and_go_with_their_credential(self, folder: Path) -> None:
         id = "c" + "0" * 32
         async with self.make_access(folder) as stores:
-            await stores.secret.put(Draft(id=id, name="shop", fields=Bearer(token="t"), at=1))
+            await stores.secret.put(NewCredential(id=id, name="shop", fields=Bearer(token="t"), at=1))
             assert await stores.grants.of(id) == DEFAULT_GRANTS
             assert await stores.grants.change(id, ["queue"], []) == {"everyone", "queue"}
             assert await stores.grants.change(id, [], ["everyone", "local"]) == {"queue"}
@@ -105,7 +115,7 @@ class AccessContract:
     async def test_grants_at_once_are_all_there(self, folder: Path) -> None:
         id = "c" + "1" * 32
         async with self.make_access(folder) as stores:
-            await stores.secret.put(Draft(id=id, name="shop", fields=Bearer(token="t"), at=1))
+            await stores.secret.put(NewCredential(id=id, name="shop", fields=Bearer(token="t"), at=1))
             whom = [f"key:k{number}" for number in range(MANY)]
             await asyncio.gather(*(stores.grants.change(id, [each], []) for each in whom))
             assert await stores.grants.of(id) == {"everyone", *whom}
@@ -139,7 +149,7 @@ class AccessContract:
             await stores.log.write(entry("workflows.other", "a", outcome="REFUSED"))
 
             async def found(**wanted: str) -> list[str]:
-                return [each.action for each in await stores.log.read(Wanted(**wanted))]
+                return [each.action for each in await stores.log.read(AuditFilter(**wanted))]
 
             assert await found(action="workflow") == ["workflow.hide", "workflow.deploy"]
             assert await found(action="workflow.hide") == ["workflow.hide"]

@@ -15,12 +15,12 @@ from rune.ports.workflows import (
     ANYTHING,
     NOTHING,
     Alias,
-    BadWeights,
-    Changed,
+    ConcurrentChangeError,
     Expected,
-    Library,
-    UnknownWorkflow,
+    InvalidWeightsError,
     Version,
+    WorkflowNotFoundError,
+    WorkflowStore,
 )
 from tests.contract.suites.library import definition, deploy
 from tests.contract.suites.scenario import scenario
@@ -29,7 +29,7 @@ RACERS = 20
 STARTS = 1_000
 
 
-async def replace(library: Library, content: str, expected: Expected | None) -> Version:
+async def replace(library: WorkflowStore, content: str, expected: Expected | None) -> Version:
     """Deploy something where what is there is expected."""
     made = definition(content)
     return await library.deploy(canonical(made), content_hash(made), "orders", 1, expected=expected)
@@ -40,7 +40,7 @@ def tag(content: str) -> str:
     return content_hash(definition(content))
 
 
-async def alias(library: Library, name: str = "stable") -> Alias:
+async def alias(library: WorkflowStore, name: str = "stable") -> Alias:
     """An alias as it is."""
     return next(each for each in await library.aliases("orders") if each.name == name)
 
@@ -48,7 +48,7 @@ async def alias(library: Library, name: str = "stable") -> Alias:
 class AliasContract:
     """Mix it into the contract of libraries."""
 
-    def make_library(self, folder: Path) -> AbstractAsyncContextManager[tuple[Journal, Library]]:
+    def make_library(self, folder: Path) -> AbstractAsyncContextManager[tuple[Journal, WorkflowStore]]:
         raise NotImplementedError
 
     @scenario
@@ -56,7 +56,7 @@ class AliasContract:
         async with self.make_library(folder) as (_, library):
             for content in "abc":
                 await deploy(library, content)
-            await library.point("orders", "stable", 1, 2, weights={2: 20, 3: 5.5})
+            await library.set_alias("orders", "stable", 1, 2, weights={2: 20, 3: 5.5})
             names = [f"k{number}" for number in range(STARTS)]
             given = [(await library.find("orders", "stable", by=name)).number for name in names]
             counts = Counter(given)
@@ -79,7 +79,7 @@ class AliasContract:
             await deploy(library, "b")
             before: set[str] = set()
             for share in (1, 10, 50, 100):
-                await library.point("orders", "stable", 1, 2, weights={2: share})
+                await library.set_alias("orders", "stable", 1, 2, weights={2: share})
                 names = {
                     f"k{number}"
                     for number in range(200)
@@ -94,15 +94,15 @@ class AliasContract:
         async with self.make_library(folder) as (_, library):
             await deploy(library, "a", alias="canary")
             await deploy(library, "b")
-            await library.point("orders", "stable", 1, 2, weights={2: 12.5})
+            await library.set_alias("orders", "stable", 1, 2, weights={2: 12.5})
             listed = [Alias("canary", 1), Alias("latest", 2, 2), Alias("stable", 1, 1, {2: 12.5})]
             assert await library.aliases("orders") == listed
             assert await library.aliases("nobody") == []
         async with self.make_library(folder) as (_, library):
             assert await library.aliases("orders") == listed
-            await library.hide("orders", 3)
+            await library.archive("orders", 3)
             assert await library.aliases("orders") == listed
-            with pytest.raises(UnknownWorkflow, match="removed"):
+            with pytest.raises(WorkflowNotFoundError, match="removed"):
                 await library.find("orders", "stable", by="k")
 
     @scenario
@@ -111,16 +111,16 @@ class AliasContract:
             await deploy(library, "a")
             await deploy(library, "b")
             weights = {2: 50.0}
-            assert (await library.point("orders", "stable", 1, 2, weights=weights)).change == "moved"
-            assert (await library.point("orders", "stable", 1, 3, weights=weights)).change == "none"
-            assert (await library.point("orders", "stable", None, 4, weights={2: 60})).number == 1
+            assert (await library.set_alias("orders", "stable", 1, 2, weights=weights)).change == "moved"
+            assert (await library.set_alias("orders", "stable", 1, 3, weights=weights)).change == "none"
+            assert (await library.set_alias("orders", "stable", None, 4, weights={2: 60})).number == 1
             assert (await alias(library)).weights == {2: 60}
-            assert (await library.point("orders", "stable", 1, 5)).change == "moved"
+            assert (await library.set_alias("orders", "stable", 1, 5)).change == "moved"
             assert (await alias(library)).weights == {}
-            await library.point("orders", "stable", 1, 6, weights=weights)
+            await library.set_alias("orders", "stable", 1, 6, weights=weights)
             await deploy(library, "c", alias="stable")
             assert await alias(library) == Alias("stable", 3, 5, {})
-            await library.point("orders", "stable", 1, 7, weights=weights)
+            await library.set_alias("orders", "stable", 1, 7, weights=weights)
             assert (await deploy(library, "a", alias="stable")).change == "moved"
             assert (await alias(library)).weights == {}
 
@@ -130,17 +130,17 @@ class AliasContract:
             await deploy(library, "a")
             await deploy(library, "b")
             for weights in ({2: 0.0}, {2: -1.0}, {2: 101.0}, {1: 60.0, 2: 60.0}, {2: float("nan")}):
-                with pytest.raises(BadWeights):
-                    await library.point("orders", "stable", 1, 1, weights=weights)
-            with pytest.raises(BadWeights, match="latest"):
-                await library.point("orders", "latest", 1, 1, weights={2: 5})
+                with pytest.raises(InvalidWeightsError):
+                    await library.set_alias("orders", "stable", 1, 1, weights=weights)
+            with pytest.raises(InvalidWeightsError, match="latest"):
+                await library.set_alias("orders", "latest", 1, 1, weights={2: 5})
             for number in (0, 3, -1, 2**80):
                 with pytest.raises(
-                    UnknownWorkflow, match=f"no version `{number}`: there are versions 1 to 2"
+                    WorkflowNotFoundError, match=f"no version `{number}`: there are versions 1 to 2"
                 ):
-                    await library.point("orders", "stable", 1, 1, weights={number: 5})
-            with pytest.raises(UnknownWorkflow, match="no version `stable`"):
-                await library.point("orders", "stable", None, 1)
+                    await library.set_alias("orders", "stable", 1, 1, weights={number: 5})
+            with pytest.raises(WorkflowNotFoundError, match="no version `stable`"):
+                await library.set_alias("orders", "stable", None, 1)
             assert [each.name for each in await library.aliases("orders")] == ["latest"]
 
     @scenario
@@ -148,12 +148,12 @@ class AliasContract:
         async with self.make_library(folder) as (_, library):
             wrong: list[Expected] = [(), (ANYTHING,), (tag("a"),)]
             for expected in wrong:
-                with pytest.raises(Changed, match="there is none"):
+                with pytest.raises(ConcurrentChangeError, match="there is none"):
                     await replace(library, "a", expected)
             assert (await replace(library, "a", (NOTHING,))).change == "created"
             wrong = [(), (NOTHING,), (tag("x"), tag("y"))]
             for expected in wrong:
-                with pytest.raises(Changed, match=tag("a")):
+                with pytest.raises(ConcurrentChangeError, match=tag("a")):
                     await replace(library, "b", expected)
             assert [each.number for each in await library.versions("orders")] == [1]
             assert (await replace(library, "b", (tag("x"), tag("a")))).number == 2
@@ -169,15 +169,15 @@ class AliasContract:
             await replace(library, "b", (tag("a"),))
             again = await replace(library, "b", (tag("a"),))
             assert (again.number, again.change) == (2, "none")
-            with pytest.raises(Changed):
+            with pytest.raises(ConcurrentChangeError):
                 await replace(library, "b", (NOTHING,))
 
     @scenario
     async def test_a_hidden_workflow_is_nothing_to_whoever_expects(self, folder: Path) -> None:
         async with self.make_library(folder) as (_, library):
             await deploy(library, "a")
-            await library.hide("orders", 2)
-            with pytest.raises(Changed, match="there is none"):
+            await library.archive("orders", 2)
+            with pytest.raises(ConcurrentChangeError, match="there is none"):
                 await replace(library, "b", (tag("a"),))
             assert (await replace(library, "b", (NOTHING,))).number == 2
 
@@ -189,7 +189,7 @@ class AliasContract:
                 racing = (replace(library, f"{turn}-{racer}", seen) for racer in range(RACERS))
                 answers = await asyncio.gather(*racing, return_exceptions=True)
                 (won,) = [each for each in answers if isinstance(each, Version)]
-                assert sum(isinstance(each, Changed) for each in answers) == RACERS - 1
+                assert sum(isinstance(each, ConcurrentChangeError) for each in answers) == RACERS - 1
                 assert (won.number, (await library.find("orders")).hash) == (turn + 1, won.hash)
                 seen = (won.hash,)
 
@@ -201,14 +201,14 @@ class AliasContract:
             seen: Expected = (NOTHING,)
             for turn in range(1, 6):
                 racing = (
-                    library.point("orders", "stable", number, 1, weights={turn: 5}, expected=seen)
+                    library.set_alias("orders", "stable", number, 1, weights={turn: 5}, expected=seen)
                     for number in range(1, RACERS + 1)
                 )
                 answers = await asyncio.gather(*racing, return_exceptions=True)
                 (won,) = [each for each in answers if isinstance(each, Version)]
-                assert sum(isinstance(each, Changed) for each in answers) == RACERS - 1
+                assert sum(isinstance(each, ConcurrentChangeError) for each in answers) == RACERS - 1
                 assert await alias(library) == Alias("stable", won.number, turn, {turn: 5})
-                again = await library.point(
+                again = await library.set_alias(
                     "orders", "stable", won.number, 1, weights={turn: 5}, expected=("9",)
                 )
                 assert again.change == "none"

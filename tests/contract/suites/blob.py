@@ -6,12 +6,12 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from rune.codec.facts import Large
-from rune.core.execution.fact import Result
-from rune.ports.blobs import Blob
-from rune.ports.journal import Accepted, Journal
+from rune.core.execution.fact import NodeResult
+from rune.ports.blobs import BlobStore
+from rune.ports.journal import ExecutionRecord, Journal
 from tests.contract.suites.scenario import scenario
 
-Stores = tuple[Journal, Blob]
+Stores = tuple[Journal, BlobStore]
 
 
 class BlobContract:
@@ -31,7 +31,7 @@ class BlobContract:
             data = bytes(range(256)) * 4096
             await blob.put("x/a@/", data)
             await blob.put("x/empty@/", b"")
-            await journal.record("x", [Result(0, (), 1, "ok")])
+            await journal.record("x", [NodeResult(0, (), 1, "ok")])
             assert await blob.get("x/a@/") == data
             assert await blob.get("x/empty@/") == b""
 
@@ -47,7 +47,7 @@ class BlobContract:
             await _accept(journal, "x")
             await blob.put("x/a@/", b"one")
             await blob.put("x/a@/", b"two")
-            await journal.record("x", [Result(0, (), 1, "ok")])
+            await journal.record("x", [NodeResult(0, (), 1, "ok")])
             assert await blob.get("x/a@/") == b"two"
 
     @scenario
@@ -72,14 +72,14 @@ class BlobContract:
         async with self.make_stores(folder) as (journal, blob):
             await _accept(journal, "x")
             await blob.put("x/a@/", b"data")
-            await journal.record("x", [Result(0, (), 1, "ok", value=Large("x/a@/", 4))])
+            await journal.record("x", [NodeResult(0, (), 1, "ok", value=Large("x/a@/", 4))])
             left = self.crashed(folder)
         async with self.make_stores(left) as (journal, blob):
             (row,) = await journal.facts("x")
-            assert isinstance(row.fact, Result)
+            assert isinstance(row.fact, NodeResult)
             assert row.fact.value == Large("x/a@/", 4)
             assert await blob.get("x/a@/") == b"data"
 
 
 async def _accept(journal: Journal, execution: str) -> None:
-    await journal.accept(Accepted(id=execution, workflow="w", hash="h", at=1, input=b"{}"))
+    await journal.accept(ExecutionRecord(id=execution, workflow="w", hash="h", at=1, input=b"{}"))

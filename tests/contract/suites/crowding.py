@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rune.codec.facts import Inline
-from rune.core.execution.decision import Finish
+from rune.core.execution.decision import FinishExecution
 from rune.core.execution.outcome import FanOut, Suspend
 from rune.core.execution.token import Token
 from rune.ports.state import Applied
@@ -27,10 +27,10 @@ class _Workers:
         self.running: deque[Token] = deque()
         self.most = 0
 
-    async def work(self, tokens: Iterable[Token]) -> Finish | None:
+    async def work(self, tokens: Iterable[Token]) -> FinishExecution | None:
         """Until nothing is left; answers the end if it came."""
         waiting = deque(tokens)
-        finish: Finish | None = None
+        finish: FinishExecution | None = None
         while waiting or self.running:
             if waiting:
                 await self.claim(waiting.popleft())
@@ -81,7 +81,7 @@ class CrowdContract(StateSuite):
             async with self.world(folder / str(leased), crowd()) as world:
                 workers = _Workers(world, leased=leased)
                 finish = await workers.work((await world.accept()).emitted)
-                assert (finish, workers.most) == (Finish("completed"), 2)
+                assert (finish, workers.most) == (FinishExecution("completed"), 2)
 
     @scenario
     async def test_the_items_of_a_fan_out_are_counted_together(self, folder: Path) -> None:
@@ -91,7 +91,7 @@ class CrowdContract(StateSuite):
             items = (await world.done(split, FanOut(10, Inline(b"[]")))).emitted
             workers = _Workers(world)
             finish = await workers.work(items)
-            assert (len(items), finish, workers.most) == (10, Finish("completed"), 3)
+            assert (len(items), finish, workers.most) == (10, FinishExecution("completed"), 3)
 
     @scenario
     async def test_who_asks_twice_and_is_held_back_does_not_stand_in_the_way(self, folder: Path) -> None:
@@ -102,7 +102,7 @@ class CrowdContract(StateSuite):
                 for _ in range(3):
                     await workers.claim(token)
             assert len(workers.running) == 2
-            assert await workers.work(()) == Finish("completed")
+            assert await workers.work(()) == FinishExecution("completed")
             assert workers.most == 2
 
     @scenario
@@ -124,7 +124,7 @@ class CrowdContract(StateSuite):
             a, b, c, *_ = (await world.accept()).emitted
             assert await world.verdicts([a, b, c], leased=True) == ["run", "run", "held back"]
             world.clock.advance(LEASE + 1)
-            assert {token.node for _, token, _ in await world.state.unheld(10)} == {a.node, b.node}
+            assert {token.node for _, token, _ in await world.state.unclaimed_tokens(10)} == {a.node, b.node}
             assert await world.verdicts([a, c], leased=True) == ["run", "held back"]
 
     @scenario
@@ -137,7 +137,7 @@ class CrowdContract(StateSuite):
             emitted = (await world.state.begin("x")).emitted
             assert {each.node for each in emitted} == {each.node for each in rest}
             workers = _Workers(world)
-            assert await workers.work(emitted) == Finish("completed")
+            assert await workers.work(emitted) == FinishExecution("completed")
             assert workers.most == 2
 
     @scenario
@@ -153,7 +153,7 @@ class CrowdContract(StateSuite):
                     assert await workers.claim(token) == "parked"
             resumed = await world.control(2, paused=False)
             assert {each.node for each in resumed} == {each.node for each in tokens[2:]}
-            assert await workers.work(resumed) == Finish("completed")
+            assert await workers.work(resumed) == FinishExecution("completed")
             assert workers.most == 2
 
     @scenario
@@ -172,7 +172,9 @@ class CrowdContract(StateSuite):
                 await world.done(a, Suspend(until=due), execution)
             await world.rest()
             world.clock.advance(60_000)
-            fired = {each.execution: each.priority for each in await world.state.due(10) if each.emitted}
+            fired = {
+                each.execution: each.priority for each in await world.state.due_timers(10) if each.emitted
+            }
             assert fired == {"x": URGENT, "y": 5}
 
     @scenario
@@ -180,7 +182,7 @@ class CrowdContract(StateSuite):
         async with self.world(folder, chain()) as world:
             await world.accept(priority=URGENT)
             world.lose_state()
-            (found,) = [each for each in await world.state.due(10) if each.emitted]
+            (found,) = [each for each in await world.state.due_timers(10) if each.emitted]
             assert (found.execution, found.priority) == ("x", URGENT)
 
     @scenario
@@ -190,5 +192,5 @@ class CrowdContract(StateSuite):
                 (a,) = (await world.accept(execution, priority=priority)).emitted
                 await world.state.claim(execution, a, "me", leased=True)
             world.clock.advance(LEASE + 1)
-            found = {execution: priority for execution, _, priority in await world.state.unheld(10)}
+            found = {execution: priority for execution, _, priority in await world.state.unclaimed_tokens(10)}
             assert found == {"x": URGENT, "y": 5}

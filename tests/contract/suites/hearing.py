@@ -35,7 +35,7 @@ class SignalContract(StateSuite):
             a = await self._waiting(world)
             (resumed,) = await world.signal("s")
             assert (resumed.node, resumed.path, resumed.signal, resumed.resumed) == (a.node, (), "s", True)
-            assert await world.state.listening("x") == []
+            assert await world.state.waiting_for_signal("x") == []
             claim = await world.state.claim("x", resumed, "me", leased=False)
             assert (claim.verdict, claim.token.signal) == ("run", "s")
             (b,) = (await world.done(resumed)).emitted
@@ -63,7 +63,7 @@ class SignalContract(StateSuite):
         async with self.world(folder, chain()) as world:
             a = await self._waiting(world)
             assert await world.signal("s", "stop") == []
-            assert await world.state.listening("x") == [Listener("go", a.node, ())]
+            assert await world.state.waiting_for_signal("x") == [Listener("go", a.node, ())]
             assert _named(await world.signal("t", "go")) == [(a.node, "t")]
 
     @scenario
@@ -73,7 +73,7 @@ class SignalContract(StateSuite):
             assert await world.signal("s") == []
             resumed = (await world.done(a, GO)).emitted
             assert _named(list(resumed)) == [(a.node, "s")]
-            assert await world.state.listening("x") == []
+            assert await world.state.waiting_for_signal("x") == []
 
     @scenario
     async def test_of_signals_that_came_before_the_oldest_is_taken_first(self, folder: Path) -> None:
@@ -97,22 +97,22 @@ class SignalContract(StateSuite):
             world.clock.advance(5)
             await world.done(a, GO)
             listening = [Listener("go", b.node, ()), Listener("go", a.node, ())]
-            assert await world.state.listening("x") == listening
+            assert await world.state.waiting_for_signal("x") == listening
             await world.rest()
-            assert await world.state.listening("x") == listening
+            assert await world.state.waiting_for_signal("x") == listening
             assert _named(await world.signal("s")) == [(b.node, "s")]
-            assert await world.state.listening("x") == listening[1:]
+            assert await world.state.waiting_for_signal("x") == listening[1:]
             assert _named(await world.signal("t")) == [(a.node, "t")]
 
     @scenario
     async def test_listeners_are_told_apart_by_what_they_wait_for(self, folder: Path) -> None:
         async with self.world(folder, joined()) as world:
             a, b = (await world.accept()).emitted
-            assert await world.state.listening("x") == []
+            assert await world.state.waiting_for_signal("x") == []
             await world.done(a, Suspend(signal="later"))
             world.clock.advance(5)
             await world.done(b, Suspend(until=world.clock.now() + 60_000))
-            assert await world.state.listening("x") == [Listener("later", a.node, ())]
+            assert await world.state.waiting_for_signal("x") == [Listener("later", a.node, ())]
 
     @scenario
     async def test_a_signal_is_addressed_by_its_lineage(self, folder: Path) -> None:
@@ -121,7 +121,9 @@ class SignalContract(StateSuite):
             for each in items:
                 await world.done(each, GO)
                 world.clock.advance(1)
-            assert [each.path for each in await world.state.listening("x")] == [each.path for each in items]
+            assert [each.path for each in await world.state.waiting_for_signal("x")] == [
+                each.path for each in items
+            ]
             (second,) = await world.signal("s", path=items[1].path)
             assert (second.path, second.signal) == (items[1].path, "s")
             assert await world.signal("t", path=items[1].path) == []
@@ -139,7 +141,7 @@ class SignalContract(StateSuite):
             (resumed,) = (await world.done(second, GO)).emitted
             assert (resumed.path, resumed.signal) == (second.path, "s")
             world.lose_state()
-            assert [each.path for each in await world.state.listening("x")] == [first.path]
+            assert [each.path for each in await world.state.waiting_for_signal("x")] == [first.path]
 
     @scenario
     async def test_the_same_signal_twice_is_one(self, folder: Path) -> None:
@@ -151,7 +153,7 @@ class SignalContract(StateSuite):
             signal = await world.said("s")
             answers = await asyncio.gather(*(world.state.signal("x", signal) for _ in range(SIGNALLERS)))
             assert _named([token for each in answers for token in each.emitted]) == [(a.node, "s")]
-            assert [each.node for each in await world.state.listening("x")] == [b.node]
+            assert [each.node for each in await world.state.waiting_for_signal("x")] == [b.node]
 
     @scenario
     async def test_a_kept_signal_twice_is_one(self, folder: Path) -> None:
@@ -218,7 +220,7 @@ class SignalContract(StateSuite):
             await world.done(b, GO)
             world.lose_state()
             assert (await world.state.begin("x")).emitted == ()
-            assert await world.state.listening("x") == [Listener("go", b.node, ())]
+            assert await world.state.waiting_for_signal("x") == [Listener("go", b.node, ())]
             assert _named(await world.signal("t")) == [(b.node, "t")]
 
     @scenario
@@ -229,7 +231,7 @@ class SignalContract(StateSuite):
             world.clock.advance(5)
             await world.done(a, GO)
             world.lose_state()
-            assert [each.node for each in await world.state.listening("x")] == [b.node, a.node]
+            assert [each.node for each in await world.state.waiting_for_signal("x")] == [b.node, a.node]
             assert _named(await world.signal("s")) == [(b.node, "s")]
 
     @scenario
@@ -248,7 +250,9 @@ class SignalContract(StateSuite):
             left = self.crashed(folder)
         for place in (left, folder):
             async with self.world(place, chain(), clock) as world:
-                found = {each.execution: _named(list(each.emitted)) for each in await world.state.due(10)}
+                found = {
+                    each.execution: _named(list(each.emitted)) for each in await world.state.due_timers(10)
+                }
                 assert found == {"unheard": [(a.node, "s")], "heard": [(a.node, "s")]}
 
     @scenario

@@ -8,12 +8,22 @@ from pathlib import Path
 import pytest
 
 from rune.codec.facts import Inline, Large, Paged, Same
-from rune.core.execution.fact import Attempt, Begun, Choice, Control, End, Fact, Result, Signal, Suspension
+from rune.core.execution.fact import (
+    AttemptFailed,
+    EffectStarted,
+    ExecutionEnded,
+    Fact,
+    NodeResult,
+    NodeSuspended,
+    PauseChanged,
+    RaceWinner,
+    SignalReceived,
+)
 from rune.core.execution.outcome import Error
 from rune.core.execution.token import START
 from rune.core.execution.token import Path as Lineage
-from rune.ports.journal import Ended
-from rune.ports.queries import Wanted
+from rune.ports.journal import ExecutionEndedError
+from rune.ports.queries import ExecutionFilter
 from tests.contract.suites.family import FamilyContract
 from tests.contract.suites.letters import LetterContract
 from tests.contract.suites.records import WRITERS, accepted, result
@@ -93,27 +103,27 @@ class JournalContract(StartContract, FamilyContract, LetterContract):
     @scenario
     async def test_every_kind_of_fact_comes_back_as_it_was(self, folder: Path) -> None:
         facts: list[Fact] = [
-            Attempt(1, (2, 0), 2, 1, Error("E", "said", {"retry_at": 9})),
-            Attempt(1, (2, 0), 3, 2, Error("E", "said")),
-            Suspension(1, (2, 0), 4, attempt=3, due=99),
-            Suspension(2, (), 4, signal="go"),
-            Choice(3, (), 5, (), START),
-            Result(1, (2, 0), 6, "failed", failure=Error("E", "ü", engine=True), attempt=3),
-            Result(2, (), 6, "ok", value=Large("x/k", 5)),
-            Result(4, (), 6, "ok", items=3, value=Paged("x/p", 3, (0, 2))),
-            Result(5, (), 7, "ok", value=Same(START), outlet="true"),
-            Result(6, (), 7, "skipped"),
-            Result(7, (), 7, "cancelled"),
-            Result(8, (), 7, "ok", value=Inline(b"1"), signal="s", kept=True),
-            Begun(9, (2, 0), 7, 1),
-            Attempt(9, (2, 0), 7, 1, Error("E", "said"), "another"),
-            Suspension(9, (2, 0), 7, attempt=2, due=90, signal="go", deadline=80),
-            Signal(7, "s", "go"),
-            Signal(8, "key/with ü", "go", (2, 0), Inline(b'{"a": 1}')),
-            Signal(8, "large", "go", (), Large("x/signal", 5)),
-            Control(8, 1, True),
-            Control(9, 2, False),
-            End(10, "failed", Error("E", "over")),
+            AttemptFailed(1, (2, 0), 2, 1, Error("E", "said", {"retry_at": 9})),
+            AttemptFailed(1, (2, 0), 3, 2, Error("E", "said")),
+            NodeSuspended(1, (2, 0), 4, attempt=3, due=99),
+            NodeSuspended(2, (), 4, signal="go"),
+            RaceWinner(3, (), 5, (), START),
+            NodeResult(1, (2, 0), 6, "failed", failure=Error("E", "ü", engine=True), attempt=3),
+            NodeResult(2, (), 6, "ok", value=Large("x/k", 5)),
+            NodeResult(4, (), 6, "ok", items=3, value=Paged("x/p", 3, (0, 2))),
+            NodeResult(5, (), 7, "ok", value=Same(START), outlet="true"),
+            NodeResult(6, (), 7, "skipped"),
+            NodeResult(7, (), 7, "cancelled"),
+            NodeResult(8, (), 7, "ok", value=Inline(b"1"), signal="s", kept=True),
+            EffectStarted(9, (2, 0), 7, 1),
+            AttemptFailed(9, (2, 0), 7, 1, Error("E", "said"), "another"),
+            NodeSuspended(9, (2, 0), 7, attempt=2, due=90, signal="go", deadline=80),
+            SignalReceived(7, "s", "go"),
+            SignalReceived(8, "key/with ü", "go", (2, 0), Inline(b'{"a": 1}')),
+            SignalReceived(8, "large", "go", (), Large("x/signal", 5)),
+            PauseChanged(8, 1, True),
+            PauseChanged(9, 2, False),
+            ExecutionEnded(10, "failed", Error("E", "over")),
         ]
         async with self.make_journal(folder) as journal:
             await journal.accept(accepted())
@@ -137,7 +147,7 @@ class JournalContract(StartContract, FamilyContract, LetterContract):
             await journal.accept(accepted("x"))
             await journal.accept(accepted("y"))
             await journal.record("x", [result(1, b"x")])
-            await journal.record("x", [End(3, "completed")])
+            await journal.record("x", [ExecutionEnded(3, "completed")])
             assert list(await journal.record("y", [result(1, b"y")])) == [result(1, b"y")]
             assert await journal.end("y") is None
 
@@ -146,7 +156,7 @@ class JournalContract(StartContract, FamilyContract, LetterContract):
         async with self.make_journal(folder) as journal:
             await journal.accept(accepted())
             await journal.record("x", [result(1, b"1"), result(2, b"2")])
-            await journal.record("x", [Attempt(3, (), 2, 1, Error("E", ""))])
+            await journal.record("x", [AttemptFailed(3, (), 2, 1, Error("E", ""))])
             found = await journal.results("x", [(2, ()), (3, ()), (1, ())])
             assert found == [result(2, b"2"), None, result(1, b"1")]
 
@@ -158,7 +168,7 @@ class JournalContract(StartContract, FamilyContract, LetterContract):
             for node in order:
                 await journal.record("x", [result(node)])
             rows = await journal.facts("x")
-            assert [row.fact.node for row in rows if isinstance(row.fact, Result)] == order
+            assert [row.fact.node for row in rows if isinstance(row.fact, NodeResult)] == order
             numbers = [row.number for row in rows]
             assert numbers == sorted(set(numbers))
             assert await journal.facts("x", after=numbers[2]) == rows[3:]
@@ -171,11 +181,11 @@ class JournalContract(StartContract, FamilyContract, LetterContract):
     async def test_there_is_one_terminal_row(self, folder: Path) -> None:
         async with self.make_journal(folder) as journal:
             await journal.accept(accepted())
-            ends = [End(number, "completed") for number in range(10, 10 + WRITERS)]
+            ends = [ExecutionEnded(number, "completed") for number in range(10, 10 + WRITERS)]
             answers = await asyncio.gather(
                 *(journal.record("x", [end]) for end in ends), return_exceptions=True
             )
-            told = {each.end if isinstance(each, Ended) else each[0] for each in answers}  # type: ignore[index]
+            told = {each.end if isinstance(each, ExecutionEndedError) else each[0] for each in answers}  # type: ignore[index]
             assert len(told) == 1
             assert await journal.end("x") in told
 
@@ -183,41 +193,41 @@ class JournalContract(StartContract, FamilyContract, LetterContract):
     async def test_what_comes_after_the_end_is_kept_and_marked_late(self, folder: Path) -> None:
         async with self.make_journal(folder) as journal:
             await journal.accept(accepted())
-            end = End(5, "halted", Error("E", "over"))
+            end = ExecutionEnded(5, "halted", Error("E", "over"))
             await journal.record("x", [result(1)])
             await journal.record("x", [end])
-            with pytest.raises(Ended) as raised:
+            with pytest.raises(ExecutionEndedError) as raised:
                 await journal.record("x", [result(2)])
             assert raised.value.end == end
             rows = await journal.facts("x")
             assert [(type(row.fact), row.late) for row in rows] == [
-                (Result, False),
-                (End, False),
-                (Result, True),
+                (NodeResult, False),
+                (ExecutionEnded, False),
+                (NodeResult, True),
             ]
 
     @scenario
     async def test_another_end_changes_nothing(self, folder: Path) -> None:
         async with self.make_journal(folder) as journal:
             await journal.accept(accepted())
-            end = End(5, "halted")
+            end = ExecutionEnded(5, "halted")
             await journal.record("x", [end])
             try:
-                (answer,) = await journal.record("x", [End(6, "completed")])
-            except Ended as ended:
+                (answer,) = await journal.record("x", [ExecutionEnded(6, "completed")])
+            except ExecutionEndedError as ended:
                 answer = ended.end
             assert answer == end
             assert [row.fact for row in await journal.facts("x")] == [end]
 
     @scenario
     async def test_the_end_is_known_after_a_restart(self, folder: Path) -> None:
-        end = End(5, "completed")
+        end = ExecutionEnded(5, "completed")
         async with self.make_journal(folder) as journal:
             await journal.accept(accepted())
             await journal.record("x", [end])
         async with self.make_journal(folder) as journal:
             assert await journal.end("x") == end
-            with pytest.raises(Ended):
+            with pytest.raises(ExecutionEndedError):
                 await journal.record("x", [result(2)])
 
     @scenario
@@ -242,7 +252,7 @@ class JournalContract(StartContract, FamilyContract, LetterContract):
             await journal.accepted("x")
             await journal.record("x", [result(3)])
             rows = await journal.facts("x")
-            assert [row.fact.node for row in rows if isinstance(row.fact, Result)] == [1, 2, 3]
+            assert [row.fact.node for row in rows if isinstance(row.fact, NodeResult)] == [1, 2, 3]
             assert rows[2].number > rows[1].number
 
     @scenario
@@ -257,12 +267,12 @@ class JournalContract(StartContract, FamilyContract, LetterContract):
     async def test_the_end_is_known_after_a_restart_to_whoever_asks_for_nothing_first(
         self, folder: Path
     ) -> None:
-        end = End(5, "completed")
+        end = ExecutionEnded(5, "completed")
         async with self.make_journal(folder) as journal:
             await journal.accept(accepted())
             await journal.record("x", [end])
         async with self.make_journal(folder) as journal:
-            with pytest.raises(Ended) as raised:
+            with pytest.raises(ExecutionEndedError) as raised:
                 await journal.record("x", [result(2)])
             assert raised.value.end == end
             assert [row.late for row in await journal.facts("x")] == [False, True]
@@ -271,9 +281,9 @@ class JournalContract(StartContract, FamilyContract, LetterContract):
     async def test_a_signal_is_kept_once_by_its_id(self, folder: Path) -> None:
         async with self.make_journal(folder) as journal:
             await journal.accept(accepted())
-            first = Signal(2, "s", "go", (1, 0), Inline(b'{"a": 1}'))
+            first = SignalReceived(2, "s", "go", (1, 0), Inline(b'{"a": 1}'))
             assert (await journal.record("x", [first]))[0] is first
-            again, other = Signal(3, "s", "stop", None, Inline(b"2")), Signal(3, "t", "go")
+            again, other = SignalReceived(3, "s", "stop", None, Inline(b"2")), SignalReceived(3, "t", "go")
             assert list(await journal.record("x", [again])) == [first]
             assert list(await journal.record("x", [other])) == [other]
             assert await journal.signal("x", "s") == first
@@ -285,7 +295,9 @@ class JournalContract(StartContract, FamilyContract, LetterContract):
     async def test_of_many_who_signal_at_once_under_one_id_one_is_heard(self, folder: Path) -> None:
         async with self.make_journal(folder) as journal:
             await journal.accept(accepted())
-            mine = [Signal(2, "s", "go", None, Inline(str(number).encode())) for number in range(WRITERS)]
+            mine = [
+                SignalReceived(2, "s", "go", None, Inline(str(number).encode())) for number in range(WRITERS)
+            ]
             answers = await asyncio.gather(*(journal.record("x", [each]) for each in mine))
             stored = await journal.signal("x", "s")
             assert all(answer == stored for (answer,) in answers)
@@ -296,8 +308,8 @@ class JournalContract(StartContract, FamilyContract, LetterContract):
         async with self.make_journal(folder) as journal:
             await journal.accept(accepted("x"))
             await journal.accept(accepted("y"))
-            await journal.record("x", [Signal(2, "s", "go", None, Inline(b"1"))])
-            mine = Signal(3, "s", "go", None, Inline(b"2"))
+            await journal.record("x", [SignalReceived(2, "s", "go", None, Inline(b"1"))])
+            mine = SignalReceived(3, "s", "go", None, Inline(b"2"))
             assert await journal.signal("y", "s") is None
             assert list(await journal.record("y", [mine])) == [mine]
 
@@ -305,9 +317,9 @@ class JournalContract(StartContract, FamilyContract, LetterContract):
     async def test_an_ended_execution_hears_nothing(self, folder: Path) -> None:
         async with self.make_journal(folder) as journal:
             await journal.accept(accepted())
-            await journal.record("x", [End(5, "completed")])
-            for fact in (Signal(6, "s", "go"), Control(6, 1, True), Begun(1, (), 6, 1)):
-                with pytest.raises(Ended):
+            await journal.record("x", [ExecutionEnded(5, "completed")])
+            for fact in (SignalReceived(6, "s", "go"), PauseChanged(6, 1, True), EffectStarted(1, (), 6, 1)):
+                with pytest.raises(ExecutionEndedError):
                     await journal.record("x", [fact])
             assert [row.late for row in await journal.facts("x")] == [False, True, True, True]
 
@@ -315,12 +327,18 @@ class JournalContract(StartContract, FamilyContract, LetterContract):
     async def test_a_beginning_is_noted_once_for_each_attempt(self, folder: Path) -> None:
         async with self.make_journal(folder) as journal:
             await journal.accept(accepted())
-            first, again, second = Begun(1, (2, 0), 2, 1), Begun(1, (2, 0), 3, 1), Begun(1, (2, 0), 4, 2)
+            first, again, second = (
+                EffectStarted(1, (2, 0), 2, 1),
+                EffectStarted(1, (2, 0), 3, 1),
+                EffectStarted(1, (2, 0), 4, 2),
+            )
             assert (await journal.record("x", [first]))[0] is first
             (stored,) = await journal.record("x", [again])
             assert (stored == first, stored is again) == (True, False)
             assert (await journal.record("x", [second]))[0] is second
-            assert (await journal.record("x", [Begun(1, (2, 1), 4, 1)]))[0] == Begun(1, (2, 1), 4, 1)
+            assert (await journal.record("x", [EffectStarted(1, (2, 1), 4, 1)]))[0] == EffectStarted(
+                1, (2, 1), 4, 1
+            )
             assert await journal.results("x", [(1, (2, 0))]) == [None]
 
     @scenario
@@ -333,26 +351,26 @@ class JournalContract(StartContract, FamilyContract, LetterContract):
                 return summary.status
 
             await journal.accept(accepted())
-            first = Control(2, 1, True)
+            first = PauseChanged(2, 1, True)
             assert (await journal.record("x", [first]))[0] is first
             assert await status() == "paused"
-            assert list(await journal.record("x", [Control(3, 1, False)])) == [first]
+            assert list(await journal.record("x", [PauseChanged(3, 1, False)])) == [first]
             assert await status() == "paused"
-            assert [each.id for each in await store.executions(Wanted(status="paused"))] == ["x"]
-            await journal.record("x", [Control(4, 2, False)])
+            assert [each.id for each in await store.executions(ExecutionFilter(status="paused"))] == ["x"]
+            await journal.record("x", [PauseChanged(4, 2, False)])
             assert await status() == "running"
-            await journal.record("x", [Control(5, 3, True)])
-            await journal.record("x", [End(6, "cancelled")])
-            with pytest.raises(Ended):
-                await journal.record("x", [Control(7, 4, False)])
+            await journal.record("x", [PauseChanged(5, 3, True)])
+            await journal.record("x", [ExecutionEnded(6, "cancelled")])
+            with pytest.raises(ExecutionEndedError):
+                await journal.record("x", [PauseChanged(7, 4, False)])
             assert await status() == "cancelled"
 
     @scenario
     async def test_signals_controls_and_beginnings_outlive_a_crash(self, folder: Path) -> None:
         facts: list[Fact] = [
-            Signal(2, "s", "go", None, Inline(b"1")),
-            Begun(1, (), 3, 1),
-            Control(4, 1, True),
+            SignalReceived(2, "s", "go", None, Inline(b"1")),
+            EffectStarted(1, (), 3, 1),
+            PauseChanged(4, 1, True),
         ]
         async with self.make_journal(folder) as journal:
             await journal.accept(accepted())
@@ -362,7 +380,7 @@ class JournalContract(StartContract, FamilyContract, LetterContract):
         for place in (folder, left):
             async with self.make_journal(place) as journal, self.make_store(place) as store:
                 assert await journal.signal("x", "s") == facts[0]
-                others = (Signal(9, "s", "go"), Begun(1, (), 9, 1), Control(9, 1, False))
+                others = (SignalReceived(9, "s", "go"), EffectStarted(1, (), 9, 1), PauseChanged(9, 1, False))
                 answers = [(await journal.record("x", [other]))[0] for other in others]
                 assert answers == facts
                 assert [row.fact for row in await journal.facts("x")] == facts

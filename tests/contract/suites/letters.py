@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rune.core.execution.fact import End
+from rune.core.execution.fact import ExecutionEnded
 from rune.core.execution.outcome import Error
-from rune.ports.journal import DeadLetter, Ended, Journal
+from rune.ports.journal import DeadLetter, ExecutionEndedError, Journal
 from tests.contract.suites.records import WRITERS, JournalSuite, accepted, result
 from tests.contract.suites.scenario import scenario
 
@@ -17,7 +17,7 @@ from tests.contract.suites.scenario import scenario
 async def _given_up(journal: Journal, execution: str, at: int, code: str = "DEAD_LETTERED") -> DeadLetter:
     await journal.accept(accepted(execution, workflow=f"w of {execution}"))
     error = Error(code, f"{execution} was given up", {"node": "b"}, engine=True)
-    await journal.record(execution, [End(at, "failed", error)])
+    await journal.record(execution, [ExecutionEnded(at, "failed", error)])
     return DeadLetter(
         id=execution,
         execution=execution,
@@ -45,10 +45,10 @@ class LetterContract(JournalSuite):
     async def test_other_ends_are_no_dead_letters(self, folder: Path) -> None:
         async with self.make_journal(folder) as journal:
             ends = (
-                End(3, "completed"),
-                End(3, "failed", Error("TIMEOUT", "", {"node": "b"}, engine=True)),
-                End(3, "halted", Error("E", "")),
-                End(3, "cancelled", Error("CANCELLED", "")),
+                ExecutionEnded(3, "completed"),
+                ExecutionEnded(3, "failed", Error("TIMEOUT", "", {"node": "b"}, engine=True)),
+                ExecutionEnded(3, "halted", Error("E", "")),
+                ExecutionEnded(3, "cancelled", Error("CANCELLED", "")),
             )
             for number, end in enumerate(ends):
                 await journal.accept(accepted(f"x{number}"))
@@ -60,16 +60,16 @@ class LetterContract(JournalSuite):
     async def test_an_end_that_came_second_is_no_dead_letter(self, folder: Path) -> None:
         async with self.make_journal(folder) as journal:
             await journal.accept(accepted())
-            await journal.record("x", [End(3, "completed")])
-            with pytest.raises(Ended):
-                await journal.record("x", [End(4, "failed", Error("DEAD_LETTERED", ""))])
+            await journal.record("x", [ExecutionEnded(3, "completed")])
+            with pytest.raises(ExecutionEndedError):
+                await journal.record("x", [ExecutionEnded(4, "failed", Error("DEAD_LETTERED", ""))])
             assert await journal.dead_letters(10) == []
 
     @scenario
     async def test_an_end_that_goes_along_with_other_facts_is_a_dead_letter(self, folder: Path) -> None:
         async with self.make_journal(folder) as journal:
             await journal.accept(accepted())
-            await journal.record("x", [result(1), End(3, "failed", Error("WORKER_CRASH", ""))])
+            await journal.record("x", [result(1), ExecutionEnded(3, "failed", Error("WORKER_CRASH", ""))])
             (letter,) = await journal.dead_letters(10)
             assert (letter.execution, letter.code, letter.node) == ("x", "WORKER_CRASH", "")
 
@@ -94,7 +94,7 @@ class LetterContract(JournalSuite):
             for number in range(4):
                 await _given_up(journal, f"x{number}", number)
             (*_, last) = await journal.dead_letters(2)
-            assert await journal.settle(last.id, "dropped")
+            assert await journal.resolve_dead_letter(last.id, "dropped")
             assert [each.id for each in await journal.dead_letters(10, last.id)] == ["x1", "x0"]
 
     @scenario
@@ -102,10 +102,12 @@ class LetterContract(JournalSuite):
         async with self.make_journal(folder) as journal:
             await _given_up(journal, "x", 10)
             left = await _given_up(journal, "y", 20)
-            answers = await asyncio.gather(*(journal.settle("x", "requeued") for _ in range(WRITERS)))
+            answers = await asyncio.gather(
+                *(journal.resolve_dead_letter("x", "requeued") for _ in range(WRITERS))
+            )
             assert answers.count(True) == 1
-            assert not await journal.settle("x", "dropped")
-            assert not await journal.settle("nobody", "dropped")
+            assert not await journal.resolve_dead_letter("x", "dropped")
+            assert not await journal.resolve_dead_letter("nobody", "dropped")
             assert await journal.dead_letters(10) == [left]
             end = await journal.end("x")
             assert end is not None
@@ -116,10 +118,10 @@ class LetterContract(JournalSuite):
         async with self.make_journal(folder) as journal:
             open_one = await _given_up(journal, "x", 10)
             settled = await _given_up(journal, "y", 20)
-            await journal.settle(settled.id, "dropped")
+            await journal.resolve_dead_letter(settled.id, "dropped")
             left = self.crashed(folder)
         for place in (folder, left):
             async with self.make_journal(place) as journal:
                 assert await journal.dead_letters(10) == [open_one]
-                assert not await journal.settle(settled.id, "requeued")
-                assert await journal.settle(open_one.id, "requeued")
+                assert not await journal.resolve_dead_letter(settled.id, "requeued")
+                assert await journal.resolve_dead_letter(open_one.id, "requeued")

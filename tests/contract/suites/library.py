@@ -9,8 +9,14 @@ from pathlib import Path
 import pytest
 
 from rune.core.definition.model import Definition, Node, canonical, content_hash
-from rune.ports.journal import Journal, StoreAway
-from rune.ports.workflows import BadAlias, Entry, Library, UnknownWorkflow, Version
+from rune.ports.journal import Journal, StoreUnavailableError
+from rune.ports.workflows import (
+    InvalidAliasError,
+    Version,
+    WorkflowEntry,
+    WorkflowNotFoundError,
+    WorkflowStore,
+)
 from tests.contract.suites.scenario import scenario
 
 DEPLOYERS = 50
@@ -27,14 +33,14 @@ def definition(content: str, workflow: str = "orders") -> Definition:
 
 
 async def deploy(
-    library: Library, content: str, workflow: str = "orders", at: int = 1, alias: str | None = None
+    library: WorkflowStore, content: str, workflow: str = "orders", at: int = 1, alias: str | None = None
 ) -> Version:
     """Deploy one of them."""
     made = definition(content, workflow)
     return await library.deploy(canonical(made), content_hash(made), workflow, at, alias=alias)
 
 
-async def numbers(library: Library, workflow: str = "orders") -> list[int]:
+async def numbers(library: WorkflowStore, workflow: str = "orders") -> list[int]:
     """The versions there are."""
     return [each.number for each in await library.versions(workflow)]
 
@@ -43,10 +49,10 @@ class LibraryContract:
     """Subclass it and open a library in a folder, with the journal beside it; opened again there, it holds what it
     held. `make_looker` opens it for somebody who only looks while the owner goes on."""
 
-    def make_library(self, folder: Path) -> AbstractAsyncContextManager[tuple[Journal, Library]]:
+    def make_library(self, folder: Path) -> AbstractAsyncContextManager[tuple[Journal, WorkflowStore]]:
         raise NotImplementedError
 
-    def make_looker(self, folder: Path) -> AbstractAsyncContextManager[Library]:
+    def make_looker(self, folder: Path) -> AbstractAsyncContextManager[WorkflowStore]:
         raise NotImplementedError
 
     def crashed(self, folder: Path) -> Path:
@@ -101,7 +107,7 @@ class LibraryContract:
             await deploy(library, "a", "orders", alias="stable")
             await deploy(library, "b", "orders")
             assert (await deploy(library, "a", "mails")).number == 1
-            with pytest.raises(UnknownWorkflow):
+            with pytest.raises(WorkflowNotFoundError):
                 await library.find("mails", "stable")
 
     @scenario
@@ -129,11 +135,11 @@ class LibraryContract:
         async with self.make_library(folder) as (_, library):
             answers = await asyncio.gather(
                 deploy(library, "a"),
-                library.point("nobody", "stable", 1, 2),
+                library.set_alias("nobody", "stable", 1, 2),
                 deploy(library, "b"),
                 return_exceptions=True,
             )
-            assert isinstance(answers[1], UnknownWorkflow)
+            assert isinstance(answers[1], WorkflowNotFoundError)
             assert await numbers(library) == [1, 2]
 
     @scenario
@@ -141,11 +147,11 @@ class LibraryContract:
         async with self.make_library(folder) as (_, library):
             await deploy(library, "a")
             await deploy(library, "b")
-            stable = await library.point("orders", "stable", 2, 3)
+            stable = await library.set_alias("orders", "stable", 2, 3)
             assert (stable.number, stable.aliases, stable.change) == (2, ("latest", "stable"), "moved")
-            moved = await library.point("orders", "stable", 1, 4)
+            moved = await library.set_alias("orders", "stable", 1, 4)
             assert (moved.number, moved.aliases) == (1, ("stable",))
-            assert (await library.point("orders", "stable", 1, 5)).change == "none"
+            assert (await library.set_alias("orders", "stable", 1, 5)).change == "none"
             assert (await library.find("orders", "stable")).number == 1
 
     @scenario
@@ -162,7 +168,7 @@ class LibraryContract:
         async with self.make_library(folder) as (_, library):
             await deploy(library, "a")
             await deploy(library, "b")
-            await library.point("orders", "latest", 1, 3)
+            await library.set_alias("orders", "latest", 1, 3)
             assert (await library.find("orders")).number == 1
             assert await numbers(library) == [1, 2]
 
@@ -183,15 +189,17 @@ class LibraryContract:
             await deploy(library, "a", alias="stable")
             await deploy(library, "b")
             for which in ("3", "0", "v9", "99999999999999", "9" * 40, "prod", "", "STABLE"):
-                with pytest.raises(UnknownWorkflow, match=r"versions 1 to 2, and latest \(2\), stable \(1\)"):
+                with pytest.raises(
+                    WorkflowNotFoundError, match=r"versions 1 to 2, and latest \(2\), stable \(1\)"
+                ):
                     await library.find("orders", which)
-            with pytest.raises(UnknownWorkflow, match="`nobody`"):
+            with pytest.raises(WorkflowNotFoundError, match="`nobody`"):
                 await library.find("nobody")
             for version in (0, 3, -1, 2**80):
-                with pytest.raises(UnknownWorkflow, match="versions 1 to 2"):
-                    await library.point("orders", "stable", version, 1)
-            with pytest.raises(UnknownWorkflow, match="`nobody`"):
-                await library.hide("nobody", 1)
+                with pytest.raises(WorkflowNotFoundError, match="versions 1 to 2"):
+                    await library.set_alias("orders", "stable", version, 1)
+            with pytest.raises(WorkflowNotFoundError, match="`nobody`"):
+                await library.archive("nobody", 1)
             assert await library.versions("nobody") == []
 
     @scenario
@@ -199,59 +207,59 @@ class LibraryContract:
         async with self.make_library(folder) as (_, library):
             await deploy(library, "a")
             for alias in ("1", "v1", "V12", "", "-a", "a b", "ä", "a\n", "a@b", "a" * 129):
-                with pytest.raises(BadAlias):
-                    await library.point("orders", alias, 1, 1)
-                with pytest.raises(BadAlias):
+                with pytest.raises(InvalidAliasError):
+                    await library.set_alias("orders", alias, 1, 1)
+                with pytest.raises(InvalidAliasError):
                     await deploy(library, "b", alias=alias)
             assert await numbers(library) == [1]
             for alias in ("v", "v1a", "prod_eu-1", "A"):
-                await library.point("orders", alias, 1, 1)
+                await library.set_alias("orders", alias, 1, 1)
 
     @scenario
     async def test_a_hidden_workflow_is_not_found_and_loses_nothing(self, folder: Path) -> None:
         async with self.make_library(folder) as (_, library):
             await deploy(library, "a", alias="stable")
-            assert await library.hide("orders", 2)
-            assert not await library.hide("orders", 3)
+            assert await library.archive("orders", 2)
+            assert not await library.archive("orders", 3)
             for which in (None, "1", "stable", "none"):
-                with pytest.raises(UnknownWorkflow, match="removed"):
+                with pytest.raises(WorkflowNotFoundError, match="removed"):
                     await library.find("orders", which)
-            with pytest.raises(UnknownWorkflow, match="removed"):
-                await library.point("orders", "stable", 1, 4)
-            assert await library.entries() == []
-            assert [each.hidden for each in await library.entries(hidden=True)] == [True]
+            with pytest.raises(WorkflowNotFoundError, match="removed"):
+                await library.set_alias("orders", "stable", 1, 4)
+            assert await library.list() == []
+            assert [each.hidden for each in await library.list(hidden=True)] == [True]
             assert await numbers(library) == [1]
 
     @scenario
     async def test_a_new_deploy_shows_a_hidden_workflow_again(self, folder: Path) -> None:
         async with self.make_library(folder) as (_, library):
             await deploy(library, "a", alias="stable")
-            await library.hide("orders", 2)
+            await library.archive("orders", 2)
             again = await deploy(library, "a", at=3)
             assert (again.number, again.change) == (1, "moved")
-            await library.hide("orders", 4)
+            await library.archive("orders", 4)
             assert (await deploy(library, "b", at=5)).number == 2
             assert (await library.find("orders", "stable")).number == 1
-            assert [each.hidden for each in await library.entries()] == [False]
+            assert [each.hidden for each in await library.list()] == [False]
 
     @scenario
     async def test_so_does_moving_latest(self, folder: Path) -> None:
         async with self.make_library(folder) as (_, library):
             await deploy(library, "a")
-            await library.hide("orders", 2)
-            assert (await library.point("orders", "latest", 1, 3)).change == "moved"
+            await library.archive("orders", 2)
+            assert (await library.set_alias("orders", "latest", 1, 3)).change == "moved"
             assert (await library.find("orders")).number == 1
 
     @scenario
     async def test_entries_sum_workflows_up(self, folder: Path) -> None:
         async with self.make_library(folder) as (_, library):
-            assert await library.entries() == []
+            assert await library.list() == []
             await deploy(library, "a", "orders", at=1, alias="stable")
             await deploy(library, "b", "orders", at=2)
             await deploy(library, "a", "mails", at=3)
             await deploy(library, "b", "orders", at=4)
-            assert await library.entries() == [
-                Entry(
+            assert await library.list() == [
+                WorkflowEntry(
                     workflow="mails",
                     name="Orders a",
                     latest=1,
@@ -259,7 +267,7 @@ class LibraryContract:
                     aliases={"latest": 1},
                     deployed_at=3,
                 ),
-                Entry(
+                WorkflowEntry(
                     workflow="orders",
                     name="Orders b",
                     latest=2,
@@ -276,10 +284,10 @@ class LibraryContract:
             assert await numbers(library) == list(range(1, MANY + 1))
             aliases = [f"a{number}x" for number in range(MANY)]
             await asyncio.gather(
-                *(library.point("orders", alias, number, 1) for number, alias in enumerate(aliases, 1))
+                *(library.set_alias("orders", alias, number, 1) for number, alias in enumerate(aliases, 1))
             )
             assert (await library.find("orders", "a99x")).number == 100
-            (entry,) = await library.entries()
+            (entry,) = await library.list()
             assert (entry.versions, len(entry.aliases)) == (MANY, MANY + 1)
 
     @scenario
@@ -288,10 +296,10 @@ class LibraryContract:
             await deploy(library, "a", alias="stable")
             await deploy(library, "b")
             await deploy(library, "a", "mails")
-            await library.hide("mails", 2)
-            before = await library.versions("orders"), await library.entries(hidden=True)
+            await library.archive("mails", 2)
+            before = await library.versions("orders"), await library.list(hidden=True)
         async with self.make_library(folder) as (_, library):
-            assert (await library.versions("orders"), await library.entries(hidden=True)) == before
+            assert (await library.versions("orders"), await library.list(hidden=True)) == before
             assert (await deploy(library, "c")).number == 3
 
     @scenario
@@ -313,6 +321,6 @@ class LibraryContract:
                 await deploy(library, "b", alias="stable")
                 assert (await looker.find("orders", "stable")).number == 2
                 assert await looker.versions("orders") == await library.versions("orders")
-                assert await looker.entries() == await library.entries()
-                with pytest.raises(StoreAway):
+                assert await looker.list() == await library.list()
+                with pytest.raises(StoreUnavailableError):
                     await deploy(looker, "c")

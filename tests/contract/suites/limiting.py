@@ -10,16 +10,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rune.core.execution.fact import End
-from rune.ports.access import Held, Limits, StartLimits, TooMany
-from rune.ports.journal import Accepted, Journal, KeyConflict
+from rune.core.execution.fact import ExecutionEnded
+from rune.ports.access import AppliedLimits, Limits, StartLimitError, StartLimitStore
+from rune.ports.journal import ExecutionRecord, IdempotencyConflictError, Journal
 from tests.contract.suites.records import accepted, result
 from tests.contract.suites.scenario import scenario
 
 MANY = 30
-ORDERS = Held(("workflow:orders",))
-BOTH = Held(("key:k1", "workflow:orders"))
-KEY = Held(("key:k1",))
+ORDERS = AppliedLimits(("workflow:orders",))
+BOTH = AppliedLimits(("key:k1", "workflow:orders"))
+KEY = AppliedLimits(("key:k1",))
 MINUTE = 60_000
 
 
@@ -27,30 +27,30 @@ class Limited(msgspec.Struct):
     """What is opened together. `later`: let so many ms go by, as far as limits can tell."""
 
     journal: Journal
-    limits: StartLimits
+    limits: StartLimitStore
     moment: Callable[[], int]
     later: Callable[[int], None]
 
-    async def start(self, name: str, held: Held | None = ORDERS, **said: object) -> Accepted:
+    async def start(self, name: str, held: AppliedLimits | None = ORDERS, **said: object) -> ExecutionRecord:
         given = {"workflow": "orders", "at": self.moment(), **said}
         return await self.journal.accept(accepted(name, **given), held=held)
 
-    async def refused(self, name: str, held: Held = ORDERS, **said: object) -> TooMany:
-        with pytest.raises(TooMany) as found:
+    async def refused(self, name: str, held: AppliedLimits = ORDERS, **said: object) -> StartLimitError:
+        with pytest.raises(StartLimitError) as found:
             await self.start(name, held, **said)
         assert await self.journal.accepted(name) is None
         return found.value
 
     async def end(self, name: str) -> None:
-        await self.journal.record(name, [End(self.moment(), "completed")])
+        await self.journal.record(name, [ExecutionEnded(self.moment(), "completed")])
 
-    async def crowd(self, held: Held = ORDERS) -> tuple[list[str], list[TooMany]]:
+    async def crowd(self, held: AppliedLimits = ORDERS) -> tuple[list[str], list[StartLimitError]]:
         """Many at once: who came through, and who was refused."""
         wanted = [self.start(f"c{number}", held) for number in range(MANY)]
         answers = await asyncio.gather(*wanted, return_exceptions=True)
-        assert all(isinstance(each, Accepted | TooMany) for each in answers), answers
-        through = [each.id for each in answers if isinstance(each, Accepted)]
-        return through, [each for each in answers if isinstance(each, TooMany)]
+        assert all(isinstance(each, ExecutionRecord | StartLimitError) for each in answers), answers
+        through = [each.id for each in answers if isinstance(each, ExecutionRecord)]
+        return through, [each for each in answers if isinstance(each, StartLimitError)]
 
 
 class LimitContract:
@@ -108,7 +108,7 @@ class LimitContract:
             refused = await found.refused("z", KEY)
             assert refused.limit == "running"
             assert "`k1`" in refused.message
-            await found.start("w", Held(("key:k2",)))
+            await found.start("w", AppliedLimits(("key:k2",)))
             await found.end("y")
             await found.start("z", KEY)
             await found.refused("v", KEY)
@@ -155,10 +155,10 @@ class LimitContract:
         async with self.make_limited(folder) as found:
             await found.limits.put("workflow:orders", Limits(rate="2/h", running=1), found.moment())
             first = await found.start("x", key="k")
-            for held in (ORDERS, Held(("workflow:orders",), "full")):
+            for held in (ORDERS, AppliedLimits(("workflow:orders",), "full")):
                 assert await found.start("y", held, key="k") == first
                 assert await found.start("x", held) == first
-                with pytest.raises(KeyConflict):
+                with pytest.raises(IdempotencyConflictError):
                     await found.start("y", held, key="k", input=b"[]")
             await found.end("x")
             await found.start("z")
@@ -176,7 +176,9 @@ class LimitContract:
             await found.limits.put("workflow:orders", Limits(running=1), found.moment())
             await found.start("x")
             await found.refused("y", key="k")
-            assert (await found.refused("y", Held((), "the queue is full"), key="k")).limit == "waiting"
+            assert (
+                await found.refused("y", AppliedLimits((), "the queue is full"), key="k")
+            ).limit == "waiting"
             await found.end("x")
             await found.start("z", key="k", input=b"[]")
             await found.journal.record("z", [result(1)])
@@ -188,7 +190,7 @@ class LimitContract:
             assert (len(through), refused) == (MANY, [])
 
 
-async def _others(found: Limited) -> tuple[list[str], list[TooMany]]:
+async def _others(found: Limited) -> tuple[list[str], list[StartLimitError]]:
     answers = await asyncio.gather(*(found.start(f"o{n}") for n in range(MANY)), return_exceptions=True)
-    through = [each.id for each in answers if isinstance(each, Accepted)]
-    return through, [each for each in answers if isinstance(each, TooMany)]
+    through = [each.id for each in answers if isinstance(each, ExecutionRecord)]
+    return through, [each for each in answers if isinstance(each, StartLimitError)]

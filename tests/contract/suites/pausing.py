@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rune.codec.facts import Inline
-from rune.core.execution.fact import Control, Result
+from rune.core.execution.fact import NodeResult, PauseChanged
 from rune.core.execution.outcome import Suspend
 from rune.core.execution.token import Token
 from rune.testing.clock import VirtualClock
@@ -50,14 +50,14 @@ class PauseContract(StateSuite):
     async def test_it_tells_how_often_it_was_paused_and_whether_it_is(self, folder: Path) -> None:
         async with self.world(folder, chain()) as world:
             await self._second(world)
-            assert await world.state.controls("x") == (0, False)
+            assert await world.state.pause_state("x") == (0, False)
             for number, paused in enumerate((True, False, True), start=1):
                 await world.control(number, paused=paused)
-                assert await world.state.controls("x") == (number, paused)
+                assert await world.state.pause_state("x") == (number, paused)
                 await world.rest()
-                assert await world.state.controls("x") == (number, paused)
+                assert await world.state.pause_state("x") == (number, paused)
             world.lose_state()
-            assert await world.state.controls("x") == (3, True)
+            assert await world.state.pause_state("x") == (3, True)
 
     @scenario
     async def test_a_control_that_comes_again_changes_nothing(self, folder: Path) -> None:
@@ -66,9 +66,9 @@ class PauseContract(StateSuite):
             await world.control(1, paused=True)
             await world.control(2, paused=False)
             assert await world.verdicts([b], leased=True) == ["run"]
-            for fact in (Control(world.clock.now(), 1, True), Control(world.clock.now(), 2, False)):
+            for fact in (PauseChanged(world.clock.now(), 1, True), PauseChanged(world.clock.now(), 2, False)):
                 assert (await world.state.control("x", fact)).emitted == ()
-            assert await world.state.controls("x") == (2, False)
+            assert await world.state.pause_state("x") == (2, False)
 
     @scenario
     async def test_a_wait_that_ends_in_a_pause_goes_on_with_the_resume(self, folder: Path) -> None:
@@ -104,7 +104,7 @@ class PauseContract(StateSuite):
             await world.control(1, paused=True)
             parked = await world.signal("s")
             assert await world.verdicts(parked) == ["parked"] * len(parked)
-            assert await world.state.listening("x") == []
+            assert await world.state.waiting_for_signal("x") == []
             (resumed,) = await world.control(2, paused=False)
             assert (resumed.node, resumed.signal) == (b.node, "s")
 
@@ -146,19 +146,19 @@ class PauseContract(StateSuite):
             world.clock.advance(10_000)
             await world.control(1, paused=True)
             world.clock.advance(5 * MINUTE)
-            assert [each.finish for each in await world.state.due(10) if each.finish] == []
+            assert [each.finish for each in await world.state.due_timers(10) if each.finish] == []
             assert _nodes(await world.control(2, paused=False)) == [a.node]
             world.clock.advance(49_999)
-            assert [each.finish for each in await world.state.due(10) if each.finish] == []
+            assert [each.finish for each in await world.state.due_timers(10) if each.finish] == []
             world.clock.advance(1)
-            (finish,) = [each.finish for each in await world.state.due(10) if each.finish]
+            (finish,) = [each.finish for each in await world.state.due_timers(10) if each.finish]
             assert finish.status == "failed"
 
     @scenario
     async def test_an_execution_goes_on_from_what_it_began_with(self, folder: Path) -> None:
         """Paused or lost: what was taken over from another execution is not run again."""
         async with self.world(folder, chain()) as world:
-            kept = Result(world.node("a"), (), world.clock.now(), "ok", value=Inline(b"1"), kept=True)
+            kept = NodeResult(world.node("a"), (), world.clock.now(), "ok", value=Inline(b"1"), kept=True)
             b = Token(world.node("b"))
             assert _nodes(list((await world.accept(kept=[kept])).emitted)) == [b.node]
             assert await world.verdicts([Token(world.node("a"))]) == ["done"]
@@ -191,7 +191,7 @@ class PauseContract(StateSuite):
             await world.control(1, paused=True)
             await world.rest()
             clock.advance(10 * MINUTE)
-            await world.journal.record("x", [Control(clock.now(), 2, False)])
+            await world.journal.record("x", [PauseChanged(clock.now(), 2, False)])
             left = self.crashed(folder)
         async with self.world(left, chain(), clock) as world:
             assert _nodes(await world.due()) == [b.node]
@@ -205,7 +205,7 @@ class PauseContract(StateSuite):
             assert await world.verdicts([a]) == ["run"]
             await world.control(1, paused=True)
             decision = await world.journaled(world.decision(a))
-            await world.journal.record("x", [Control(clock.now(), 2, False)])
+            await world.journal.record("x", [PauseChanged(clock.now(), 2, False)])
             await world.state.apply("x", [decision])
             await world.rest()
             left = self.crashed(folder)

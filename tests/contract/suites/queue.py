@@ -55,7 +55,7 @@ class QueueContract:
     async def test_what_is_given_back_comes_again(self, folder: Path) -> None:
         async with self.make_queue(folder) as queue:
             await queue.send("x", [Token(7)])
-            await queue.give_back(await queue.receive())
+            await queue.requeue(await queue.receive())
             again = await queue.receive()
             assert (again.execution, again.token.node) == ("x", 7)
             await queue.ack(again)
@@ -72,7 +72,7 @@ class QueueContract:
     async def test_what_is_given_back_for_later_lets_others_pass(self, folder: Path) -> None:
         async with self.make_queue(folder) as queue:
             await queue.send("x", [Token(1)])
-            await queue.give_back(await queue.receive(), 0.05)
+            await queue.requeue(await queue.receive(), 0.05)
             await queue.send("x", [Token(2)])
             first = await queue.receive()
             second = await queue.receive()

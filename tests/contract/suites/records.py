@@ -6,15 +6,15 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from rune.codec.facts import Inline
-from rune.core.execution.fact import Result
+from rune.core.execution.fact import NodeResult
 from rune.core.execution.token import Path as Lineage
-from rune.ports.journal import Accepted, Journal, Parent
+from rune.ports.journal import ExecutionRecord, Journal, Parent
 from rune.ports.queries import Store
 
 WRITERS = 50
 
 
-def accepted(execution: str = "x", **given: object) -> Accepted:
+def accepted(execution: str = "x", **given: object) -> ExecutionRecord:
     """An execution as it may be accepted."""
     fields: dict[str, object] = {
         "id": execution,
@@ -24,21 +24,21 @@ def accepted(execution: str = "x", **given: object) -> Accepted:
         "input": b"{}",
         **given,
     }
-    return Accepted(**fields)  # type: ignore[arg-type]
+    return ExecutionRecord(**fields)  # type: ignore[arg-type]
 
 
 TOKEN: tuple[int, Lineage] = (1, (2, 0))
 """The token that starts a child here."""
 
 
-def child(execution: str, parent: str = "x", **given: object) -> Accepted:
+def child(execution: str, parent: str = "x", **given: object) -> ExecutionRecord:
     """An execution whose end another one waits for."""
     return accepted(execution, parent=Parent(parent, *TOKEN, 1), depth=1, **given)
 
 
-def result(node: int, value: bytes = b"1", path: Lineage = (), at: int = 2) -> Result:
+def result(node: int, value: bytes = b"1", path: Lineage = (), at: int = 2) -> NodeResult:
     """A result whose value is told apart."""
-    return Result(node, path, at, "ok", value=Inline(value))
+    return NodeResult(node, path, at, "ok", value=Inline(value))
 
 
 class JournalSuite:

@@ -11,11 +11,18 @@ from typing import Any, Literal, NamedTuple
 import pytest
 
 from rune.codec.facts import Inline, Large
-from rune.core.execution.fact import Control, End, Result
+from rune.core.execution.fact import ExecutionEnded, NodeResult, PauseChanged
 from rune.core.execution.outcome import Error
-from rune.ports.blobs import Blob
-from rune.ports.journal import Accepted, Gone, Journal, KeyConflict, KeySpent, Parent
-from rune.ports.retention import KEY_LIFE, BadRule, Collected, Retention, Rule
+from rune.ports.blobs import BlobStore
+from rune.ports.journal import (
+    ExecutionRecord,
+    ExecutionRemovedError,
+    IdempotencyConflictError,
+    IdempotencyKeyExpiredError,
+    Journal,
+    Parent,
+)
+from rune.ports.retention import KEY_LIFE_MS, InvalidRuleError, Retention, RetentionResult, Rule
 from tests.contract.suites.scenario import scenario
 
 NOW = 1_700_000_000_000
@@ -29,20 +36,20 @@ class Kept(NamedTuple):
     """What a collection works on."""
 
     journal: Journal
-    blob: Blob
+    blob: BlobStore
     retention: Retention
 
     async def begin(self, execution: str, workflow: str = "w", **given: Any) -> None:
         """An execution that runs."""
         fields = {"hash": f"hash of {workflow}", "at": NOW - 1000 * HOUR, "input": b"{}", **given}
-        await self.journal.accept(Accepted(id=execution, workflow=workflow, **fields))
+        await self.journal.accept(ExecutionRecord(id=execution, workflow=workflow, **fields))
 
     async def end(self, execution: str, hours: float = 1, status: Status = "completed") -> None:
         """It did something and ended, so many hours ago."""
         at = NOW - int(hours * HOUR)
         error = Error("DEAD_LETTERED", "given up") if status == "failed" else None
         await self.journal.record(execution, [_result(1, at)])
-        await self.journal.record(execution, [End(at, status, error)])
+        await self.journal.record(execution, [ExecutionEnded(at, status, error)])
 
     async def run(
         self,
@@ -56,7 +63,7 @@ class Kept(NamedTuple):
         await self.begin(execution, workflow, **given)
         await self.end(execution, hours, status)
 
-    async def collect(self, *rules: Rule, now: int = NOW) -> Collected:
+    async def collect(self, *rules: Rule, now: int = NOW) -> RetentionResult:
         """Remove what the rules select."""
         return await self.retention.collect(rules, now)
 
@@ -66,8 +73,8 @@ class Kept(NamedTuple):
         return " ".join(found)
 
 
-def _result(node: int, at: int = NOW, value: Any = None) -> Result:
-    return Result(node, (), at, "ok", value=value or Inline(b"1"))
+def _result(node: int, at: int = NOW, value: Any = None) -> NodeResult:
+    return NodeResult(node, (), at, "ok", value=value or Inline(b"1"))
 
 
 class RetentionContract:
@@ -154,7 +161,7 @@ class RetentionContract:
 
     def test_a_rule_that_cannot_be_meant_is_refused(self) -> None:
         for given in ({}, {"keep": -1}, {"older_than": -1}, {"keep": 1, "status": ("running",)}):
-            with pytest.raises(BadRule):
+            with pytest.raises(InvalidRuleError):
                 Rule(**given)
 
     @scenario
@@ -162,7 +169,7 @@ class RetentionContract:
         async with self.make_stores(folder) as kept:
             await kept.begin("running")
             await kept.begin("paused")
-            await kept.journal.record("paused", [Control(NOW, 1, True)])
+            await kept.journal.record("paused", [PauseChanged(NOW, 1, True)])
             assert (await kept.collect(ALL)).executions == 0
             assert await kept.left("running paused") == "running paused"
 
@@ -197,7 +204,7 @@ class RetentionContract:
         async with self.make_stores(folder) as kept:
             await kept.run("a", hours=9)
             await kept.blob.put("a/x@/", b"data")
-            again = Accepted(id="b", workflow="w", hash="hash of w", at=NOW - HOUR, input=b"{}")
+            again = ExecutionRecord(id="b", workflow="w", hash="hash of w", at=NOW - HOUR, input=b"{}")
             await kept.journal.accept(again, [_result(2, value=Large("a/x@/", 4))])
             assert (await kept.collect(ALL)).executions == 0
             assert await kept.blob.get("a/x@/") == b"data"
@@ -211,8 +218,8 @@ class RetentionContract:
         async with self.make_stores(folder) as kept:
             await kept.run("a")
             await kept.collect(ALL)
-            again = Accepted(id="b", workflow="w", hash="hash of w", at=NOW, input=b"{}", key="k")
-            with pytest.raises(Gone, match="a was removed"):
+            again = ExecutionRecord(id="b", workflow="w", hash="hash of w", at=NOW, input=b"{}", key="k")
+            with pytest.raises(ExecutionRemovedError, match="a was removed"):
                 await kept.journal.accept(again, [_result(2, value=Large("a/x@/", 4))])
             assert await kept.left("a b") == ""
             assert (await kept.journal.accept(again)).id == "b"
@@ -224,7 +231,9 @@ class RetentionContract:
         async with self.make_stores(folder) as kept:
             await kept.run("a", hours=1)
             for before, name, hours in (("a", "b", 3), ("b", "c", 2), ("c", "d", 5)):
-                accepted = Accepted(id=name, workflow="w", hash="hash of w", at=NOW - HOUR, input=b"{}")
+                accepted = ExecutionRecord(
+                    id=name, workflow="w", hash="hash of w", at=NOW - HOUR, input=b"{}"
+                )
                 await kept.journal.accept(accepted, [_result(2, value=Large(f"{before}/x@/", 4))])
                 await kept.end(name, hours)
             assert (await kept.collect(ALL)).executions == 4
@@ -243,13 +252,13 @@ class RetentionContract:
         async with self.make_stores(folder) as kept:
             await kept.run("a", key="k")
             await kept.collect(ALL)
-            with pytest.raises(KeySpent, match="a, which has ended") as refused:
-                await kept.begin("b", key="k", at=NOW + KEY_LIFE - 1)
+            with pytest.raises(IdempotencyKeyExpiredError, match="a, which has ended") as refused:
+                await kept.begin("b", key="k", at=NOW + KEY_LIFE_MS - 1)
             assert (refused.value.code, refused.value.execution) == ("KEY_SPENT", "a")
-            with pytest.raises(KeyConflict):
+            with pytest.raises(IdempotencyConflictError):
                 await kept.begin("b", key="k", input=b"[]")
             assert await kept.left("a b") == ""
-            await kept.begin("b", key="k", at=NOW + KEY_LIFE)
+            await kept.begin("b", key="k", at=NOW + KEY_LIFE_MS)
             assert await kept.left("a b") == "b"
 
     @scenario
@@ -258,9 +267,9 @@ class RetentionContract:
             await kept.run("a", key="k")
             await kept.run("b", key="l")
             assert (await kept.collect(Rule(keep=1))).keys == 0
-            assert (await kept.collect(Rule(keep=1), now=NOW + KEY_LIFE - 1)).keys == 0
-            assert (await kept.collect(Rule(keep=1), now=NOW + KEY_LIFE)).keys == 1
-            again = Accepted(id="c", workflow="w", hash="hash of w", at=NOW, input=b"{}", key="l")
+            assert (await kept.collect(Rule(keep=1), now=NOW + KEY_LIFE_MS - 1)).keys == 0
+            assert (await kept.collect(Rule(keep=1), now=NOW + KEY_LIFE_MS)).keys == 1
+            again = ExecutionRecord(id="c", workflow="w", hash="hash of w", at=NOW, input=b"{}", key="l")
             assert (await kept.journal.accept(again)).id == "b"
 
     @scenario
@@ -350,7 +359,7 @@ class RetentionContract:
             left: list[Path] = []
             rest: list[int] = []
 
-            def crash(so_far: Collected) -> None:
+            def crash(so_far: RetentionResult) -> None:
                 if so_far.executions and not left:
                     left.append(self.crashed(folder))
                     rest.append(7_000 - so_far.facts)

@@ -14,13 +14,13 @@ from rune.ports.credentials import (
     AnyFields,
     Bearer,
     Credential,
-    Draft,
-    KeyProblem,
-    Missing,
-    NameTaken,
-    Secret,
-    SecretError,
-    Unreadable,
+    CredentialError,
+    CredentialNameTakenError,
+    CredentialNotFoundError,
+    CredentialStore,
+    CredentialUnreadableError,
+    EncryptionKeyError,
+    NewCredential,
     fields_of,
 )
 from tests.contract.suites.scenario import scenario
@@ -51,7 +51,7 @@ EVERY: dict[str, dict[str, Any]] = {
 class SecretContract:
     """Subclass it and open the store in a folder; opened again there, it holds what it held."""
 
-    def make_secret(self, folder: Path, keys: int = 1) -> AbstractAsyncContextManager[Secret]:
+    def make_secret(self, folder: Path, keys: int = 1) -> AbstractAsyncContextManager[CredentialStore]:
         """The store with the newest of so many keys first in its ring and all older ones behind it."""
         raise NotImplementedError
 
@@ -100,7 +100,7 @@ class SecretContract:
     async def test_a_name_is_taken_once(self, folder: Path) -> None:
         async with self.make_secret(folder) as secret:
             await secret.put(_draft("shop"))
-            with pytest.raises(NameTaken):
+            with pytest.raises(CredentialNameTakenError):
                 await secret.put(_draft("shop", Bearer(token="another"), id=f"c{2:032x}"))
             assert await _token(secret, "shop") == CANARY
 
@@ -110,7 +110,7 @@ class SecretContract:
         async with self.make_secret(folder) as secret:
             first = await secret.put(_draft("shop"))
             assert await secret.put(_draft("shop")) == first
-            with pytest.raises(NameTaken):
+            with pytest.raises(CredentialNameTakenError):
                 await secret.put(_draft("other", id=first.id))
 
     @scenario
@@ -120,7 +120,7 @@ class SecretContract:
                 _draft("shop", Bearer(token=f"token-{number}"), id=f"c{number:032x}") for number in range(5)
             ]
             ended = await asyncio.gather(*(secret.put(each) for each in drafts), return_exceptions=True)
-            assert sum(isinstance(each, NameTaken) for each in ended) == 4
+            assert sum(isinstance(each, CredentialNameTakenError) for each in ended) == 4
             assert len(await secret.list()) == 1
 
     @scenario
@@ -184,16 +184,16 @@ class SecretContract:
     async def test_values_that_do_not_fit_change_nothing(self, folder: Path) -> None:
         async with self.make_secret(folder) as secret:
             await secret.put(_draft("shop"))
-            with pytest.raises(SecretError):
+            with pytest.raises(CredentialError):
                 await secret.rotate("shop", {"tokn": "x"}, None, 2)
             assert (await _resolved(secret, "shop")).version == 1
 
     @scenario
     async def test_what_is_not_there_cannot_be_changed(self, folder: Path) -> None:
         async with self.make_secret(folder) as secret:
-            with pytest.raises(Missing):
+            with pytest.raises(CredentialNotFoundError):
                 await secret.remove("shop")
-            with pytest.raises(Missing):
+            with pytest.raises(CredentialNotFoundError):
                 await secret.rotate("shop", {"token": "x"}, None, 1)
 
     @scenario
@@ -213,9 +213,9 @@ class SecretContract:
             new = await secret.put(_draft("new", id=f"c{2:032x}"))
             assert new.key != old.key
             assert await _token(secret, "old") == CANARY
-            assert await secret.rekey() == 1
+            assert await secret.reencrypt() == 1
             assert {each.key for each in await secret.list()} == {new.key}
-            assert await secret.rekey() == 0
+            assert await secret.reencrypt() == 0
             found = await _resolved(secret, "old")
             assert (found.version, found.fields) == (1, Bearer(token=CANARY))
 
@@ -228,10 +228,10 @@ class SecretContract:
             for attempt in (
                 secret.resolve("shop"),
                 secret.put(_draft("new", id=f"c{2:032x}")),
-                secret.rekey(),
+                secret.reencrypt(),
                 secret.rotate("shop", {"token": "x"}, None, 2),
             ):
-                with pytest.raises(KeyProblem) as problem:
+                with pytest.raises(EncryptionKeyError) as problem:
                     await attempt
                 assert problem.value.code == "SECRET_KEY_MISSING"
             assert [each.name for each in await secret.list()] == ["shop"]
@@ -242,10 +242,10 @@ class SecretContract:
             await secret.put(_draft("shop"))
         self.other_keys(folder)
         async with self.make_secret(folder, keys=0) as secret:
-            with pytest.raises(Unreadable):
+            with pytest.raises(CredentialUnreadableError):
                 await secret.resolve("shop")
-            with pytest.raises(Unreadable):
-                await secret.rekey()
+            with pytest.raises(CredentialUnreadableError):
+                await secret.reencrypt()
             assert [each.version for each in await secret.list()] == [1]
             await secret.rotate("shop", {"token": "whole-again"}, None, 2)
             assert await _token(secret, "shop") == "whole-again"
@@ -260,7 +260,7 @@ class SecretContract:
                 await secret.put(_draft("shop"))
             self.altered(tmp_path, "shop", column, value)
             async with self.make_secret(tmp_path) as secret:
-                with pytest.raises(Unreadable):
+                with pytest.raises(CredentialUnreadableError):
                     await secret.resolve("moved" if column == "name" else "shop")
 
         asyncio.run(go())
@@ -278,18 +278,18 @@ class SecretContract:
 
 def _draft(
     name: str, fields: AnyFields | None = None, *, hosts: tuple[str, ...] = (), id: str | None = None
-) -> Draft:
+) -> NewCredential:
     made = id or "c" + name.encode().hex().ljust(32, "0")[:32]
-    return Draft(id=made, name=name, fields=fields or Bearer(token=CANARY), hosts=hosts, at=1)
+    return NewCredential(id=made, name=name, fields=fields or Bearer(token=CANARY), hosts=hosts, at=1)
 
 
-async def _resolved(secret: Secret, name: str) -> Credential:
+async def _resolved(secret: CredentialStore, name: str) -> Credential:
     found = await secret.resolve(name)
     assert found is not None
     return found
 
 
-async def _token(secret: Secret, name: str) -> str:
+async def _token(secret: CredentialStore, name: str) -> str:
     fields = (await _resolved(secret, name)).fields
     assert isinstance(fields, Bearer)
     return fields.token

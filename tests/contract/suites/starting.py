@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from rune.codec.facts import Inline, Large
-from rune.core.execution.fact import End, Fact, Result
-from rune.ports.journal import FORMAT, Gone, KeyConflict, NewerFormat
+from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult
+from rune.ports.journal import FORMAT, ExecutionRemovedError, IdempotencyConflictError, NewerFormatError
 from tests.contract.suites.records import WRITERS, JournalSuite, accepted, child, result
 from tests.contract.suites.scenario import scenario
 
 
 def _kept(count: int, value: bytes = b"1") -> list[Fact]:
-    return [Result(node, (), 1, "ok", value=Inline(value), kept=True) for node in range(count, 0, -1)]
+    return [NodeResult(node, (), 1, "ok", value=Inline(value), kept=True) for node in range(count, 0, -1)]
 
 
 class StartContract(JournalSuite):
@@ -43,7 +43,7 @@ class StartContract(JournalSuite):
             await journal.accept(accepted("x", key="k"))
             others: tuple[dict[str, object], ...] = ({"input": b"[1]"}, {"hash": "h2"})
             for number, other in enumerate(others):
-                with pytest.raises(KeyConflict):
+                with pytest.raises(IdempotencyConflictError):
                     await journal.accept(accepted(f"y{number}", key="k", **other))
                 assert await journal.accepted(f"y{number}") is None
             await journal.record("x", [result(1)])
@@ -58,7 +58,7 @@ class StartContract(JournalSuite):
             answers = await asyncio.gather(
                 *(journal.accept(each) for each in [*wanted[:10], bad, *wanted[10:]]), return_exceptions=True
             )
-            assert [type(each) for each in answers].count(KeyConflict) == 1
+            assert [type(each) for each in answers].count(IdempotencyConflictError) == 1
             assert all([await journal.accepted(each.id) == each for each in wanted])
 
     @scenario
@@ -68,7 +68,7 @@ class StartContract(JournalSuite):
             await journal.accept(accepted("old"))
         async with self.make_journal(folder) as journal:
             for _ in range(2):
-                with pytest.raises(NewerFormat):
+                with pytest.raises(NewerFormatError):
                     await journal.accepted("new")
             assert await journal.accepted("old") == accepted("old")
 
@@ -99,7 +99,7 @@ class StartContract(JournalSuite):
                 assert await journal.accepted("x") == wanted
                 assert [row.fact for row in await journal.facts("x")] == kept
                 assert not any(row.late for row in await journal.facts("x"))
-                keys = [(each.node, each.path) for each in kept if isinstance(each, Result)]
+                keys = [(each.node, each.path) for each in kept if isinstance(each, NodeResult)]
                 assert await journal.results("x", keys) == kept
 
     @scenario
@@ -118,9 +118,9 @@ class StartContract(JournalSuite):
     @scenario
     async def test_a_start_that_is_refused_leaves_nothing(self, folder: Path) -> None:
         """One of its facts names a blob of an execution that is not there."""
-        large = Result(3, (), 1, "ok", value=Large("nobody/3", 5), kept=True)
+        large = NodeResult(3, (), 1, "ok", value=Large("nobody/3", 5), kept=True)
         async with self.make_journal(folder) as journal:
-            with pytest.raises(Gone):
+            with pytest.raises(ExecutionRemovedError):
                 await journal.accept(accepted("x", key="k"), [*_kept(2), large])
             assert await journal.accepted("x") is None
             other = accepted("y", key="k", input=b"[]")
@@ -191,5 +191,5 @@ class StartContract(JournalSuite):
             assert await journal.accept(accepted("y", key="k"), _kept(3)) == first
             assert await journal.accepted("y") is None
             assert [row.fact for row in await journal.facts("x")] == _kept(2)
-            await journal.record("x", [End(5, "completed")])
+            await journal.record("x", [ExecutionEnded(5, "completed")])
             assert await journal.accept(accepted("z", key="k"), _kept(3)) == first

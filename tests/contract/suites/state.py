@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from rune.core.execution.fact import End
+from rune.core.execution.fact import ExecutionEnded
 from rune.core.execution.outcome import Suspend
 from rune.core.execution.token import START, Token
 from rune.ports.state import Applied
@@ -110,9 +110,11 @@ class StateContract(SignalContract, PauseContract, CrowdContract):
         async with self.world(folder, chain()) as world:
             (b,) = (await self._at_b(world)).emitted
             await world.state.claim("x", b, "me", leased=True)
-            assert await world.state.unheld(10) == []
+            assert await world.state.unclaimed_tokens(10) == []
             world.clock.advance(LEASE + 1)
-            assert [(each, token.node) for each, token, _ in await world.state.unheld(10)] == [("x", b.node)]
+            assert [(each, token.node) for each, token, _ in await world.state.unclaimed_tokens(10)] == [
+                ("x", b.node)
+            ]
 
     @scenario
     async def test_a_claim_behind_the_journal_says_that_it_was_claimed_before(self, folder: Path) -> None:
@@ -194,13 +196,13 @@ class StateContract(SignalContract, PauseContract, CrowdContract):
             assert asked is not None
             assert asked <= due, "a scheduler that looks early looks again; one that looks late is late"
             world.clock.advance(59_999)
-            assert [each for each in await world.state.due(10) if each.emitted] == []
+            assert [each for each in await world.state.due_timers(10) if each.emitted] == []
             world.clock.advance(1)
-            fired = [each for each in await world.state.due(10) if each.emitted]
+            fired = [each for each in await world.state.due_timers(10) if each.emitted]
             assert [(each.execution, each.emitted[0].node) for each in fired] == [("x", b.node)]
             assert fired[0].emitted[0].resumed
             world.clock.advance(60_000)
-            assert [each for each in await world.state.due(10) if each.emitted] == []
+            assert [each for each in await world.state.due_timers(10) if each.emitted] == []
 
     @scenario
     async def test_armed_timers_survive_a_loss(self, folder: Path) -> None:
@@ -210,11 +212,11 @@ class StateContract(SignalContract, PauseContract, CrowdContract):
             due = clock.now() + 60_000
             await world.done(b, Suspend(until=due))
         async with self.world(folder, chain(), clock) as world:
-            assert [each for each in await world.state.due(10) if each.emitted] == []
+            assert [each for each in await world.state.due_timers(10) if each.emitted] == []
             clock.advance(60_000)
-            fired = [each for each in await world.state.due(10) if each.emitted]
+            fired = [each for each in await world.state.due_timers(10) if each.emitted]
             assert [each.emitted[0].node for each in fired] == [b.node]
-            assert [each for each in await world.state.due(10) if each.emitted] == []
+            assert [each for each in await world.state.due_timers(10) if each.emitted] == []
 
     @scenario
     async def test_the_timeout_of_a_join_counts_from_its_first_arrival(self, folder: Path) -> None:
@@ -223,9 +225,9 @@ class StateContract(SignalContract, PauseContract, CrowdContract):
             world.clock.advance(30_000)
             await world.done(a)
             world.clock.advance(59_999)
-            assert [each for each in await world.state.due(10) if each.emitted] == []
+            assert [each for each in await world.state.due_timers(10) if each.emitted] == []
             world.clock.advance(1)
-            (fired,) = [each for each in await world.state.due(10) if each.emitted]
+            (fired,) = [each for each in await world.state.due_timers(10) if each.emitted]
             assert [token.node for token in fired.emitted] == [world.node("c")]
 
     @scenario
@@ -235,7 +237,7 @@ class StateContract(SignalContract, PauseContract, CrowdContract):
             await world.done(a)
             await world.done(b)
             world.clock.advance(120_000)
-            assert [each for each in await world.state.due(10) if each.emitted] == []
+            assert [each for each in await world.state.due_timers(10) if each.emitted] == []
 
     @scenario
     async def test_no_more_timers_are_answered_than_asked_for(self, folder: Path) -> None:
@@ -247,7 +249,7 @@ class StateContract(SignalContract, PauseContract, CrowdContract):
                 await world.done(b, Suspend(until=due), f"x{number}")
             world.clock.advance(1_000)
             seen: list[str] = []
-            while found := await world.state.due(4):
+            while found := await world.state.due_timers(4):
                 assert len(found) <= 4
                 seen += [each.execution for each in found if each.emitted]
             assert sorted(seen) == [f"x{number}" for number in range(10)]
@@ -256,7 +258,7 @@ class StateContract(SignalContract, PauseContract, CrowdContract):
     async def test_an_ended_execution_refuses_everything(self, folder: Path) -> None:
         async with self.world(folder, chain()) as world:
             (b,) = (await self._at_b(world)).emitted
-            end = End(world.clock.now(), "cancelled")
+            end = ExecutionEnded(world.clock.now(), "cancelled")
             await world.journal.record("x", [end])
             await world.state.end("x", end)
             claim = await world.state.claim("x", b, "me", leased=True)
@@ -264,7 +266,7 @@ class StateContract(SignalContract, PauseContract, CrowdContract):
             late = await world.state.apply("x", [world.decision(b)])
             assert (late.emitted, late.finish) == ((), None)
             world.clock.advance(10 * LEASE)
-            assert [each for each in await world.state.due(10) if each.emitted or each.finish] == []
+            assert [each for each in await world.state.due_timers(10) if each.emitted or each.finish] == []
 
     @scenario
     async def test_an_end_that_nobody_wrote_is_offered_again(self, folder: Path) -> None:
@@ -276,10 +278,10 @@ class StateContract(SignalContract, PauseContract, CrowdContract):
             last = await world.done(c)
             assert last.finish is not None
             clock.advance(10 * LEASE)
-            assert any(each.finish is not None for each in await world.state.due(10))
+            assert any(each.finish is not None for each in await world.state.due_timers(10))
         async with self.world(folder, chain(), clock) as world:
             clock.advance(10 * LEASE)
-            assert any(each.finish is not None for each in await world.state.due(10))
+            assert any(each.finish is not None for each in await world.state.due_timers(10))
 
     @scenario
     async def test_executions_share_nothing(self, folder: Path) -> None:

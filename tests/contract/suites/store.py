@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rune.ports.queries import Store, Wanted
+from rune.ports.queries import ExecutionFilter, Store
 from rune.testing.harness import Harness
 from tests.contract.suites.scenario import scenario
 
@@ -59,10 +59,10 @@ class StoreContract:
         async with self.make_stage(folder) as (harness, store):
             fan = (await harness.run(FAN, {"xs": []}))["execution_id"]
             failing = (await harness.run(FAILING))["execution_id"]
-            assert [each.id for each in await store.executions(Wanted(status="halted"))] == [failing]
-            assert [each.id for each in await store.executions(Wanted(workflow="fan"))] == [fan]
-            assert await store.executions(Wanted(status="halted", workflow="fan")) == []
-            assert await store.executions(Wanted(workflow="nobody")) == []
+            assert [each.id for each in await store.executions(ExecutionFilter(status="halted"))] == [failing]
+            assert [each.id for each in await store.executions(ExecutionFilter(workflow="fan"))] == [fan]
+            assert await store.executions(ExecutionFilter(status="halted", workflow="fan")) == []
+            assert await store.executions(ExecutionFilter(workflow="nobody")) == []
 
     @scenario
     async def test_a_narrowed_list_comes_in_pages_newest_first_whatever_became_of_them(
@@ -86,7 +86,7 @@ class StoreContract:
                 ("halted", ids[1::2]),
             ]
             for status, expected in cases:
-                wanted = Wanted(workflow="mixed", status=status)
+                wanted = ExecutionFilter(workflow="mixed", status=status)
                 first = await store.executions(wanted, limit=2)
                 rest = await store.executions(wanted, limit=9, after=first[-1].id)
                 assert [each.id for each in [*first, *rest]] == expected[::-1]

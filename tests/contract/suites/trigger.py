@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from rune.core.triggers import Hook, Schedule, Standing
-from rune.ports.triggers import PathTaken, Trigger, Triggers, trigger_id
+from rune.core.triggers import Schedule, ScheduleState, WebhookConfig
+from rune.ports.triggers import PathTakenError, Trigger, TriggerStore, trigger_id
 from tests.contract.suites.scenario import scenario
 
 AT_ONCE = 20
@@ -25,7 +25,7 @@ def hook(workflow: str = "orders", path: str = "p1") -> Trigger:
         version=1,
         hash="h",
         at=5,
-        hook=Hook(method="PUT", auth="hmac"),
+        hook=WebhookConfig(method="PUT", auth="hmac"),
         path=path,
     )
 
@@ -40,12 +40,12 @@ def schedule(workflow: str = "report", due: int | None = 100) -> Trigger:
         hash="h",
         at=5,
         schedule=Schedule(cron="* * * * *", timezone="Europe/Berlin", catch_up="all", overlap="queue"),
-        standing=Standing(due, (1, 2), 3, "x1"),
+        standing=ScheduleState(due, (1, 2), 3, "x1"),
         due=due,
     )
 
 
-async def stored(triggers: Triggers, trigger: Trigger) -> Trigger:
+async def stored(triggers: TriggerStore, trigger: Trigger) -> Trigger:
     """Stored, and as it is then."""
     found = await triggers.put(trigger)
     assert found is not None
@@ -55,7 +55,7 @@ async def stored(triggers: Triggers, trigger: Trigger) -> Trigger:
 class TriggerContract:
     """Subclass it and open a store in a folder; opened again there, it holds what it held."""
 
-    def make_triggers(self, folder: Path) -> AbstractAsyncContextManager[Triggers]:
+    def make_triggers(self, folder: Path) -> AbstractAsyncContextManager[TriggerStore]:
         raise NotImplementedError
 
     def crashed(self, folder: Path) -> Path:
@@ -101,10 +101,10 @@ class TriggerContract:
     async def test_a_path_leads_to_one_hook(self, folder: Path) -> None:
         async with self.make_triggers(folder) as triggers:
             one = await stored(triggers, hook("a"))
-            with pytest.raises(PathTaken):
+            with pytest.raises(PathTakenError):
                 await triggers.put(hook("b"))
             two = await stored(triggers, hook("b", "p2"))
-            with pytest.raises(PathTaken):
+            with pytest.raises(PathTakenError):
                 await triggers.put(replace(two, path="p1"))
             assert await triggers.at_path("p2") == two
             moved = await stored(triggers, replace(one, path="p3"))
@@ -130,13 +130,13 @@ class TriggerContract:
     async def test_what_was_signed_comes_under_one_delivery_until_it_is_old(self, folder: Path) -> None:
         async with self.make_triggers(folder) as triggers:
             first = await asyncio.gather(
-                *(triggers.saw("t1", "mark", f"d{number}", 50) for number in range(AT_ONCE))
+                *(triggers.remember_delivery("t1", "mark", f"d{number}", 50) for number in range(AT_ONCE))
             )
             assert len(set(first)) == 1
-            assert await triggers.saw("t2", "mark", "other", 90) == "other"
+            assert await triggers.remember_delivery("t2", "mark", "other", 90) == "other"
             left = self.crashed(folder)
         async with self.make_triggers(left) as triggers:
-            assert await triggers.saw("t1", "mark", "late", 70) == first[0]
-            assert await triggers.forget(51) == 1
-            assert await triggers.saw("t1", "mark", "anew", 70) == "anew"
-            assert await triggers.saw("t2", "mark", "anew", 70) == "other"
+            assert await triggers.remember_delivery("t1", "mark", "late", 70) == first[0]
+            assert await triggers.forget_deliveries(51) == 1
+            assert await triggers.remember_delivery("t1", "mark", "anew", 70) == "anew"
+            assert await triggers.remember_delivery("t2", "mark", "anew", 70) == "other"

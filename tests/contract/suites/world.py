@@ -13,13 +13,13 @@ import msgspec
 
 from rune.codec.facts import Inline
 from rune.core.execution.decision import Decision
-from rune.core.execution.fact import Control, Fact, Signal
+from rune.core.execution.fact import Fact, PauseChanged, SignalReceived
 from rune.core.execution.outcome import FanOut, Output
 from rune.core.execution.step import step
 from rune.core.execution.token import Path as Lineage
 from rune.core.execution.token import Token
 from rune.core.plan.model import Plan
-from rune.ports.journal import Accepted, Journal
+from rune.ports.journal import ExecutionRecord, Journal
 from rune.ports.state import Applied, State
 from rune.testing.clock import VirtualClock
 from rune.testing.harness import compiled
@@ -88,7 +88,7 @@ class World(msgspec.Struct):
 
     async def accept(self, execution: str = "x", kept: Sequence[Fact] = (), **given: Any) -> Applied:
         fields = {"workflow": "w", "hash": self.plan.hash, "at": self.clock.now(), "input": b"{}", **given}
-        await self.journal.accept(Accepted(id=execution, **fields), kept)
+        await self.journal.accept(ExecutionRecord(id=execution, **fields), kept)
         return await self.state.begin(execution)
 
     def decision(self, token: Token, outcome: Any = None) -> Decision:
@@ -110,9 +110,9 @@ class World(msgspec.Struct):
 
     async def said(
         self, id: str, name: str = "go", path: Lineage | None = None, execution: str = "x"
-    ) -> Signal:
+    ) -> SignalReceived:
         """A signal that the journal has and the state has not heard of."""
-        signal = Signal(self.clock.now(), id, name, path, Inline(b"1"))
+        signal = SignalReceived(self.clock.now(), id, name, path, Inline(b"1"))
         await self.journal.record(execution, [signal])
         return signal
 
@@ -125,14 +125,14 @@ class World(msgspec.Struct):
 
     async def control(self, number: int, *, paused: bool) -> list[Token]:
         """Pause or resume; answers what is sent because of it, at once or as due."""
-        fact = Control(self.clock.now(), number, paused)
+        fact = PauseChanged(self.clock.now(), number, paused)
         await self.journal.record("x", [fact])
         emitted = (await self.state.control("x", fact)).emitted
         return [*emitted, *await self.due()]
 
     async def due(self) -> list[Token]:
         """What the timers send now."""
-        return [token for each in await self.state.due(100) for token in each.emitted]
+        return [token for each in await self.state.due_timers(100) for token in each.emitted]
 
     async def verdicts(self, tokens: Iterable[Token], *, leased: bool = False) -> list[str]:
         """What becomes of those who ask to run these."""

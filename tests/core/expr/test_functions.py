@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rune.core.expr import FUNCTIONS, ExpressionError, ExpressionSyntaxError, MissingError, compile_expression
-from rune.core.expr.budget import Run
+from rune.core.expr.budget import Evaluation
 from tests.core.expr.helper import NAMES, SCOPE, evaluate, same, trigger
 
 EVERY = (
@@ -321,7 +321,7 @@ def test_a_call_that_cannot_be_is_refused_beforehand(source: str, message: str) 
 
 
 def test_what_the_compiler_does_for_missing_values_the_table_does_for_present_ones() -> None:
-    run = Run({})
+    run = Evaluation({})
     assert FUNCTIONS["exists"].call(run, None) is True
     assert FUNCTIONS["default"].call(run, None, 1) == 1
     assert FUNCTIONS["default"].call(run, 0, 1) == 0

@@ -14,8 +14,8 @@ from rune.core.execution.outcome import Failure, Outcome
 from rune.core.expr import Names
 from rune.core.plan.parameters import compile_parameters
 from rune.nodes.blobs import Blobs
-from rune.nodes.registry import Facts, execute_async, prepare, standard_registry
-from rune.nodes.resources import World
+from rune.nodes.registry import CallOptions, execute_async, prepare, standard_registry
+from rune.nodes.resources import Resources
 from rune.testing.nodes import MemoryBlob
 
 NOW = 1_700_000_000_000
@@ -26,15 +26,15 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Raw = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-def local_world(**options: Any) -> World:
+def local_world(**options: Any) -> Resources:
     """A world in which this machine may be called."""
-    return World(**{"http_allow": ("127.0.0.1",), **options})
+    return Resources(**{"http_allow": ("127.0.0.1",), **options})
 
 
 async def call(
     type: str,
     parameters: Mapping[str, Any],
-    world: World,
+    world: Resources,
     *,
     key: str = KEY,
     store: MemoryBlob | None = None,
@@ -45,7 +45,7 @@ async def call(
     problems = kind.type.check(parameters, lambda text: False)
     assert not problems, problems
     compiled = compile_parameters(kind.type, parameters, NAMES)
-    facts: Facts = {
+    facts: CallOptions = {
         "idempotency_key": key,
         "world": world,
         "blobs": Blobs(store or MemoryBlob(), "x1"),

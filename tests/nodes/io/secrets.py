@@ -10,8 +10,8 @@ from rune.core.plan.parameters import compile_parameters
 from rune.errors import RuneError
 from rune.nodes.blobs import Blobs
 from rune.nodes.registry import execute_async, prepare, standard_registry
-from rune.nodes.resources import World
-from rune.ports.credentials import Credential, Draft, Listing, fields_of
+from rune.nodes.resources import Resources
+from rune.ports.credentials import Credential, CredentialSummary, NewCredential, fields_of
 from rune.testing.nodes import MemoryBlob
 from tests.nodes.io.calling import KEY, NAMES, NOW
 
@@ -39,21 +39,21 @@ class Drawer:
             raise self.error
         return next((each for each in self.credentials if reference in (each.name, each.id)), None)
 
-    async def put(self, draft: Draft) -> Listing:
+    async def put(self, draft: NewCredential) -> CredentialSummary:
         raise NotImplementedError
 
-    async def list(self) -> Sequence[Listing]:
+    async def list(self) -> Sequence[CredentialSummary]:
         raise NotImplementedError
 
-    async def find(self, reference: str) -> Listing | None:
+    async def find(self, reference: str) -> CredentialSummary | None:
         raise NotImplementedError
 
     async def rotate(
         self, reference: str, values: Mapping[str, Any], hosts: tuple[str, ...] | None, at: int
-    ) -> Listing:
+    ) -> CredentialSummary:
         raise NotImplementedError
 
-    async def remove(self, reference: str) -> Listing:
+    async def remove(self, reference: str) -> CredentialSummary:
         raise NotImplementedError
 
     async def rekey(self) -> int:
@@ -70,7 +70,7 @@ def credential(
 async def use(
     type: str,
     parameters: Mapping[str, Any],
-    world: World,
+    world: Resources,
     reference: Mapping[str, Any] | None = None,
     store: MemoryBlob | None = None,
 ) -> Outcome:
@@ -92,4 +92,4 @@ async def use(
     if prepared.usage is None:
         return outcome
     prepared.usage.close()
-    return prepared.usage.ended(outcome)
+    return prepared.usage.close_run(outcome)

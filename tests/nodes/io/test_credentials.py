@@ -14,8 +14,8 @@ from aiohttp import web
 
 from rune.core.execution.outcome import Outcome
 from rune.errors import RuneError
-from rune.nodes.redaction import IN_USE, Redactor
-from rune.ports.credentials import Credential, KeyProblem, Unreadable
+from rune.nodes.redaction import SECRETS_IN_USE, Redactor
+from rune.ports.credentials import Credential, CredentialUnreadableError, EncryptionKeyError
 from rune.testing.nodes import MemoryBlob
 from tests.nodes.io.calling import Handler, listening, local_world, serving
 from tests.nodes.io.secrets import CANARY, NONE, TOKEN, Drawer, credential, use
@@ -205,8 +205,8 @@ FOUND = credential("bearer", {"token": TOKEN})
             "CREDENTIAL_FORBIDDEN",
         ),
         (Drawer(credential("custom", {"a": TOKEN})), {"name": "shop"}, "CREDENTIAL_FORBIDDEN"),
-        (Drawer(error=Unreadable("altered")), {"name": "shop"}, "CREDENTIAL_UNREADABLE"),
-        (Drawer(error=KeyProblem("no key")), {"name": "shop"}, "CREDENTIAL_UNREADABLE"),
+        (Drawer(error=CredentialUnreadableError("altered")), {"name": "shop"}, "CREDENTIAL_UNREADABLE"),
+        (Drawer(error=EncryptionKeyError("no key")), {"name": "shop"}, "CREDENTIAL_UNREADABLE"),
     ],
 )
 def test_what_cannot_be_used_fails_the_node_before_anything_is_sent(
@@ -265,7 +265,7 @@ def test_bytes_that_are_kept_are_clean_too() -> None:
 def test_nothing_is_in_use_after_a_call() -> None:
     ask(Server(), Drawer(FOUND))
 
-    assert IN_USE.text(TOKEN) == TOKEN
+    assert SECRETS_IN_USE.text(TOKEN) == TOKEN
 
 
 def oauth(**more: Any) -> Credential:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from rune.errors import NodeFailure
-from rune.nodes.io.http_client.ssrf import BadAllowList, Guard, Policy, is_public, joined, target
+from rune.nodes.io.http_client.ssrf import AddressGuard, AllowListError, Policy, is_public, joined, target
 from rune.nodes.redaction import redacted
 
 LINES = (pathlib.Path(__file__).parent / "ssrf.txt").read_text(encoding="utf-8").split("\n")
@@ -33,7 +33,7 @@ class Names:
         return list(self._answers.pop(0) if len(self._answers) > 1 else self._answers[0])
 
 
-def reach(guard: Guard, url: str) -> list[str]:
+def reach(guard: AddressGuard, url: str) -> list[str]:
     """The addresses that would be connected to."""
     found = guard.check(url)
     if found.literal is not None:
@@ -48,7 +48,7 @@ def test_the_list_is_long_enough() -> None:
 @pytest.mark.parametrize("url", HOSTILE)
 def test_a_hostile_address_is_refused(url: str) -> None:
     with pytest.raises(NodeFailure) as refused:
-        reach(Guard(resolve=Names([INSIDE])), url)
+        reach(AddressGuard(resolve=Names([INSIDE])), url)
 
     assert refused.value.code == "HTTP_BLOCKED"
 
@@ -69,7 +69,7 @@ def test_a_hostile_address_is_refused(url: str) -> None:
     ],
 )
 def test_an_ordinary_address_passes(url: str, requested: str) -> None:
-    guard = Guard(resolve=Names(["93.184.216.34", "2606:2800:220:1::1"]))
+    guard = AddressGuard(resolve=Names(["93.184.216.34", "2606:2800:220:1::1"]))
 
     assert reach(guard, url)
     assert guard.check(url).url == requested
@@ -77,7 +77,7 @@ def test_an_ordinary_address_passes(url: str, requested: str) -> None:
 
 @pytest.mark.parametrize("bad", ["10.0.0.1", "::1", "::ffff:8.8.8.8", "fe80::1%eth0", "169.254.169.254"])
 def test_one_bad_address_among_good_ones_is_enough(bad: str) -> None:
-    guard = Guard(resolve=Names(["93.184.216.34", bad]))
+    guard = AddressGuard(resolve=Names(["93.184.216.34", bad]))
 
     with pytest.raises(NodeFailure, match="is not a public address"):
         reach(guard, "http://example.com/")
@@ -86,13 +86,13 @@ def test_one_bad_address_among_good_ones_is_enough(bad: str) -> None:
 def test_a_name_is_asked_for_once() -> None:
     names = Names(["93.184.216.34"], [INSIDE])
 
-    assert reach(Guard(resolve=names), "http://example.com/") == ["93.184.216.34"]
+    assert reach(AddressGuard(resolve=names), "http://example.com/") == ["93.184.216.34"]
     assert names.asked == 1
 
 
 def test_a_name_without_addresses_is_no_connection() -> None:
     with pytest.raises(OSError, match="no address"):
-        reach(Guard(resolve=Names([])), "http://example.com/")
+        reach(AddressGuard(resolve=Names([])), "http://example.com/")
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_name_without_addresses_is_no_connection() -> None:
     ],
 )
 def test_policies(policy: Policy, allow: list[str], url: str, passes: bool) -> None:
-    guard = Guard(policy, allow, Names([INSIDE]))
+    guard = AddressGuard(policy, allow, Names([INSIDE]))
     try:
         reach(guard, url)
         passed = True
@@ -139,8 +139,8 @@ def test_policies(policy: Policy, allow: list[str], url: str, passes: bool) -> N
 
 @pytest.mark.parametrize("entry", ["http://x", "a b", "127.1", "10.0.0.0/99", "*", "*.", "x:80", "exa$mple"])
 def test_an_allow_list_that_means_nothing_is_refused(entry: str) -> None:
-    with pytest.raises(BadAllowList):
-        Guard(allow=[entry])
+    with pytest.raises(AllowListError):
+        AddressGuard(allow=[entry])
 
 
 @pytest.mark.parametrize("url", ["http://a.example/x", "https://a.example/x"])
@@ -149,7 +149,7 @@ def test_an_allow_list_that_means_nothing_is_refused(entry: str) -> None:
 )
 def test_where_a_redirect_leads_is_read_as_strictly(url: str, location: str) -> None:
     with pytest.raises(NodeFailure):
-        Guard().check_target(joined(target(url), location))
+        AddressGuard().check_target(joined(target(url), location))
 
 
 @pytest.mark.parametrize(

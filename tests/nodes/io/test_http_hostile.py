@@ -14,13 +14,13 @@ import trustme
 from aiohttp import web
 
 from rune.core.execution.outcome import Outcome
-from rune.nodes.resources import World
+from rune.nodes.resources import Resources
 from tests.nodes.io.calling import Raw, call, listening, local_world, serving
 from tests.nodes.running import error, output
 
 
 @asynccontextmanager
-async def a_world(**options: Any) -> AsyncIterator[World]:
+async def a_world(**options: Any) -> AsyncIterator[Resources]:
     world = local_world(**options)
     try:
         yield world
@@ -172,7 +172,7 @@ def test_a_name_that_leads_inside_is_not_connected_to() -> None:
     async def scenario() -> Outcome:
         names = Names(["93.184.216.34", "127.0.0.1"])
         async with serving(site.answer) as port:
-            world = World(resolve=names)
+            world = Resources(resolve=names)
             outcome = await call("http", {"url": f"http://inside.example:{port}/"}, world)
             await world.close()
         return outcome
@@ -187,7 +187,7 @@ def test_who_answers_is_looked_at_before_anything_is_said(monkeypatch: pytest.Mo
 
     async def scenario() -> Outcome:
         async with serving(site.answer, host="0.0.0.0") as port:
-            world = World(http_allow=("diverted.example",), resolve=Names(["127.0.0.2"]))
+            world = Resources(http_allow=("diverted.example",), resolve=Names(["127.0.0.2"]))
             create = asyncio.get_running_loop().create_connection
 
             async def diverted(factory: Any, *args: Any, **options: Any) -> Any:

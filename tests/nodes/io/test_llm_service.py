@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from rune.core.execution.outcome import Outcome
-from rune.nodes.io.llm_service import MAX_EVENT_BYTES, Events, TooLong
+from rune.nodes.io.llm_service import MAX_EVENT_BYTES, Events, EventTooLongError
 from rune.nodes.registry import standard_catalogue
 from tests.nodes.io.calling import KEY, NOW, Handler, call, listening, local_world, serving
 from tests.nodes.running import error, output
@@ -340,5 +340,5 @@ def fed_for_ever(piece: bytes) -> None:
 
 @pytest.mark.parametrize("piece", [b"x" * 1000, b"data: " + b"x" * 1000 + b"\n"])
 def test_an_event_has_an_end(piece: bytes) -> None:
-    with pytest.raises(TooLong):
+    with pytest.raises(EventTooLongError):
         fed_for_ever(piece)

@@ -15,7 +15,7 @@ from rune.errors import RuneError
 from rune.nodes.custom import NodeContext, kind_of
 from rune.nodes.custom import node as custom
 from rune.nodes.registry import standard_registry
-from rune.nodes.resources import NOWHERE, World
+from rune.nodes.resources import NO_RESOURCES, Resources
 from rune.settings import load_settings
 from rune.testing.harness import run_document
 from tests.core.documents import document, node
@@ -69,12 +69,12 @@ def test_there_is_one_client_until_it_is_closed() -> None:
 
 
 def test_what_was_never_opened_need_not_be_closed() -> None:
-    asyncio.run(World().close())
+    asyncio.run(Resources().close())
 
 
 def test_a_call_without_a_world_reaches_nothing() -> None:
     with pytest.raises(RuntimeError, match="no world"):
-        NOWHERE.http()
+        NO_RESOURCES.http()
 
 
 def test_who_calls_nobody_loads_no_client() -> None:

@@ -14,20 +14,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from rune.adapters.blobs.keys import BadKey, Name, execution_name, fan_out, name_of
-from rune.ports.journal import StoreAway
+from rune.adapters.blobs.keys import BlobKey, InvalidBlobKeyError, execution_folder, fan_out, parse_blob_key
+from rune.ports.journal import StoreUnavailableError
 
 T = TypeVar("T")
-PASSING = "."
+TEMPORARY_PREFIX = "."
 """What a file begins with until it is whole; no blob's name does."""
 
-TRIES = 5
+MAX_TRIES = 5
 """How often a folder may vanish under whoever writes into it."""
 
 _OWNER_ONLY = 0o600
 
 
-class FileBlob:
+class FilesystemBlobs:
     """Bytes by key, in a folder that any number of processes may share."""
 
     def __init__(self, folder: Path) -> None:
@@ -35,18 +35,18 @@ class FileBlob:
         self._durable: set[Path] = set()
 
     async def put(self, key: str, data: bytes) -> None:
-        name = name_of(key)
+        name = parse_blob_key(key)
         await self._threaded(lambda: self._write(name, data))
 
     async def get(self, key: str) -> bytes | None:
         try:
-            name = name_of(key)
-        except BadKey:
+            name = parse_blob_key(key)
+        except InvalidBlobKeyError:
             return None
         return await self._threaded(lambda: self._read(name))
 
     async def delete(self, execution: str) -> int:
-        name = execution_name(execution)
+        name = execution_folder(execution)
         return await self._threaded(lambda: self._remove(name))
 
     async def _threaded(self, act: Callable[[], T]) -> T:
@@ -54,14 +54,16 @@ class FileBlob:
             return await asyncio.to_thread(act)
         except OSError as error:
             said = error.strerror or str(error)
-            raise StoreAway(f"the folder of the blobs, {self.folder}, cannot be used: {said}") from error
+            raise StoreUnavailableError(
+                f"the folder of the blobs, {self.folder}, cannot be used: {said}"
+            ) from error
 
     def _home(self, execution: str) -> Path:
         return self.folder.joinpath(*fan_out(execution), execution)
 
-    def _write(self, name: Name, data: bytes) -> None:
+    def _write(self, name: BlobKey, data: bytes) -> None:
         home = self._home(name.execution)
-        for tries_left in reversed(range(TRIES)):
+        for tries_left in reversed(range(MAX_TRIES)):
             try:
                 self._make(home)
                 _write_whole(home, name.blob, data)
@@ -88,7 +90,7 @@ class FileBlob:
             if each is not home:
                 self._durable.add(each)
 
-    def _read(self, name: Name) -> bytes | None:
+    def _read(self, name: BlobKey) -> bytes | None:
         try:
             with open(self._home(name.execution) / name.blob, "rb", opener=_opener) as file:
                 return file.read()
@@ -101,7 +103,7 @@ class FileBlob:
         """Removes files until the folder is empty: somebody may still be writing."""
         home = self._home(execution)
         count = 0
-        for _ in range(TRIES):
+        for _ in range(MAX_TRIES):
             try:
                 count += _empty(home)
             except FileNotFoundError:
@@ -119,7 +121,7 @@ class FileBlob:
 
 def _write_whole(home: Path, name: str, data: bytes) -> None:
     """The crash points: before the rename nothing is there under the name, after it everything is."""
-    passing = home / f"{PASSING}{secrets.token_hex(12)}"
+    passing = home / f"{TEMPORARY_PREFIX}{secrets.token_hex(12)}"
     try:
         with open(passing, "xb", opener=_opener) as file:
             file.write(data)
@@ -140,7 +142,7 @@ def _empty(home: Path) -> int:
         for entry in os.listdir(folder):
             with suppress(FileNotFoundError):
                 os.unlink(entry, dir_fd=folder)
-                count += not entry.startswith(PASSING)
+                count += not entry.startswith(TEMPORARY_PREFIX)
     finally:
         os.close(folder)
     return count

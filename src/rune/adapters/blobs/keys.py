@@ -8,35 +8,35 @@ from urllib.parse import quote
 
 from rune.errors import RuneError
 
-LONGEST = 200
+MAX_KEY_CHARS = 200
 """Characters of a name as it is; file systems take 255 bytes."""
 
 
-class BadKey(RuneError):
+class InvalidBlobKeyError(RuneError):
     """A key that names no blob of any execution."""
 
     code = "BAD_KEY"
 
 
-class Name(NamedTuple):
+class BlobKey(NamedTuple):
     """Two plain names; neither holds a slash or a dot, nor is it empty."""
 
     execution: str
     blob: str
 
 
-def name_of(key: str) -> Name:
+def parse_blob_key(key: str) -> BlobKey:
     """The place of a key. Different keys have different places."""
     execution, slash, rest = key.partition("/")
     if not slash or not rest:
-        raise BadKey(f"`{_shown(key)}` is no key of a blob: it has to be `execution/name`")
-    return Name(execution_name(execution), _plain(rest))
+        raise InvalidBlobKeyError(f"`{_shown(key)}` is no key of a blob: it has to be `execution/name`")
+    return BlobKey(execution_folder(execution), _plain(rest))
 
 
-def execution_name(execution: str) -> str:
+def execution_folder(execution: str) -> str:
     """The place of everything that an execution has. An empty one would stand for all of them."""
     if not execution or "/" in execution:
-        raise BadKey(f"`{_shown(execution)}` is no id of an execution")
+        raise InvalidBlobKeyError(f"`{_shown(execution)}` is no id of an execution")
     return _plain(execution)
 
 
@@ -49,7 +49,7 @@ def fan_out(execution: str) -> tuple[str, str]:
 def _plain(part: str) -> str:
     """Readable where it can be. A dot is spelled out, so that no name means a folder or hides a file."""
     plain = quote(part, safe="@", errors="surrogatepass").replace(".", "%2E")
-    if len(plain) <= LONGEST:
+    if len(plain) <= MAX_KEY_CHARS:
         return plain
     # No name above begins with a plus: it would be spelled out.
     return "+" + hashlib.sha256(part.encode(errors="surrogatepass")).hexdigest()

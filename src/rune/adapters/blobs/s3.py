@@ -12,13 +12,13 @@ from typing import NamedTuple
 from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import S3Store
 
-from rune.adapters.blobs.keys import BadKey, execution_name, name_of
-from rune.ports.journal import StoreAway
+from rune.adapters.blobs.keys import InvalidBlobKeyError, execution_folder, parse_blob_key
+from rune.ports.journal import StoreUnavailableError
 
-PATIENCE = 30.0
+TIMEOUT_S = 30.0
 """How long one act may take with all of its tries, in seconds."""
 
-CONNECTING = 5.0
+CONNECT_TIMEOUT_S = 5.0
 RETRIES = 3
 BATCH = 1000
 """As many as one request may delete."""
@@ -51,24 +51,24 @@ class Bucket(NamedTuple):
         return f"{self.endpoint or f'S3 in {self.region}'}, bucket `{self.name}`"
 
 
-class S3Blob:
+class S3Blobs:
     """Bytes by key; an execution's lie under one prefix."""
 
-    def __init__(self, bucket: Bucket, keys: Keys, *, patience: float = PATIENCE) -> None:
+    def __init__(self, bucket: Bucket, keys: Keys, *, patience: float = TIMEOUT_S) -> None:
         self._bucket = bucket
         self._patience = patience
         self._store = _store(bucket, keys, patience)
 
     async def put(self, key: str, data: bytes) -> None:
-        name = name_of(key)
+        name = parse_blob_key(key)
         # One request whatever the size: it happens as a whole or not at all, and leaves no parts behind.
         async with self._telling():
             await self._store.put_async(f"{name.execution}/{name.blob}", data, use_multipart=False)
 
     async def get(self, key: str) -> bytes | None:
         try:
-            name = name_of(key)
-        except BadKey:
+            name = parse_blob_key(key)
+        except InvalidBlobKeyError:
             return None
         async with self._telling():
             try:
@@ -81,7 +81,7 @@ class S3Blob:
                 return None
 
     async def delete(self, execution: str) -> int:
-        listing = self._store.list(execution_name(execution), chunk_size=BATCH)
+        listing = self._store.list(execution_folder(execution), chunk_size=BATCH)
         count = 0
         while True:
             async with self._telling():
@@ -98,10 +98,10 @@ class S3Blob:
             async with asyncio.timeout(self._patience):
                 yield
         except TimeoutError as error:
-            raise StoreAway(f"{self._bucket}: no answer within {self._patience:g} s") from error
+            raise StoreUnavailableError(f"{self._bucket}: no answer within {self._patience:g} s") from error
         except (BaseError, OSError) as error:
             said = f"access is refused ({_said(error)})" if _refused(error) else _said(error)
-            raise StoreAway(f"{self._bucket}: {said}") from error
+            raise StoreUnavailableError(f"{self._bucket}: {said}") from error
 
 
 def _store(bucket: Bucket, keys: Keys, patience: float) -> S3Store:
@@ -117,7 +117,7 @@ def _store(bucket: Bucket, keys: Keys, patience: float) -> S3Store:
         virtual_hosted_style_request=not bucket.endpoint,
         client_options={
             "allow_http": bucket.endpoint.startswith("http://"),
-            "connect_timeout": timedelta(seconds=min(CONNECTING, patience)),
+            "connect_timeout": timedelta(seconds=min(CONNECT_TIMEOUT_S, patience)),
             "timeout": timedelta(seconds=patience),
         },
         retry_config={

@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from rune.adapters.postgres.database import Crowded, Database, query
+from rune.adapters.postgres.database import Database, TooManyConnectionsError, query
 from rune.codec.facts import decode_fact, encode_path
-from rune.core.execution.fact import Result
+from rune.core.execution.fact import NodeResult
 from rune.core.execution.token import Path
-from rune.ports.journal import StoreAway
+from rune.ports.journal import StoreUnavailableError
 
 LOOK_AHEAD = 4
 """How many times the size of a group is looked through for entries that may go now."""
@@ -36,7 +36,7 @@ Admits = Callable[[E], bool]
 """Takes an entry into a group, unless it has to wait for the next."""
 
 
-class Groups(Generic[E]):
+class Batcher(Generic[E]):
     """Writes entries in groups, a few groups at a time, each on a connection of its own.
 
     `write` writes a group in one act and answers one answer or exception each. Where it raises, the group is written in
@@ -68,7 +68,7 @@ class Groups(Generic[E]):
     def submit(self, entry: E) -> asyncio.Future[Any]:
         """Have an entry written; the answer comes when it is durable."""
         if self._closed:
-            entry.future.set_exception(StoreAway("the store was closed"))
+            entry.future.set_exception(StoreUnavailableError("the store was closed"))
             return entry.future
         self._pending.append(entry)
         self._call()
@@ -116,7 +116,9 @@ class Groups(Generic[E]):
         try:
             await self._written(group)
         finally:
-            _answer(group, [StoreAway("given up while writing") for _ in group])  # only if we were cancelled
+            _answer(
+                group, [StoreUnavailableError("given up while writing") for _ in group]
+            )  # only if we were cancelled
             self._busy -= names
             self._flights.discard(asyncio.current_task())
             self._call()
@@ -125,8 +127,8 @@ class Groups(Generic[E]):
         try:
             _answer(group, await self._write(group))
         except Exception as error:
-            if isinstance(error, StoreAway) and not isinstance(error, Crowded):
-                _answer(group, [StoreAway(error.message, code=error.code) for _ in group])
+            if isinstance(error, StoreUnavailableError) and not isinstance(error, TooManyConnectionsError):
+                _answer(group, [StoreUnavailableError(error.message, code=error.code) for _ in group])
             elif len(group) == 1:
                 _answer(group, [error])
             else:
@@ -159,14 +161,14 @@ def _answer(group: Sequence[Entry], answers: Sequence[object]) -> None:
 
 
 LANES = 2
-MOST_QUESTIONS = 128
-MOST_KEYS = 2_000
+MAX_REQUESTS = 128
+MAX_KEYS = 2_000
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Wish(Generic[K]):
+class LookupRequest(Generic[K]):
     """Something to be looked up."""
 
     __slots__ = ("future", "key")
@@ -186,15 +188,17 @@ class Lookup(Generic[K, V]):
         self,
         database: Database,
         ask: Callable[[Sequence[K]], Awaitable[Sequence[V]]],
-        most: int = MOST_QUESTIONS,
+        most: int = MAX_REQUESTS,
     ) -> None:
         self._database = database
         self._ask = ask
         self._asking = False
-        self._groups: Groups[Wish[K]] = Groups(self._asked, lambda: lambda _: True, lanes=LANES, most=most)
+        self._groups: Batcher[LookupRequest[K]] = Batcher(
+            self._asked, lambda: lambda _: True, lanes=LANES, most=most
+        )
 
     async def of(self, key: K) -> V:
-        if self._database.is_still:  # a moment of one's own is not shared with others
+        if self._database.in_snapshot:  # a moment of one's own is not shared with others
             return (await self._ask([key]))[0]
         if not self._asking:  # nobody to share with
             self._asking = True
@@ -202,14 +206,14 @@ class Lookup(Generic[K, V]):
                 return (await self._ask([key]))[0]
             finally:
                 self._asking = False
-        found: V = await self._groups.submit(Wish(key))
+        found: V = await self._groups.submit(LookupRequest(key))
         return found
 
-    async def _asked(self, group: Sequence[Wish[K]]) -> Sequence[V]:
+    async def _asked(self, group: Sequence[LookupRequest[K]]) -> Sequence[V]:
         return await self._ask([each.key for each in group])
 
 
-class Question:
+class ResultRequest:
     """The results of some tokens of one execution."""
 
     __slots__ = ("execution", "future", "keys")
@@ -223,13 +227,13 @@ class Question:
         return ()
 
 
-def gathering() -> Callable[[Question], bool]:
+def result_batch() -> Callable[[ResultRequest], bool]:
     """A group: not too much at once."""
     count = 0
 
-    def admits(question: Question) -> bool:
+    def admits(question: ResultRequest) -> bool:
         nonlocal count
-        if count and count + len(question.keys) > MOST_KEYS:
+        if count and count + len(question.keys) > MAX_KEYS:
             return False
         count += len(question.keys)
         return True
@@ -242,23 +246,25 @@ class ResultReader:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._groups: Groups[Question] = Groups(self._ask, gathering, lanes=LANES, most=MOST_QUESTIONS)
+        self._groups: Batcher[ResultRequest] = Batcher(
+            self._ask, result_batch, lanes=LANES, most=MAX_REQUESTS
+        )
         self._statement = query("results")
 
-    async def results(self, execution: str, keys: Sequence[tuple[int, Path]]) -> list[Result | None]:
+    async def results(self, execution: str, keys: Sequence[tuple[int, Path]]) -> list[NodeResult | None]:
         """The results of these tokens, in the order asked."""
-        found: list[Result | None] = await self._groups.submit(Question(execution, keys))
+        found: list[NodeResult | None] = await self._groups.submit(ResultRequest(execution, keys))
         return found
 
-    async def _ask(self, group: Sequence[Question]) -> list[list[Result | None]]:
+    async def _ask(self, group: Sequence[ResultRequest]) -> list[list[NodeResult | None]]:
         ids = [each.execution for each in group for _ in each.keys]
         nodes = [node for each in group for node, _ in each.keys]
         paths = [encode_path(path) for each in group for _, path in each.keys]
-        bodies: list[Result | None] = [None] * len(ids)
+        bodies: list[NodeResult | None] = [None] * len(ids)
         for place, body in await self._database.fetch(self._statement, ids, nodes, paths):
             fact = decode_fact(body)
-            bodies[place - 1] = fact if isinstance(fact, Result) else None
-        answers: list[list[Result | None]] = []
+            bodies[place - 1] = fact if isinstance(fact, NodeResult) else None
+        answers: list[list[NodeResult | None]] = []
         start = 0
         for each in group:
             answers.append(bodies[start : start + len(each.keys)])

@@ -10,86 +10,102 @@ from typing import Any
 
 import msgspec
 
-from rune.adapters.encryption import KeySource, Sealed, credential_of, first, listing_of, resealed, rotated
-from rune.adapters.postgres.database import Connection, Database, query, spelt
+from rune.adapters.encryption import (
+    EncryptedCredential,
+    KeySource,
+    credential_of,
+    first,
+    reencrypt,
+    rotated,
+    summary_of,
+)
+from rune.adapters.postgres.database import Connection, Database, query, quote_identifier
 from rune.adapters.rows import grants_of, grants_text
-from rune.ports.credentials import Credential, Draft, Listing, Missing, NameTaken
+from rune.ports.credentials import (
+    Credential,
+    CredentialNameTakenError,
+    CredentialNotFoundError,
+    CredentialSummary,
+    NewCredential,
+)
 
 
-class PostgresSecret:
+class PostgresCredentials:
     """Credentials by name or id. Whoever changes one does so alone."""
 
     def __init__(self, database: Database, keys: KeySource) -> None:
         self._database = database
         self._keys = keys
 
-    async def put(self, draft: Draft) -> Listing:
+    async def put(self, draft: NewCredential) -> CredentialSummary:
         async with self._database.transaction() as connection:
             await connection.execute(query("credential_lock"))
             known = await _row(connection, draft.id)
             if known is not None and known.name == draft.name:
-                return listing_of(known)
+                return summary_of(known)
             if known is not None or await _row(connection, draft.name) is not None:
-                raise NameTaken(f"there is a credential `{draft.name}` already")
+                raise CredentialNameTakenError(f"there is a credential `{draft.name}` already")
             used = await connection.fetchrow(query("credential_keys"))
             sealed = first(self._keys.ring_beside(*used), draft)
             await connection.execute(query("credential_insert"), *msgspec.structs.astuple(sealed))
-        return listing_of(sealed)
+        return summary_of(sealed)
 
     async def resolve(self, reference: str) -> Credential | None:
         row = await self._found(reference)
         return None if row is None else credential_of(self._keys.ring(), row)
 
-    async def list(self) -> Sequence[Listing]:
-        return [listing_of(Sealed(*row)) for row in await self._database.fetch(query("credentials"))]
+    async def list(self) -> Sequence[CredentialSummary]:
+        return [
+            summary_of(EncryptedCredential(*row)) for row in await self._database.fetch(query("credentials"))
+        ]
 
-    async def find(self, reference: str) -> Listing | None:
+    async def find(self, reference: str) -> CredentialSummary | None:
         row = await self._found(reference)
-        return None if row is None else listing_of(row)
+        return None if row is None else summary_of(row)
 
-    async def _found(self, reference: str) -> Sealed | None:
+    async def _found(self, reference: str) -> EncryptedCredential | None:
         row = await self._database.find(query("credential"), reference)
-        return None if row is None else Sealed(*row)
+        return None if row is None else EncryptedCredential(*row)
 
     async def rotate(
         self, reference: str, values: Mapping[str, Any], hosts: tuple[str, ...] | None, at: int
-    ) -> Listing:
+    ) -> CredentialSummary:
         async with self._database.transaction() as connection:
             old = await _locked(connection, reference)
             sealed = rotated(self._keys.ring(), old, values, hosts, at)
             await _update(connection, sealed)
-        return listing_of(sealed)
+        return summary_of(sealed)
 
-    async def remove(self, reference: str) -> Listing:
+    async def remove(self, reference: str) -> CredentialSummary:
         async with self._database.transaction() as connection:
             row = await _locked(connection, reference)
             await connection.execute(query("credential_delete"), row.id)
-        return listing_of(row)
+        return summary_of(row)
 
-    async def rekey(self) -> int:
+    async def reencrypt(self) -> int:
         async with self._database.transaction() as connection:
             await connection.execute(query("credential_lock"))
-            rows = [Sealed(*row) for row in await connection.fetch(query("credentials"))]
-            new = resealed(self._keys.ring(), rows)
+            rows = [EncryptedCredential(*row) for row in await connection.fetch(query("credentials"))]
+            new = reencrypt(self._keys.ring(), rows)
             for row in new:
                 await _update(connection, row)
         return len(new)
 
 
-async def _row(connection: Connection, reference: str) -> Sealed | None:
-    row = await connection.fetchrow(query("credential"), reference) if spelt(reference) else None
-    return None if row is None else Sealed(*row)
+async def _row(connection: Connection, reference: str) -> EncryptedCredential | None:
+    row = await connection.fetchrow(query("credential"), reference) if quote_identifier(reference) else None
+    return None if row is None else EncryptedCredential(*row)
 
 
-async def _locked(connection: Connection, reference: str) -> Sealed:
+async def _locked(connection: Connection, reference: str) -> EncryptedCredential:
     await connection.execute(query("credential_lock"))
     row = await _row(connection, reference)
     if row is None:
-        raise Missing(f"there is no credential `{reference[:128]}`")
+        raise CredentialNotFoundError(f"there is no credential `{reference[:128]}`")
     return row
 
 
-async def _update(connection: Connection, row: Sealed) -> None:
+async def _update(connection: Connection, row: EncryptedCredential) -> None:
     await connection.execute(
         query("credential_update"), row.version, row.key, row.sealed, row.shown, row.changed_at, row.id
     )

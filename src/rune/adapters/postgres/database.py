@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import asyncpg  # type: ignore[import-untyped]
 
 from rune.errors import RuneError
-from rune.ports.journal import NewerFormat, StoreAway
+from rune.ports.journal import NewerFormatError, StoreUnavailableError
 
 LOST = (
     asyncpg.PostgresConnectionError,
@@ -43,7 +43,7 @@ PASSING = (
 )
 """Nothing is wrong with what was asked; asked again, or in smaller pieces, it goes through."""
 
-UNABLE = (
+UNAVAILABLE = (
     asyncpg.InsufficientResourcesError,
     asyncpg.OperatorInterventionError,
     asyncpg.PostgresSystemError,
@@ -65,13 +65,13 @@ Driver = (
 """Everything that the driver raises."""
 
 
-class Refused(RuneError):
+class DatabaseRefusedError(RuneError):
     """The database will not take what was asked, however often: a row that is too long, text that it cannot hold."""
 
     code = "STORE_REFUSED"
 
 
-class Crowded(StoreAway):
+class TooManyConnectionsError(StoreUnavailableError):
     """The server has no room for so many locks at once; fewer may do."""
 
 
@@ -82,7 +82,7 @@ def is_lost(error: BaseException) -> bool:
     return isinstance(error, LOST) and not isinstance(error, asyncpg.DataError | ValueError)
 
 
-def told(error: BaseException, where: str) -> RuneError:
+def map_error(error: BaseException, where: str) -> RuneError:
     """The same in the words of the ports."""
     text = str(error).strip().partition("\n")[0] or type(error).__name__
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -91,10 +91,10 @@ def told(error: BaseException, where: str) -> RuneError:
             " name its authority with ?sslrootcert=FILE"
         )
     if isinstance(error, asyncpg.OutOfMemoryError):
-        return Crowded(f"{where}: {text}")
-    if is_lost(error) or isinstance(error, (*PASSING, *UNABLE)):
-        return StoreAway(f"{where}: {text}")
-    return Refused(f"{where}: {text}")
+        return TooManyConnectionsError(f"{where}: {text}")
+    if is_lost(error) or isinstance(error, (*PASSING, *UNAVAILABLE)):
+        return StoreUnavailableError(f"{where}: {text}")
+    return DatabaseRefusedError(f"{where}: {text}")
 
 
 @cache
@@ -115,10 +115,10 @@ def migrations() -> tuple[tuple[str, str], ...]:
 T = TypeVar("T")
 Row: TypeAlias = Any
 Connection: TypeAlias = Any
-PATIENCE = 2.0
+RETRY_TIMEOUT_S = 2.0
 """How long a statement that may be sent twice is sent again before the store counts as away, in seconds."""
 
-LONGEST = 30.0
+STATEMENT_TIMEOUT_S = 30.0
 """How long the server may take for one statement, in seconds."""
 
 SESSION = {
@@ -134,7 +134,7 @@ SESSION = {
 }
 
 _FIRST_PAUSE, _LAST_PAUSE = 0.02, 0.4
-_GOODBYE = 10.0
+_CLOSE_TIMEOUT_S = 10.0
 
 
 class Database:
@@ -146,8 +146,8 @@ class Database:
         *,
         size: int = 8,
         read_only: bool = False,
-        patience: float = PATIENCE,
-        longest: float = LONGEST,
+        patience: float = RETRY_TIMEOUT_S,
+        longest: float = STATEMENT_TIMEOUT_S,
     ) -> None:
         self.where = place(dsn)
         self.patience = patience
@@ -180,7 +180,7 @@ class Database:
             timeout=self._longest,
             server_settings=settings,
             init=_prepare,
-            reset=_leave,
+            reset=_reset_session,
         )
 
     async def _check(self) -> None:
@@ -190,11 +190,13 @@ class Database:
         if found["known"]:
             ((version,),) = await self.fetch(query("migration_last"))
         if version > known:
-            raise NewerFormat(f"{self.where} has schema version {version}, this Rune knows up to {known}")
+            raise NewerFormatError(
+                f"{self.where} has schema version {version}, this Rune knows up to {known}"
+            )
         if version == 0:
-            raise StoreAway(f"{self.where} holds no executions yet", code="EMPTY_STORE")
+            raise StoreUnavailableError(f"{self.where} holds no executions yet", code="EMPTY_STORE")
         if version < known:
-            raise StoreAway(
+            raise StoreUnavailableError(
                 f"{self.where} has schema version {version}, this Rune needs {known}: migrate it first",
                 code="NEEDS_MIGRATION",
             )
@@ -223,22 +225,22 @@ class Database:
             except Driver as error:
                 passing = is_lost(error) or isinstance(error, PASSING)
                 if not passing or self._forbidden(error) or time.monotonic() + pause > gives_up:
-                    raise told(error, self.where) from error
+                    raise map_error(error, self.where) from error
                 await asyncio.sleep(pause)
                 pause = min(_LAST_PAUSE, pause * 2 or _FIRST_PAUSE)
 
     @property
-    def is_still(self) -> bool:
+    def in_snapshot(self) -> bool:
         """Whether this task reads as of one moment."""
         return self._pinned.get() is not None
 
-    async def change(self) -> int:
+    async def version(self) -> int:
         """A number that differs when somebody has written since."""
         (row,) = await self.fetch(query("change"))
         return int(row["written"])
 
     @asynccontextmanager
-    async def still(self) -> AsyncIterator[None]:
+    async def snapshot(self) -> AsyncIterator[None]:
         """While the block runs, what this task reads does not change."""
         async with (
             self._lent() as connection,
@@ -253,7 +255,7 @@ class Database:
     @asynccontextmanager
     async def _lent(self) -> AsyncIterator[Connection]:
         if self._pool is None:
-            raise StoreAway(f"{self.where} was closed")
+            raise StoreUnavailableError(f"{self.where} was closed")
         pinned = self._pinned.get()
         if pinned is not None:
             yield pinned
@@ -283,7 +285,7 @@ class Database:
 
     async def look(self, statement: str, *values: Any) -> Sequence[Row]:
         """The rows of a question. Nothing is there under a name that the database cannot spell."""
-        if all(spelt(each) for each in values if isinstance(each, str)):
+        if all(quote_identifier(each) for each in values if isinstance(each, str)):
             return await self.fetch(statement, *values)
         return []
 
@@ -296,13 +298,13 @@ class Database:
     async def transaction(self) -> AsyncIterator[Connection]:
         """A connection inside of a transaction, which is durable when the block is left."""
         await self._persisting(
-            _greet
+            _setup_session
         )  # a connection that was lost while nobody asked is replaced before it matters
         try:
             async with self._lent() as connection, connection.transaction():
                 yield connection
         except Driver as error:
-            raise told(error, self.where) from error
+            raise map_error(error, self.where) from error
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -311,7 +313,7 @@ class Database:
             async with self._lent() as connection:
                 yield connection
         except Driver as error:
-            raise told(error, self.where) from error
+            raise map_error(error, self.where) from error
 
     async def close(self) -> None:
         """Let go. Whoever has a statement under way is waited for."""
@@ -319,7 +321,7 @@ class Database:
         if pool is None:
             return
         try:
-            async with asyncio.timeout(_GOODBYE):
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await pool.close()
         except (TimeoutError, *Driver):  # a server that does not answer is not waited for
             pool.terminate()
@@ -330,15 +332,15 @@ async def _prepare(connection: Connection) -> None:
     await connection.execute(query("durable"))
 
 
-async def _greet(connection: Connection) -> None:
+async def _setup_session(connection: Connection) -> None:
     await connection.execute("SELECT 1")
 
 
-async def _leave(connection: Connection) -> None:
+async def _reset_session(connection: Connection) -> None:
     """Connections are given back as they were taken: resetting each would cost a round trip."""
 
 
-def spelt(text: str) -> bool:
+def quote_identifier(text: str) -> bool:
     """Whether the database has a way to write this."""
     if text.isascii():
         return "\0" not in text

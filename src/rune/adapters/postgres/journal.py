@@ -12,23 +12,23 @@ from typing import Any
 import msgspec
 
 from rune.adapters.postgres.batching import Lookup, ResultReader
-from rune.adapters.postgres.database import Database, query, spelt
-from rune.adapters.postgres.journal_writes import ACCEPTED, LANES, Acceptor, Recorder
+from rune.adapters.postgres.database import Database, query, quote_identifier
+from rune.adapters.postgres.journal_writes import ACCEPTED, LANES, FactWriter, StartWriter
 from rune.adapters.rows import letter_of, summary_of
 from rune.codec.facts import decode_fact, decode_path, encode_path
-from rune.core.execution.fact import End, Signal, TokenFact
+from rune.core.execution.fact import ExecutionEnded, SignalReceived, TokenFact
 from rune.core.execution.token import Path
-from rune.ports.journal import FORMAT, Accepted, DeadLetter, NewerFormat, Stored
-from rune.ports.queries import ALL, STATUSES, Summary, Wanted
+from rune.ports.journal import FORMAT, DeadLetter, ExecutionRecord, NewerFormatError, StoredFact
+from rune.ports.queries import ALL_EXECUTIONS, STATUSES, ExecutionFilter, Summary
 
-MOST_HISTORIES = 64
-_END = msgspec.msgpack.Decoder(End)
+MAX_HISTORIES = 64
+_END = msgspec.msgpack.Decoder(ExecutionEnded)
 
 FactsWanted = tuple[str, int, int | None]
 """Facts of an execution, behind a number, at most so many."""
 
 
-class Running(msgspec.Struct, frozen=True):
+class RunningExecution(msgspec.Struct, frozen=True):
     """An execution that has not ended, and when the journal says it has to be looked at; None: it waits for no time
     that the journal knows."""
 
@@ -41,15 +41,17 @@ class PostgresJournal:
 
     def __init__(self, database: Database, *, lanes: int = LANES) -> None:
         self._database = database
-        self._recorder = Recorder(database, lanes=lanes)
-        self._acceptor = Acceptor(database)
+        self._recorder = FactWriter(database, lanes=lanes)
+        self._acceptor = StartWriter(database)
         self.record = self._recorder.record
         self.accept = self._acceptor.accept
         self.save_definition = self._acceptor.save
         self.results = ResultReader(database).results
-        self._starts: Lookup[str, Accepted | None] = Lookup(database, self._accepted)
-        self._ends: Lookup[str, End | None] = Lookup(database, self._ended)
-        self._facts: Lookup[FactsWanted, list[Stored]] = Lookup(database, self._stored, most=MOST_HISTORIES)
+        self._starts: Lookup[str, ExecutionRecord | None] = Lookup(database, self._accepted)
+        self._ends: Lookup[str, ExecutionEnded | None] = Lookup(database, self._ended)
+        self._facts: Lookup[FactsWanted, list[StoredFact]] = Lookup(
+            database, self._stored, most=MAX_HISTORIES
+        )
 
     @property
     def saved(self) -> set[str]:
@@ -60,76 +62,76 @@ class PostgresJournal:
         row = await self._database.find(query("definition"), hash)
         return row["canonical"] if row is not None else None
 
-    async def accepted(self, execution: str) -> Accepted | None:
-        found = await self._starts.of(execution) if spelt(execution) else None
+    async def accepted(self, execution: str) -> ExecutionRecord | None:
+        found = await self._starts.of(execution) if quote_identifier(execution) else None
         if found is not None and found.format > FORMAT:
-            raise NewerFormat(
+            raise NewerFormatError(
                 f"{execution} was written in format {found.format}, this Rune knows up to {FORMAT}"
             )
         return found
 
-    async def _accepted(self, executions: Sequence[str]) -> list[Accepted | None]:
+    async def _accepted(self, executions: Sequence[str]) -> list[ExecutionRecord | None]:
         rows = await self._database.fetch(query("accepted"), list(set(executions)))
         found = {row["id"]: ACCEPTED.decode(row["accepted"]) for row in rows}
         return [found.get(each) for each in executions]
 
-    async def facts(self, execution: str, after: int = 0, limit: int | None = None) -> list[Stored]:
-        return await self._facts.of((execution, after, limit)) if spelt(execution) else []
+    async def facts(self, execution: str, after: int = 0, limit: int | None = None) -> list[StoredFact]:
+        return await self._facts.of((execution, after, limit)) if quote_identifier(execution) else []
 
-    async def _stored(self, wanted: Sequence[FactsWanted]) -> list[list[Stored]]:
-        found: list[list[Stored]] = [[] for _ in wanted]
+    async def _stored(self, wanted: Sequence[FactsWanted]) -> list[list[StoredFact]]:
+        found: list[list[StoredFact]] = [[] for _ in wanted]
         columns = [list(each) for each in zip(*wanted, strict=True)]
         for place, seq, body, late in await self._database.fetch(query("facts"), *columns):
-            found[place - 1].append(Stored(seq, decode_fact(body), late))
+            found[place - 1].append(StoredFact(seq, decode_fact(body), late))
         return found
 
-    async def signal(self, execution: str, id: str) -> Signal | None:
+    async def signal(self, execution: str, id: str) -> SignalReceived | None:
         row = await self._database.find(query("signal"), execution, id.encode())
         fact = decode_fact(row["body"]) if row is not None else None
-        return fact if isinstance(fact, Signal) else None
+        return fact if isinstance(fact, SignalReceived) else None
 
     async def children(self, parent: str) -> list[str]:
         return [row["id"] for row in await self._database.look(query("children"), parent)]
 
-    async def untold(self, limit: int) -> list[str]:
+    async def unreported_children(self, limit: int) -> list[str]:
         return [row["id"] for row in await self._database.fetch(query("untold"), limit)]
 
-    async def told(self, execution: str) -> None:
+    async def mark_reported(self, execution: str) -> None:
         await self._database.fetch(query("told"), execution)
 
     async def dead_letters(self, limit: int, after: str | None = None) -> list[DeadLetter]:
         rows = await self._database.look(query("dead_letters"), after, limit)
         return [letter_of(*row) for row in rows]
 
-    async def settle(self, letter: str, how: str) -> bool:
+    async def resolve_dead_letter(self, letter: str, how: str) -> bool:
         return await self._database.once(query("settle"), letter, how) is not None
 
-    async def of_token(self, execution: str, node: int, path: Path) -> list[TokenFact]:
+    async def facts_of_token(self, execution: str, node: int, path: Path) -> list[TokenFact]:
         rows = await self._database.look(query("of_token"), execution, node, encode_path(path))
         return [decode_fact(row["body"]) for row in rows]  # type: ignore[misc]
 
-    async def claimed(
+    async def count_claim(
         self, execution: str, node: int, path: Path, fence: tuple[int, int], at: int, *, durable: bool = False
     ) -> int:
         claim = (execution, node, encode_path(path), *fence, at)
         if not durable:
-            self._recorder.claimed(claim)
+            self._recorder.count_claim(claim)
             return 1
         row = await self._database.row(query("claim"), *claim)
         return 1 if row is None else int(row["before"]) + (not row["known"])
 
-    async def end(self, execution: str) -> End | None:
+    async def end(self, execution: str) -> ExecutionEnded | None:
         known = self._recorder.ended.pop(execution, None)
-        if known is not None or not spelt(execution):
+        if known is not None or not quote_identifier(execution):
             return known
         return await self._ends.of(execution)
 
-    async def _ended(self, executions: Sequence[str]) -> list[End | None]:
-        found = await self.ends(list(set(executions)))
+    async def _ended(self, executions: Sequence[str]) -> list[ExecutionEnded | None]:
+        found = await self.ends_of(list(set(executions)))
         return [found.get(each) for each in executions]
 
-    async def ends(self, executions: Sequence[str]) -> dict[str, End]:
-        named = [each for each in executions if spelt(each)]
+    async def ends_of(self, executions: Sequence[str]) -> dict[str, ExecutionEnded]:
+        named = [each for each in executions if quote_identifier(each)]
         rows = await self._database.fetch(query("endings"), named)
         return {row["id"]: _END.decode(row["ending"]) for row in rows}
 
@@ -138,10 +140,10 @@ class PostgresJournal:
         for each in executions:
             self._recorder.ended.pop(each, None)
 
-    async def running(self, after: str = "", limit: int = 1_000) -> list[Running]:
+    async def running(self, after: str = "", limit: int = 1_000) -> list[RunningExecution]:
         """Executions that have not ended, by id, behind an id: what has to be armed again once the state was lost."""
         rows = await self._database.look(query("running"), after, limit)
-        return [Running(row["id"], row["due"]) for row in rows]
+        return [RunningExecution(row["id"], row["due"]) for row in rows]
 
     async def close(self) -> None:
         await self._acceptor.close()
@@ -156,7 +158,7 @@ class PostgresIndex:
         self._database = database
 
     async def executions(
-        self, wanted: Wanted = ALL, *, after: str | None = None, limit: int = 50
+        self, wanted: ExecutionFilter = ALL_EXECUTIONS, *, after: str | None = None, limit: int = 50
     ) -> list[Summary]:
         """Newest first, behind a given id."""
         name = "executions"

@@ -18,13 +18,29 @@ from typing import Any
 
 import msgspec
 
-from rune.adapters.postgres.batching import Groups
-from rune.adapters.postgres.database import Database, Refused, Row, query
+from rune.adapters.postgres.batching import Batcher
+from rune.adapters.postgres.database import Database, DatabaseRefusedError, Row, query
 from rune.adapters.rows import LETTERS, references
 from rune.codec.facts import decode_fact, encode_fact, encode_path, fact_columns
-from rune.core.execution.fact import Attempt, Control, End, Fact, Result, Suspension
-from rune.ports.access import FULL, RATE, RUNNING, Held, too_many
-from rune.ports.journal import Accepted, Ended, Gone, KeyConflict, KeySpent, Parent, StoreAway, TokenEnded
+from rune.core.execution.fact import (
+    AttemptFailed,
+    ExecutionEnded,
+    Fact,
+    NodeResult,
+    NodeSuspended,
+    PauseChanged,
+)
+from rune.ports.access import FULL, RATE, RUNNING, AppliedLimits, start_limit_error
+from rune.ports.journal import (
+    ExecutionEndedError,
+    ExecutionRecord,
+    ExecutionRemovedError,
+    IdempotencyConflictError,
+    IdempotencyKeyExpiredError,
+    Parent,
+    StoreUnavailableError,
+    TokenEndedError,
+)
 
 Columns = tuple[int, int, int, int | None, bytes, bytes]
 """Kind, node, number, due, path, body."""
@@ -33,15 +49,15 @@ Columns = tuple[int, int, int, int | None, bytes, bytes]
 def columns(fact: Fact) -> Columns:
     """The columns of a fact."""
     kind, node, path, number = fact_columns(fact)
-    return kind, node, number, None if type(fact) is Result else _due(fact), path, encode_fact(fact)
+    return kind, node, number, None if type(fact) is NodeResult else _due(fact), path, encode_fact(fact)
 
 
 def _due(fact: Fact) -> int | None:
     """Not later than when the token has to be looked at again. When exactly an attempt is repeated, the plan knows."""
-    if isinstance(fact, Suspension):
+    if isinstance(fact, NodeSuspended):
         times = [each for each in (fact.due, fact.deadline) if each is not None]
         return min(times, default=None)
-    if isinstance(fact, Attempt):
+    if isinstance(fact, AttemptFailed):
         asked: Any = fact.failure.details.get("retry_at")
         return max(fact.at, asked) if type(asked) is int and asked < 1 << 62 else fact.at
     return None
@@ -61,34 +77,37 @@ def integers(values: Iterable[int | None]) -> str:
 
 
 LANES = 2
-MOST_STARTS = 128
-MOST_BYTES = 4 * 1024 * 1024
+MAX_STARTS = 128
+MAX_BYTES = 4 * 1024 * 1024
 SAVED_BYTES = 64 * 1024 * 1024
-OPENED_WITHIN = 5_000
+ACTIVATION_MS = 5_000
 """How long whoever accepted an execution has to open it before the relay does, in ms."""
 
-PATIENCE, PAUSE = 10.0, 0.1  # s: how long somebody waits for an id to become free, and between two tries
+RETRY_TIMEOUT_S, RETRY_DELAY_S = (
+    10.0,
+    0.1,
+)  # s: how long somebody waits for an id to become free, and between two tries
 
-ACCEPTED = msgspec.msgpack.Decoder(Accepted)
-_END = msgspec.msgpack.Decoder(End)
+ACCEPTED = msgspec.msgpack.Decoder(ExecutionRecord)
+_END = msgspec.msgpack.Decoder(ExecutionEnded)
 _PACK = msgspec.msgpack.Encoder()
-_NOBODY = (None, None, None, None)
+_NO_PARENT = (None, None, None, None)
 
 
-class Undefined(Exception):
+class MissingDefinitionError(Exception):
     """The definition was removed since it was saved."""
 
 
-class Leaving(Exception):
+class DefinitionLeavingError(Exception):
     """Blobs of an execution that had this id are being removed: those of the next one must not be among them."""
 
 
-class Start:
+class PendingStart:
     """One execution, and the facts it begins with."""
 
     __slots__ = ("body", "defined", "digest", "execution", "future", "needed", "rows", "size")
 
-    def __init__(self, execution: Accepted, kept: Sequence[Fact], *, defined: bool) -> None:
+    def __init__(self, execution: ExecutionRecord, kept: Sequence[Fact], *, defined: bool) -> None:
         self.execution = execution
         self.body = _PACK.encode(execution)
         self.defined = defined
@@ -104,14 +123,14 @@ class Start:
         return self.execution.id, (self.execution.key,)
 
 
-def start_gathering() -> Callable[[Start], bool]:
+def start_batch() -> Callable[[PendingStart], bool]:
     """A group: every id and every key once."""
     named: set[object] = set()
     size = 0
 
-    def admits(start: Start) -> bool:
+    def admits(start: PendingStart) -> bool:
         nonlocal size
-        if not named.isdisjoint(start.names()) or (size and size + start.size > MOST_BYTES):
+        if not named.isdisjoint(start.names()) or (size and size + start.size > MAX_BYTES):
             return False
         named.update(start.names())
         size += start.size
@@ -120,12 +139,12 @@ def start_gathering() -> Callable[[Start], bool]:
     return admits
 
 
-class Acceptor:
+class StartWriter:
     """Writes starts in groups."""
 
     def __init__(self, database: Database, *, lanes: int = LANES) -> None:
         self._database = database
-        self._groups: Groups[Start] = Groups(self._write, start_gathering, lanes=lanes, most=MOST_STARTS)
+        self._groups: Batcher[PendingStart] = Batcher(self._write, start_batch, lanes=lanes, most=MAX_STARTS)
         self._saved: OrderedDict[str, bytes] = OrderedDict()
         self._saved_bytes = 0
         self._statement = query("accept")
@@ -149,44 +168,44 @@ class Acceptor:
         await self._database.fetch(query("save_definition"), hash, canonical)
 
     async def accept(
-        self, execution: Accepted, kept: Sequence[Fact] = (), held: Held | None = None
-    ) -> Accepted:
+        self, execution: ExecutionRecord, kept: Sequence[Fact] = (), held: AppliedLimits | None = None
+    ) -> ExecutionRecord:
         """Write a start; answers the execution that was started before under the same key or id."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + RETRY_TIMEOUT_S
         while True:
-            start = Start(execution, kept, defined=execution.hash in self._saved)
+            start = PendingStart(execution, kept, defined=execution.hash in self._saved)
             try:
-                answer: Accepted
+                answer: ExecutionRecord
                 if held is None:
                     answer = await self._groups.submit(start)
                 else:
                     answer = await self._write_limited(start, held)
-            except Undefined:
+            except MissingDefinitionError:
                 await self.save(execution.hash, self._saved[execution.hash])
                 continue
-            except Leaving:
+            except DefinitionLeavingError:
                 if time.monotonic() > until:
-                    raise StoreAway(
+                    raise StoreUnavailableError(
                         f"what another execution had under the id {execution.id} is being removed"
                     ) from None
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(RETRY_DELAY_S)
                 continue
             return answer
 
-    async def _write(self, group: Sequence[Start]) -> list[Any]:
-        rows = await self._database.fetch(self._statement, *_start_arguments(group), OPENED_WITHIN)
+    async def _write(self, group: Sequence[PendingStart]) -> list[Any]:
+        rows = await self._database.fetch(self._statement, *_start_arguments(group), ACTIVATION_MS)
         verdicts = {row["start"]: row for row in rows}
         return [_start_answer(start, verdicts.get(number)) for number, start in enumerate(group, 1)]
 
-    async def _write_limited(self, start: Start, held: Held) -> Accepted:
+    async def _write_limited(self, start: PendingStart, held: AppliedLimits) -> ExecutionRecord:
         """In an act of its own: the locks of limits are held until it is durable, and others must not wait for them."""
         given = _start_arguments([start])
         statement, subjects = query("accept_limited"), sorted(held.subjects)
         async with self._limited:
-            rows = await self._database.fetch(statement, subjects, bool(held.full), *given, OPENED_WITHIN)
+            rows = await self._database.fetch(statement, subjects, bool(held.full), *given, ACTIVATION_MS)
         row = rows[0] if rows else None
         if row is not None and row["verdict"] in (FULL, RATE, RUNNING):
-            raise too_many(row["verdict"], row["name"], row["pause"] or 0, held.full)
+            raise start_limit_error(row["verdict"], row["name"], row["pause"] or 0, held.full)
         answer = _start_answer(start, row)
         if isinstance(answer, BaseException):
             raise answer
@@ -197,7 +216,7 @@ class Acceptor:
         await self._groups.close()
 
 
-def _start_arguments(group: Sequence[Start]) -> list[Any]:
+def _start_arguments(group: Sequence[PendingStart]) -> list[Any]:
     executions = [start.execution for start in group]
     needs = [(number, each) for number, start in enumerate(group, 1) for each in start.needed]
     return [
@@ -220,17 +239,17 @@ def _start_arguments(group: Sequence[Start]) -> list[Any]:
 def _parents(parents: Sequence[Parent | None]) -> list[list[Any]]:
     """Whose token waits: execution, node, path and attempt."""
     rows = [
-        (each.execution, each.node, encode_path(each.path), each.attempt) if each else _NOBODY
+        (each.execution, each.node, encode_path(each.path), each.attempt) if each else _NO_PARENT
         for each in parents
     ]
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def _digest(execution: Accepted) -> bytes:
+def _digest(execution: ExecutionRecord) -> bytes:
     return hashlib.sha256(execution.hash.encode() + b"\0" + execution.input).digest()
 
 
-def _start_answer(start: Start, row: Row | None) -> Accepted | BaseException:
+def _start_answer(start: PendingStart, row: Row | None) -> ExecutionRecord | BaseException:
     execution = start.execution
     if row is None:
         return execution
@@ -238,27 +257,35 @@ def _start_answer(start: Start, row: Row | None) -> Accepted | BaseException:
         case "known":
             return ACCEPTED.decode(row["answer"])
         case "conflict":
-            return KeyConflict(f"key `{execution.key}` was used before with another payload or workflow")
+            return IdempotencyConflictError(
+                f"key `{execution.key}` was used before with another payload or workflow"
+            )
         case "spent":
-            return KeySpent(execution.key or "", row["name"])
+            return IdempotencyKeyExpiredError(execution.key or "", row["name"])
         case "leaving":
-            return Leaving(execution.id)
+            return DefinitionLeavingError(execution.id)
         case "undefined":
-            return Undefined(execution.hash)
+            return MissingDefinitionError(execution.hash)
         case "orphan":
-            return Ended(End(0, "cancelled") if row["answer"] is None else _END.decode(row["answer"]))
+            return ExecutionEndedError(
+                ExecutionEnded(0, "cancelled") if row["answer"] is None else _END.decode(row["answer"])
+            )
         case "over":
-            return TokenEnded(f"{execution.id} would be the child of an attempt that is over")
+            return TokenEndedError(f"{execution.id} would be the child of an attempt that is over")
         case "gone":
-            return Gone(f"{row['name']} was removed, and {execution.id} would need its results")
+            return ExecutionRemovedError(
+                f"{row['name']} was removed, and {execution.id} would need its results"
+            )
         case verdict:
-            return Refused(f"{execution.id}: the database answers `{verdict}`, which this Rune does not know")
+            return DatabaseRefusedError(
+                f"{execution.id}: the database answers `{verdict}`, which this Rune does not know"
+            )
 
 
-MOST_RUNS = 256
-MOST_UNSURE = 10_000
-MOST_CLAIMS = 10_000
-MOST_ENDED = 1_000
+MAX_RUNS = 256
+MAX_UNCONFIRMED = 10_000
+MAX_CLAIMS = 10_000
+MAX_ENDED = 1_000
 TAKEN = 9
 """A row that is no fact: which fact has taken a signal, by the signal."""
 
@@ -275,7 +302,7 @@ def new_mark() -> int:
     return (_BASE + next(_COUNTER)) & 0x7FFFFFFF
 
 
-class Run:
+class FactRun:
     """Facts of one execution that hang on their first."""
 
     __slots__ = ("ending", "execution", "facts", "future", "mark", "rows", "size", "status")
@@ -286,17 +313,17 @@ class Run:
         self.mark = mark
         self.rows: list[Columns] = list(map(columns, facts))
         head = facts[0]
-        if (type(head) is Result or type(head) is Attempt) and head.signal is not None:
+        if (type(head) is NodeResult or type(head) is AttemptFailed) and head.signal is not None:
             # Two states of which one was lost may each have given a signal to another token: the first row keeps it.
             self.rows.insert(1, (TAKEN, -1, 0, None, head.signal.encode(), self.rows[0][5]))
         self.size = sum(map(_size, self.rows))
-        self.ending: End | None = None
+        self.ending: ExecutionEnded | None = None
         self.status: str | None = None
         last = facts[-1]
-        if type(last) is End:
+        if type(last) is ExecutionEnded:
             self.ending = last
             self.status = last.status
-        elif type(last) is Control:
+        elif type(last) is PauseChanged:
             self.status = "paused" if last.paused else "running"
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -308,15 +335,15 @@ def _size(row: Columns) -> int:
     return len(row[5])
 
 
-def fact_gathering() -> Callable[[Run], bool]:
+def fact_batch() -> Callable[[FactRun], bool]:
     """A group: nobody names a fact that another one names, and nobody comes behind a change of status."""
     facts: set[tuple[Any, ...]] = set()
     settled: set[str] = set()
     size = 0
 
-    def admits(run: Run) -> bool:
+    def admits(run: FactRun) -> bool:
         nonlocal size
-        if run.execution in settled or (size and size + run.size > MOST_BYTES):
+        if run.execution in settled or (size and size + run.size > MAX_BYTES):
             return False
         named = [(run.execution, kind, node, number, path) for kind, node, number, _, path, _ in run.rows]
         if not facts.isdisjoint(named):
@@ -330,15 +357,15 @@ def fact_gathering() -> Callable[[Run], bool]:
     return admits
 
 
-class Recorder:
+class FactWriter:
     """Writes runs in groups. Claims that were made meanwhile go along."""
 
     def __init__(self, database: Database, *, lanes: int = LANES) -> None:
         self._database = database
-        self._groups: Groups[Run] = Groups(self._write, fact_gathering, lanes=lanes, most=MOST_RUNS)
+        self._groups: Batcher[FactRun] = Batcher(self._write, fact_batch, lanes=lanes, most=MAX_RUNS)
         self._claims: list[Claim] = []
         self._unsure: dict[int, tuple[Fact, int]] = {}
-        self.ended: dict[str, End] = {}
+        self.ended: dict[str, ExecutionEnded] = {}
         """The terminal rows that were written here last: whoever wrote one is about to ask for it, once."""
         self._statement = query("record")
 
@@ -347,36 +374,36 @@ class Recorder:
         fact is told then that it was their own."""
         head = facts[0]
         known = self._unsure.pop(id(head), None)
-        run = Run(execution, facts, known[1] if known is not None else new_mark())
+        run = FactRun(execution, facts, known[1] if known is not None else new_mark())
         try:
             answer: Sequence[Fact] = await self._groups.submit(run)
-        except StoreAway:
+        except StoreUnavailableError:
             self._remember(head, run.mark)
             raise
         if run.ending is not None and answer[-1] is run.ending:
             self._remember_end(execution, run.ending)
         return answer
 
-    def _remember_end(self, execution: str, end: End) -> None:
-        if len(self.ended) >= MOST_ENDED:
+    def _remember_end(self, execution: str, end: ExecutionEnded) -> None:
+        if len(self.ended) >= MAX_ENDED:
             del self.ended[next(iter(self.ended))]
         self.ended[execution] = end
 
     def _remember(self, head: Fact, mark: int) -> None:
-        while len(self._unsure) >= MOST_UNSURE:
+        while len(self._unsure) >= MAX_UNCONFIRMED:
             del self._unsure[next(iter(self._unsure))]
         self._unsure[id(head)] = (head, mark)  # holds the fact, so that the number stays its own
 
-    def claimed(self, claim: Claim) -> None:
+    def count_claim(self, claim: Claim) -> None:
         """A claim that goes along with whatever is written next."""
         self._claims.append(claim)
 
-    async def _write(self, group: Sequence[Run]) -> list[Any]:
+    async def _write(self, group: Sequence[FactRun]) -> list[Any]:
         claims, self._claims = self._claims, []
         try:
             rows = await self._database.fetch(self._statement, *_fact_arguments(group, claims))
-        except StoreAway:
-            self._claims = [*claims, *self._claims][:MOST_CLAIMS]
+        except StoreUnavailableError:
+            self._claims = [*claims, *self._claims][:MAX_CLAIMS]
             raise
         verdicts = {row["run"]: row for row in rows}
         return [_fact_answer(run, verdicts.get(number)) for number, run in enumerate(group, 1)]
@@ -388,7 +415,7 @@ class Recorder:
             await self._write([])
 
 
-def _fact_arguments(group: Sequence[Run], claims: Sequence[Claim] = ()) -> list[Any]:
+def _fact_arguments(group: Sequence[FactRun], claims: Sequence[Claim] = ()) -> list[Any]:
     runs: list[int] = []
     rows: list[Columns] = []
     settled: list[tuple[int, str, int | None, bytes | None, str | None]] = []
@@ -398,7 +425,7 @@ def _fact_arguments(group: Sequence[Run], claims: Sequence[Claim] = ()) -> list[
         if run.status is not None:
             end = run.ending
             ending = (end.at, _PACK.encode(end)) if end is not None else (None, None)
-            settled.append((number, run.status, *ending, _letter(end)))
+            settled.append((number, run.status, *ending, _dead_letter(end)))
     return [
         [run.execution for run in group],
         integers(run.mark for run in group),
@@ -416,12 +443,12 @@ def _claimed(claims: Sequence[Claim]) -> list[Any]:
     return [list(executions), integers(nodes), list(paths), *map(integers, numbers)]
 
 
-def _letter(end: End | None) -> str | None:
+def _dead_letter(end: ExecutionEnded | None) -> str | None:
     error = end.error if end is not None else None
     return error.code if error is not None and error.code in LETTERS else None
 
 
-def _fact_answer(run: Run, row: Row | None) -> Sequence[Fact] | BaseException:
+def _fact_answer(run: FactRun, row: Row | None) -> Sequence[Fact] | BaseException:
     if row is None:
         return run.facts
     match row["verdict"]:
@@ -430,14 +457,14 @@ def _fact_answer(run: Run, row: Row | None) -> Sequence[Fact] | BaseException:
         case "stored":
             return [decode_fact(row["answer"])]
         case "ended":
-            return Ended(_END.decode(row["answer"]))
+            return ExecutionEndedError(_END.decode(row["answer"]))
         case "mine" if row["answer"] is not None:
-            return Ended(_END.decode(row["answer"]))
+            return ExecutionEndedError(_END.decode(row["answer"]))
         case "mine":
             return run.facts if row["whole"] else run.facts[:1]
         case "head":
             return run.facts[:1]
         case verdict:
-            return Refused(
+            return DatabaseRefusedError(
                 f"{run.execution}: the database answers `{verdict}`, which this Rune does not know"
             )

@@ -12,13 +12,21 @@ from collections.abc import Sequence
 
 import asyncpg  # type: ignore[import-untyped]
 
-from rune.adapters.postgres.database import Connection, Driver, Refused, migrations, place, query, told
-from rune.ports.journal import NewerFormat
+from rune.adapters.postgres.database import (
+    Connection,
+    DatabaseRefusedError,
+    Driver,
+    map_error,
+    migrations,
+    place,
+    query,
+)
+from rune.ports.journal import NewerFormatError
 
-PATIENCE = 60.0
+LOCK_TIMEOUT_S = 60.0
 """How long a step is tried while others use the tables it changes, in seconds."""
 
-OLDEST = 140_000
+MIN_SERVER_VERSION = 140_000
 _PAUSE = 0.2
 
 
@@ -29,23 +37,27 @@ async def migrate(dsn: str, steps: Sequence[tuple[str, str]] | None = None) -> l
     try:
         connection = await asyncpg.connect(dsn)
         try:
-            await _suits(connection)
+            await _check_server(connection)
             await _first(connection)
             names = [await _step(connection, number, wanted) for number in range(1, len(wanted) + 1)]
         finally:
             await connection.close()
     except Driver as error:
-        raise told(error, place(dsn)) from error
+        raise map_error(error, place(dsn)) from error
     return [name for name in names if name is not None]
 
 
-async def _suits(connection: Connection) -> None:
+async def _check_server(connection: Connection) -> None:
     """Refuse a server that will not do before anything is made there."""
     version, encoding = await connection.fetchrow(query("server"))
-    if version < OLDEST:
-        raise Refused(f"PostgreSQL {version // 10_000} is too old: Rune needs {OLDEST // 10_000} or newer")
+    if version < MIN_SERVER_VERSION:
+        raise DatabaseRefusedError(
+            f"PostgreSQL {version // 10_000} is too old: Rune needs {MIN_SERVER_VERSION // 10_000} or newer"
+        )
     if encoding != "UTF8":
-        raise Refused(f"the database is encoded as {encoding}: Rune needs one that is encoded as UTF8")
+        raise DatabaseRefusedError(
+            f"the database is encoded as {encoding}: Rune needs one that is encoded as UTF8"
+        )
 
 
 async def _first(connection: Connection) -> None:
@@ -57,7 +69,7 @@ async def _first(connection: Connection) -> None:
 
 async def _step(connection: Connection, number: int, steps: Sequence[tuple[str, str]]) -> str | None:
     name, text = steps[number - 1]
-    gives_up = time.monotonic() + PATIENCE
+    gives_up = time.monotonic() + LOCK_TIMEOUT_S
     while True:
         try:
             # crash here: the step and its mark are both there, or neither
@@ -65,7 +77,9 @@ async def _step(connection: Connection, number: int, steps: Sequence[tuple[str, 
                 await connection.execute(query("migration_lock"))
                 taken = await connection.fetchval(query("migration_last"))
                 if taken > len(steps):
-                    raise NewerFormat(f"the schema has version {taken}, this Rune knows up to {len(steps)}")
+                    raise NewerFormatError(
+                        f"the schema has version {taken}, this Rune knows up to {len(steps)}"
+                    )
                 if taken >= number:
                     return None
                 await connection.execute(text)

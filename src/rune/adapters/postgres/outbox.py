@@ -10,20 +10,20 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rune.adapters.postgres.batching import Groups
+from rune.adapters.postgres.batching import Batcher
 from rune.adapters.postgres.database import Database, query
 from rune.ports.inspection import Backlog
-from rune.ports.outbox import Kind, Notice
+from rune.ports.outbox import Kind, OutboxRow
 
-MOST = 256
-LINGER = 0.1
+MAX_ROWS = 256
+LINGER_S = 0.1
 """How long what is done may wait to be said with others, in seconds; the relay waits far longer before it looks."""
 
-HELD = 30_000
+HOLD_MS = 30_000
 """How long whoever took a row has for it before it is given to another, in ms."""
 
 
-class Settled:
+class DoneRequest:
     """Something that was done by whoever wrote its row."""
 
     __slots__ = ("execution", "future", "kind")
@@ -42,14 +42,14 @@ class PostgresOutbox:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._settled: Groups[Settled] = Groups(
-            self._drop, lambda: lambda _: True, lanes=1, most=MOST, linger=LINGER
+        self._settled: Batcher[DoneRequest] = Batcher(
+            self._drop, lambda: lambda _: True, lanes=1, most=MAX_ROWS, linger=LINGER_S
         )
 
-    async def take(self, limit: int, held: int = HELD) -> list[Notice]:
+    async def take(self, limit: int, held: int = HOLD_MS) -> list[OutboxRow]:
         """Rows that nobody has in hand, oldest first; theirs for a while, by the clock of the database."""
         rows = await self._database.fetch(query("outbox_take"), limit, held)
-        return [Notice(*row) for row in sorted(rows)]
+        return [OutboxRow(*row) for row in sorted(rows)]
 
     async def keep(self, number: int, body: bytes) -> bytes:
         """Keep the message of a row, so that it is the same however often it is sent; answers the one kept first."""
@@ -60,9 +60,9 @@ class PostgresOutbox:
         """Nothing is left to do for these. Twice is once, and where it is forgotten it is only done again."""
         await self._database.fetch(query("outbox_done"), list(numbers))
 
-    async def settled(self, execution: str, kind: Kind) -> None:
+    async def mark_done(self, execution: str, kind: Kind) -> None:
         """Many at once are one act."""
-        await self._settled.submit(Settled(execution, kind))
+        await self._settled.submit(DoneRequest(execution, kind))
 
     async def backlog(self) -> Backlog:
         """A row that whoever wrote it has settled is gone; one that is overdue is left to the relays."""
@@ -73,7 +73,7 @@ class PostgresOutbox:
         """Write what is under way."""
         await self._settled.close()
 
-    async def _drop(self, group: Sequence[Settled]) -> list[None]:
+    async def _drop(self, group: Sequence[DoneRequest]) -> list[None]:
         executions, kinds = [each.execution for each in group], [each.kind for each in group]
         await self._database.fetch(query("outbox_settled"), executions, kinds)
         return [None] * len(group)

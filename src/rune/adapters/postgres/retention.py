@@ -19,9 +19,9 @@ import msgspec
 from rune.adapters.postgres.database import Database, Row, query
 from rune.adapters.postgres.journal import PostgresJournal
 from rune.adapters.rows import LATE
-from rune.ports.blobs import Blob
-from rune.ports.journal import StoreAway
-from rune.ports.retention import ENDED, KEY_LIFE, Collected, Progress, Rule, applicable
+from rune.ports.blobs import BlobStore
+from rune.ports.journal import StoreUnavailableError
+from rune.ports.retention import ENDED, KEY_LIFE_MS, Progress, RetentionResult, Rule, applicable
 
 _FAR = 2**62
 
@@ -126,7 +126,9 @@ class PostgresRetention:
     """Collects one set of rules at a time in this process; others may do so too. `outside`: where the blobs are, if
     not in the database."""
 
-    def __init__(self, database: Database, journal: PostgresJournal, outside: Blob | None = None) -> None:
+    def __init__(
+        self, database: Database, journal: PostgresJournal, outside: BlobStore | None = None
+    ) -> None:
         self._database = database
         self._journal = journal
         self._outside = outside
@@ -134,12 +136,12 @@ class PostgresRetention:
 
     async def collect(
         self, rules: Sequence[Rule], now: int, *, progress: Progress | None = None
-    ) -> Collected:
+    ) -> RetentionResult:
         async with self._turn:
             collection = Collection(self._database, self._journal, self._outside, now, progress)
             return await collection.run(rules)
 
-    async def preview(self, rules: Sequence[Rule], now: int) -> Collected:
+    async def preview(self, rules: Sequence[Rule], now: int) -> RetentionResult:
         """What a collection would remove at least; nothing is written."""
         began = time.perf_counter()
         selection = Selection(self._database, rules, now)
@@ -149,7 +151,7 @@ class PostgresRetention:
             count += row["count"]
         size = await _size(self._database)
         took = round((time.perf_counter() - began) * 1000)
-        return Collected(
+        return RetentionResult(
             executions=count, bytes_before=size, bytes_after=size, duration_ms=took, shrinks=False
         )
 
@@ -170,7 +172,7 @@ class Collection:
         self,
         database: Database,
         journal: PostgresJournal,
-        outside: Blob | None,
+        outside: BlobStore | None,
         now: int,
         progress: Progress | None,
     ) -> None:
@@ -181,9 +183,9 @@ class Collection:
         self._progress = progress
         self._began = time.perf_counter()
         self._longest = 0.0
-        self._so_far = Collected(shrinks=False)
+        self._so_far = RetentionResult(shrinks=False)
 
-    async def run(self, rules: Sequence[Rule]) -> Collected:
+    async def run(self, rules: Sequence[Rule]) -> RetentionResult:
         """Remove, then tidy up."""
         size = await _size(self._database)
         self._so_far = msgspec.structs.replace(self._so_far, bytes_before=size, bytes_after=size)
@@ -222,7 +224,7 @@ class Collection:
             [each.id for each in chunk],
             self._now,
             LATE,
-            KEY_LIFE,
+            KEY_LIFE_MS,
             MANY_ROWS,
             MANY_BLOBS,
             self._outside is not None,
@@ -247,7 +249,7 @@ class Collection:
             if done["facts"] or done["blobs"] or elsewhere:
                 self._count(facts=done["facts"], blobs=done["blobs"] + elsewhere)
 
-    async def _elsewhere(self, outside: Blob, n: int, id: str) -> tuple[int, int]:
+    async def _elsewhere(self, outside: BlobStore, n: int, id: str) -> tuple[int, int]:
         """Remove the blobs of an id that nobody can get meanwhile; answers the mark that says so, and how many went.
         Who breaks off, however that comes, leaves the mark until it is over: something may still be under way."""
         async with self._database.transaction() as connection:
@@ -259,7 +261,7 @@ class Collection:
             async with asyncio.timeout(LEAVING / 2000):
                 return mark, await outside.delete(id)
         except TimeoutError as error:
-            raise StoreAway(f"the blobs of {id} could not be removed in time") from error
+            raise StoreUnavailableError(f"the blobs of {id} could not be removed in time") from error
 
     async def _drop_definitions(self) -> None:
         last = ""
@@ -273,7 +275,7 @@ class Collection:
             self._longest = max(self._longest, time.perf_counter() - began)
             self._count(definitions=dropped)
 
-    def _count(self, **more: int) -> Collected:
+    def _count(self, **more: int) -> RetentionResult:
         self._so_far = msgspec.structs.replace(
             self._so_far,
             duration_ms=round((time.perf_counter() - self._began) * 1000),

@@ -18,12 +18,12 @@ import asyncpg  # type: ignore[import-untyped]
 from rune.adapters.postgres.database import (
     Connection,
     Database,
+    DatabaseRefusedError,
     Driver,
-    Refused,
+    map_error,
     migrations,
     place,
     query,
-    told,
 )
 
 VERBS = {"r": "SELECT", "a": "INSERT", "w": "UPDATE", "d": "DELETE"}
@@ -90,24 +90,26 @@ async def grant(dsn: str) -> list[str]:
         try:
             async with connection.transaction():
                 await connection.execute(query("migration_lock"))
-                await _all_there(connection)
+                await _roles_exist(connection)
                 for role, tables in ROLES.items():
                     for statement in statements(role, tables):
                         await connection.execute(statement)
         finally:
             await connection.close()
     except Driver as error:
-        raise told(error, place(dsn)) from error
+        raise map_error(error, place(dsn)) from error
     return list(ROLES)
 
 
-async def _all_there(connection: Connection) -> None:
+async def _roles_exist(connection: Connection) -> None:
     """Making roles takes rights that no migration should have."""
     rows = await connection.fetch(query("roles"), list(ROLES))
     missing = sorted(set(ROLES) - {row["rolname"] for row in rows})
     if missing:
         made = "; ".join(f"CREATE ROLE {each} LOGIN" for each in missing)
-        raise Refused(f"there is no role {', '.join(missing)}: have an administrator do `{made}`")
+        raise DatabaseRefusedError(
+            f"there is no role {', '.join(missing)}: have an administrator do `{made}`"
+        )
 
 
 def statements(role: str, tables: Mapping[str, str]) -> list[str]:
@@ -130,16 +132,16 @@ async def rights(database: Database) -> dict[str, Any]:
     ((user, makes, _),) = await database.fetch(query("standing"))
     rows = await database.fetch(query("rights"))
     have = {table: set(letters) for table, letters, _ in rows}
-    able = [role for role, needs in ROLES.items() if not _lacking(have, needs)]
+    able = [role for role, needs in ROLES.items() if not _missing_rights(have, needs)]
     return {
         "journal_user": user,
         "journal_roles": tuple(role.removeprefix("rune_") for role in able),
-        "journal_lacks": () if able else tuple(_lacking(have, ROLES["rune_worker"])),
+        "journal_lacks": () if able else tuple(_missing_rights(have, ROLES["rune_worker"])),
         "may_migrate": makes and all(owns for _, _, owns in rows),
     }
 
 
-def _lacking(have: Mapping[str, set[str]], needs: Mapping[str, str]) -> list[str]:
+def _missing_rights(have: Mapping[str, set[str]], needs: Mapping[str, str]) -> list[str]:
     """Of the tables that are there: one that is missing is for the schema to tell."""
     return [
         f"{VERBS[letter]} on {table}"

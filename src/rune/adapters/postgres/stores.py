@@ -13,11 +13,11 @@ from rune.adapters.postgres.database import Database, query
 from rune.adapters.postgres.journal import PostgresIndex, PostgresJournal
 from rune.adapters.postgres.outbox import PostgresOutbox
 from rune.adapters.postgres.retention import PostgresRetention
-from rune.adapters.postgres.workflows import PostgresLibrary
-from rune.ports.blobs import Blob
+from rune.adapters.postgres.workflows import PostgresWorkflows
+from rune.ports.blobs import BlobStore
 
 
-class PostgresBlob:
+class PostgresBlobs:
     """Bytes by key; the execution is the part of the key before the first slash."""
 
     def __init__(self, database: Database) -> None:
@@ -29,7 +29,7 @@ class PostgresBlob:
 
     async def get(self, key: str) -> bytes | None:
         """Whoever asks for what is on its way gets the same: hundreds of items want one page at once."""
-        if self._database.is_still:
+        if self._database.in_snapshot:
             return await self._get(key)
         asked = self._asked.get(key)
         if asked is None:
@@ -46,14 +46,14 @@ class PostgresBlob:
         return int(row["count"]) if row is not None else 0
 
 
-class Postgres:
+class PostgresStores:
     """The adapters over one database."""
 
-    def __init__(self, database: Database, outside: Blob | None = None) -> None:
+    def __init__(self, database: Database, outside: BlobStore | None = None) -> None:
         self.database = database
         self.journal = PostgresJournal(database)
-        self.blob = outside or PostgresBlob(database)
-        self.library = PostgresLibrary(database)
+        self.blob = outside or PostgresBlobs(database)
+        self.library = PostgresWorkflows(database)
         self.retention = PostgresRetention(database, self.journal, outside)
         self.index = PostgresIndex(database)
         self.outbox = PostgresOutbox(database)
@@ -61,12 +61,12 @@ class Postgres:
 
 @asynccontextmanager
 async def postgres(
-    dsn: str, *, outside: Blob | None = None, read_only: bool = False
-) -> AsyncIterator[Postgres]:
+    dsn: str, *, outside: BlobStore | None = None, read_only: bool = False
+) -> AsyncIterator[PostgresStores]:
     """The adapters while the block runs. `outside`: where blobs are, if not in the database."""
     database = Database(dsn, read_only=read_only)
     await database.open()
-    opened = Postgres(database, outside)
+    opened = PostgresStores(database, outside)
     try:
         yield opened
     finally:

@@ -8,8 +8,8 @@ from typing import Any
 import asyncpg  # type: ignore[import-untyped]
 import msgspec
 
-from rune.adapters.postgres.database import Database, Refused, Row, query
-from rune.ports.triggers import PathTaken, Trigger
+from rune.adapters.postgres.database import Database, DatabaseRefusedError, Row, query
+from rune.ports.triggers import PathTakenError, Trigger
 
 _TRIGGER = msgspec.msgpack.Decoder(Trigger)
 _PACK = msgspec.msgpack.Encoder()
@@ -55,9 +55,9 @@ class PostgresTriggers:
             )
         try:
             row = await self._database.once(*asked)
-        except Refused as refused:
+        except DatabaseRefusedError as refused:
             if isinstance(refused.__cause__, asyncpg.UniqueViolationError):
-                raise PathTaken(f"another hook is at `{stored.path}` already") from None
+                raise PathTakenError(f"another hook is at `{stored.path}` already") from None
             raise
         return None if row is None else stored
 
@@ -73,12 +73,12 @@ class PostgresTriggers:
         due: int | None = row["due"]
         return due
 
-    async def saw(self, trigger: str, mark: str, delivery: str, until: int) -> str:
+    async def remember_delivery(self, trigger: str, mark: str, delivery: str, until: int) -> str:
         await self._database.fetch(query("signed_insert"), trigger, mark, delivery, until)
         (row,) = await self._database.fetch(query("signed"), trigger, mark)
         return str(row["delivery"])
 
-    async def forget(self, now: int) -> int:
+    async def forget_deliveries(self, now: int) -> int:
         (row,) = await self._database.fetch(query("signed_forget"), now)
         return int(row["dropped"])
 

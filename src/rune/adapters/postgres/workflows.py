@@ -13,23 +13,23 @@ from rune.ports.workflows import (
     LATEST,
     Alias,
     Change,
-    Entry,
     Expected,
     Version,
-    changed,
+    WorkflowEntry,
+    archived_error,
     check_alias,
+    concurrent_change_error,
     number_of,
-    out_of_sight,
     repeatable,
     shares_of,
-    unknown,
-    weighed,
+    weighted_choice,
+    workflow_not_found,
 )
 
 _LAST = 2**31 - 1
 
 
-class PostgresLibrary:
+class PostgresWorkflows:
     """Versions and aliases. Whoever deploys a workflow does so alone, so a version number is simply the next one."""
 
     def __init__(self, database: Database) -> None:
@@ -50,10 +50,10 @@ class PostgresLibrary:
         name = name_in(definition)
         row = await self._act("deploy", expected, workflow, hash, definition, name, alias, at)
         if row["change"] == "changed":
-            raise changed(f"workflow `{workflow}`", row["tag"])
+            raise concurrent_change_error(f"workflow `{workflow}`", row["tag"])
         return await self._answer(workflow, row["number"], row["change"])
 
-    async def point(
+    async def set_alias(
         self,
         workflow: str,
         alias: str,
@@ -73,9 +73,9 @@ class PostgresLibrary:
             case "unknown":
                 raise await self._unknown(workflow, alias, named)
             case "hidden":
-                raise out_of_sight(workflow)
+                raise archived_error(workflow)
             case "changed":
-                raise changed(f"alias `{alias}` of `{workflow}`", row["tag"])
+                raise concurrent_change_error(f"alias `{alias}` of `{workflow}`", row["tag"])
             case change:
                 return await self._answer(workflow, row["number"], change)
 
@@ -91,12 +91,14 @@ class PostgresLibrary:
         """Which of the versions that were named is not there; the alias where none is."""
         versions = await self.versions(workflow)
         known = {each.number for each in versions}
-        return unknown(workflow, versions, next((each for each in named if each not in known), alias))
+        return workflow_not_found(
+            workflow, versions, next((each for each in named if each not in known), alias)
+        )
 
-    async def hide(self, workflow: str, at: int) -> bool:
+    async def archive(self, workflow: str, at: int) -> bool:
         row = await self._database.once(query("hide"), workflow, at)
         if row is None:
-            raise unknown(workflow, (), LATEST)
+            raise workflow_not_found(workflow, (), LATEST)
         return bool(row["hid"])
 
     async def find(self, workflow: str, which: str | None = None, *, by: str | None = None) -> Version:
@@ -107,12 +109,12 @@ class PostgresLibrary:
         )
         if row is not None and not row["hidden"]:
             weights = weights_in(row["weights"]) if number is None and by is not None else {}
-            other = weighed(workflow, wanted, weights, by) if by is not None else None
+            other = weighted_choice(workflow, wanted, weights, by) if by is not None else None
             return _version(row) if other is None else await self.find(workflow, str(other))
         rows = await self._database.look(query("versions"), workflow, None, None)
         if rows and rows[0]["hidden"]:
-            raise out_of_sight(workflow)
-        raise unknown(workflow, [_version(each) for each in rows], wanted)
+            raise archived_error(workflow)
+        raise workflow_not_found(workflow, [_version(each) for each in rows], wanted)
 
     async def aliases(self, workflow: str) -> list[Alias]:
         return [alias_of(row) for row in await self._database.look(query("aliases"), workflow, None)]
@@ -120,9 +122,9 @@ class PostgresLibrary:
     async def versions(self, workflow: str) -> list[Version]:
         return [_version(row) for row in await self._database.look(query("versions"), workflow, None, None)]
 
-    async def entries(self, *, hidden: bool = False) -> list[Entry]:
+    async def list(self, *, hidden: bool = False) -> list[WorkflowEntry]:
         return [
-            Entry(
+            WorkflowEntry(
                 workflow=row["id"],
                 name=row["name"],
                 latest=row["number"],

@@ -16,20 +16,20 @@ from collections.abc import Callable
 import msgspec
 
 from rune.adapters.rabbitmq.amqp.channel import Channel
-from rune.adapters.rabbitmq.amqp.client import Link
+from rune.adapters.rabbitmq.amqp.client import ReconnectingConnection
 from rune.adapters.rabbitmq.amqp.connection import Connection
-from rune.adapters.rabbitmq.amqp.errors import AmqpError, BrokerAway
+from rune.adapters.rabbitmq.amqp.errors import AmqpError, BrokerUnavailableError
 from rune.adapters.rabbitmq.amqp.frames import Message
 from rune.adapters.rabbitmq.topology import Topology, declare
 from rune.ports.queue import LANES, lanes_at
 
 log = logging.getLogger("rune.rabbitmq")
 
-SURPLUS = 0.25  # s that a delivery may wait for a slot
-WATCH = 10.0  # s between two looks at whether the consumers still are there
+SLOT_WAIT_S = 0.25  # s that a delivery may wait for a slot
+WATCH_PERIOD_S = 10.0  # s between two looks at whether the consumers still are there
 
 
-class Held(msgspec.Struct):
+class HeldMessage(msgspec.Struct):
     """A delivery in our hands. `since`: when it came; `early`: it was acknowledged while it still runs."""
 
     channel: Channel
@@ -39,7 +39,7 @@ class Held(msgspec.Struct):
     early: bool = False
 
 
-class Intake:
+class Consumer:
     """Whoever waits in `receive` is a free slot."""
 
     def __init__(
@@ -48,10 +48,10 @@ class Intake:
         topology: Topology,
         name: str,
         prefetch: int,
-        hand_back: Callable[[Held], None],
+        hand_back: Callable[[HeldMessage], None],
         *,
         deadline: float,
-        watch: float = WATCH,
+        watch: float = WATCH_PERIOD_S,
     ) -> None:
         self._topology = topology
         self._name = name
@@ -59,7 +59,7 @@ class Intake:
         self._hand_back = hand_back
         self._watch = watch
         self._loop: asyncio.AbstractEventLoop
-        self._lanes: tuple[deque[Held], ...] = tuple(deque() for _ in LANES)
+        self._lanes: tuple[deque[HeldMessage], ...] = tuple(deque() for _ in LANES)
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._turn = 0
         self._pulled = 0
@@ -69,9 +69,9 @@ class Intake:
         self._wanted = asyncio.Event()
         self._surplus: asyncio.TimerHandle | None = None
         self._works: list[asyncio.Task[None]] = []
-        self.link = Link(url, name, self._prepare, deadline=deadline)
+        self.link = ReconnectingConnection(url, name, self._prepare, deadline=deadline)
 
-    async def receive(self) -> Held:
+    async def receive(self) -> HeldMessage:
         """Wait for a delivery."""
         if not self._works:
             self._loop = asyncio.get_running_loop()
@@ -104,7 +104,7 @@ class Intake:
     def pulling(self) -> bool:
         return self._pulling
 
-    def _next(self) -> Held | None:
+    def _next(self) -> HeldMessage | None:
         self._turn += 1
         for lane in lanes_at(self._turn):
             if self._lanes[lane]:
@@ -131,7 +131,7 @@ class Intake:
 
     def _take(self, lane: int, queue: str, channel: Channel, message: Message) -> None:
         self._arrived += 1
-        self._lanes[lane].append(Held(channel, queue, message, self._loop.time()))
+        self._lanes[lane].append(HeldMessage(channel, queue, message, self._loop.time()))
         if self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
@@ -139,7 +139,7 @@ class Intake:
                 return
             self._call()
         if self._surplus is None:
-            self._surplus = self._loop.call_later(SURPLUS, self._relieve)
+            self._surplus = self._loop.call_later(SLOT_WAIT_S, self._relieve)
 
     async def _prepare(self, connection: Connection) -> None:
         await declare(connection, self._topology)
@@ -179,7 +179,7 @@ class Intake:
         oldest = min((lane[0].since for lane in self._lanes if lane), default=None)
         if oldest is None:
             return
-        left = oldest + SURPLUS - self._loop.time()
+        left = oldest + SLOT_WAIT_S - self._loop.time()
         if left > 0:
             self._surplus = self._loop.call_later(left, self._relieve)
         elif self._pulling:  # whoever it was pulled for has gone
@@ -204,7 +204,7 @@ class Intake:
                 if self._pulling:
                     await self._pull_on(channel)
             except AmqpError as error:
-                if not isinstance(error, BrokerAway):
+                if not isinstance(error, BrokerUnavailableError):
                     self.link.drop(error.message)
 
     async def _pull_on(self, channel: Channel) -> None:

@@ -19,15 +19,15 @@ import msgspec
 from rune.adapters.rabbitmq.amqp.channel import Channel
 from rune.adapters.rabbitmq.amqp.client import connect
 from rune.adapters.rabbitmq.amqp.errors import AmqpError
-from rune.adapters.rabbitmq.amqp.frames import Message, Stamp
+from rune.adapters.rabbitmq.amqp.frames import Message, MessageProperties
 from rune.adapters.rabbitmq.topology import Topology
-from rune.codec.messages import BadMessage, decode_hint
+from rune.codec.messages import InvalidMessageError, decode_hint
 
-RESCUES = 5
+MAX_REQUEUES = 5
 DELIVERY_LIMIT = "delivery_limit"
 
 
-class Letter(msgspec.Struct, frozen=True):
+class DeadLetter(msgspec.Struct, frozen=True):
     """One dead letter: why, from which queue, of which execution (None if that cannot be told), and itself."""
 
     code: str
@@ -38,7 +38,7 @@ class Letter(msgspec.Struct, frozen=True):
     rescues: int = 0
 
 
-def letter_of(message: Message) -> Letter:
+def read_dead_letter(message: Message) -> DeadLetter:
     """What is known of a dead letter."""
     headers = message.headers
     died = str(headers.get("x-first-death-reason", ""))
@@ -47,10 +47,12 @@ def letter_of(message: Message) -> Letter:
     queue = str(headers.get("rune-queue", headers.get("x-first-death-queue", message.routing_key)))
     try:
         execution: str | None = decode_hint(message.body)[0]
-    except BadMessage:
+    except InvalidMessageError:
         execution = None
     rescues = headers.get("rune-rescues", 0)
-    return Letter(code, reason, queue, execution, message.body, rescues if isinstance(rescues, int) else 0)
+    return DeadLetter(
+        code, reason, queue, execution, message.body, rescues if isinstance(rescues, int) else 0
+    )
 
 
 class DeadLetters:
@@ -71,12 +73,12 @@ class DeadLetters:
         finally:
             await connection.close()
 
-    async def list(self, limit: int = 100) -> list[Letter]:
+    async def list(self, limit: int = 100) -> list[DeadLetter]:
         """The oldest first."""
-        found: list[Letter] = []
+        found: list[DeadLetter] = []
         async with self._open() as channel:
             while len(found) < limit and (message := await channel.get(self._topology.dead)) is not None:
-                found.append(letter_of(message))
+                found.append(read_dead_letter(message))
         return found
 
     async def count(self) -> int:
@@ -84,27 +86,27 @@ class DeadLetters:
         async with self._open() as channel:
             return (await channel.declare_queue(self._topology.dead, passive=True)).message_count or 0
 
-    async def requeue(self, chosen: Callable[[Letter], bool] = lambda letter: True) -> int:
+    async def requeue(self, chosen: Callable[[DeadLetter], bool] = lambda letter: True) -> int:
         """Send those chosen again, to where they came from. How many there were."""
         return await self._each(chosen, self._send)
 
-    async def discard(self, chosen: Callable[[Letter], bool]) -> int:
+    async def discard(self, chosen: Callable[[DeadLetter], bool]) -> int:
         """Remove those chosen. How many there were."""
         return await self._each(chosen, None)
 
-    async def rescue(self) -> int:
+    async def requeue_innocent(self) -> int:
         """Hand back what only was delivered too often. How many there were."""
 
-        def innocent(letter: Letter) -> bool:
+        def innocent(letter: DeadLetter) -> bool:
             return (
                 letter.code == DELIVERY_LIMIT.upper()
-                and letter.rescues < RESCUES
+                and letter.rescues < MAX_REQUEUES
                 and letter.execution is not None
             )
 
         return await self._each(innocent, self._send)
 
-    async def _each(self, chosen: Callable[[Letter], bool], act: Any) -> int:
+    async def _each(self, chosen: Callable[[DeadLetter], bool], act: Any) -> int:
         done = 0
         async with self._open() as channel:
             last = await channel.declare_queue(self._topology.dead, passive=True)
@@ -112,7 +114,7 @@ class DeadLetters:
                 message = await channel.get(self._topology.dead)
                 if message is None:
                     break
-                letter = letter_of(message)
+                letter = read_dead_letter(message)
                 if chosen(letter):
                     if act is not None:
                         await act(channel, letter)
@@ -120,8 +122,8 @@ class DeadLetters:
                     done += 1
         return done
 
-    async def _send(self, channel: Channel, letter: Letter) -> None:
-        stamp = Stamp(
+    async def _send(self, channel: Channel, letter: DeadLetter) -> None:
+        stamp = MessageProperties(
             headers={"rune-rescues": letter.rescues + 1}, type="NodeExecutionMessage", app_id="rune"
         )
         await channel.publish(self._topology.execution, letter.queue, letter.body, stamp)
@@ -133,7 +135,7 @@ PAUSE = 15.0  # s between two looks
 SAME = 20  # looks at an unchanged number of letters, after which they are gone through all the same
 
 
-async def rescue(letters: DeadLetters, pause: float = PAUSE) -> None:
+async def requeue_innocent(letters: DeadLetters, pause: float = PAUSE) -> None:
     """Until cancelled. Several may be at it: whoever has a letter in hands is alone with it. To go through the letters
     takes each of them out and puts it back, so that is not done as long as none has come or gone."""
     why, seen, idle = "", 0, 0
@@ -144,7 +146,7 @@ async def rescue(letters: DeadLetters, pause: float = PAUSE) -> None:
             idle += 1
             if waiting == seen and idle < SAME:
                 continue
-            count = await letters.rescue()
+            count = await letters.requeue_innocent()
             seen, idle = waiting - count, 0
         except AmqpError as error:
             if error.message != why:  # the same again and again is said once

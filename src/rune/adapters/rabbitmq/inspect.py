@@ -10,7 +10,7 @@ from rune.adapters.rabbitmq.amqp.address import parse_address
 from rune.adapters.rabbitmq.amqp.channel import Channel
 from rune.adapters.rabbitmq.amqp.client import connect
 from rune.adapters.rabbitmq.amqp.connection import Connection
-from rune.adapters.rabbitmq.amqp.errors import ChannelClosed, NotTaken
+from rune.adapters.rabbitmq.amqp.errors import ChannelClosedError, PublishError
 from rune.adapters.rabbitmq.topology import Rights, Topology, WorkQueue, roles, user_name
 
 REFUSED, MISSING, DIFFERENT = 403, 404, 406
@@ -93,7 +93,7 @@ async def _tried(connection: Connection, act: Act) -> int:
     try:
         await act(channel)
         await channel.close()
-    except ChannelClosed as closed:
+    except ChannelClosedError as closed:
         return closed.reply
     return 0
 
@@ -111,5 +111,5 @@ async def _written(exchange: str, channel: Channel) -> None:
     await channel.confirm()
     try:
         await channel.publish(exchange, NOWHERE, b"{}")
-    except NotTaken:
+    except PublishError:
         return  # as it should be: nobody is bound there

@@ -9,35 +9,35 @@ import asyncio
 import logging
 
 from rune.adapters.rabbitmq.amqp.channel import Channel
-from rune.adapters.rabbitmq.amqp.client import DEADLINE, Link
+from rune.adapters.rabbitmq.amqp.client import REPLY_TIMEOUT_S, ReconnectingConnection
 from rune.adapters.rabbitmq.amqp.connection import Connection
-from rune.adapters.rabbitmq.amqp.errors import AmqpError, Unroutable
-from rune.adapters.rabbitmq.amqp.frames import Message, Stamp
-from rune.adapters.rabbitmq.queue import HINT, Strangers, shortened
+from rune.adapters.rabbitmq.amqp.errors import AmqpError, UnroutableError
+from rune.adapters.rabbitmq.amqp.frames import Message, MessageProperties
+from rune.adapters.rabbitmq.queue import HINT, ForeignMessageHandler, shortened
 from rune.adapters.rabbitmq.topology import Topology, declare, find_or_make
 from rune.codec.messages import decode_execution
 from rune.errors import RuneError
-from rune.ports.journal import StoreAway
+from rune.ports.journal import StoreUnavailableError
 
 log = logging.getLogger("rune.legacy")
 
 PREFETCH = 32
-AGAIN = 1.0  # s before a message is tried again while a store is away
+RETRY_DELAY_S = 1.0  # s before a message is tried again while a store is away
 
 
-class Legacy:
+class LegacyExecutor:
     """Hands executions over to the other executor, or takes its place."""
 
     def __init__(self, url: str, topology: Topology, name: str) -> None:
         self._topology = topology
         self._name = f"{name} legacy"
-        self._take: Strangers | None = None
+        self._take: ForeignMessageHandler | None = None
         self._reading = False
         self._channel: Channel | None = None
         self._works: set[asyncio.Task[None]] = set()
-        self._link = Link(url, self._name, self._prepare, deadline=DEADLINE)
+        self._link = ReconnectingConnection(url, self._name, self._prepare, deadline=REPLY_TIMEOUT_S)
 
-    def takes(self, take: Strangers) -> None:
+    def on_result(self, take: ForeignMessageHandler) -> None:
         """What to do with what is in the queue, should it be read."""
         self._take = take
 
@@ -48,12 +48,12 @@ class Legacy:
 
     async def hand_over(self, body: bytes) -> None:
         """Done when the broker has it."""
-        connection = await self._link.up(DEADLINE)
+        connection = await self._link.up(REPLY_TIMEOUT_S)
         assert self._channel is not None
         name = self._topology.started
         try:
             await self._channel.publish(name, name, body, HINT)
-        except Unroutable:  # who does not read the queue is not told that it has gone
+        except UnroutableError:  # who does not read the queue is not told that it has gone
             await find_or_make(connection, self._topology.elsewhere)
             await self._channel.publish(name, name, body, HINT)
 
@@ -84,12 +84,12 @@ class Legacy:
         self._works.add(work)
         work.add_done_callback(self._works.discard)
 
-    async def _handle(self, channel: Channel, take: Strangers, message: Message) -> None:
+    async def _handle(self, channel: Channel, take: ForeignMessageHandler, message: Message) -> None:
         try:
             await take(decode_execution(message.body), message.body)
-        except StoreAway as away:
+        except StoreUnavailableError as away:
             log.warning("a start waits: %s", away.message)
-            await asyncio.sleep(AGAIN)
+            await asyncio.sleep(RETRY_DELAY_S)
             channel.nack(message.tag, requeue=True)
             return
         except Exception as error:
@@ -108,6 +108,6 @@ class Legacy:
             "rune-reason": shortened(reason),
             "rune-queue": self._topology.execution,
         }
-        stamp = Stamp(headers=said, type="NodeExecutionMessage", app_id="rune")
+        stamp = MessageProperties(headers=said, type="NodeExecutionMessage", app_id="rune")
         exchange = self._topology.dead_exchange
         await channel.publish(exchange, self._topology.execution, message.body, stamp)

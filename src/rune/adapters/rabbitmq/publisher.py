@@ -6,14 +6,20 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from rune.adapters.rabbitmq.amqp.channel import Channel, Outgoing
-from rune.adapters.rabbitmq.amqp.client import Link
+from rune.adapters.rabbitmq.amqp.client import ReconnectingConnection
 from rune.adapters.rabbitmq.amqp.connection import Connection
-from rune.adapters.rabbitmq.amqp.errors import AmqpError, BrokerAway, ChannelClosed, NotTaken, Unroutable
-from rune.adapters.rabbitmq.amqp.frames import JSON, Stamp
+from rune.adapters.rabbitmq.amqp.errors import (
+    AmqpError,
+    BrokerUnavailableError,
+    ChannelClosedError,
+    PublishError,
+    UnroutableError,
+)
+from rune.adapters.rabbitmq.amqp.frames import JSON, MessageProperties
 from rune.adapters.rabbitmq.topology import Topology, declare
 
-AGAIN = 0.05  # s before a message that was not taken is tried again; doubles
-LONGEST_AGAIN = 1.0
+RETRY_DELAY_S = 0.05  # s before a message that was not taken is tried again; doubles
+MAX_RETRY_DELAY_S = 1.0
 
 
 class Publisher:
@@ -33,7 +39,7 @@ class Publisher:
         self._turn: list[tuple[Sequence[Outgoing], asyncio.Future[None]]] = []
         self.before: Callable[[], None] = lambda: None
         """Called once a turn when messages are about to go out: what must be at the broker before them goes now."""
-        self.link = Link(url, name, self._prepare, deadline=deadline)
+        self.link = ReconnectingConnection(url, name, self._prepare, deadline=deadline)
 
     async def _prepare(self, connection: Connection) -> None:
         await declare(connection, self._topology)
@@ -48,7 +54,7 @@ class Publisher:
             try:
                 await self._in_turn(messages)
                 return
-            except (ChannelClosed, NotTaken, BrokerAway) as error:
+            except (ChannelClosedError, PublishError, BrokerUnavailableError) as error:
                 if error.code == "PUBLISH_DEADLINE":
                     raise
         await self._patiently(messages)
@@ -77,7 +83,7 @@ class Publisher:
             if future.done():  # whoever sent them has gone
                 continue
             if channel is None:
-                future.set_exception(BrokerAway("the broker takes no messages"))
+                future.set_exception(BrokerUnavailableError("the broker takes no messages"))
                 continue
             try:
                 channel.publish_all(messages, future)
@@ -88,22 +94,22 @@ class Publisher:
         """The same while the broker is away, or full, or a queue has vanished: until the deadline."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._deadline
-        last: AmqpError = BrokerAway("the broker takes no messages")
-        pause = AGAIN
+        last: AmqpError = BrokerUnavailableError("the broker takes no messages")
+        pause = RETRY_DELAY_S
         try:
             async with asyncio.timeout_at(until):
                 while True:
                     try:
                         await self._once(messages, until)
                         return
-                    except (ChannelClosed, NotTaken, BrokerAway) as error:
+                    except (ChannelClosedError, PublishError, BrokerUnavailableError) as error:
                         last = error
                         await asyncio.sleep(pause)
-                        pause = min(2 * pause, LONGEST_AGAIN)
+                        pause = min(2 * pause, MAX_RETRY_DELAY_S)
         except TimeoutError:
             reason = last.message if self.link.is_up else self.link.why
             text = f"not published within {self._deadline:g} s: {reason}"
-            raise BrokerAway(text, code=last.code) from None
+            raise BrokerUnavailableError(text, code=last.code) from None
 
     async def _once(self, messages: Sequence[Outgoing], until: float) -> None:
         connection = await self.link.up(until - asyncio.get_running_loop().time())
@@ -113,7 +119,7 @@ class Publisher:
         self.before()
         try:
             await channel.publish_all(messages)
-        except Unroutable:
+        except UnroutableError:
             await self._declare_again(connection, messages)
             await channel.publish_all(messages)
 
@@ -128,7 +134,7 @@ class Publisher:
         async with self._declaring:
             await declare(connection, topology)
 
-    def post(self, exchange: str, routing_key: str, body: bytes, stamp: Stamp = JSON) -> bool:
+    def post(self, exchange: str, routing_key: str, body: bytes, stamp: MessageProperties = JSON) -> bool:
         """Publish what may be lost, if that is possible right now."""
         channel = self._open()
         if channel is None:

@@ -20,16 +20,16 @@ from typing import Protocol
 from rune.adapters.rabbitmq.amqp.channel import Outgoing
 from rune.adapters.rabbitmq.amqp.client import connect
 from rune.adapters.rabbitmq.amqp.connection import Connection
-from rune.adapters.rabbitmq.amqp.errors import AmqpError, BrokerAway, ChannelClosed
-from rune.adapters.rabbitmq.amqp.frames import Stamp
-from rune.adapters.rabbitmq.consumer import WATCH, Held, Intake
+from rune.adapters.rabbitmq.amqp.errors import AmqpError, BrokerUnavailableError, ChannelClosedError
+from rune.adapters.rabbitmq.amqp.frames import MessageProperties
+from rune.adapters.rabbitmq.consumer import WATCH_PERIOD_S, Consumer, HeldMessage
 from rune.adapters.rabbitmq.publisher import Publisher
-from rune.adapters.rabbitmq.topology import DEFAULT, DELAYS, Kind, Topology, declare
+from rune.adapters.rabbitmq.topology import DEFAULT, DELAYS_S, Kind, Topology, declare
 from rune.codec.messages import (
-    NAMELESS,
-    BadMessage,
-    MessageTooLarge,
-    Names,
+    NO_CONTEXT,
+    InvalidMessageError,
+    MessageContext,
+    MessageTooLargeError,
     NodeExecutionMessage,
     decode_execution,
     decode_hint,
@@ -37,23 +37,25 @@ from rune.codec.messages import (
 )
 from rune.core.execution.token import Token
 from rune.errors import RuneError
-from rune.ports.inspection import Depth
-from rune.ports.journal import StoreAway
+from rune.ports.inspection import QueueDepth
+from rune.ports.journal import StoreUnavailableError
 from rune.ports.queue import LANES, Delivery, lane_of
 
-MOST = 10_000
-MOST_BYTES = 16 * 1024 * 1024
+MAX_BUFFERED = 10_000
+MAX_BUFFERED_BYTES = 16 * 1024 * 1024
 MAX_RETRY_BATCH = 100
-PATIENCE = 60.0  # s of waiting for a connection, before it is asked for again
-PAUSE = 0.5
-HOPELESS = frozenset({"NO_ROUTE", "ACCESS_REFUSED", "NOT_ALLOWED", "PRECONDITION_FAILED"})
+SEND_TIMEOUT_S = 60.0  # s of waiting for a connection, before it is asked for again
+RETRY_DELAY_S = 0.5
+PERMANENT_ERRORS = frozenset({"NO_ROUTE", "ACCESS_REFUSED", "NOT_ALLOWED", "PRECONDITION_FAILED"})
 """What will not be better when the broker is back: no such queue, no right, too long."""
 
 
-class Unsent:
+class RetryBuffer:
     """The newest messages that the publisher was not rid of."""
 
-    def __init__(self, publisher: Publisher, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(
+        self, publisher: Publisher, most: int = MAX_BUFFERED, most_bytes: int = MAX_BUFFERED_BYTES
+    ) -> None:
         self._publisher = publisher
         self._most = most
         self._most_bytes = most_bytes
@@ -66,7 +68,7 @@ class Unsent:
 
     def keep(self, messages: Sequence[Outgoing], error: AmqpError) -> None:
         """Send them later, unless that is hopeless; the oldest give way if there are too many."""
-        if error.code in HOPELESS:
+        if error.code in PERMANENT_ERRORS:
             return
         self._kept.extend(messages)
         self._bytes += sum(len(each[2]) for each in messages)
@@ -84,13 +86,13 @@ class Unsent:
             batch = [self._kept.popleft() for _ in range(min(MAX_RETRY_BATCH, len(self._kept)))]
             self._bytes -= sum(len(each[2]) for each in batch)
             try:
-                await self._publisher.link.up(PATIENCE)
+                await self._publisher.link.up(SEND_TIMEOUT_S)
                 await self._publisher.publish(batch)
             except AmqpError as error:
-                if error.code not in HOPELESS:
+                if error.code not in PERMANENT_ERRORS:
                     self._kept.extendleft(reversed(batch))
                     self._bytes += sum(len(each[2]) for each in batch)
-                    await asyncio.sleep(PAUSE)
+                    await asyncio.sleep(RETRY_DELAY_S)
 
     async def close(self) -> None:
         """What is still kept is dropped."""
@@ -99,7 +101,7 @@ class Unsent:
             await asyncio.gather(self._sending, return_exceptions=True)
 
 
-class Depths:
+class QueueDepthReader:
     """Looks over a connection of its own, which is kept from one look to the next."""
 
     def __init__(self, url: str, topology: Topology) -> None:
@@ -108,30 +110,30 @@ class Depths:
         self._connection: Connection | None = None
         self._looking = asyncio.Lock()
 
-    async def read(self) -> list[Depth]:
+    async def read(self) -> list[QueueDepth]:
         """One for each queue that this process knows of."""
         async with self._looking:
             kept = self._connection
             if kept is not None and kept.error is None:
                 try:
                     return await self._look(kept)
-                except BrokerAway:
+                except BrokerUnavailableError:
                     pass  # it was gone already, and nobody had noticed
             self._connection = await connect(self._url, name="depths")
             return await self._look(self._connection)
 
-    async def _look(self, connection: Connection) -> list[Depth]:
+    async def _look(self, connection: Connection) -> list[QueueDepth]:
         channel = await connection.channel()
-        found: list[Depth] = []
+        found: list[QueueDepth] = []
         for queue in self._topology.queues:
             waiting = 0
             for lane in LANES:
                 try:
                     told = await channel.declare_queue(self._topology.lane(queue, lane), passive=True)
                     waiting += told.message_count or 0
-                except ChannelClosed:  # not there, or not for us to see
+                except ChannelClosedError:  # not there, or not for us to see
                     channel = await connection.channel()
-            found.append(Depth(queue=queue, waiting=waiting))
+            found.append(QueueDepth(queue=queue, waiting=waiting))
         await channel.close()
         return found
 
@@ -142,17 +144,19 @@ class Depths:
 
 log = logging.getLogger("rune.queue")
 
-EARLY = 60.0  # s of holding a delivery, after which it is acknowledged although its node still runs
-SHORT = 2.5  # s: a shorter delay is waited for here, a longer one in a queue of the broker
+EARLY_ACK_S = 60.0  # s of holding a delivery, after which it is acknowledged although its node still runs
+SHORT_DELAY_S = 2.5  # s: a shorter delay is waited for here, a longer one in a queue of the broker
 DEADLINE = 10.0
-PARTING = 2.0  # s that what is on its way back gets at the end; the broker hands out again what is not
-LONGEST_REASON = 1000  # bytes: it is in the header, which has to fit into one frame
+CLOSE_TIMEOUT_S = (
+    2.0  # s that what is on its way back gets at the end; the broker hands out again what is not
+)
+MAX_REASON_BYTES = 1000  # bytes: it is in the header, which has to fit into one frame
 
 Route = Callable[[str, Token], Awaitable[str]]
 """The name of the queue that a token of an execution belongs in."""
-Naming = Callable[[str], Awaitable[Names]]
+ContextLookup = Callable[[str], Awaitable[MessageContext]]
 """What an execution is called outside."""
-Strangers = Callable[[NodeExecutionMessage, bytes], Awaitable[None]]
+ForeignMessageHandler = Callable[[NodeExecutionMessage, bytes], Awaitable[None]]
 """What to do about a message that somebody else wrote, also given as it came. An error makes it a dead letter."""
 
 MAX_BATCH_BYTES = 4 * 1024 * 1024  # bytes of full messages that are written before the first of them is sent
@@ -160,19 +164,19 @@ MAX_BATCH_BYTES = 4 * 1024 * 1024  # bytes of full messages that are written bef
 
 def shortened(reason: str) -> str:
     """As much of a reason as a header takes."""
-    return reason.encode(errors="replace")[:LONGEST_REASON].decode(errors="ignore")
+    return reason.encode(errors="replace")[:MAX_REASON_BYTES].decode(errors="ignore")
 
 
-class Inlining(Protocol):
+class MessageBuilder(Protocol):
     """Who writes messages in full."""
 
-    async def message(self, execution: str, token: Token, names: Names, priority: int) -> bytes: ...
+    async def message(self, execution: str, token: Token, names: MessageContext, priority: int) -> bytes: ...
 
-    async def refuse(self, execution: str, error: MessageTooLarge) -> None:
+    async def refuse(self, execution: str, error: MessageTooLargeError) -> None:
         """End an execution whose next message would be too long."""
 
 
-HINT = Stamp(type="NodeExecutionMessage", app_id="rune", timed=True)
+HINT = MessageProperties(type="NodeExecutionMessage", app_id="rune", timed=True)
 """With the time, so that the broker can tell for how long the oldest has waited."""
 
 
@@ -188,27 +192,27 @@ class RabbitQueue:
         consumer: str = "worker",
         prefetch: int = 256,
         kind: Kind = "classic",
-        early: float = EARLY,
+        early: float = EARLY_ACK_S,
         deadline: float = DEADLINE,
-        watch: float = WATCH,
+        watch: float = WATCH_PERIOD_S,
         adopt: bool = False,
     ) -> None:
         """`adopt`: a named queue that nobody has declared yet is declared when something is sent to it."""
         self._url = url
         self.topology = Topology(prefix, queues, kind)
         self.publisher = Publisher(url, self.topology, f"{consumer} out", deadline=deadline, adopt=adopt)
-        self.intake = Intake(
+        self.intake = Consumer(
             url, self.topology, consumer, prefetch, self._return, deadline=deadline, watch=watch
         )
-        self._unsent = Unsent(self.publisher)
-        self._depths = Depths(url, self.topology)
+        self._unsent = RetryBuffer(self.publisher)
+        self._depths = QueueDepthReader(url, self.topology)
         self._early = early
         self._route: Route | None = None
-        self._naming: Naming | None = None
-        self._strangers: Strangers | None = None
-        self._inlining: Inlining | None = None
+        self._naming: ContextLookup | None = None
+        self._strangers: ForeignMessageHandler | None = None
+        self._inlining: MessageBuilder | None = None
         self._tags = count(1)
-        self._held: dict[int, Held] = {}
+        self._held: dict[int, HeldMessage] = {}
         self._works: set[asyncio.Task[None]] = set()
         self._delayed: dict[int, asyncio.TimerHandle] = {}
         self._letting_go: asyncio.TimerHandle | None = None
@@ -217,15 +221,15 @@ class RabbitQueue:
         """Which queue a token belongs in; without it, the default one."""
         self._route = route
 
-    def names(self, naming: Naming) -> None:
+    def names(self, naming: ContextLookup) -> None:
         """What executions are called in messages; without it, messages name them alone."""
         self._naming = naming
 
-    def strangers(self, strangers: Strangers) -> None:
+    def strangers(self, strangers: ForeignMessageHandler) -> None:
         """Who looks after messages that others wrote; without it they are dead letters."""
         self._strangers = strangers
 
-    def inlines(self, inlining: Inlining) -> None:
+    def inlines(self, inlining: MessageBuilder) -> None:
         """Have messages written in full, for readers without access to the stores."""
         self._inlining = inlining
 
@@ -240,7 +244,7 @@ class RabbitQueue:
     async def send(self, execution: str, tokens: Sequence[Token], priority: int = 5) -> None:
         if not tokens:
             return
-        names = NAMELESS if self._naming is None else await self._naming(execution)
+        names = NO_CONTEXT if self._naming is None else await self._naming(execution)
         if self._inlining is not None:
             await self._send_in_full(self._inlining, execution, tokens, names, priority)
             return
@@ -265,7 +269,12 @@ class RabbitQueue:
         return self.topology.lane(queue, LANES[lane_of(priority, items=bool(token.path))])
 
     async def _send_in_full(
-        self, inlining: Inlining, execution: str, tokens: Sequence[Token], names: Names, priority: int
+        self,
+        inlining: MessageBuilder,
+        execution: str,
+        tokens: Sequence[Token],
+        names: MessageContext,
+        priority: int,
     ) -> None:
         """A few at a time, because each of them may be large."""
         messages: list[Outgoing] = []
@@ -273,7 +282,7 @@ class RabbitQueue:
         for token in tokens:
             try:
                 body = await inlining.message(execution, token, names, priority)
-            except MessageTooLarge as error:
+            except MessageTooLargeError as error:
                 await inlining.refuse(execution, error)
                 return
             messages.append(
@@ -286,7 +295,7 @@ class RabbitQueue:
         if messages:
             await self._publish(messages)
 
-    async def depths(self) -> list[Depth]:
+    async def depths(self) -> list[QueueDepth]:
         return await self._depths.read()
 
     async def receive(self) -> Delivery:
@@ -294,16 +303,16 @@ class RabbitQueue:
             held = await self.intake.receive()
             try:
                 execution, token = decode_hint(held.message.body)
-            except BadMessage as bad:
-                self._work(self._bury(held, bad.code, bad.message))
+            except InvalidMessageError as bad:
+                self._work(self._dead_letter_message(held, bad.code, bad.message))
                 continue
             if token is None:
-                self._work(self._strange(held))
+                self._work(self._handle_foreign(held))
                 continue
             tag = next(self._tags)
             self._held[tag] = held
             if self._letting_go is None:
-                self._letting_go = self._later(self._early, self._let_go)
+                self._letting_go = self._later(self._early, self._release)
             return Delivery(execution, token, tag, held.message.redelivered)
 
     async def ack(self, delivery: Delivery) -> None:
@@ -311,12 +320,12 @@ class RabbitQueue:
         if held is not None:
             held.channel.ack(held.message.tag)
 
-    async def give_back(self, delivery: Delivery, delay: float = 0.0) -> None:
+    async def requeue(self, delivery: Delivery, delay: float = 0.0) -> None:
         """Neither waits nor raises: with the connection gone the broker hands it out again by itself."""
         held = self._held.pop(delivery.tag, None)
         if held is None:
             return
-        if 0 < delay <= SHORT:
+        if 0 < delay <= SHORT_DELAY_S:
             number = delivery.tag
             self._delayed[number] = self._later(delay, lambda: self._due(number, held))
         else:
@@ -326,7 +335,7 @@ class RabbitQueue:
         """Nobody can serve it: kept where an operator looks, with the reason."""
         held = self._held.pop(delivery.tag, None)
         if held is not None:
-            await self._bury(held, code, message)
+            await self._dead_letter_message(held, code, message)
 
     async def close(self) -> None:
         """What is still in our hands goes back to its queue."""
@@ -334,7 +343,7 @@ class RabbitQueue:
             if timer is not None:
                 timer.cancel()
         if self._works:
-            _, late = await asyncio.wait(self._works, timeout=PARTING)
+            _, late = await asyncio.wait(self._works, timeout=CLOSE_TIMEOUT_S)
             for each in late:
                 each.cancel()
         await self._unsent.close()
@@ -351,28 +360,28 @@ class RabbitQueue:
         self._works.add(work)
         work.add_done_callback(self._works.discard)
 
-    def _due(self, number: int, held: Held) -> None:
+    def _due(self, number: int, held: HeldMessage) -> None:
         del self._delayed[number]
         self._return(held)
 
-    def _return(self, held: Held) -> None:
+    def _return(self, held: HeldMessage) -> None:
         self._work(self._move(held, 0.0))
 
-    async def _move(self, held: Held, delay: float) -> None:
+    async def _move(self, held: HeldMessage, delay: float) -> None:
         """To the end of its queue, or into one where it waits; gone here when it is safe there."""
         exchange = self.topology.execution
         if delay > 0:
-            exchange = self.topology.retry(next((each for each in DELAYS if each >= delay), DELAYS[-1]))
+            exchange = self.topology.retry(next((each for each in DELAYS_S if each >= delay), DELAYS_S[-1]))
         await self._publish_and_ack(held, (exchange, held.queue, held.message.body, HINT))
 
-    async def _bury(self, held: Held, code: str, message: str) -> None:
+    async def _dead_letter_message(self, held: HeldMessage, code: str, message: str) -> None:
         log.error("a message on %s is a dead letter: %s: %s", held.queue, code, message)
         reason = {"rune-code": code, "rune-reason": shortened(message), "rune-queue": held.queue}
-        stamp = Stamp(headers=reason, type="NodeExecutionMessage", app_id="rune")
+        stamp = MessageProperties(headers=reason, type="NodeExecutionMessage", app_id="rune")
         exchange = self.topology.dead_exchange
         await self._publish_and_ack(held, (exchange, held.queue, held.message.body, stamp))
 
-    async def _publish_and_ack(self, held: Held, message: Outgoing) -> None:
+    async def _publish_and_ack(self, held: HeldMessage, message: Outgoing) -> None:
         if held.channel.error is not None and not held.early:
             return  # the broker has it back already
         try:
@@ -383,23 +392,25 @@ class RabbitQueue:
         else:
             held.channel.ack(held.message.tag)
 
-    async def _strange(self, held: Held) -> None:
+    async def _handle_foreign(self, held: HeldMessage) -> None:
         try:
             message = decode_execution(held.message.body)
             if self._strangers is None:
-                raise BadMessage("nobody here takes messages without a token", code="UNKNOWN_EXECUTION")
+                raise InvalidMessageError(
+                    "nobody here takes messages without a token", code="UNKNOWN_EXECUTION"
+                )
             await self._strangers(message, held.message.body)
-        except StoreAway:
-            await self._move(held, DELAYS[0])
+        except StoreUnavailableError:
+            await self._move(held, DELAYS_S[0])
         except RuneError as error:
-            await self._bury(held, error.code, error.message)
+            await self._dead_letter_message(held, error.code, error.message)
         except Exception as error:
             log.exception("a message of somebody else could not be handled")
-            await self._bury(held, "DEAD_LETTERED", f"{type(error).__name__}: {error}")
+            await self._dead_letter_message(held, "DEAD_LETTERED", f"{type(error).__name__}: {error}")
         else:
             held.channel.ack(held.message.tag)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         """Acknowledge what runs for long: from here on its lease and its timer bring it back, not the broker."""
         self._letting_go = None
         now = asyncio.get_running_loop().time()
@@ -408,7 +419,7 @@ class RabbitQueue:
                 continue
             left = held.since + self._early - now
             if left > 0:
-                self._letting_go = self._later(left, self._let_go)
+                self._letting_go = self._later(left, self._release)
                 return
             held.early = True
             held.channel.ack(held.message.tag)

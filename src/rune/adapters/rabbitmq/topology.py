@@ -22,37 +22,37 @@ import msgspec
 
 from rune.adapters.rabbitmq.amqp.channel import Channel
 from rune.adapters.rabbitmq.amqp.connection import Connection
-from rune.adapters.rabbitmq.amqp.errors import AmqpError, ChannelClosed
-from rune.core.definition.fields import MOST_ID
+from rune.adapters.rabbitmq.amqp.errors import AmqpError, ChannelClosedError
+from rune.core.definition.fields import MAX_ID_LENGTH
 from rune.ports.queue import LANES
 
 DEFAULT = "default"
-DELAYS = (5, 25, 125)  # s
+DELAYS_S = (5, 25, 125)  # s
 DELIVERIES = 20  # of one message on a quorum queue, before it is a dead letter
 ENDLESS = 2_000_000_000
 """Deliveries of what is kept to be looked at. A quorum queue that names no limit has one of 20 from 4.0 on."""
 COMPLETION_DAYS = 7
 STATUS_HOURS = 1
-STATUS_MOST = 100_000
+MAX_STATUSES = 100_000
 QUORUM_TTL = (
     3,
     10,
 )  # the first version whose quorum queues know a time to live, and dead-letter without loss
-NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{MOST_ID}}}")
+NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_ID_LENGTH}}}")
 TAKEN = {"high", "low", "dead", "dlx", "retry"}
-ASIDE = ".queue"
+RESERVED_SUFFIX = ".queue"
 """What is put behind the name of a queue that would otherwise be called as something else of the topology."""
 
 Kind = Literal["classic", "quorum"]
 
 
-class BadQueueName(AmqpError):
+class InvalidQueueNameError(AmqpError):
     """A queue that cannot be called so."""
 
     code = "BAD_QUEUE_NAME"
 
 
-class TopologyMismatch(AmqpError):
+class TopologyMismatchError(AmqpError):
     """The broker has a queue or an exchange of this name, made otherwise."""
 
     code = "TOPOLOGY_MISMATCH"
@@ -84,7 +84,7 @@ class Topology:
         self.kind = kind
         for name in self.queues:
             if not NAME.fullmatch(name):
-                raise BadQueueName(f"`{name}`: letters, digits, - and _, at most {MOST_ID}")
+                raise InvalidQueueNameError(f"`{name}`: letters, digits, - and _, at most {MAX_ID_LENGTH}")
         self.execution = f"{prefix}.execution"
         self.dead = f"{self.execution}.dead"
         self.dead_exchange = f"{self.execution}.dlx"
@@ -96,7 +96,7 @@ class Topology:
         """The name of a queue's lane, which is its routing key as well."""
         name = self.execution if queue == DEFAULT else f"{self.execution}.{queue}"
         if queue in TAKEN:
-            name += ASIDE
+            name += RESERVED_SUFFIX
         return name if lane == "normal" else f"{name}.{lane}"
 
     def queue_of(self, key: str) -> str | None:
@@ -108,7 +108,7 @@ class Topology:
             return None
         for lane in LANES:
             name = name.removesuffix(f".{lane}")
-        bare = name.removesuffix(ASIDE)
+        bare = name.removesuffix(RESERVED_SUFFIX)
         if bare in TAKEN:
             return bare if bare != name else None
         return name if NAME.fullmatch(name) else None
@@ -128,7 +128,7 @@ class Topology:
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
-        one_each = (self.dead_exchange, *map(self.retry, DELAYS))
+        one_each = (self.dead_exchange, *map(self.retry, DELAYS_S))
         return (
             *(Exchange(name) for name in (self.execution, self.status, self.completion)),
             *(Exchange(name, "fanout") for name in one_each),
@@ -155,13 +155,13 @@ class Topology:
                     self.retry(delay),
                     {**timed, "x-message-ttl": delay * 1000, "x-dead-letter-exchange": self.execution},
                 )
-                for delay in DELAYS
+                for delay in DELAYS_S
             ),
-            WorkQueue(self.dead, self.dead_exchange, _looked_at(kept["x-queue-type"])),
+            WorkQueue(self.dead, self.dead_exchange, _checked(kept["x-queue-type"])),
             WorkQueue(
                 self.completion,
                 self.completion,
-                {**_looked_at(timed["x-queue-type"]), "x-message-ttl": COMPLETION_DAYS * 86_400_000},
+                {**_checked(timed["x-queue-type"]), "x-message-ttl": COMPLETION_DAYS * 86_400_000},
             ),
             WorkQueue(
                 self.status,
@@ -169,7 +169,7 @@ class Topology:
                 {
                     **plain,
                     "x-message-ttl": STATUS_HOURS * 3_600_000,
-                    "x-max-length": STATUS_MOST,
+                    "x-max-length": MAX_STATUSES,
                     "x-overflow": "drop-head",
                 },
             ),
@@ -188,7 +188,7 @@ class Topology:
         }
 
 
-def _looked_at(kind: str) -> dict[str, Any]:
+def _checked(kind: str) -> dict[str, Any]:
     """Arguments of a queue whose messages may be taken and put back as often as somebody likes."""
     limit = {"x-delivery-limit": ENDLESS} if kind == "quorum" else {}
     return {"x-queue-type": kind, **limit}
@@ -203,14 +203,14 @@ async def declare(connection: Connection, topology: Topology) -> None:
             if not looking:
                 await _make(channel, each)
                 continue
-        except ChannelClosed as closed:
+        except ChannelClosedError as closed:
             if closed.reply == 406:
-                raise TopologyMismatch(explanation(each, topology, closed.message)) from None
+                raise TopologyMismatchError(explanation(each, topology, closed.message)) from None
             if closed.reply != 403:
                 raise
             looking = True
             channel = await connection.channel()
-        channel = await _look(connection, channel, each)
+        channel = await _check_existing(connection, channel, each)
     await channel.close()
 
 
@@ -220,7 +220,7 @@ async def find_or_make(connection: Connection, queue: WorkQueue) -> None:
     channel = await connection.channel()
     try:
         await channel.declare_queue(queue.name, passive=True)
-    except ChannelClosed as closed:
+    except ChannelClosedError as closed:
         if closed.reply != 404:
             raise
         channel = await connection.channel()
@@ -229,10 +229,10 @@ async def find_or_make(connection: Connection, queue: WorkQueue) -> None:
     try:
         await _make(channel, exchange)
         await channel.bind(queue.name, exchange.name, queue.name)
-    except ChannelClosed as closed:
+    except ChannelClosedError as closed:
         if closed.reply != 403:
             raise
-        channel = await _look(connection, await connection.channel(), exchange)
+        channel = await _check_existing(connection, await connection.channel(), exchange)
     await channel.close()
 
 
@@ -244,14 +244,14 @@ async def _make(channel: Channel, wanted: Exchange | WorkQueue) -> None:
         await channel.bind(wanted.name, wanted.exchange, wanted.name)
 
 
-async def _look(connection: Connection, channel: Channel, wanted: Exchange | WorkQueue) -> Channel:
+async def _check_existing(connection: Connection, channel: Channel, wanted: Exchange | WorkQueue) -> Channel:
     """Raises if it is not there; answers a channel that can be used further."""
     try:
         if isinstance(wanted, Exchange):
             await channel.declare_exchange(wanted.name, wanted.kind, passive=True)
         else:
             await channel.declare_queue(wanted.name, passive=True)
-    except ChannelClosed as closed:
+    except ChannelClosedError as closed:
         if closed.reply != 403:
             raise
         return await connection.channel()
@@ -285,7 +285,7 @@ def roles(topology: Topology) -> dict[str, Rights]:
     """Workers pass work on and report; the master, as which schedulers come too, starts and ends executions, reports
     that, listens, and looks after dead letters. Both may start what another engine runs; a worker may take that
     engine's place."""
-    retries = tuple(map(topology.retry, DELAYS))
+    retries = tuple(map(topology.retry, DELAYS_S))
     return {
         "worker": Rights(
             (

@@ -26,7 +26,7 @@ from rune.errors import RuneError
 
 log = logging.getLogger("rune.redis")
 
-OLDEST = (7, 0)
+MIN_SERVER_VERSION = (7, 0)
 PROBES: tuple[tuple[str | int, ...], ...] = (
     ("HSET", "KEY:h", "a", "1"),
     ("HGETALL", "KEY:h"),
@@ -41,7 +41,7 @@ PROBES: tuple[tuple[str | int, ...], ...] = (
 )
 
 
-class Unfit(RuneError):
+class UnsuitableServerError(RuneError):
     """The server must not be used as it is."""
 
     code = "REDIS_UNFIT"
@@ -52,24 +52,30 @@ async def check(client: Client, keys: Keys) -> None:
     told = info(await client.call("INFO", "server")) | info(await client.call("INFO", "memory"))
     told |= info(await client.call("INFO", "persistence")) | info(await client.call("INFO", "replication"))
     version = tuple(int(part) for part in told["redis_version"].split(".")[:2])
-    if version < OLDEST:
-        raise Unfit(f"Redis {told['redis_version']} is too old: 7.0 is the oldest that will do")
+    if version < MIN_SERVER_VERSION:
+        raise UnsuitableServerError(
+            f"Redis {told['redis_version']} is too old: 7.0 is the oldest that will do"
+        )
     if told.get("redis_mode", "standalone") != "standalone":
-        raise Unfit(f"the server runs as `{told['redis_mode']}`: only a single server with replicas will do")
+        raise UnsuitableServerError(
+            f"the server runs as `{told['redis_mode']}`: only a single server with replicas will do"
+        )
     if told.get("role", "master") != "master":
-        raise Unfit("the server is a replica: it takes no writes")
+        raise UnsuitableServerError("the server is a replica: it takes no writes")
     policy = told.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
-        raise Unfit(f"maxmemory-policy is `{policy}`: set it to noeviction, or state is silently thrown away")
+        raise UnsuitableServerError(
+            f"maxmemory-policy is `{policy}`: set it to noeviction, or state is silently thrown away"
+        )
     if told.get("aof_enabled", "0") == "0":
         log.warning(
             "Redis keeps no append-only file: after a restart every execution is read back from the journal"
         )
-    await _may_do_all(client, keys)
+    await _check_rights(client, keys)
     await _same_partitions(client, keys)
 
 
-async def _may_do_all(client: Client, keys: Keys) -> None:
+async def _check_rights(client: Client, keys: Keys) -> None:
     place = f"{keys.prefix}:{{p00}}:probe:{secrets.token_hex(4)}"  # others may start this moment
     for probe in PROBES:
         try:
@@ -77,7 +83,9 @@ async def _may_do_all(client: Client, keys: Keys) -> None:
         except RedisError as error:
             if error.code != "NOPERM":
                 raise
-            raise Unfit(f"this user of Redis may not use {probe[0]}: {error.message}") from error
+            raise UnsuitableServerError(
+                f"this user of Redis may not use {probe[0]}: {error.message}"
+            ) from error
 
 
 async def _same_partitions(client: Client, keys: Keys) -> None:
@@ -85,14 +93,16 @@ async def _same_partitions(client: Client, keys: Keys) -> None:
     await client.call("HSETNX", keys.settings, "partitions", keys.partitions)
     kept = int(await client.call("HGET", keys.settings, "partitions"))
     if kept != keys.partitions:
-        raise Unfit(f"there are {kept} partitions in Redis, and {keys.partitions} were asked for")
+        raise UnsuitableServerError(
+            f"there are {kept} partitions in Redis, and {keys.partitions} were asked for"
+        )
 
 
-NOBODY = "doctor"
+PROBE_ID = "doctor"
 
 
 def _probes(key: str) -> dict[str, tuple[Argument, ...]]:
-    group = (key, NOBODY)
+    group = (key, PROBE_ID)
     return {
         "fcall": ("rune_doctor_asks", 0),
         "function load": ("#!lua name=rune_doctor\n",),
@@ -119,22 +129,22 @@ def _probes(key: str) -> dict[str, tuple[Argument, ...]]:
         "zscore": (key, "m"),
         "xack": (*group, "1-1"),
         "xadd": (key, "NOMKSTREAM", "*", "f", "v"),
-        "xautoclaim": (*group, NOBODY, 1, "0"),
-        "xclaim": (*group, NOBODY, 1, "1-1"),
+        "xautoclaim": (*group, PROBE_ID, 1, "0"),
+        "xclaim": (*group, PROBE_ID, 1, "1-1"),
         "xdel": (key, "1-1"),
         "xgroup create": (*group, "$"),
-        "xgroup delconsumer": (*group, NOBODY),
+        "xgroup delconsumer": (*group, PROBE_ID),
         "xinfo groups": (key,),
         "xlen": (key,),
         "xpending": group,
         "xrange": (key, "-", "+"),
-        "xreadgroup": ("GROUP", NOBODY, NOBODY, "STREAMS", key, ">"),
+        "xreadgroup": ("GROUP", PROBE_ID, PROBE_ID, "STREAMS", key, ">"),
     }
 
 
-async def lacking(client: Client, keys: Keys) -> tuple[str, ...]:
+async def missing_rights(client: Client, keys: Keys) -> tuple[str, ...]:
     """The commands that this user may not run on our keys."""
-    probes = _probes(f"{keys.prefix}:{NOBODY}")
+    probes = _probes(f"{keys.prefix}:{PROBE_ID}")
     asked = (client.call(*name.upper().split(), *given) for name, given in probes.items())
     answers = await asyncio.gather(*asked, return_exceptions=True)
     for each in answers:
@@ -178,7 +188,7 @@ WATCHER = "watcher"
 
 CONNECTION = ("auth", "select", "ping", "info", "time", "client|id", "client|unblock")
 FUNCTIONS = ("fcall", "function|load")
-NEWS = ("publish", "subscribe")
+NOTIFICATIONS = ("publish", "subscribe")
 KEYS = ("del", "exists", "pexpire", "rename", "scan", "get", "set")
 HASHES = ("hdel", "hget", "hgetall", "hkeys", "hmget", "hscan", "hset", "hsetnx", "hvals")
 SORTED = ("zadd", "zrange", "zrangebylex", "zrangebyscore", "zrem", "zscore")
@@ -197,7 +207,7 @@ STREAMS = (
     "xrange",
     "xreadgroup",
 )
-COMMANDS = (*CONNECTION, *FUNCTIONS, *NEWS, *KEYS, *HASHES, *SORTED, *STREAMS)
+COMMANDS = (*CONNECTION, *FUNCTIONS, *NOTIFICATIONS, *KEYS, *HASHES, *SORTED, *STREAMS)
 WATCHED = (
     "auth",
     "hello",

@@ -28,13 +28,13 @@ from urllib.parse import SplitResult, parse_qs, parse_qsl, unquote, urlsplit
 import hiredis
 
 from rune.errors import RuneError
-from rune.ports.journal import StoreAway
+from rune.ports.journal import StoreUnavailableError
 
 CHOICES = {"ssl_cert_reqs": ("required", "none"), "ssl_check_hostname": ("true", "false")}
 FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 
 
-class BadAddress(RuneError):
+class InvalidAddressError(RuneError):
     """An address that cannot be used."""
 
     code = "BAD_ADDRESS"
@@ -50,7 +50,7 @@ def context(url: SplitResult) -> ssl.SSLContext | None:
         if given.get("ssl_certfile"):
             made.load_cert_chain(given["ssl_certfile"], given.get("ssl_keyfile") or None)
     except OSError as error:
-        raise BadAddress(f"{place(url)}: the certificates cannot be read: {error}") from None
+        raise InvalidAddressError(f"{place(url)}: the certificates cannot be read: {error}") from None
     unchecked = given.get("ssl_cert_reqs") == "none"
     if unchecked or given.get("ssl_check_hostname") == "false":
         made.check_hostname = False
@@ -63,9 +63,9 @@ def _options(query: str) -> dict[str, str]:
     given = dict(parse_qsl(query, keep_blank_values=True))
     for name, value in given.items():
         if name not in FILES and name not in CHOICES:
-            raise BadAddress(f"`{name}` is no option of a `rediss://` address")
+            raise InvalidAddressError(f"`{name}` is no option of a `rediss://` address")
         if name in CHOICES and value not in CHOICES[name]:
-            raise BadAddress(f"{name}={value}: {' or '.join(CHOICES[name])}")
+            raise InvalidAddressError(f"{name}={value}: {' or '.join(CHOICES[name])}")
     return given
 
 
@@ -131,9 +131,9 @@ def function(verb: str) -> str:
     return f"{verb}_{library()[0]}"
 
 
-DEADLINE = 10.0  # s: a server that answers nothing for so long is away
+TIMEOUT_S = 10.0  # s: a server that answers nothing for so long is away
 PORT = 6379
-AWAY = (
+UNAVAILABLE = (
     "LOADING",
     "READONLY",
     "MASTERDOWN",
@@ -156,11 +156,11 @@ class RedisError(RuneError):
     code = "REDIS"
 
 
-class _Refusal(Exception):
+class _ServerError(Exception):
     """An error reply, as the parser makes it."""
 
 
-class _Broken(Exception):
+class _ConnectionBrokenError(Exception):
     """What comes from the other side is not the protocol."""
 
 
@@ -169,7 +169,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, deadline: float | None) -> None:
         self._loop = asyncio.get_running_loop()
-        self._reader = hiredis.Reader(protocolError=_Broken, replyError=_Refusal)
+        self._reader = hiredis.Reader(protocolError=_ConnectionBrokenError, replyError=_ServerError)
         self._waiting: deque[asyncio.Future[Any]] = deque()
         self._out: list[bytes] = []
         self._transport: asyncio.Transport | None = None
@@ -192,11 +192,11 @@ class Connection(asyncio.Protocol):
                 future = self._waiting.popleft()
                 if future.done():
                     continue
-                if isinstance(reply, _Refusal):
+                if isinstance(reply, _ServerError):
                     future.set_exception(_error(str(reply)))
                 else:
                     future.set_result(reply)
-        except (_Broken, IndexError):
+        except (_ConnectionBrokenError, IndexError):
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -206,13 +206,13 @@ class Connection(asyncio.Protocol):
         while self._waiting:
             future = self._waiting.popleft()
             if not future.done():
-                future.set_exception(StoreAway(f"Redis went away: {exc or 'closed'}"))
+                future.set_exception(StoreUnavailableError(f"Redis went away: {exc or 'closed'}"))
 
     def send(self, *parts: Argument) -> asyncio.Future[Any]:
         """Queue a command; it goes out with all others of this turn."""
         future: asyncio.Future[Any] = self._loop.create_future()
         if self.lost:
-            future.set_exception(StoreAway("Redis went away"))
+            future.set_exception(StoreUnavailableError("Redis went away"))
             return future
         if not self._out:
             self._loop.call_soon(self._flush)
@@ -244,13 +244,13 @@ class Connection(asyncio.Protocol):
 
 def _error(text: str) -> RuneError:
     word = text.partition(" ")[0]
-    return StoreAway(f"Redis: {text}") if word in AWAY else RedisError(text, code=word)
+    return StoreUnavailableError(f"Redis: {text}") if word in UNAVAILABLE else RedisError(text, code=word)
 
 
 class Client:
     """Calls to one server. It connects when it is first needed, and again when the connection was lost."""
 
-    def __init__(self, url: str, *, deadline: float | None = DEADLINE, incarnation_key: str = "") -> None:
+    def __init__(self, url: str, *, deadline: float | None = TIMEOUT_S, incarnation_key: str = "") -> None:
         self._url = urlsplit(url)
         self._deadline = deadline
         self._incarnation_key = incarnation_key
@@ -291,13 +291,13 @@ class Client:
                 return connection
             connection = None
             if self._closed:
-                raise StoreAway("the connection to Redis is closed")
+                raise StoreUnavailableError("the connection to Redis is closed")
             try:
-                async with asyncio.timeout(DEADLINE):
+                async with asyncio.timeout(TIMEOUT_S):
                     connection = await self._open()
                     await self._greet(connection)
             except (OSError, TimeoutError) as error:
-                raise StoreAway(trouble(self._url, error)) from error
+                raise StoreUnavailableError(trouble(self._url, error)) from error
             finally:
                 if connection is not None and not connection.greeted:
                     connection.abort()

@@ -14,84 +14,84 @@ from typing import Any
 import msgspec
 
 from rune.core.execution.decision import (
-    Arrive,
+    ArriveAtJoin,
+    CollectItem,
     Decision,
     Effect,
-    Emit,
-    Finish,
-    Gather,
-    Skip,
-    Spread,
+    EmitToken,
+    FanOutItems,
+    FinishExecution,
+    SkipNode,
     Timer,
-    Uncollected,
+    UncollectedFailure,
 )
-from rune.core.execution.fact import Attempt, Choice, Result, Suspension
+from rune.core.execution.fact import AttemptFailed, NodeResult, NodeSuspended, RaceWinner
 from rune.core.execution.outcome import Error
-from rune.core.execution.routing import enter
+from rune.core.execution.routing import activate_edges
 from rune.core.execution.step import retry_due
-from rune.core.execution.token import ROOT, START, Arrived, Fate, Path, Ref, Token, token_name
+from rune.core.execution.token import ROOT, START, Arrived, Path, Ref, Token, TokenPurpose, token_name
 from rune.core.plan.model import NodePlan, Plan
-from rune.ports.journal import Accepted, Journal
+from rune.ports.journal import ExecutionRecord, Journal
 
 _LETTER = {"start": "s", "result": "r", "item": "i", "entered": "e"}
 _KIND: dict[str, Any] = {letter: kind for kind, letter in _LETTER.items()}
 _TIMER = {"wait": "w", "retry": "r", "join": "j", "finish": "f", "deadline": "d"}
 _TIMER_KIND: dict[str, Any] = {letter: kind for kind, letter in _TIMER.items()}
-_FATES = {fate.value: fate for fate in Fate}
+_FATES = {fate.value: fate for fate in TokenPurpose}
 
-Sent = tuple[int, str, str, str | bool, str, str, int, bool, str | bool, int, int]
+SentToken = tuple[int, str, str, str | bool, str, str, int, bool, str | bool, int, int]
 """A token as scripts send it: node, path, payload, error, arrived, fate, attempt, resumed, signal, items, at."""
 
 
-def path_out(path: Path) -> str:
+def encode_path(path: Path) -> str:
     """`3.5.7.2`; the root is the empty text."""
     return ".".join(map(str, path)) if path else ""
 
 
-def path_in(text: str) -> Path:
+def decode_path(text: str) -> Path:
     return tuple(map(int, text.split("."))) if text else ROOT
 
 
-def ref_out(ref: Ref) -> str:
+def encode_ref(ref: Ref) -> str:
     """`s`, or letter, node and path: `r7@3.5`."""
     if ref.kind == "start":
         return "s"
-    return f"{_LETTER[ref.kind]}{ref.node}@{path_out(ref.path)}"
+    return f"{_LETTER[ref.kind]}{ref.node}@{encode_path(ref.path)}"
 
 
-def ref_in(text: str) -> Ref:
+def decode_ref(text: str) -> Ref:
     if text == "s":
         return START
     node, _, path = text[1:].partition("@")
-    return Ref(_KIND[text[0]], int(node), path_in(path))
+    return Ref(_KIND[text[0]], int(node), decode_path(path))
 
 
-def maybe_ref_out(ref: Ref | None) -> str | bool:
-    return False if ref is None else ref_out(ref)
+def encode_optional_ref(ref: Ref | None) -> str | bool:
+    return False if ref is None else encode_ref(ref)
 
 
-def maybe_ref_in(text: str | bool) -> Ref | None:
-    return ref_in(text) if isinstance(text, str) else None
+def decode_optional_ref(text: str | bool) -> Ref | None:
+    return decode_ref(text) if isinstance(text, str) else None
 
 
-def arrived_out(arrived: tuple[Arrived, ...]) -> str:
-    return " ".join(f"{each.edge}={ref_out(each.payload)}" for each in arrived)
+def encode_arrived(arrived: tuple[Arrived, ...]) -> str:
+    return " ".join(f"{each.edge}={encode_ref(each.payload)}" for each in arrived)
 
 
-def arrived_in(text: str) -> tuple[Arrived, ...]:
+def decode_arrived(text: str) -> tuple[Arrived, ...]:
     if not text:
         return ()
     parts = (each.partition("=") for each in text.split(" "))
-    return tuple(Arrived(int(edge), ref_in(payload)) for edge, _, payload in parts)
+    return tuple(Arrived(int(edge), decode_ref(payload)) for edge, _, payload in parts)
 
 
-def token_out(token: Token) -> Sent:
+def token_fields(token: Token) -> SentToken:
     return (
         token.node,
-        path_out(token.path),
-        ref_out(token.payload),
-        maybe_ref_out(token.error),
-        arrived_out(token.arrived),
+        encode_path(token.path),
+        encode_ref(token.payload),
+        encode_optional_ref(token.error),
+        encode_arrived(token.arrived),
         token.fate.value,
         token.attempt,
         token.resumed,
@@ -101,14 +101,14 @@ def token_out(token: Token) -> Sent:
     )
 
 
-def token_in(sent: Sent) -> Token:
+def token_from_fields(sent: SentToken) -> Token:
     node, path, payload, error, arrived, fate, attempt, resumed, signal, items, at = sent
     return Token(
         node,
-        path_in(path),
-        ref_in(payload),
-        maybe_ref_in(error),
-        arrived_in(arrived),
+        decode_path(path),
+        decode_ref(payload),
+        decode_optional_ref(error),
+        decode_arrived(arrived),
         _FATES[fate],
         attempt,
         resumed,
@@ -119,25 +119,25 @@ def token_in(sent: Sent) -> Token:
 
 
 _TOKEN_ENCODER = msgspec.msgpack.Encoder()
-_TOKEN_DECODER = msgspec.msgpack.Decoder(Sent)
+_TOKEN_DECODER = msgspec.msgpack.Decoder(SentToken)
 
 
-def token_bytes(token: Token) -> bytes:
+def encode_token(token: Token) -> bytes:
     """A token as it travels in a stream."""
-    return _TOKEN_ENCODER.encode(token_out(token))
+    return _TOKEN_ENCODER.encode(token_fields(token))
 
 
-def token_of(data: bytes) -> Token:
-    return token_in(_TOKEN_DECODER.decode(data))
+def decode_token(data: bytes) -> Token:
+    return token_from_fields(_TOKEN_DECODER.decode(data))
 
 
-def timer_out(timer: Timer) -> str:
-    return f"{_TIMER[timer.kind]}|{timer.node}|{path_out(timer.path)}|{timer.number}"
+def encode_timer(timer: Timer) -> str:
+    return f"{_TIMER[timer.kind]}|{timer.node}|{encode_path(timer.path)}|{timer.number}"
 
 
-def timer_in(text: str) -> Timer:
+def decode_timer(text: str) -> Timer:
     letter, node, path, number = text.split("|")
-    return Timer(_TIMER_KIND[letter], int(node), path_in(path), int(number))
+    return Timer(_TIMER_KIND[letter], int(node), decode_path(path), int(number))
 
 
 def listener_prefix(name: str, path: Path | None) -> bytes:
@@ -150,7 +150,7 @@ def listener_prefix(name: str, path: Path | None) -> bytes:
 
 def listener_members(name: str, path: Path, node: int, since: int) -> tuple[bytes, bytes]:
     """The two members of one listener, both of which sort the longest wait first."""
-    tail = f"!{path_out(path)}!{node:08d}".encode()
+    tail = f"!{encode_path(path)}!{node:08d}".encode()
     when = b"%015d" % since
     who = _sortable(path)
     text = name.encode()
@@ -158,13 +158,13 @@ def listener_members(name: str, path: Path, node: int, since: int) -> tuple[byte
     return b"n" + head + when + who + tail, b"p" + head + who + b"/" + when + tail
 
 
-def listener_in(member: bytes) -> tuple[str, int, Path, int]:
+def decode_listener(member: bytes) -> tuple[str, int, Path, int]:
     """Name, since when, path and node of a member by name."""
     size = int(member[1:9], 16)
     name = member[9 : 9 + size].decode()
     since = int(member[9 + size : 24 + size])
     _, path, node = member[24 + size :].decode().split("!")
-    return name, since, path_in(path), int(node)
+    return name, since, decode_path(path), int(node)
 
 
 def _sortable(path: Path) -> bytes:
@@ -176,26 +176,26 @@ NONE = -1
 
 pack = msgspec.msgpack.Encoder().encode
 _JSON = msgspec.json.Encoder()
-_FINISH = msgspec.json.Decoder(Finish)
+_FINISH = msgspec.json.Decoder(FinishExecution)
 _ERROR = msgspec.json.Decoder(Error)
 
 Instruction = tuple[Any, ...]
 
 
-def finish_out(finish: Finish) -> str:
+def encode_finish(finish: FinishExecution) -> str:
     """An end as an opaque text."""
     return _text(finish)
 
 
-def finish_in(text: str) -> Finish:
+def decode_finish(text: str) -> FinishExecution:
     return _FINISH.decode(text)
 
 
-def error_out(error: Error) -> str:
+def encode_error(error: Error) -> str:
     return _text(error)
 
 
-def error_in(text: str) -> Error:
+def decode_error(text: str) -> Error:
     return _ERROR.decode(text)
 
 
@@ -203,12 +203,12 @@ def _text(value: Any) -> str:
     return _JSON.encode(value).decode()
 
 
-def region_out(node: NodePlan) -> str | bool:
+def encode_region(node: NodePlan) -> str | bool:
     """The nodes that an opening cancels, so that a script finds one by looking for its number between commas."""
     return f",{','.join(map(str, sorted(node.region)))}," if node.region else False
 
 
-class Instructions:
+class EncodedPlan:
     """The translation of one plan's decisions."""
 
     def __init__(self, plan: Plan) -> None:
@@ -224,8 +224,8 @@ class Instructions:
         return [self._decision(each) for each in decisions]
 
     def _decision(self, decision: Decision) -> Instruction:
-        fact, path = decision.fact, path_out(decision.path)
-        if type(fact) is Result:
+        fact, path = decision.fact, encode_path(decision.path)
+        if type(fact) is NodeResult:
             info = (fact.status, *self._info(decision.node), _or(fact.signal))
             return decision.node, path, decision.at, "result", info, self._effects(decision.effects)
         if fact is None:
@@ -238,20 +238,25 @@ class Instructions:
         if found is None:
             plan = self.plan.nodes[node]
             gathers = plan.split_of if plan.joins_items else NONE
-            found = _timeout(plan), plan.timeout_from, gathers, region_out(plan)
+            found = _timeout(plan), plan.timeout_from, gathers, encode_region(plan)
             self._infos[node] = found
         return found
 
     def _change(self, fact: Any) -> Instruction:
-        if type(fact) is Attempt:
+        if type(fact) is AttemptFailed:
             return "attempt", (fact.attempt, self._due(fact), _or(fact.signal))
-        if type(fact) is Suspension:
+        if type(fact) is NodeSuspended:
             return "suspend", (fact.attempt, _or(fact.due), _or(fact.signal), _or(fact.deadline))
-        assert type(fact) is Choice
-        region = region_out(self.plan.nodes[fact.node])
-        return "choice", (arrived_out(fact.arrived), ref_out(fact.payload), maybe_ref_out(fact.error), region)
+        assert type(fact) is RaceWinner
+        region = encode_region(self.plan.nodes[fact.node])
+        return "choice", (
+            encode_arrived(fact.arrived),
+            encode_ref(fact.payload),
+            encode_optional_ref(fact.error),
+            region,
+        )
 
-    def _due(self, fact: Attempt) -> int:
+    def _due(self, fact: AttemptFailed) -> int:
         asked = fact.failure.details.get("retry_at")
         earliest = asked if type(asked) is int else 0
         name = token_name(fact.node, fact.path, self.plan.ids)
@@ -261,22 +266,22 @@ class Instructions:
         return [self._effect(each) for each in effects]
 
     def _effect(self, effect: Effect) -> Instruction:
-        if type(effect) is Emit:
-            return EMIT, effect.node, ref_out(effect.payload), maybe_ref_out(effect.error)
-        if type(effect) is Arrive:
-            payload, error = maybe_ref_out(effect.payload), maybe_ref_out(effect.error)
+        if type(effect) is EmitToken:
+            return EMIT, effect.node, encode_ref(effect.payload), encode_optional_ref(effect.error)
+        if type(effect) is ArriveAtJoin:
+            payload, error = encode_optional_ref(effect.payload), encode_optional_ref(effect.error)
             return *self.join(effect.edge), effect.alive, payload, error
-        if type(effect) is Gather:
+        if type(effect) is CollectItem:
             return GATHER, self.plan.gather_position[effect.edge], effect.mark
-        if type(effect) is Skip:
+        if type(effect) is SkipNode:
             return SKIP, effect.node
-        if type(effect) is Spread:
-            payload, error = ref_out(effect.payload), maybe_ref_out(effect.error)
+        if type(effect) is FanOutItems:
+            payload, error = encode_ref(effect.payload), encode_optional_ref(effect.error)
             return SPREAD, effect.node, effect.count, payload, error, *self.fan(effect.node)
-        if type(effect) is Uncollected:
-            return UNCOLLECTED, effect.node, error_out(effect.failure)
-        assert type(effect) is Finish
-        return FINISH, finish_out(effect)
+        if type(effect) is UncollectedFailure:
+            return UNCOLLECTED, effect.node, encode_error(effect.failure)
+        assert type(effect) is FinishExecution
+        return FINISH, encode_finish(effect)
 
     def join(self, edge: int) -> Instruction:
         """What an arrival brings along of its join: node, place, edge, source, parties, rule, timeout."""
@@ -301,20 +306,20 @@ class Instructions:
             if node.aggregator >= 0:
                 join = plan.nodes[node.aggregator]
                 gathers = (join.index, len(join.in_edges), _timeout(join), join.timeout_from)
-            found = (window, *gathers, self._template(node), races_out(plan, node.races))
+            found = (window, *gathers, self._template(node), encode_races(plan, node.races))
             self._fans[split] = found
         return found
 
     def _template(self, node: NodePlan) -> list[Instruction]:
         """What enters each item; payload and error are left to the script."""
         found: list[Instruction] = []
-        for each in self._effects(enter(self.plan, node.success, START, None)):
+        for each in self._effects(activate_edges(self.plan, node.success, START, None)):
             kept = {EMIT: 2, ARRIVE: 10}.get(each[0])
             found.append(each if kept is None else (*each[:kept], False, False))
         return found
 
 
-def races_out(plan: Plan, joins: tuple[int, ...]) -> list[tuple[int, int]]:
+def encode_races(plan: Plan, joins: tuple[int, ...]) -> list[tuple[int, int]]:
     """Joins whose timeout runs from the opening of their scope."""
     return [(join, plan.nodes[join].timeout or 0) for join in joins]
 
@@ -327,29 +332,29 @@ def _or(value: Any) -> Any:
     return False if value is None else value
 
 
-MOST = 20_000
+MAX_CACHED_EXECUTIONS = 20_000
 
 Plans = Callable[[str], Awaitable[Plan]]
 
 
-class Known(msgspec.Struct):
+class CachedExecution(msgspec.Struct):
     """An execution."""
 
-    accepted: Accepted
+    accepted: ExecutionRecord
     plan: Plan
-    instructions: Instructions
+    instructions: EncodedPlan
 
 
-class Register:
+class ExecutionCache:
     """The executions that were touched last, bounded."""
 
     def __init__(self, journal: Journal, plans: Plans) -> None:
         self._journal = journal
         self._plans = plans
-        self._known: OrderedDict[str, Known] = OrderedDict()
-        self._instructions: OrderedDict[str, Instructions] = OrderedDict()
+        self._known: OrderedDict[str, CachedExecution] = OrderedDict()
+        self._instructions: OrderedDict[str, EncodedPlan] = OrderedDict()
 
-    async def of(self, execution: str) -> Known:
+    async def of(self, execution: str) -> CachedExecution:
         """Raises KeyError for one that was never accepted."""
         found = self._known.get(execution)
         if found is not None:
@@ -359,14 +364,14 @@ class Register:
             raise KeyError(execution)
         return self.add(accepted, await self._plans(accepted.hash))
 
-    def add(self, accepted: Accepted, plan: Plan) -> Known:
+    def add(self, accepted: ExecutionRecord, plan: Plan) -> CachedExecution:
         instructions = self._instructions.get(plan.hash)
         if instructions is None or instructions.plan is not plan:
-            instructions = self._instructions[plan.hash] = Instructions(plan)
-        if len(self._instructions) > MOST // 100:
+            instructions = self._instructions[plan.hash] = EncodedPlan(plan)
+        if len(self._instructions) > MAX_CACHED_EXECUTIONS // 100:
             self._instructions.popitem(last=False)
-        known = self._known[accepted.id] = Known(accepted, plan, instructions)
-        if len(self._known) > MOST:
+        known = self._known[accepted.id] = CachedExecution(accepted, plan, instructions)
+        if len(self._known) > MAX_CACHED_EXECUTIONS:
             self._known.popitem(last=False)
         return known
 

@@ -9,20 +9,20 @@ from collections.abc import Callable, Sequence
 import hiredis
 
 from rune.adapters.redis.client import Client, Connection
-from rune.ports.journal import StoreAway
+from rune.ports.journal import StoreUnavailableError
 
 log = logging.getLogger("rune.redis")
 
-PAUSE = 0.5  # s, while the server is away
+RETRY_DELAY_S = 0.5  # s, while the server is away
 
-Heard = Callable[[Sequence[str]], None]
+OnMessage = Callable[[Sequence[str]], None]
 """What was said; nothing in it: there may be news that were missed."""
 
 
 class _Subscription(Connection):
     """A connection on which the server speaks unasked."""
 
-    def __init__(self, heard: Heard) -> None:
+    def __init__(self, heard: OnMessage) -> None:
         super().__init__(deadline=None)
         self._heard = heard
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -51,10 +51,10 @@ class _Subscription(Connection):
             self.gone.set_result(None)
 
 
-class Channel(Client):
+class SubscriberClient(Client):
     """Listens while `run` does. What was missed while the server was away is made up for by one call."""
 
-    def __init__(self, url: str, name: str, heard: Heard) -> None:
+    def __init__(self, url: str, name: str, heard: OnMessage) -> None:
         super().__init__(url, deadline=None)
         self._channel = name
         self._heard = heard
@@ -71,19 +71,19 @@ class Channel(Client):
                 connection.subscribe(self._channel)
                 self._heard([])
                 await connection.gone
-            except StoreAway as away:
+            except StoreUnavailableError as away:
                 log.info("nothing is heard on %s: %s", self._channel, away.message)
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(RETRY_DELAY_S)
 
 
-class RedisNews:
+class RedisNotifier:
     """Names of executions that have ended."""
 
     def __init__(self) -> None:
         self._said: set[str] = set()
         self._event = asyncio.Event()
 
-    def heard(self, said: Sequence[str]) -> None:
+    def on_notification(self, said: Sequence[str]) -> None:
         self._said.update(said)
         self._event.set()
 

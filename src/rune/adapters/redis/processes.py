@@ -6,27 +6,27 @@ import msgspec
 
 from rune.adapters.redis.client import Client
 from rune.adapters.redis.keys import Keys
-from rune.ports.processes import GONE, Member
+from rune.ports.processes import EXPIRY_S, ProcessInfo
 
 _JSON = msgspec.json.Encoder()
-_MEMBER = msgspec.json.Decoder(Member)
+_MEMBER = msgspec.json.Decoder(ProcessInfo)
 
 
-class RedisFleet:
+class RedisProcessRegistry:
     """Who is there."""
 
     def __init__(self, client: Client, keys: Keys) -> None:
         self._client = client
         self._key = f"{keys.prefix}:fleet"
 
-    async def beat(self, member: Member) -> None:
+    async def heartbeat(self, member: ProcessInfo) -> None:
         shown = msgspec.structs.replace(member, seen_at=await self._now())
         await self._client.call("HSET", self._key, member.name, _JSON.encode(shown))
 
     async def leave(self, name: str) -> None:
         await self._client.call("HDEL", self._key, name)
 
-    async def members(self) -> list[Member]:
+    async def list(self) -> list[ProcessInfo]:
         now = await self._now()
         found = []
         for packed in await self._client.call("HVALS", self._key):
@@ -34,7 +34,7 @@ class RedisFleet:
                 member = _MEMBER.decode(packed)
             except msgspec.MsgspecError:
                 continue  # of a newer version
-            if now - member.seen_at <= GONE * 1000:
+            if now - member.seen_at <= EXPIRY_S * 1000:
                 found.append(member)
             else:
                 await self.leave(member.name)

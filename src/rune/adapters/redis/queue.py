@@ -19,15 +19,15 @@ from rune.adapters.redis.client import Client, RedisError
 from rune.adapters.redis.keys import Keys
 from rune.adapters.redis.streams import DEFAULT, GROUP, Entry, Streams
 from rune.core.execution.token import Path, Token
-from rune.ports.inspection import Depth
-from rune.ports.journal import StoreAway
+from rune.ports.inspection import QueueDepth
+from rune.ports.journal import StoreUnavailableError
 from rune.ports.queue import LANES, Delivery, lanes_at
 
-LOOK = 60.0  # s between two looks for queues that nobody here has heard of
+DISCOVERY_PERIOD_S = 60.0  # s between two looks for queues that nobody here has heard of
 PAGE = 1_000
 
 
-class Depths:
+class QueueDepthReader:
     """A queue is known by its streams, so one that no worker serves is seen too."""
 
     def __init__(self, client: Client, keys: Keys, queues: Sequence[str] = ()) -> None:
@@ -36,10 +36,10 @@ class Depths:
         self._queues = {DEFAULT, *queues}
         self._look_at = 0.0
 
-    async def read(self) -> list[Depth]:
+    async def read(self) -> list[QueueDepth]:
         """One for each queue."""
         if time.monotonic() >= self._look_at:
-            self._look_at = time.monotonic() + LOOK
+            self._look_at = time.monotonic() + DISCOVERY_PERIOD_S
             self._queues |= await self._found()
         seconds, micros = await self._client.call("TIME")
         now = int(seconds) * 1000 + int(micros) // 1000
@@ -64,7 +64,7 @@ class Depths:
             if int(cursor) == 0:
                 return found
 
-    async def _depth(self, queue: str, now: int) -> Depth:
+    async def _depth(self, queue: str, now: int) -> QueueDepth:
         streams = [
             self._keys.stream(part, queue, lane) for part in range(self._keys.partitions) for lane in LANES
         ]
@@ -72,7 +72,7 @@ class Depths:
         busy = [(stream, size) for stream, size in zip(streams, sizes, strict=True) if size]
         looked = await asyncio.gather(*(self._stream(stream, size) for stream, size in busy))
         firsts = [first for _, _, first in looked if first is not None]
-        return Depth(
+        return QueueDepth(
             queue=queue,
             waiting=sum(waiting for waiting, _, _ in looked),
             held=sum(held for _, held, _ in looked),
@@ -97,10 +97,10 @@ class Depths:
 
 log = logging.getLogger("rune.queue")
 
-IDLE = 30.0  # s: an entry that nobody renews for so long is somebody else's
-RENEWAL = IDLE / 3
-PAUSE = 0.5  # s, while the server is away
-LONGEST_BLOCK = 1.0  # s: what others put off is looked for this often
+IDLE_S = 30.0  # s: an entry that nobody renews for so long is somebody else's
+RENEWAL_S = IDLE_S / 3
+RETRY_DELAY_S = 0.5  # s, while the server is away
+MAX_BLOCK_S = 1.0  # s: what others put off is looked for this often
 
 Route = Callable[[str, Token], Awaitable[str]]
 """The name of the queue that a token of an execution belongs in."""
@@ -120,8 +120,8 @@ class RedisQueue:
         streams: Streams,
         *,
         route: Route = _default,
-        idle: float = IDLE,
-        depths: Depths | None = None,
+        idle: float = IDLE_S,
+        depths: QueueDepthReader | None = None,
     ) -> None:
         self._client = client
         self._blocking = blocking
@@ -166,7 +166,7 @@ class RedisQueue:
         if entry is not None:
             await self._streams.let_go(entry)
 
-    async def give_back(self, delivery: Delivery, delay: float = 0.0) -> None:
+    async def requeue(self, delivery: Delivery, delay: float = 0.0) -> None:
         entry = self._held.get(delivery.tag)
         if entry is None:
             return
@@ -183,19 +183,19 @@ class RedisQueue:
         """What it was about is in the journal."""
         await self.ack(delivery)
 
-    async def depths(self) -> list[Depth]:
+    async def depths(self) -> list[QueueDepth]:
         return [] if self._depths is None else await self._depths.read()
 
     def routes(self, route: Route) -> None:
         """Which queue a token belongs in."""
         self._route = route
 
-    def in_hand(self, execution: str, node: int, path: Path) -> Entry | None:
+    def is_held(self, execution: str, node: int, path: Path) -> Entry | None:
         """The entry of a token that was delivered here and is not let go."""
         tag = self._tokens.get((execution, node, path))
         return None if tag is None else self._held.get(tag)
 
-    def let_go(self, entry: Entry) -> None:
+    def release_entry(self, entry: Entry) -> None:
         """The act that ended its token has let it go already."""
         tag = self._tokens.get((entry.execution, *entry.token.key))
         if tag is not None and self._held.get(tag) is entry:
@@ -214,15 +214,15 @@ class RedisQueue:
         self._closing = True
         self._wanted.set()
         if self._loops:
-            with contextlib.suppress(StoreAway, RedisError):
+            with contextlib.suppress(StoreUnavailableError, RedisError):
                 await self._client.call("CLIENT", "UNBLOCK", self._blocked)
-            await asyncio.wait(self._loops[:1], timeout=2 * LONGEST_BLOCK)
+            await asyncio.wait(self._loops[:1], timeout=2 * MAX_BLOCK_S)
         for each in self._loops:
             each.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
-        with contextlib.suppress(StoreAway):
+        with contextlib.suppress(StoreUnavailableError):
             for delivery in self._buffer:
-                await self.give_back(delivery)
+                await self.requeue(delivery)
             await self._streams.leave()
 
     def _call(self) -> None:
@@ -261,18 +261,18 @@ class RedisQueue:
         """Do something; while the server is away, wait for it."""
         try:
             await act()  # type: ignore[misc]
-        except StoreAway as away:
+        except StoreUnavailableError as away:
             log.warning("the queue is away: %s", away.message)
             self._blocked = 0
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(RETRY_DELAY_S)
         except Exception:
             log.exception("the queue stumbled")
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(RETRY_DELAY_S)
 
     async def _read(self, want: int) -> None:
         now = time.monotonic()
         if now >= self._bring_at:
-            self._bring_at = now + LONGEST_BLOCK
+            self._bring_at = now + MAX_BLOCK_S
             await self._streams.bring()
         if now >= self._reclaim_at:
             self._reclaim_at = now + self._idle / 4

@@ -19,25 +19,25 @@ from typing import Any, Protocol
 import msgspec
 
 from rune.adapters.redis.client import Client
-from rune.adapters.redis.encoding import Known, path_out
+from rune.adapters.redis.encoding import CachedExecution, encode_path
 from rune.adapters.redis.keys import Keys
-from rune.adapters.redis.snapshot import Circumstances, Image, image
-from rune.adapters.redis.streams import Outlet
+from rune.adapters.redis.snapshot import SnapshotContext, StateSnapshot, encode_state
+from rune.adapters.redis.streams import StreamSender
 from rune.core.execution import decision
-from rune.core.execution.fact import Start
+from rune.core.execution.fact import ExecutionStarted
 from rune.core.execution.fold import fold
 from rune.core.execution.state import State
 from rune.core.execution.token import ROOT, Token
-from rune.core.execution.transition import begin
-from rune.ports.journal import Journal, StoreAway, Stored
+from rune.core.execution.transition import start_execution
+from rune.ports.journal import Journal, StoredFact, StoreUnavailableError
 from rune.ports.state import Applied
 
-FOLD_LEASE = 15_000  # ms
+REBUILD_LEASE_MS = 15_000  # ms
 PIECE = 1_000  # fields, timers or listeners in one command
 POLL = 0.02
-NAP = 2_000  # ms: shorter waits stay in the state
-PATIENCE = 40.0  # s
-MOST_SENT = 64  # tokens that are sent in the act that installs
+MIN_SLEEP_MS = 2_000  # ms: shorter waits stay in the state
+REBUILD_TIMEOUT_S = 40.0  # s
+MAX_RESENT = 64  # tokens that are sent in the act that installs
 RESEND = 60_000  # ms: what was to be sent and nobody has claimed by then is sent again
 
 _PACK = msgspec.msgpack.Encoder().encode
@@ -53,7 +53,7 @@ class Scripts(Protocol):
     async def server(self) -> str: ...
 
 
-class Folded(msgspec.Struct):
+class RebuiltState(msgspec.Struct):
     """What a fold found: the state, and what follows from it being there."""
 
     state: State
@@ -61,7 +61,7 @@ class Folded(msgspec.Struct):
     due: int | None = None  # the nearest timer, by the clock of the execution
 
 
-class Folder:
+class StateRebuilder:
     """Folds executions, each by one process at a time."""
 
     def __init__(self, scripts: Scripts, journal: Journal) -> None:
@@ -72,47 +72,52 @@ class Folder:
         self.folds = 0
 
     async def load(
-        self, known: Known, *, behind: bool = False, owed: bool = False, outlet: Outlet | None = None
-    ) -> Folded | None:
+        self,
+        known: CachedExecution,
+        *,
+        behind: bool = False,
+        owed: bool = False,
+        outlet: StreamSender | None = None,
+    ) -> RebuiltState | None:
         """Fold and install; None: somebody else did. `owed`: nobody here sends what follows, so the sweeper has to.
         With an outlet it is sent in the same act, if it is not much."""
         execution = known.accepted.id
         me = f"{self._name}:{next(self._numbers)}"
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + REBUILD_TIMEOUT_S
         while True:
-            answer = await self._scripts.run("fold", execution, me, FOLD_LEASE, int(behind))
+            answer = await self._scripts.run("fold", execution, me, REBUILD_LEASE_MS, int(behind))
             if answer == b"THERE":
                 return None
             if answer != b"HELD":
                 break
             if time.monotonic() > until:
-                raise StoreAway(f"{execution} is being folded for too long")
+                raise StoreUnavailableError(f"{execution} is being folded for too long")
             behind = False  # who is at it reads the journal now
             await asyncio.sleep(POLL)
         try:
             return await self._install(known, me, int(answer), owed=owed, outlet=outlet)
         except BaseException:
-            with contextlib.suppress(StoreAway):
+            with contextlib.suppress(StoreUnavailableError):
                 await self._scripts.run("yield", execution, me)
             raise
 
-    async def admit(self, known: Known, outlet: Outlet | None = None) -> Applied | None:
+    async def admit(self, known: CachedExecution, outlet: StreamSender | None = None) -> Applied | None:
         """Open an execution that was accepted this moment, without reading it back; None: it is there already. With an
         outlet what follows is sent in the same act."""
         accepted = known.accepted
         state = State()
-        applied = begin(known.plan, state, accepted.at)
+        applied = start_execution(known.plan, state, accepted.at)
         # Asking for the time is a round trip; where nothing hangs on it the moment of the start will do.
         exact = outlet is None or accepted.fake_time or applied.finish is not None
         now = await self._scripts.now() if exact else accepted.at
         offset = max(0, accepted.at - now) if accepted.fake_time else 0
-        around = Circumstances(await self._scripts.server(), NAP, offset, accepted.fake_time)
-        made = image(known.plan, state, around, applied.armed)
+        around = SnapshotContext(await self._scripts.server(), MIN_SLEEP_MS, offset, accepted.fake_time)
+        made = encode_state(known.plan, state, around, applied.armed)
         pieces = _pieces(made)
         if len(pieces) > 1:
             return None
         if outlet is None:
-            owed = _owed(accepted.id, applied.emitted, now + RESEND)
+            owed = _pending_due(accepted.id, applied.emitted, now + RESEND)
             if not await self._write(accepted.id, "", pieces[0], "NEW", made, owed):
                 return None
             return Applied(tuple(applied.emitted), applied.finish, now + offset)
@@ -121,13 +126,15 @@ class Folder:
             return None
         return Applied((), applied.finish, now + offset)
 
-    async def peek(self, known: Known) -> State:
+    async def peek(self, known: CachedExecution) -> State:
         """The state as it would be, for whoever only looks."""
         now = await self._scripts.now()
         state, _, _ = await self._folded(known, await self._facts(known.accepted.id), now)
         return state
 
-    async def _install(self, known: Known, me: str, now: int, *, owed: bool, outlet: Outlet | None) -> Folded:
+    async def _install(
+        self, known: CachedExecution, me: str, now: int, *, owed: bool, outlet: StreamSender | None
+    ) -> RebuiltState:
         execution = known.accepted.id
         stored = await self._facts(execution)
         self.folds += bool(stored)  # one that was only accepted is opened, there is nothing to fold
@@ -135,8 +142,8 @@ class Folder:
             state, applied, around = await self._folded(known, stored, now)
             if state.ended:
                 await self._scripts.run("end", execution)
-                return Folded(state, Applied(now=now))
-            made = image(known.plan, state, around, applied.armed)
+                return RebuiltState(state, Applied(now=now))
+            made = encode_state(known.plan, state, around, applied.armed)
             pieces = _pieces(made)
             for number, piece in enumerate(pieces[:-1]):
                 await self._write(execution, me, piece, "FIRST" if number == 0 else "NEITHER")
@@ -145,39 +152,39 @@ class Folder:
                 break
             stored += newer
         last = "BOTH" if len(pieces) == 1 else "LAST"
-        sent, tokens = None, _owed(execution, applied.emitted, now if owed else now + RESEND)
-        if outlet is not None and len(applied.emitted) <= MOST_SENT:
+        sent, tokens = None, _pending_due(execution, applied.emitted, now if owed else now + RESEND)
+        if outlet is not None and len(applied.emitted) <= MAX_RESENT:
             sent, tokens = outlet.opening(known, applied.emitted), []
         if not await self._write(execution, me, pieces[-1], last, made, tokens, sent):
-            raise StoreAway(f"the fold of {execution} took too long")
+            raise StoreUnavailableError(f"the fold of {execution} took too long")
         emitted = tuple(applied.emitted) if sent is None else ()
         waits_until = min((due for due, _ in made.timers), default=None)
         told = Applied(emitted, applied.finish, now + around.offset)
-        return Folded(state, told, waits_until)
+        return RebuiltState(state, told, waits_until)
 
-    async def _facts(self, execution: str, after: int = 0) -> list[Stored]:
+    async def _facts(self, execution: str, after: int = 0) -> list[StoredFact]:
         return [each for each in await self._journal.facts(execution, after) if not each.late]
 
     async def _folded(
-        self, known: Known, stored: list[Stored], clock: int
-    ) -> tuple[State, decision.Applied, Circumstances]:
+        self, known: CachedExecution, stored: list[StoredFact], clock: int
+    ) -> tuple[State, decision.Applied, SnapshotContext]:
         accepted = known.accepted
-        facts = [Start(accepted.at), *(each.fact for each in stored)]
+        facts = [ExecutionStarted(accepted.at), *(each.fact for each in stored)]
         latest = max(fact.at for fact in facts)
         offset = max(0, latest - clock) if accepted.fake_time else 0
         state, applied = fold(known.plan, facts, clock + offset)
         if accepted.fake_time and not state.ended:
             offset += _jump(state, applied, clock + offset)
-        around = Circumstances(await self._scripts.server(), NAP, offset, accepted.fake_time, True)
+        around = SnapshotContext(await self._scripts.server(), MIN_SLEEP_MS, offset, accepted.fake_time, True)
         return state, applied, around
 
     async def _write(
         self,
         execution: str,
         me: str,
-        piece: Image,
+        piece: StateSnapshot,
         which: str,
-        whole: Image | None = None,
+        whole: StateSnapshot | None = None,
         owed: Sequence[Any] = (),
         sent: tuple[tuple[str, ...], Sequence[Any]] | None = None,
     ) -> bool:
@@ -188,15 +195,15 @@ class Folder:
         if whole is not None and whole.timers:
             nearest = min(due for due, _ in whole.timers) - whole.offset
         packed = (_PACK(fields), _PACK(timers), _PACK(ears), _PACK(owed))
-        given = (me, FOLD_LEASE, which, *packed, nearest)
+        given = (me, REBUILD_LEASE_MS, which, *packed, nearest)
         if sent is None:
             return bool(await self._scripts.run("install", execution, *given))
         return bool(await self._scripts.run("install", execution, *given, *sent[1], streams=sent[0]))
 
 
-def _owed(execution: str, tokens: Sequence[Token], when: int) -> list[Any]:
+def _pending_due(execution: str, tokens: Sequence[Token], when: int) -> list[Any]:
     """When to look after tokens that are to be sent by others, or, where there is nobody, by the sweeper."""
-    members = (f"{execution}|{token.node}|{path_out(token.path)}" for token in tokens)
+    members = (f"{execution}|{token.node}|{encode_path(token.path)}" for token in tokens)
     return [part for member in members for part in (when, member)]
 
 
@@ -204,15 +211,15 @@ def _jump(state: State, applied: decision.Applied, now: int) -> int:
     """An execution with a clock of its own that only waits goes on at its next timer."""
     nearest = min((due for _, due in applied.armed), default=now)
     waits = state.scopes[ROOT].active == 0 and state.paused_at is None and state.finish is None
-    if not waits or any(name.startswith("child:") for name in state.listening):
+    if not waits or any(name.startswith("child:") for name in state.waiting_for_signal):
         return 0
     return max(0, nearest - now)
 
 
-def _pieces(made: Image) -> list[Image]:
+def _pieces(made: StateSnapshot) -> list[StateSnapshot]:
     size = max(len(made.fields), len(made.timers), len(made.listeners))
     return [
-        Image(
+        StateSnapshot(
             made.fields[start : start + PIECE],
             made.timers[start : start + PIECE],
             made.listeners[start : start + PIECE],
@@ -223,12 +230,12 @@ def _pieces(made: Image) -> list[Image]:
 
 
 PAGE = 500
-LEASE = 10_000  # ms: who recovers has so long for a page
+LEASE_MS = 10_000  # ms: who recovers has so long for a page
 KEPT = (
     30 * 86_400
 )  # s: servers that come and go leave no marks for good; to go through the roll again does no harm
 
-Roll = Callable[[str, int], Awaitable[Sequence[tuple[str, int | None]]]]
+RunningExecutions = Callable[[str, int], Awaitable[Sequence[tuple[str, int | None]]]]
 """Executions that have not ended, by id, behind an id, so many, and when each has to be looked at (epoch ms); None: as
 soon as may be."""
 
@@ -236,10 +243,10 @@ THROUGH = "*"
 """Behind the last page; no id reads like this."""
 
 
-class Recovery:
+class WipeRecovery:
     """Goes through the roll once in each run of the server, a page at a time, whoever is at it."""
 
-    def __init__(self, client: Client, keys: Keys, roll: Roll | None) -> None:
+    def __init__(self, client: Client, keys: Keys, roll: RunningExecutions | None) -> None:
         self._client = client
         self._keys = keys
         self._roll = roll
@@ -257,7 +264,7 @@ class Recovery:
         """Go on until the roll is through, if nobody else is at it. What is due earlier stays so."""
         while await self.is_due():
             place = await self._place()
-            mine = await self._client.call("SET", f"{place}:lease", "1", "NX", "PX", LEASE)
+            mine = await self._client.call("SET", f"{place}:lease", "1", "NX", "PX", LEASE_MS)
             if mine is None:
                 return
             await self._page(place, (await self._client.call("GET", place) or b"").decode())

@@ -11,32 +11,32 @@ from typing import Any
 import msgspec
 
 from rune.adapters.redis.encoding import (
-    Instructions,
-    Sent,
-    arrived_out,
-    error_in,
-    error_out,
-    finish_in,
-    finish_out,
+    EncodedPlan,
+    SentToken,
+    decode_error,
+    decode_finish,
+    decode_optional_ref,
+    decode_path,
+    decode_ref,
+    encode_arrived,
+    encode_error,
+    encode_finish,
+    encode_optional_ref,
+    encode_path,
+    encode_races,
+    encode_ref,
+    encode_region,
+    encode_timer,
     listener_members,
-    maybe_ref_in,
-    maybe_ref_out,
-    path_in,
-    path_out,
-    races_out,
-    ref_in,
-    ref_out,
-    region_out,
-    timer_out,
-    token_in,
+    token_from_fields,
 )
-from rune.core.execution.decision import Finish, Timer
-from rune.core.execution.fact import Signal
+from rune.core.execution.decision import FinishExecution, Timer
+from rune.core.execution.fact import SignalReceived
 from rune.core.execution.inline_run import COMPLETED
 from rune.core.execution.joins import Arrival, Barrier
 from rune.core.execution.outcome import Error
-from rune.core.execution.state import Fan, Live, Scope, State
-from rune.core.execution.token import Fate, Path, indices
+from rune.core.execution.state import FanOutState, LiveToken, Scope, State
+from rune.core.execution.token import Path, TokenPurpose, indices
 from rune.core.limits import LIMITS
 from rune.core.plan.model import NodePlan, Plan
 
@@ -47,7 +47,7 @@ MAY_BE_ZERO = "dxs"
 Field = tuple[str, Any]
 
 
-class Image(msgspec.Struct):
+class StateSnapshot(msgspec.Struct):
     """What is to be installed."""
 
     fields: list[Field]
@@ -56,7 +56,7 @@ class Image(msgspec.Struct):
     offset: int
 
 
-class Circumstances(msgspec.Struct):
+class SnapshotContext(msgspec.Struct):
     """What a state is installed with that does not follow from facts."""
 
     incarnation: str
@@ -66,12 +66,14 @@ class Circumstances(msgspec.Struct):
     read_back: bool = False
 
 
-def image(plan: Plan, state: State, around: Circumstances, armed: list[tuple[Timer, int]]) -> Image:
+def encode_state(
+    plan: Plan, state: State, around: SnapshotContext, armed: list[tuple[Timer, int]]
+) -> StateSnapshot:
     """How a folded state is written."""
-    names = Instructions(plan)
+    names = EncodedPlan(plan)
     fields: list[Field] = [("!", _meta(plan, state, around)), ("#", _fixed(plan, state))]
     if state.first_failures:
-        first = [(path_out(path), node, error_out(each)) for path, node, each in state.first_failures]
+        first = [(encode_path(path), node, encode_error(each)) for path, node, each in state.first_failures]
         fields.append(("e", first))
     if state.unheeded:
         fields.append(("q", [_encode_signal(each) for each in state.unheeded]))
@@ -80,20 +82,24 @@ def image(plan: Plan, state: State, around: Circumstances, armed: list[tuple[Tim
         fields += _scope_fields(plan, names, state, scope)
     listeners = [
         member
-        for name, waiting in state.listening.items()
+        for name, waiting in state.waiting_for_signal.items()
         for (path, node), since in waiting.items()
         for member in listener_members(name, path, node, since)
     ]
-    return Image(fields, [(due, timer_out(timer)) for timer, due in armed], listeners, around.offset)
+    return StateSnapshot(
+        fields, [(due, encode_timer(timer)) for timer, due in armed], listeners, around.offset
+    )
 
 
-def _encode_signal(signal: Signal) -> tuple[int, str, str, str | bool]:
-    return signal.at, signal.id, signal.name, False if signal.path is None else path_out(signal.path)
+def _encode_signal(signal: SignalReceived) -> tuple[int, str, str, str | bool]:
+    return signal.at, signal.id, signal.name, False if signal.path is None else encode_path(signal.path)
 
 
-def _meta(plan: Plan, state: State, around: Circumstances) -> dict[str, Any]:
-    regions = [(join, path_out(path), region_out(plan.nodes[join])) for join, path in sorted(state.cancelled)]
-    children = sum(len(each) for name, each in state.listening.items() if name.startswith("child:"))
+def _meta(plan: Plan, state: State, around: SnapshotContext) -> dict[str, Any]:
+    regions = [
+        (join, encode_path(path), encode_region(plan.nodes[join])) for join, path in sorted(state.cancelled)
+    ]
+    children = sum(len(each) for name, each in state.waiting_for_signal.items() if name.startswith("child:"))
     found = {
         "i": around.incarnation,
         "np": around.nap,
@@ -101,12 +107,12 @@ def _meta(plan: Plan, state: State, around: Circumstances) -> dict[str, Any]:
         "ft": around.fake_time,
         "rb": around.read_back,
         "a": state.active_items,
-        "k": state.controls,
+        "k": state.pause_state,
         "p": state.paused_at,
         "pc": None if state.paused_at is None else 0,
         "ps": state.pauses,
         "r": regions,
-        "f": None if state.finish is None else finish_out(state.finish),
+        "f": None if state.finish is None else encode_finish(state.finish),
         "u": state.failures,
         "lc": children,
         "m": plan.max_parallel,
@@ -125,22 +131,22 @@ def _meta(plan: Plan, state: State, around: Circumstances) -> dict[str, Any]:
 
 def _fixed(plan: Plan, state: State) -> dict[str, Any]:
     timeout = -1 if plan.timeout is None else plan.timeout
-    return {"s": state.started_at, "t": timeout, "r": races_out(plan, plan.races)}
+    return {"s": state.started_at, "t": timeout, "r": encode_races(plan, plan.races)}
 
 
-def _scope_fields(plan: Plan, names: Instructions, state: State, scope: Scope) -> Iterator[Field]:
-    path = path_out(scope.path)
+def _scope_fields(plan: Plan, names: EncodedPlan, state: State, scope: Scope) -> Iterator[Field]:
+    path = encode_path(scope.path)
     body = {
         "o": scope.opened_at,
         "c": scope.count,
         "a": scope.active,
-        "s": scope.stirring or None,
+        "s": scope.running or None,
         "d": _bits(scope.done),
         "f": list(scope.fans),
     }
     yield f"s{path}", {name: each for name, each in body.items() if each or name in ("o", "c", "a")}
     for node, live in scope.live.items():
-        since = state.listening.get(live.signal or "", {}).get((scope.path, node))
+        since = state.waiting_for_signal.get(live.signal or "", {}).get((scope.path, node))
         yield f"l{path}|{node}", _live(live, since)
     for node, barrier in scope.barriers.items():
         yield from _barrier(plan.nodes[node], names, f"{path}|{node}", barrier)
@@ -157,12 +163,12 @@ def _bits(done: set[int]) -> str:
     return found.decode("ascii")
 
 
-def _live(live: Live, since: int | None) -> dict[str, Any]:
+def _live(live: LiveToken, since: int | None) -> dict[str, Any]:
     token = live.token
     found = {
-        "e": maybe_ref_out(token.error),
-        "r": arrived_out(token.arrived),
-        "f": None if token.fate is Fate.RUN else token.fate.value,
+        "e": encode_optional_ref(token.error),
+        "r": encode_arrived(token.arrived),
+        "f": None if token.fate is TokenPurpose.RUN else token.fate.value,
         "t": None if token.attempt == 1 else token.attempt,
         "m": token.resumed,
         "g": token.signal,
@@ -174,19 +180,19 @@ def _live(live: Live, since: int | None) -> dict[str, Any]:
         "s": live.signal,
         "x": live.deadline,
         "h": since,
-        "j": None if live.heard is None else _encode_signal(live.heard),
+        "j": None if live.received_signal is None else _encode_signal(live.received_signal),
     }
     kept = {name: each for name, each in found.items() if each or (name in MAY_BE_ZERO and each is not None)}
-    return {"p": ref_out(token.payload), **kept}
+    return {"p": encode_ref(token.payload), **kept}
 
 
-def _barrier(node: NodePlan, names: Instructions, name: str, barrier: Barrier) -> Iterator[Field]:
+def _barrier(node: NodePlan, names: EncodedPlan, name: str, barrier: Barrier) -> Iterator[Field]:
     if not barrier.arrivals:
         return
     parties = 0
     for edge, each in barrier.arrivals.items():
         _, _, place, _, source, parties, *_ = names.join(edge)
-        payload, error = maybe_ref_out(each.payload), maybe_ref_out(each.error)
+        payload, error = encode_optional_ref(each.payload), encode_optional_ref(each.error)
         yield f"a{name}|{place}", (edge, source, each.alive, payload, error, each.at)
     body = {
         "n": len(barrier.arrivals),
@@ -200,9 +206,9 @@ def _barrier(node: NodePlan, names: Instructions, name: str, barrier: Barrier) -
     yield f"b{name}", {**body, "o": True} if barrier.opened else body
 
 
-def _encode_fan(names: Instructions, name: str, split: int, fan: Fan) -> Iterator[Field]:
+def _encode_fan(names: EncodedPlan, name: str, split: int, fan: FanOutState) -> Iterator[Field]:
     window, gathers, edges, timeout, since, template, races = names.fan(split)
-    payload, error = ref_out(fan.payload), maybe_ref_out(fan.error)
+    payload, error = encode_ref(fan.payload), encode_optional_ref(fan.error)
     fixed = {"n": fan.count, "p": payload, "e": error, "w": window, "g": gathers, "m": edges, "t": timeout}
     yield f"F{name}", {**fixed, "o": since, "x": template, "r": races}
     released = gathers >= 0 and fan.count * edges > 0 and not fan.marks
@@ -232,18 +238,20 @@ def read_fields(raw: Mapping[bytes, bytes]) -> dict[str, Any]:
 Fields = Mapping[str, Any]
 
 
-def state_of(plan: Plan, fields: Fields) -> State:
+def decode_state(plan: Plan, fields: Fields) -> State:
     """The state that these fields are the image of."""
     meta, fixed = fields["!"], fields["#"]
-    state = State(started_at=fixed["s"], active_items=meta.get("a", 0), controls=meta.get("k", 0))
+    state = State(started_at=fixed["s"], active_items=meta.get("a", 0), pause_state=meta.get("k", 0))
     window, items = meta.get("lw", LIMITS.window), meta.get("li", LIMITS.items_in_flight)
     if (window, items) != (LIMITS.window, LIMITS.items_in_flight):
         state.limits = type(LIMITS)(window=window, items_in_flight=items)
     state.paused_at = meta.get("p")
     state.pauses = [(begin, end) for begin, end in meta.get("ps", ())]
-    state.cancelled = {(join, path_in(path)) for join, path, _ in meta.get("r", ())}
+    state.cancelled = {(join, decode_path(path)) for join, path, _ in meta.get("r", ())}
     state.failures = meta.get("u", 0)
-    state.first_failures = [(path_in(p), node, error_in(each)) for p, node, each in fields.get("e", ())]
+    state.first_failures = [
+        (decode_path(p), node, decode_error(each)) for p, node, each in fields.get("e", ())
+    ]
     state.unheeded = [_decode_signal(each) for each in fields.get("q", ())]
     state.heard = {name[1:] for name in fields if name[0] == "H"}
     _scopes(state, fields)
@@ -254,16 +262,16 @@ def state_of(plan: Plan, fields: Fields) -> State:
     return state
 
 
-def _decode_signal(kept: Any) -> Signal:
+def _decode_signal(kept: Any) -> SignalReceived:
     at, id, name, path = kept
-    return Signal(at, id, name, path_in(path) if isinstance(path, str) else None)
+    return SignalReceived(at, id, name, decode_path(path) if isinstance(path, str) else None)
 
 
 def _scopes(state: State, fields: Fields) -> None:
     for name, body in fields.items():
         if name[0] == "s":
-            state.scopes[path_in(name[1:])] = Scope(
-                path_in(name[1:]),
+            state.scopes[decode_path(name[1:])] = Scope(
+                decode_path(name[1:]),
                 body["o"],
                 body["c"],
                 body["a"],
@@ -273,18 +281,22 @@ def _scopes(state: State, fields: Fields) -> None:
     for name, body in fields.items():
         path, _, rest = name[1:].partition("|")
         if name[0] == "l":
-            _add_live(state, path_in(path), path, int(rest), body)
+            _add_live(state, decode_path(path), path, int(rest), body)
         elif (
-            name[0] == "b" and path_in(path) in state.scopes
+            name[0] == "b" and decode_path(path) in state.scopes
         ):  # a halt leaves edges unresolved in a scope that ends
-            barrier = state.scopes[path_in(path)].barriers[int(rest)] = Barrier(opened=body.get("o", False))
+            barrier = state.scopes[decode_path(path)].barriers[int(rest)] = Barrier(
+                opened=body.get("o", False)
+            )
             for place in range(body["p"]):
                 arrival = fields.get(f"a{path}|{rest}|{place}")
                 if arrival is not None:
                     edge, _, alive, payload, error, at = arrival
-                    barrier.arrivals[edge] = Arrival(alive, maybe_ref_in(payload), maybe_ref_in(error), at)
+                    barrier.arrivals[edge] = Arrival(
+                        alive, decode_optional_ref(payload), decode_optional_ref(error), at
+                    )
         elif name[0] == "f":
-            state.scopes[path_in(path)].fans[int(rest)] = _decode_fan(fields, f"{path}|{rest}", body)
+            state.scopes[decode_path(path)].fans[int(rest)] = _decode_fan(fields, f"{path}|{rest}", body)
 
 
 def _done(text: str) -> set[int]:
@@ -296,7 +308,7 @@ def _done(text: str) -> set[int]:
     }
 
 
-def sent_of(node: int, path: str, live: Fields) -> Sent:
+def sent_of(node: int, path: str, live: Fields) -> SentToken:
     """A token as it is sent, from the field of a live one."""
     return (
         node,
@@ -315,16 +327,16 @@ def sent_of(node: int, path: str, live: Fields) -> Sent:
 
 def _add_live(state: State, path: Path, text: str, node: int, body: Fields) -> None:
     waiting, parked = body.get("w", False), body.get("k", False)
-    token = token_in(sent_of(node, text, body))
-    live = Live(token, waiting, parked, body.get("d"), body.get("s"), body.get("x"))
+    token = token_from_fields(sent_of(node, text, body))
+    live = LiveToken(token, waiting, parked, body.get("d"), body.get("s"), body.get("x"))
     if "j" in body:
-        live.heard = _decode_signal(body["j"])
+        live.received_signal = _decode_signal(body["j"])
     state.scopes[path].live[node] = live
     if live.signal is not None:
-        state.listening.setdefault(live.signal, {})[(path, node)] = body["h"]
+        state.waiting_for_signal.setdefault(live.signal, {})[(path, node)] = body["h"]
 
 
-def _decode_fan(fields: Fields, name: str, body: Fields) -> Fan:
+def _decode_fan(fields: Fields, name: str, body: Fields) -> FanOutState:
     fixed = fields[f"F{name}"]
     size = 0 if body.get("z") else body["n"] * fixed["m"]
     marks = bytearray(size)
@@ -332,10 +344,10 @@ def _decode_fan(fields: Fields, name: str, body: Fields) -> Fan:
         found = fields.get(f"k{name}|{start // MARKS}", "").encode("ascii")
         marks[start : start + len(found)] = found
     started = [each for each in fields if each.startswith(f"A{name}|")] if body.get("d") else []
-    return Fan(
+    return FanOutState(
         body["n"],
-        ref_in(fixed["p"]),
-        maybe_ref_in(fixed["e"]),
+        decode_ref(fixed["p"]),
+        decode_optional_ref(fixed["e"]),
         marks,
         body["x"],
         {int(each.rpartition("|")[2]) for each in started},
@@ -348,17 +360,19 @@ def _decode_fan(fields: Fields, name: str, body: Fields) -> Fan:
     )
 
 
-def finish_of(plan: Plan, text: str, failed: tuple[int, Any] | bool) -> Finish:
+def finish_of(plan: Plan, text: str, failed: tuple[int, Any] | bool) -> FinishExecution:
     """An end. One because of items that failed without a list is told here, where the names of nodes are known."""
     if text != "!items":
-        finish = finish_in(text)
+        finish = decode_finish(text)
         return COMPLETED if finish == COMPLETED else finish
     assert not isinstance(failed, bool)
     count, first = failed
     shown = []
     for path, node, failure in first:
-        error = error_in(failure)
-        index = list(indices(path_in(path)))
+        error = decode_error(failure)
+        index = list(indices(decode_path(path)))
         shown.append({"node": plan.ids[node], "index": index, "code": error.code, "message": error.message})
     message = f"{count} failed without a list that shows them"
-    return Finish("failed", Error("ITEMS_FAILED", message, {"count": count, "first": shown}, engine=True))
+    return FinishExecution(
+        "failed", Error("ITEMS_FAILED", message, {"count": count, "first": shown}, engine=True)
+    )

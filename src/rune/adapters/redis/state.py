@@ -19,33 +19,33 @@ import msgspec
 
 from rune.adapters.redis.client import Client
 from rune.adapters.redis.encoding import (
+    CachedExecution,
+    ExecutionCache,
     Instruction,
-    Known,
     Plans,
-    Register,
-    Sent,
-    finish_out,
-    path_out,
-    timer_in,
-    token_in,
-    token_out,
+    SentToken,
+    decode_timer,
+    encode_finish,
+    encode_path,
+    token_fields,
+    token_from_fields,
 )
 from rune.adapters.redis.keys import Keys
-from rune.adapters.redis.rebuild import FOLD_LEASE, Folder, Recovery, Roll
-from rune.adapters.redis.snapshot import finish_of, read_fields, state_of
-from rune.adapters.redis.streams import DEFAULT, GROUP, NOTHING_SENT, Consumers, Entry, Outlet
-from rune.codec.messages import Names
-from rune.core.execution.decision import Decision, Finish, Timer
+from rune.adapters.redis.rebuild import REBUILD_LEASE_MS, RunningExecutions, StateRebuilder, WipeRecovery
+from rune.adapters.redis.snapshot import decode_state, finish_of, read_fields
+from rune.adapters.redis.streams import DEFAULT, GROUP, NOTHING_SENT, ConsumerCleaner, Entry, StreamSender
+from rune.codec.messages import MessageContext
+from rune.core.execution.decision import Decision, FinishExecution, Timer
 from rune.core.execution.explain import Waiting, explain
-from rune.core.execution.fact import Control, End, Signal
-from rune.core.execution.inline_run import end_of_one
+from rune.core.execution.fact import ExecutionEnded, PauseChanged, SignalReceived
+from rune.core.execution.inline_run import predict_single_end
 from rune.core.execution.state import State
 from rune.core.execution.timers import OVERDUE
 from rune.core.execution.token import Path, Token
 from rune.core.plan.model import Plan
 from rune.ports.clock import Clock
-from rune.ports.journal import Accepted, Journal, StoreAway
-from rune.ports.state import Applied, Claim, Due, Fence, Listener
+from rune.ports.journal import ExecutionRecord, Journal, StoreUnavailableError
+from rune.ports.state import Applied, Claim, DueTimer, Fence, Listener
 
 MAX_BATCH = 32  # in one act: a script must not keep others waiting for milliseconds
 
@@ -54,21 +54,21 @@ A = TypeVar("A")
 WaitingCalls = list[tuple[W, "asyncio.Future[A]"]]
 
 
-class Crowds(Generic[W, A]):
+class ScriptBatcher(Generic[W, A]):
     """Whoever is alone is served at once, and by whoever asks. `together` serves several and answers one
     answer each, or None where they have to be served one by one."""
 
     def __init__(
         self,
-        alone: Callable[[Known, W], Awaitable[A]],
-        together: Callable[[Known, Sequence[W]], Awaitable[Sequence[A] | None]],
+        alone: Callable[[CachedExecution, W], Awaitable[A]],
+        together: Callable[[CachedExecution, Sequence[W]], Awaitable[Sequence[A] | None]],
     ) -> None:
         self._alone = alone
         self._together = together
         self._crowds: dict[str, WaitingCalls[W, A]] = {}
         self._under_way: set[asyncio.Task[None]] = set()
 
-    async def serve(self, known: Known, wish: W) -> A:
+    async def serve(self, known: CachedExecution, wish: W) -> A:
         """The answer to one wish."""
         execution = known.accepted.id
         crowd = self._crowds.get(execution)
@@ -82,7 +82,7 @@ class Crowds(Generic[W, A]):
         finally:
             self._next(known)
 
-    def _next(self, known: Known) -> None:
+    def _next(self, known: CachedExecution) -> None:
         """Who has come meanwhile is served together, and who comes meanwhile is served next."""
         execution = known.accepted.id
         waiting = self._crowds.pop(execution)
@@ -92,14 +92,14 @@ class Crowds(Generic[W, A]):
             self._under_way.add(serving)
             serving.add_done_callback(self._under_way.discard)
 
-    async def _serve_all(self, known: Known, waiting: WaitingCalls[W, A]) -> None:
+    async def _serve_all(self, known: CachedExecution, waiting: WaitingCalls[W, A]) -> None:
         try:
             pieces = (waiting[start : start + MAX_BATCH] for start in range(0, len(waiting), MAX_BATCH))
             await asyncio.gather(*(self._serve_some(known, piece) for piece in pieces))
         finally:
             self._next(known)
 
-    async def _serve_some(self, known: Known, waiting: WaitingCalls[W, A]) -> None:
+    async def _serve_some(self, known: CachedExecution, waiting: WaitingCalls[W, A]) -> None:
         try:
             answers = None
             if len(waiting) > 1:
@@ -121,7 +121,7 @@ class Crowds(Generic[W, A]):
 MAX_PREDICTED = 10_000
 
 
-class _Alone:
+class _SingleExecution:
     """A node that was claimed, when by either clock, and what was foreseen last."""
 
     __slots__ = ("answer", "decisions", "node", "then", "when")
@@ -131,33 +131,33 @@ class _Alone:
         self.then = now
         self.when = time.monotonic()
         self.decisions: Sequence[Decision] | None = None
-        self.answer: tuple[Finish, int] | None = None
+        self.answer: tuple[FinishExecution, int] | None = None
 
 
-class Foresight:
+class EndPredictor:
     """Which decisions are certain to be the last."""
 
     def __init__(self, clock: Clock | None) -> None:
         self._clock = clock
-        self._alone: OrderedDict[str, _Alone] = OrderedDict()
+        self._alone: OrderedDict[str, _SingleExecution] = OrderedDict()
 
     def note(self, execution: str, token: Token, now: int) -> None:
         """This token was claimed here, and it is all there is."""
-        self._alone[execution] = _Alone(token.node, now)
+        self._alone[execution] = _SingleExecution(token.node, now)
         if len(self._alone) > MAX_PREDICTED:
             self._alone.popitem(last=False)
 
     def forget(self, execution: str) -> None:
         self._alone.pop(execution, None)
 
-    def end(self, execution: str, decisions: Sequence[Decision]) -> tuple[Finish, int] | None:
+    def end(self, execution: str, decisions: Sequence[Decision]) -> tuple[FinishExecution, int] | None:
         """The end that these decisions bring, and its time; the same however often it is asked for."""
         alone = self._alone.get(execution)
         if alone is None:
             return None
         if alone.decisions is not decisions:
             alone.decisions = decisions
-            finish = end_of_one(decisions) if decisions[0].node == alone.node else None
+            finish = predict_single_end(decisions) if decisions[0].node == alone.node else None
             passed = 0 if self._clock is not None else round((time.monotonic() - alone.when) * 1000)
             alone.answer = None if finish is None else (finish, alone.then + passed)
         return alone.answer
@@ -165,18 +165,18 @@ class Foresight:
 
 log = logging.getLogger("rune.state")
 
-TRIES = 8
-MOST_CLOSING = 10_000
-_OVERDUE = finish_out(Finish("failed", OVERDUE))
+MAX_TRIES = 8
+MAX_ENDING = 10_000
+_OVERDUE = encode_finish(FinishExecution("failed", OVERDUE))
 _PACK = msgspec.msgpack.Encoder().encode
 
-Wish = tuple[Token, bytes]
+ScriptCall = tuple[Token, bytes]
 """A token that is to be claimed, and how a script is asked for it."""
 
 Act = tuple[list[Instruction], Entry | None]
 """Decisions of one token, and what brought it."""
 
-Reply = tuple[str, int, list[Sent], str | bool, Any, Any]
+Reply = tuple[str, int, list[SentToken], str | bool, Any, Any]
 _REPLY = msgspec.msgpack.Decoder(Reply)
 
 
@@ -191,20 +191,20 @@ class RedisState:
         plans: Plans,
         *,
         clock: Clock | None = None,
-        roll: Roll | None = None,
-        outlet: Outlet | None = None,
+        roll: RunningExecutions | None = None,
+        outlet: StreamSender | None = None,
     ) -> None:
         self._client = client
         self._keys = keys
         self._clock = clock
         self._outlet = outlet
-        self._register = Register(journal, plans)
-        self._folder = Folder(self, journal)
-        self._recovery = Recovery(client, keys, roll)
-        self._consumers = Consumers(client, keys)
-        self._foresight = Foresight(clock)
-        self._claims: Crowds[Wish, Claim] = Crowds(self._claim, self._claim_all)
-        self._applies: Crowds[Act, Applied] = Crowds(self._apply, self._apply_all)
+        self._register = ExecutionCache(journal, plans)
+        self._folder = StateRebuilder(self, journal)
+        self._recovery = WipeRecovery(client, keys, roll)
+        self._consumers = ConsumerCleaner(client, keys)
+        self._foresight = EndPredictor(clock)
+        self._claims: ScriptBatcher[ScriptCall, Claim] = ScriptBatcher(self._claim, self._claim_all)
+        self._applies: ScriptBatcher[Act, Applied] = ScriptBatcher(self._apply, self._apply_all)
         self._closing: OrderedDict[str, tuple[str, Entry]] = OrderedDict()
 
     async def run(self, name: str, execution: str, *arguments: Any, streams: tuple[str, ...] = ()) -> Any:
@@ -213,7 +213,9 @@ class RedisState:
         keys = self._keys.of(execution)
         return await self._client.run(name, keys + streams if streams else keys, now, execution, *arguments)
 
-    async def _run_sending(self, known: Known, name: str, what: Any, entry: Entry | None, *more: Any) -> Any:
+    async def _run_sending(
+        self, known: CachedExecution, name: str, what: Any, entry: Entry | None, *more: Any
+    ) -> Any:
         """The same for one that may emit; where there is an outlet, the script itself sends."""
         if self._outlet is None:
             return await self.run(name, known.accepted.id, what, *NOTHING_SENT, *more)
@@ -222,7 +224,7 @@ class RedisState:
         return await self._client.run(name, self._outlet.keys(known, entry), *given)
 
     @property
-    def folds(self) -> int:
+    def rebuilds(self) -> int:
         return self._folder.folds
 
     async def now(self) -> int:
@@ -236,24 +238,24 @@ class RedisState:
         return (await self._client.incarnation())[0]
 
     async def _tried(
-        self, known: Known, run: Callable[[], Awaitable[Any]], *, owed: bool = False
+        self, known: CachedExecution, run: Callable[[], Awaitable[Any]], *, owed: bool = False
     ) -> bytes | Applied:
         """What a script says, or, where the state had to be folded here, what followed from that."""
-        for _ in range(TRIES):
+        for _ in range(MAX_TRIES):
             answer: bytes = await run()
             if answer not in (b"FOLD", b"BEHIND"):
                 return answer
             folded = await self._folder.load(known, behind=answer == b"BEHIND", owed=owed)
             if folded is not None and (not owed or folded.state.ended):
                 return folded.applied
-        raise StoreAway(f"the state of {known.accepted.id} is folded again and again")
+        raise StoreUnavailableError(f"the state of {known.accepted.id} is folded again and again")
 
-    def _applied(self, known: Known, answer: bytes) -> Applied:
+    def _applied(self, known: CachedExecution, answer: bytes) -> Applied:
         _, now, emitted, finish, failed, _ = _REPLY.decode(answer)
         ends = finish_of(known.plan, finish, failed) if isinstance(finish, str) else None
-        return Applied(tuple(map(token_in, emitted)), ends, now)
+        return Applied(tuple(map(token_from_fields, emitted)), ends, now)
 
-    async def _told(self, known: Known, name: str, fact: bytes) -> Applied:
+    async def _decode_reply(self, known: CachedExecution, name: str, fact: bytes) -> Applied:
         """Whoever tells of a fact wants to know whom it woke, so these are never sent by the script."""
         answer = await self._tried(known, lambda: self.run(name, known.accepted.id, fact))
         return answer if isinstance(answer, Applied) else self._applied(known, answer)
@@ -266,7 +268,7 @@ class RedisState:
         """Whoever else opens it meanwhile finds it, or is found: the first to write it wins."""
         return nullcontext()
 
-    async def admit(self, accepted: Accepted, plan: Plan) -> Applied:
+    async def admit(self, accepted: ExecutionRecord, plan: Plan) -> Applied:
         """Open an execution that was accepted this moment with nothing to begin with, without reading it back."""
         known = self._register.add(accepted, plan)
         admitted = await self._folder.admit(known, self._outlet)
@@ -281,17 +283,17 @@ class RedisState:
         known = await self._register.of(execution)
         want = (
             token.node,
-            path_out(token.path),
+            encode_path(token.path),
             token.fate.value,
             token.attempt,
             token.resumed,
             owner,
             leased,
-            token_out(token),
+            token_fields(token),
         )
         return await self._claims.serve(known, (token, _PACK(want)))
 
-    async def _claim(self, known: Known, wish: Wish) -> Claim:
+    async def _claim(self, known: CachedExecution, wish: ScriptCall) -> Claim:
         token, asked = wish
         execution = known.accepted.id
         answer: bytes = await self.run("claim", execution, asked)
@@ -303,7 +305,7 @@ class RedisState:
         _, now, _, _, _, found = _REPLY.decode(answer)
         return self._claimed(execution, token, now, found, await self._client.incarnation())
 
-    async def _claim_all(self, known: Known, wishes: Sequence[Wish]) -> list[Claim] | None:
+    async def _claim_all(self, known: CachedExecution, wishes: Sequence[ScriptCall]) -> list[Claim] | None:
         execution = known.accepted.id
         answer = await self.run("claim", execution, *(asked for _, asked in wishes))
         if answer == b"FOLD":
@@ -317,7 +319,7 @@ class RedisState:
 
     def _claimed(self, execution: str, token: Token, now: int, found: Any, run: tuple[str, int]) -> Claim:
         verdict, sent, number, again, due, read_back, alone, first = found
-        mine = token_in(sent) if sent else token
+        mine = token_from_fields(sent) if sent else token
         if verdict not in ("run", "cancelled"):
             return Claim(verdict, mine if verdict.startswith("held") else token, now)
         if alone:
@@ -329,21 +331,23 @@ class RedisState:
         return Claim(verdict, mine, now, fence, again, due or None, recovered, first or None)
 
     async def renew(self, execution: str, node: int, path: Path, fence: Fence) -> bool:
-        return bool(await self.run("renew", execution, node, path_out(path), fence[1]))
+        return bool(await self.run("renew", execution, node, encode_path(path), fence[1]))
 
-    def certain_end(self, execution: str, decisions: Sequence[Decision]) -> tuple[Finish, int] | None:
+    def predict_end(
+        self, execution: str, decisions: Sequence[Decision]
+    ) -> tuple[FinishExecution, int] | None:
         return self._foresight.end(execution, decisions)
 
     async def apply(self, execution: str, decisions: Sequence[Decision]) -> Applied:
         known = await self._register.of(execution)
         entry = None if self._outlet is None else self._outlet.entry(execution, decisions)
-        certain = None if entry is None else self.certain_end(execution, decisions)
+        certain = None if entry is None else self.predict_end(execution, decisions)
         self._foresight.forget(execution)
         if entry is not None and certain is not None:
             return self._ends(execution, decisions[0], entry, certain)
         return await self._applies.serve(known, (known.instructions.listed(decisions), entry))
 
-    async def _apply(self, known: Known, act: Act) -> Applied:
+    async def _apply(self, known: CachedExecution, act: Act) -> Applied:
         decisions, entry = act
         packed = _PACK(decisions)
         answer: bytes | Applied = await self._run_sending(known, "apply", packed, entry)
@@ -355,7 +359,7 @@ class RedisState:
             self._outlet.let_go(entry)
         return self._applied(known, answer)
 
-    async def _apply_all(self, known: Known, acts: Sequence[Act]) -> list[Applied] | None:
+    async def _apply_all(self, known: CachedExecution, acts: Sequence[Act]) -> list[Applied] | None:
         """Acts of several tokens in one. What they emit is sent there, so nothing has to be told apart."""
         entries = [entry for _, entry in acts if entry is not None]
         if self._outlet is None or len({entry.stream for entry in entries}) != 1 or len(entries) < len(acts):
@@ -371,37 +375,39 @@ class RedisState:
         last = self._applied(known, answer)
         return [*(Applied(now=last.now) for _ in acts[1:]), last]
 
-    def _ends(self, execution: str, first: Decision, entry: Entry, certain: tuple[Finish, int]) -> Applied:
+    def _ends(
+        self, execution: str, first: Decision, entry: Entry, certain: tuple[FinishExecution, int]
+    ) -> Applied:
         """These decisions are the last: what they would change is about to be dropped. Until then the entry is ours,
         and if we die it leads somebody to the rows."""
-        self._closing[execution] = (f"{first.node}|{path_out(first.path)}", entry)
-        if len(self._closing) > MOST_CLOSING:
+        self._closing[execution] = (f"{first.node}|{encode_path(first.path)}", entry)
+        if len(self._closing) > MAX_ENDING:
             self._closing.popitem(last=False)
         return Applied((), *certain)
 
-    async def control(self, execution: str, fact: Control) -> Applied:
+    async def control(self, execution: str, fact: PauseChanged) -> Applied:
         known = await self._register.of(execution)
-        return await self._told(known, "control", _PACK((fact.at, fact.number, fact.paused)))
+        return await self._decode_reply(known, "control", _PACK((fact.at, fact.number, fact.paused)))
 
-    async def signal(self, execution: str, fact: Signal) -> Applied:
+    async def signal(self, execution: str, fact: SignalReceived) -> Applied:
         known = await self._register.of(execution)
-        path = False if fact.path is None else path_out(fact.path)
-        return await self._told(known, "signal", _PACK((fact.at, fact.id, fact.name, path)))
+        path = False if fact.path is None else encode_path(fact.path)
+        return await self._decode_reply(known, "signal", _PACK((fact.at, fact.id, fact.name, path)))
 
-    async def controls(self, execution: str) -> tuple[int, bool]:
+    async def pause_state(self, execution: str) -> tuple[int, bool]:
         packed = await self._client.call("HGET", self._keys.of(execution)[0], "!")
         meta = msgspec.msgpack.decode(packed) if packed else {}
         if meta.get("i") == await self.server():
             return meta.get("k", 0), "p" in meta
         state = await self._folder.peek(await self._register.of(execution))
-        return state.controls, state.paused_at is not None
+        return state.pause_state, state.paused_at is not None
 
-    async def listening(self, execution: str) -> list[Listener]:
+    async def waiting_for_signal(self, execution: str) -> list[Listener]:
         # From the journal: a wait whose row is there counts, also before the state has heard of it.
         state = await self._folder.peek(await self._register.of(execution))
         found = sorted(
             (since, path, node, name)
-            for name, waiting in state.listening.items()
+            for name, waiting in state.waiting_for_signal.items()
             for (path, node), since in waiting.items()
         )
         return [Listener(name, node, path) for _, path, node, name in found]
@@ -416,21 +422,21 @@ class RedisState:
         raw = await self._client.call("HGETALL", self._keys.of(execution)[0])
         fields = read_fields(dict(zip(raw[::2], raw[1::2], strict=True)))
         if fields and fields["!"]["i"] == await self.server():
-            return state_of(known.plan, fields)
+            return decode_state(known.plan, fields)
         return await self._folder.peek(known)
 
-    async def names_of(self, execution: str) -> Names:
+    async def names_of(self, execution: str) -> MessageContext:
         """What an execution is called in messages."""
         known = await self._register.of(execution)
         of = known.accepted
-        return Names(of.workflow, of.hash, known.plan.ids, traceparent=of.trace or None)
+        return MessageContext(of.workflow, of.hash, known.plan.ids, traceparent=of.trace or None)
 
     async def queue_of(self, execution: str, token: Token) -> str:
         """The name of the queue that a token belongs in."""
         plan = (await self._register.of(execution)).plan
         return plan.nodes[token.node].node.queue or DEFAULT
 
-    async def end(self, execution: str, fact: End) -> None:
+    async def end(self, execution: str, fact: ExecutionEnded) -> None:
         self._foresight.forget(execution)
         closing = self._closing.pop(execution, None)
         if closing is None or self._outlet is None:
@@ -441,7 +447,7 @@ class RedisState:
             self._outlet.let_go(entry)
         self._register.forget(execution)
 
-    async def due(self, limit: int) -> list[Due]:
+    async def due_timers(self, limit: int) -> list[DueTimer]:
         now = await self.now()
         await self._recovery.work()
         ringing = await self._members(self._keys.due, now, limit)
@@ -457,42 +463,48 @@ class RedisState:
         )
         return [member for found in await asyncio.gather(*asked) for member in found][:limit]
 
-    async def _guarded(self, execution: str, most: int) -> list[Due]:
+    async def _guarded(self, execution: str, most: int) -> list[DueTimer]:
         """One execution that cannot be read does not hold up the others: it is looked at again later."""
         try:
             return await self._fired(execution, most)
-        except StoreAway:
+        except StoreUnavailableError:
             raise
         except KeyError:
             await self.run("end", execution)  # it is no longer kept
         except Exception as error:
             log.warning("%s is left alone: %s: %s", execution, type(error).__name__, error)
-            later = await self.now() + FOLD_LEASE
+            later = await self.now() + REBUILD_LEASE_MS
             await self._client.call("ZADD", self._keys.of(execution)[3], "XX", later, execution)
         return []
 
-    async def _fired(self, execution: str, most: int) -> list[Due]:
-        found: list[Due] = []
+    async def _fired(self, execution: str, most: int) -> list[DueTimer]:
+        found: list[DueTimer] = []
         known = await self._register.of(execution)
-        answer = await self._run_sending(known, "fire", most, None, _OVERDUE, FOLD_LEASE)
+        answer = await self._run_sending(known, "fire", most, None, _OVERDUE, REBUILD_LEASE_MS)
         if answer == b"FOLD":
             folded = await self._folder.load(known, outlet=self._outlet)
             if folded is not None and (folded.applied.emitted or folded.applied.finish):
                 found.append(self._due(known.accepted, Timer("wait"), folded.applied))
             rings = folded is None or (folded.due is not None and folded.due <= folded.applied.now)
             if rings and len(found) < most:
-                answer = await self._run_sending(known, "fire", most - len(found), None, _OVERDUE, FOLD_LEASE)
+                answer = await self._run_sending(
+                    known, "fire", most - len(found), None, _OVERDUE, REBUILD_LEASE_MS
+                )
         if answer == b"FOLD":
             return found
         _, now, _, _, _, fired = _REPLY.decode(answer)
         for timer, due, emitted, finish, failed in fired:
             ends = finish_of(known.plan, finish, failed) if finish else None
-            applied = Applied(tuple(map(token_in, emitted)), ends, now)
-            found.append(self._due(known.accepted, timer_in(timer), applied, due))
+            applied = Applied(tuple(map(token_from_fields, emitted)), ends, now)
+            found.append(self._due(known.accepted, decode_timer(timer), applied, due))
         return found
 
-    def _due(self, accepted: Accepted, timer: Timer, applied: Applied, due: int | None = None) -> Due:
-        return Due(accepted.id, timer, applied.emitted, applied.finish, applied.now, accepted.priority, due)
+    def _due(
+        self, accepted: ExecutionRecord, timer: Timer, applied: Applied, due: int | None = None
+    ) -> DueTimer:
+        return DueTimer(
+            accepted.id, timer, applied.emitted, applied.finish, applied.now, accepted.priority, due
+        )
 
     async def next_due(self) -> int | None:
         if await self._recovery.is_due():
@@ -503,7 +515,7 @@ class RedisState:
         )
         return min((int(float(found[1])) for found in await asyncio.gather(*asked) if found), default=None)
 
-    async def unheld(self, limit: int) -> list[tuple[str, Token, int]]:
+    async def unclaimed_tokens(self, limit: int) -> list[tuple[str, Token, int]]:
         if self._outlet is not None:
             await self._consumers.tidy()
         members = await self._members(self._keys.held, await self.now(), limit)
@@ -520,4 +532,4 @@ class RedisState:
         if not emitted:
             return []
         accepted = (await self._register.of(execution)).accepted
-        return [(execution, token_in(each), accepted.priority) for each in emitted]
+        return [(execution, token_from_fields(each), accepted.priority) for each in emitted]

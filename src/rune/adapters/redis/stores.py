@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 
 from rune.adapters.redis.checks import check
 from rune.adapters.redis.client import Client
-from rune.adapters.redis.encoding import Plans, path_out
+from rune.adapters.redis.encoding import Plans, encode_path
 from rune.adapters.redis.keys import PARTITIONS, Keys
-from rune.adapters.redis.notifier import Channel, RedisNews
-from rune.adapters.redis.processes import RedisFleet
-from rune.adapters.redis.queue import IDLE, Depths, RedisQueue
-from rune.adapters.redis.rebuild import Roll
+from rune.adapters.redis.notifier import RedisNotifier, SubscriberClient
+from rune.adapters.redis.processes import RedisProcessRegistry
+from rune.adapters.redis.queue import IDLE_S, QueueDepthReader, RedisQueue
+from rune.adapters.redis.rebuild import RunningExecutions
 from rune.adapters.redis.state import RedisState
-from rune.adapters.redis.streams import DEFAULT, Outlet, Streams
+from rune.adapters.redis.streams import DEFAULT, Streams, StreamSender
 from rune.core.execution.token import Path
 from rune.ports.clock import Clock
 from rune.ports.journal import Journal
@@ -30,13 +30,13 @@ class RedisStores:
         self.client = Client(url, incarnation_key=self.keys.incarnation)
         self._blocking = Client(url, deadline=None)
         self._queues: list[RedisQueue] = []
-        self.news = RedisNews()
-        self.fleet = RedisFleet(self.client, self.keys)
+        self.news = RedisNotifier()
+        self.fleet = RedisProcessRegistry(self.client, self.keys)
 
-    def queue(self, consumer: str, queues: Sequence[str] = (DEFAULT,), *, idle: float = IDLE) -> RedisQueue:
+    def queue(self, consumer: str, queues: Sequence[str] = (DEFAULT,), *, idle: float = IDLE_S) -> RedisQueue:
         """What a worker of this name reads. It reads nothing until somebody wants to receive."""
         streams = Streams(self.client, self.keys, consumer, queues)
-        depths = Depths(self.client, self.keys, queues)
+        depths = QueueDepthReader(self.client, self.keys, queues)
         made = RedisQueue(self.client, self._blocking, streams, idle=idle, depths=depths)
         self._queues.append(made)
         return made
@@ -47,11 +47,11 @@ class RedisStores:
         plans: Plans,
         *,
         queue: RedisQueue | None = None,
-        roll: Roll | None = None,
+        roll: RunningExecutions | None = None,
         clock: Clock | None = None,
     ) -> RedisState:
         """The state. With a queue on the same server it sends and lets go within its own acts."""
-        outlet = None if queue is None else Outlet(self.keys, queue)
+        outlet = None if queue is None else StreamSender(self.keys, queue)
         state = RedisState(self.client, self.keys, journal, plans, clock=clock, roll=roll, outlet=outlet)
         if queue is not None:
             queue.routes(state.queue_of)
@@ -60,15 +60,15 @@ class RedisStores:
     async def release(self, execution: str, node: int, path: Path) -> None:
         """Nobody has to look after this token any longer: its execution has ended without it being applied."""
         held = self.keys.held(self.keys.partition(execution))
-        await self.client.call("ZREM", held, f"{execution}|{node}|{path_out(path)}")
+        await self.client.call("ZREM", held, f"{execution}|{node}|{encode_path(path)}")
 
     @asynccontextmanager
     async def running(self, clock: Clock) -> AsyncIterator[None]:
         """Refuses a server that will not do; wakes the clock when a nearer timer was set; closes at the end."""
         prefix = self.keys.prefix
         channels = (
-            Channel(self._url, f"{prefix}:nearer", lambda _: clock.wake()),
-            Channel(self._url, f"{prefix}:ended", self.news.heard),
+            SubscriberClient(self._url, f"{prefix}:nearer", lambda _: clock.wake()),
+            SubscriberClient(self._url, f"{prefix}:ended", self.news.on_notification),
         )
         try:
             await check(self.client, self.keys)

@@ -17,10 +17,10 @@ from typing import Any, Protocol
 import msgspec
 
 from rune.adapters.redis.client import Client, RedisError
-from rune.adapters.redis.encoding import Known, token_bytes, token_of
+from rune.adapters.redis.encoding import CachedExecution, decode_token, encode_token
 from rune.adapters.redis.keys import Keys
 from rune.core.execution.decision import Decision
-from rune.core.execution.fact import Choice
+from rune.core.execution.fact import RaceWinner
 from rune.core.execution.token import Path, Token
 from rune.ports.queue import LANES, lane_of
 
@@ -74,7 +74,7 @@ class Streams:
                 "x",
                 execution,
                 "t",
-                token_bytes(token),
+                encode_token(token),
             )
             for token, queue in zip(tokens, queues, strict=True)
         )
@@ -157,7 +157,7 @@ class Streams:
     async def put_back(self, entry: Entry) -> None:
         """At the end of its stream."""
         again = self._client.call(
-            "XADD", entry.stream, "*", "x", entry.execution, "t", token_bytes(entry.token)
+            "XADD", entry.stream, "*", "x", entry.execution, "t", encode_token(entry.token)
         )
         await asyncio.gather(again, self.let_go(entry))
 
@@ -166,7 +166,7 @@ class Streams:
         queue, key = self._place(part, entry.stream)
         name = entry.execution.encode()
         number = int(entry.id.replace(b"-", b""))
-        member = b"%d %d %d %b%b" % (key, number, len(name), name, token_bytes(entry.token))
+        member = b"%d %d %d %b%b" % (key, number, len(name), name, encode_token(entry.token))
         await self._client.call("ZADD", self._keys.later(part, queue), due, member)
         await self.let_go(entry)
 
@@ -209,7 +209,7 @@ def _entries(stream: str, rows: Any, *, again: bool = False) -> list[Entry]:
     for id, fields in rows:
         if fields is not None:
             given = dict(zip(fields[::2], fields[1::2], strict=True))
-            found.append(Entry(stream, id, given[b"x"].decode(), token_of(given[b"t"]), again))
+            found.append(Entry(stream, id, given[b"x"].decode(), decode_token(given[b"t"]), again))
     return found
 
 
@@ -219,12 +219,12 @@ def _says(error: BaseException, word: str) -> bool:
 
 log = logging.getLogger("rune.redis")
 
-LONG = 600.0  # s without a word; what such a one had in its hands was handed out again long before
-PERIOD = 300.0  # s between two looks
+IDLE_CONSUMER_S = 600.0  # s without a word; what such a one had in its hands was handed out again long before
+PERIOD_S = 300.0  # s between two looks
 PAGE = 1_000
 
 
-class Consumers:
+class ConsumerCleaner:
     """Removes the names of those that are gone, of whichever queue, however many processes are at it."""
 
     def __init__(self, client: Client, keys: Keys) -> None:
@@ -236,9 +236,9 @@ class Consumers:
         """Now and then. It is no more than tidying, so nobody else's work stops where it cannot be done."""
         if time.monotonic() < self._at:
             return
-        self._at = time.monotonic() + PERIOD
+        self._at = time.monotonic() + PERIOD_S
         try:
-            gone = await self.forget(LONG)
+            gone = await self.forget(IDLE_CONSUMER_S)
         except RedisError as error:
             log.warning("names of readers that are gone stay in Redis: %s", error.message)
         else:
@@ -267,20 +267,20 @@ FOLDED = 8  # the first key behind those that folding takes
 NOTHING_SENT = ("", "", "")
 
 
-class Hands(Protocol):
+class HeldEntries(Protocol):
     """Who holds the entries that were delivered here."""
 
-    def in_hand(self, execution: str, node: int, path: Path) -> Entry | None:
+    def is_held(self, execution: str, node: int, path: Path) -> Entry | None:
         """The entry of a token, if it was delivered here and is not let go."""
 
-    def let_go(self, entry: Entry) -> None:
+    def release_entry(self, entry: Entry) -> None:
         """It was let go elsewhere."""
 
 
-class Outlet:
+class StreamSender:
     """Where the tokens of executions go."""
 
-    def __init__(self, keys: Keys, hands: Hands | None = None) -> None:
+    def __init__(self, keys: Keys, hands: HeldEntries | None = None) -> None:
         self._keys = keys
         self._hands = hands
         self._routes: dict[str, tuple[tuple[str, ...], bytes | str]] = {}
@@ -288,22 +288,22 @@ class Outlet:
     def entry(self, execution: str, decisions: Sequence[Decision]) -> Entry | None:
         """What brought the token of the first decision. A choice comes before its token runs, which goes on."""
         first = decisions[0]
-        if self._hands is None or type(first.fact) is Choice:
+        if self._hands is None or type(first.fact) is RaceWinner:
             return None
-        return self._hands.in_hand(execution, first.node, first.path)
+        return self._hands.is_held(execution, first.node, first.path)
 
     def let_go(self, entry: Entry | None) -> None:
         if entry is not None and self._hands is not None:
-            self._hands.let_go(entry)
+            self._hands.release_entry(entry)
 
-    def keys(self, known: Known, entry: Entry | None = None) -> tuple[str, ...]:
+    def keys(self, known: CachedExecution, entry: Entry | None = None) -> tuple[str, ...]:
         """The keys of a script that sends."""
         execution = known.accepted.id
         (most, *named), items = self._streams(known)
         served = most if entry is None else entry.stream
         return (*self._keys.of(execution)[:OWN], most, served, *named, *items)
 
-    def _streams(self, known: Known) -> tuple[list[str], list[str]]:
+    def _streams(self, known: CachedExecution) -> tuple[list[str], list[str]]:
         """Those of most tokens and of named queues: for an execution itself, and for items of its fan-outs."""
         part, names = self._keys.partition(known.accepted.id), (DEFAULT, *self._named(known)[0])
         own, below = (LANES[lane_of(known.accepted.priority, items=each)] for each in (False, True))
@@ -312,13 +312,17 @@ class Outlet:
             [self._keys.stream(part, each, below) for each in names],
         )
 
-    def arguments(self, known: Known, entry: Entry | None = None, *more: Entry) -> tuple[str | bytes, ...]:
+    def arguments(
+        self, known: CachedExecution, entry: Entry | None = None, *more: Entry
+    ) -> tuple[str | bytes, ...]:
         first = b"" if entry is None else entry.id
         if more:
             return GROUP, self._named(known)[1], first, *(each.id for each in more)
         return GROUP, self._named(known)[1], first
 
-    def opening(self, known: Known, tokens: Sequence[Token]) -> tuple[tuple[str, ...], list[int | bytes]]:
+    def opening(
+        self, known: CachedExecution, tokens: Sequence[Token]
+    ) -> tuple[tuple[str, ...], list[int | bytes]]:
         """The streams of an execution as a script takes them behind the keys of a fold, and what goes into them."""
         own, items = self._streams(known)
         names = (DEFAULT, *self._named(known)[0])
@@ -326,10 +330,10 @@ class Outlet:
         for token in tokens:
             queue = known.plan.nodes[token.node].node.queue or DEFAULT
             place = names.index(queue) + (len(own) if token.path else 0)
-            sent += (FOLDED + place, token_bytes(token))
+            sent += (FOLDED + place, encode_token(token))
         return (*own, *items), sent
 
-    def _named(self, known: Known) -> tuple[tuple[str, ...], bytes | str]:
+    def _named(self, known: CachedExecution) -> tuple[tuple[str, ...], bytes | str]:
         found = self._routes.get(known.plan.hash)
         if found is None:
             named = {

@@ -14,28 +14,29 @@ from typing import Any
 import msgspec
 
 from rune.adapters.rows import entry_of, entry_row, key_of, key_row
-from rune.adapters.sqlite.database import Database, asked
+from rune.adapters.sqlite.database import Database
+from rune.adapters.sqlite.database import read as asked
 from rune.ports.access import (
-    ALL,
+    ALL_ENTRIES,
     FULL,
     RATE,
     RUNNING,
+    ApiKey,
+    AppliedLimits,
+    AuditEntry,
+    AuditFilter,
     Bucket,
-    Entry,
-    Held,
-    Key,
     Limits,
-    TooMany,
-    Wanted,
-    too_many,
-    unknown_key,
+    StartLimitError,
+    key_not_found,
+    start_limit_error,
 )
-from rune.ports.journal import Accepted
+from rune.ports.journal import ExecutionRecord
 
 _KEY_COLUMNS = "id, name, role, scopes, digest, created_at, created_by, expires_at, revoked_at, used_at"
 
 
-class EmbeddedKeys:
+class SqliteApiKeys:
     """Keys by id."""
 
     def __init__(self, database: Database) -> None:
@@ -44,8 +45,8 @@ class EmbeddedKeys:
         self._owned = database.opened > 0
         self._exist: bool | None = None
 
-    async def put(self, key: Key) -> Key:
-        def work(db: sqlite3.Connection) -> Key:
+    async def put(self, key: ApiKey) -> ApiKey:
+        def work(db: sqlite3.Connection) -> ApiKey:
             marks = ", ".join("?" * 10)
             db.execute(f"INSERT OR IGNORE INTO api_key ({_KEY_COLUMNS}) VALUES ({marks})", key_row(key))
             return _found(db, key.id)
@@ -54,24 +55,24 @@ class EmbeddedKeys:
         self._exist = True
         return made
 
-    async def find(self, id: str) -> Key | None:
+    async def find(self, id: str) -> ApiKey | None:
         rows = asked(self._database, f"SELECT {_KEY_COLUMNS} FROM api_key WHERE id = ?", (id,))
         return key_of(rows[0]) if rows else None
 
-    async def list(self) -> list[Key]:
+    async def list(self) -> list[ApiKey]:
         return [
             key_of(row)
             for row in asked(self._database, f"SELECT {_KEY_COLUMNS} FROM api_key ORDER BY created_at, id")
         ]
 
-    async def revoke(self, id: str, at: int) -> Key:
-        def work(db: sqlite3.Connection) -> Key:
+    async def revoke(self, id: str, at: int) -> ApiKey:
+        def work(db: sqlite3.Connection) -> ApiKey:
             db.execute("UPDATE api_key SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL", (at, id))
             return _found(db, id)
 
         return await self._write(work)
 
-    async def used(self, id: str, at: int) -> None:
+    async def mark_used(self, id: str, at: int) -> None:
         await self._database.submit(
             lambda db: db.execute("UPDATE api_key SET used_at = ? WHERE id = ?", (at, id)).rowcount
         )
@@ -81,15 +82,15 @@ class EmbeddedKeys:
             self._exist = bool(asked(self._database, "SELECT 1 FROM api_key LIMIT 1"))
         return self._exist
 
-    async def _write(self, work: Any) -> Key:
-        key: Key = await self._database.submit(work)
+    async def _write(self, work: Any) -> ApiKey:
+        key: ApiKey = await self._database.submit(work)
         return key
 
 
-def _found(db: sqlite3.Connection, id: str) -> Key:
+def _found(db: sqlite3.Connection, id: str) -> ApiKey:
     row = db.execute(f"SELECT {_KEY_COLUMNS} FROM api_key WHERE id = ?", (id,)).fetchone()
     if row is None:
-        raise unknown_key(id)
+        raise key_not_found(id)
     return key_of(row)
 
 
@@ -105,16 +106,18 @@ _WRITE = (
 _LAST = 2**63 - 1
 
 
-class EmbeddedLog:
+class SqliteAuditLog:
     """Entries in the order they were written."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def write(self, entry: Entry) -> None:
+    async def write(self, entry: AuditEntry) -> None:
         await self._database.submit(lambda db: db.execute(_WRITE, entry_row(entry)).rowcount)
 
-    async def read(self, wanted: Wanted = ALL, *, before: int | None = None, limit: int = 100) -> list[Entry]:
+    async def read(
+        self, wanted: AuditFilter = ALL_ENTRIES, *, before: int | None = None, limit: int = 100
+    ) -> list[AuditEntry]:
         last = _LAST if before is None else before
         given = (last, wanted.actor, wanted.action, wanted.target, limit)
         return [entry_of(row) for row in asked(self._database, _READ, given)]
@@ -131,7 +134,7 @@ _ENDED = (
 )
 
 
-class EmbeddedLimits:
+class SqliteStartLimits:
     """Limits by whom they are for."""
 
     def __init__(self, database: Database) -> None:
@@ -156,10 +159,12 @@ class _Row(msgspec.Struct, frozen=True):
         return self.limits.bucket
 
 
-def held_back(db: sqlite3.Connection, execution: Accepted, held: Held) -> TooMany | None:
+def check_start_limits(
+    db: sqlite3.Connection, execution: ExecutionRecord, held: AppliedLimits
+) -> StartLimitError | None:
     """Why a start that is new is refused; counted as one where it is not."""
     if held.full:
-        return too_many(FULL, "", full=held.full)
+        return start_limit_error(FULL, "", full=held.full)
     rows = _rows(db, held.subjects)
     for row in rows:
         refused = _over(db, row, execution.at)
@@ -192,14 +197,14 @@ def _rows(db: sqlite3.Connection, subjects: Sequence[str]) -> list[_Row]:
     return found
 
 
-def _over(db: sqlite3.Connection, row: _Row, now: int) -> TooMany | None:
+def _over(db: sqlite3.Connection, row: _Row, now: int) -> StartLimitError | None:
     most, bucket = row.limits.running, row.bucket
     if most is not None and _running(db, row.subject, most) >= most:
-        return too_many(RUNNING, row.subject)
+        return start_limit_error(RUNNING, row.subject)
     if bucket is not None:
         pause = bucket.pause(bucket.level(row.level, now - row.filled_at))
         if pause:
-            return too_many(RATE, row.subject, pause)
+            return start_limit_error(RATE, row.subject, pause)
     return None
 
 
@@ -213,7 +218,7 @@ def _running(db: sqlite3.Connection, subject: str, most: int) -> int:
     return int(count)
 
 
-def _count(db: sqlite3.Connection, row: _Row, execution: Accepted) -> None:
+def _count(db: sqlite3.Connection, row: _Row, execution: ExecutionRecord) -> None:
     bucket = row.bucket
     if bucket is not None:
         left = bucket.level(row.level, execution.at - row.filled_at) - bucket.period

@@ -15,28 +15,28 @@ from pathlib import Path
 
 from rune.adapters.sqlite.database import STEPS
 from rune.adapters.sqlite.owner import NETWORK, Lock, file_system
-from rune.adapters.sqlite.readonly import ReadOnly
+from rune.adapters.sqlite.readonly import ReadOnlyDatabase
 from rune.errors import RuneError
-from rune.ports.inspection import Copied, Inspection
-from rune.ports.journal import NewerFormat, StoreAway
+from rune.ports.inspection import BackupResult, FileInspection
+from rune.ports.journal import NewerFormatError, StoreUnavailableError
 
-BESIDE = ("-wal", "-shm")
+SIDE_FILES = ("-wal", "-shm")
 """What SQLite keeps beside a file; the first holds writes that are not in the file yet."""
 
 
-class BadCopy(RuneError):
+class InvalidBackupError(RuneError):
     """A copy that cannot be made, or not be put back."""
 
     code = "BAD_COPY"
 
 
-def take(database: Path, target: Path) -> Copied:
+def create_backup(database: Path, target: Path) -> BackupResult:
     """Everything that was acknowledged until now, as one file. It is there whole or not at all."""
     if target.exists():
-        raise BadCopy(f"{target} is already there; a copy overwrites nothing")
-    source = ReadOnly(database)
+        raise InvalidBackupError(f"{target} is already there; a copy overwrites nothing")
+    source = ReadOnlyDatabase(database)
     try:
-        with _away(target), _beside(target) as part:
+        with _remove(target), _beside(target) as part:
             found = _copy(source.reader, part)
             os.rename(part, target)
             _fsync_file(target.parent)
@@ -45,14 +45,14 @@ def take(database: Path, target: Path) -> Copied:
     return found
 
 
-def put_back(copy: Path, database: Path, *, replace: bool) -> tuple[Copied, Path | None]:
+def restore_backup(copy: Path, database: Path, *, replace: bool) -> tuple[BackupResult, Path | None]:
     """Make a copy the file. What was there is refused, or set aside; where to is the second answer."""
     if not copy.is_file():
-        raise BadCopy(f"{copy}: there is no such file")
-    with Lock(database), _away(database), _beside(database) as part:
+        raise InvalidBackupError(f"{copy}: there is no such file")
+    with Lock(database), _remove(database), _beside(database) as part:
         there = database.exists() and database.stat().st_size > 0
         if there and not replace:
-            raise BadCopy(f"{database} is already there; it is set aside only with --replace")
+            raise InvalidBackupError(f"{database} is already there; it is set aside only with --replace")
         with closing(_opened(copy)) as source:
             found = _copy(source, part)
         aside = _set_aside(database) if there else None
@@ -69,25 +69,25 @@ def _opened(copy: Path) -> sqlite3.Connection:
         (version,) = source.execute("PRAGMA user_version").fetchone()
         tables = {name for (name,) in source.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     except sqlite3.Error as error:
-        raise BadCopy(f"{copy} is no copy of a file of Rune: {error}") from None
+        raise InvalidBackupError(f"{copy} is no copy of a file of Rune: {error}") from None
     if version > len(STEPS):
         source.close()
-        raise NewerFormat(f"{copy} has schema version {version}, this Rune knows up to {len(STEPS)}")
+        raise NewerFormatError(f"{copy} has schema version {version}, this Rune knows up to {len(STEPS)}")
     if version == 0 or not {"execution", "fact"} <= tables:
         source.close()
-        raise BadCopy(f"{copy} is no copy of a file of Rune")
+        raise InvalidBackupError(f"{copy} is no copy of a file of Rune")
     return source
 
 
-def _copy(source: sqlite3.Connection, part: Path) -> Copied:
+def _copy(source: sqlite3.Connection, part: Path) -> BackupResult:
     """In one go: a copy in pieces would begin anew with every write of the owner."""
     with closing(sqlite3.connect(part, isolation_level=None)) as made:
         source.backup(made)
         made.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
         (verdict,) = made.execute("PRAGMA integrity_check(1)").fetchone()
         if verdict != "ok":
-            raise BadCopy(f"the copy would be damaged: {verdict}")
-        found = Copied(
+            raise InvalidBackupError(f"the copy would be damaged: {verdict}")
+        found = BackupResult(
             bytes=part.stat().st_size,
             schema=_number(made, "PRAGMA user_version"),
             executions=_number(made, "SELECT count(*) FROM execution"),
@@ -116,12 +116,12 @@ def _beside(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _away(target: Path) -> Iterator[None]:
+def _remove(target: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, sqlite3.Error) as error:
         said = (error.strerror or str(error)).lower() if isinstance(error, OSError) else error
-        raise StoreAway(f"{target}: {said}") from error
+        raise StoreUnavailableError(f"{target}: {said}") from error
 
 
 def _set_aside(database: Path) -> Path:
@@ -129,14 +129,14 @@ def _set_aside(database: Path) -> Path:
     number = 1
     while (aside := database.with_name(f"{database.name}.replaced-{number}")).exists():
         number += 1
-    for each in (*BESIDE, ""):
+    for each in (*SIDE_FILES, ""):
         with suppress(FileNotFoundError):
             os.rename(database.with_name(database.name + each), aside.with_name(aside.name + each))
     return aside
 
 
 def _drop(database: Path) -> None:
-    for each in BESIDE:
+    for each in SIDE_FILES:
         database.with_name(database.name + each).unlink(missing_ok=True)
 
 
@@ -152,7 +152,7 @@ SYNCS = 12
 CHECKED_BYTES = 256 * 1024 * 1024
 
 
-def inspect(database: Path) -> Inspection:
+def inspect(database: Path) -> FileInspection:
     """Look, and write nothing but one small file that is gone at once."""
     folder = _nearest(database.parent)
     room = os.statvfs(folder)
@@ -160,7 +160,7 @@ def inspect(database: Path) -> Inspection:
     owned, owner = lock_owner(database)
     exists = database.is_file()
     schema, damage, running = _read(database) if exists else (None, "", 0)
-    return Inspection(
+    return FileInspection(
         database=str(database),
         exists=exists,
         file_system=kind,

@@ -11,11 +11,25 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rune.adapters.encryption import KeySource, Sealed, credential_of, first, listing_of, resealed, rotated
+from rune.adapters.encryption import (
+    EncryptedCredential,
+    KeySource,
+    credential_of,
+    first,
+    reencrypt,
+    rotated,
+    summary_of,
+)
 from rune.adapters.rows import grants_of, grants_text
-from rune.adapters.sqlite.database import Database, asked
-from rune.ports.credentials import Credential, Draft, Listing, Missing, NameTaken
-from rune.ports.journal import StoreAway
+from rune.adapters.sqlite.database import Database, read
+from rune.ports.credentials import (
+    Credential,
+    CredentialNameTakenError,
+    CredentialNotFoundError,
+    CredentialSummary,
+    NewCredential,
+)
+from rune.ports.journal import StoreUnavailableError
 
 T = TypeVar("T")
 
@@ -23,27 +37,27 @@ _COLUMNS = "id, name, type, version, key, sealed, shown, created_at, changed_at"
 _BY = f"SELECT {_COLUMNS} FROM credential WHERE id = ?1 OR name = ?1"
 
 
-class EmbeddedSecret:
+class SqliteCredentials:
     """Credentials by name or id."""
 
     def __init__(self, database: Database, keys: KeySource) -> None:
         self._database = database
         self._keys = keys
 
-    async def put(self, draft: Draft) -> Listing:
-        def work(db: sqlite3.Connection) -> Listing:
+    async def put(self, draft: NewCredential) -> CredentialSummary:
+        def work(db: sqlite3.Connection) -> CredentialSummary:
             known = _row(db, draft.id)
             if known is not None and known.name == draft.name:
-                return listing_of(known)
+                return summary_of(known)
             if known is not None or _row(db, draft.name) is not None:
-                raise NameTaken(f"there is a credential `{draft.name}` already")
+                raise CredentialNameTakenError(f"there is a credential `{draft.name}` already")
             used = db.execute("SELECT count(*), max(key) FROM credential").fetchone()
             sealed = first(self._keys.ring_beside(*used), draft)
             db.execute(
                 f"INSERT INTO credential ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 msgspec.structs.astuple(sealed),
             )
-            return listing_of(sealed)
+            return summary_of(sealed)
 
         return await self._write(work)
 
@@ -51,37 +65,37 @@ class EmbeddedSecret:
         row = _row(self._database.reader, reference)
         return None if row is None else credential_of(self._keys.ring(), row)
 
-    async def list(self) -> Sequence[Listing]:
+    async def list(self) -> Sequence[CredentialSummary]:
         rows = _asked(self._database.reader, f"SELECT {_COLUMNS} FROM credential ORDER BY name", ())
-        return [listing_of(Sealed(*row)) for row in rows]
+        return [summary_of(EncryptedCredential(*row)) for row in rows]
 
-    async def find(self, reference: str) -> Listing | None:
+    async def find(self, reference: str) -> CredentialSummary | None:
         row = _row(self._database.reader, reference)
-        return None if row is None else listing_of(row)
+        return None if row is None else summary_of(row)
 
     async def rotate(
         self, reference: str, values: Mapping[str, Any], hosts: tuple[str, ...] | None, at: int
-    ) -> Listing:
-        def work(db: sqlite3.Connection) -> Listing:
+    ) -> CredentialSummary:
+        def work(db: sqlite3.Connection) -> CredentialSummary:
             old = _found(db, reference)
             sealed = rotated(self._keys.ring(), old, values, hosts, at)
             _update(db, sealed)
-            return listing_of(sealed)
+            return summary_of(sealed)
 
         return await self._write(work)
 
-    async def remove(self, reference: str) -> Listing:
-        def work(db: sqlite3.Connection) -> Listing:
+    async def remove(self, reference: str) -> CredentialSummary:
+        def work(db: sqlite3.Connection) -> CredentialSummary:
             row = _found(db, reference)
             _clean(db, "DELETE FROM credential WHERE id = ?", (row.id,))
-            return listing_of(row)
+            return summary_of(row)
 
         return await self._write(work)
 
-    async def rekey(self) -> int:
+    async def reencrypt(self) -> int:
         def work(db: sqlite3.Connection) -> int:
-            rows = [Sealed(*row) for row in db.execute(f"SELECT {_COLUMNS} FROM credential")]
-            new = resealed(self._keys.ring(), rows)
+            rows = [EncryptedCredential(*row) for row in db.execute(f"SELECT {_COLUMNS} FROM credential")]
+            new = reencrypt(self._keys.ring(), rows)
             for row in new:
                 _update(db, row)
             return len(new)
@@ -97,22 +111,22 @@ def _asked(db: sqlite3.Connection, statement: str, values: tuple[Any, ...]) -> l
     try:
         return db.execute(statement, values).fetchall()
     except sqlite3.Error as error:
-        raise StoreAway(f"the credentials cannot be read: {error}") from None
+        raise StoreUnavailableError(f"the credentials cannot be read: {error}") from None
 
 
-def _row(db: sqlite3.Connection, reference: str) -> Sealed | None:
+def _row(db: sqlite3.Connection, reference: str) -> EncryptedCredential | None:
     rows = _asked(db, _BY, (reference,))
-    return Sealed(*rows[0]) if rows else None
+    return EncryptedCredential(*rows[0]) if rows else None
 
 
-def _found(db: sqlite3.Connection, reference: str) -> Sealed:
+def _found(db: sqlite3.Connection, reference: str) -> EncryptedCredential:
     row = _row(db, reference)
     if row is None:
-        raise Missing(f"there is no credential `{reference[:128]}`")
+        raise CredentialNotFoundError(f"there is no credential `{reference[:128]}`")
     return row
 
 
-def _update(db: sqlite3.Connection, row: Sealed) -> None:
+def _update(db: sqlite3.Connection, row: EncryptedCredential) -> None:
     _clean(
         db,
         "UPDATE credential SET version = ?, key = ?, sealed = ?, shown = ?, changed_at = ? WHERE id = ?",
@@ -132,14 +146,14 @@ def _clean(db: sqlite3.Connection, statement: str, values: tuple[Any, ...]) -> N
 _OF = "SELECT whom FROM credential_grant WHERE credential = ?"
 
 
-class EmbeddedGrants:
+class SqliteGrants:
     """Grants by the id of a credential."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def of(self, credential: str) -> frozenset[str]:
-        rows = asked(self._database, _OF, (credential,))
+        rows = read(self._database, _OF, (credential,))
         return grants_of(rows[0][0] if rows else None)
 
     async def change(self, credential: str, add: Collection[str], remove: Collection[str]) -> frozenset[str]:

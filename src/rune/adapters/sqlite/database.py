@@ -28,8 +28,8 @@ from typing import Any
 import msgspec
 
 from rune.adapters.rows import LETTERS
-from rune.core.execution.fact import End
-from rune.ports.journal import NewerFormat, StoreAway
+from rune.core.execution.fact import ExecutionEnded
+from rune.ports.journal import NewerFormatError, StoreUnavailableError
 
 
 def _step(name: str) -> Callable[[], str]:
@@ -46,7 +46,7 @@ def migrate(connection: sqlite3.Connection) -> None:
     """Bring a file to the version of this program. A file of a newer program is left alone."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > len(STEPS):
-        raise NewerFormat(f"the file has schema version {version}, this Rune knows up to {len(STEPS)}")
+        raise NewerFormatError(f"the file has schema version {version}, this Rune knows up to {len(STEPS)}")
     for number in range(version, len(STEPS)):
         connection.executescript(
             f"BEGIN IMMEDIATE;\n{STEPS[number]()}\nPRAGMA user_version = {number + 1};\nCOMMIT;"
@@ -99,7 +99,7 @@ class Rows:
         execution: str,
         facts: list[Row],
         claims: list[tuple[Any, ...]],
-        end: End | None,
+        end: ExecutionEnded | None,
         wake_at: int | None = None,
         status: str | None = None,
     ) -> None:
@@ -174,17 +174,17 @@ def _insert(db: sqlite3.Connection, statements: dict[int, str], rows: Sequence[t
             start += width
 
 
-Work = Callable[[sqlite3.Connection], Any]
-PATIENCE = 10_000
+WriteFunction = Callable[[sqlite3.Connection], Any]
+BUSY_TIMEOUT_MS = 10_000
 """How long a connection waits for another, in ms."""
 
 
-class Alone:
+class ExclusiveWrite:
     """Work that is in no transaction with others: it makes its own, or none."""
 
     __slots__ = ("work",)
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: WriteFunction) -> None:
         self.work = work
 
     def __call__(self, db: sqlite3.Connection) -> Any:
@@ -196,7 +196,7 @@ class Write:
 
     __slots__ = ("answer", "error", "future", "work")
 
-    def __init__(self, work: Work, future: asyncio.Future[Any]) -> None:
+    def __init__(self, work: WriteFunction, future: asyncio.Future[Any]) -> None:
         self.work = work
         self.future = future
         self.answer: Any = None
@@ -227,14 +227,14 @@ class Database:
                 "INSERT INTO opening VALUES (1, 1) ON CONFLICT (one) DO UPDATE SET count = count + 1 RETURNING count"
             ).fetchone()
         except sqlite3.Error as error:
-            raise StoreAway(f"cannot write to {self.path}: {error}") from error
+            raise StoreUnavailableError(f"cannot write to {self.path}: {error}") from error
         return int(count)
 
     def _connect(self, *, read_only: bool = False) -> sqlite3.Connection:
         uri = f"{self.path.resolve().as_uri()}{'?mode=ro' if read_only else ''}"
         try:
             connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
-            connection.execute(f"PRAGMA busy_timeout = {PATIENCE}")
+            connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
             connection.execute("PRAGMA cache_size = -16384")
             if not read_only:
                 # Only a file in which nothing was written takes this on: it has to come first.
@@ -244,7 +244,7 @@ class Database:
                 connection.execute(f"PRAGMA synchronous = {'NORMAL' if self._relaxed else 'FULL'}")
                 connection.execute("PRAGMA wal_autocheckpoint = 4000")
         except sqlite3.Error as error:
-            raise StoreAway(f"cannot open {self.path}: {error}") from error
+            raise StoreUnavailableError(f"cannot open {self.path}: {error}") from error
         return connection
 
     def connect_reader(self) -> sqlite3.Connection:
@@ -260,7 +260,7 @@ class Database:
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
-    def submit(self, work: Work) -> asyncio.Future[Any]:
+    def submit(self, work: WriteFunction) -> asyncio.Future[Any]:
         """Have something written; the answer comes when it is durable."""
         assert self._loop is not None
         future: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
@@ -281,10 +281,10 @@ class Database:
                 if not self._pending:
                     return
             group = [self._pending.popleft()]
-            if type(group[0].work) is Alone:
+            if type(group[0].work) is ExclusiveWrite:
                 self._write_alone(group[0])
             else:
-                while self._pending and type(self._pending[0].work) is not Alone:
+                while self._pending and type(self._pending[0].work) is not ExclusiveWrite:
                     group.append(self._pending.popleft())
                 self._write(group)
             self._answer(group)
@@ -293,7 +293,7 @@ class Database:
         try:
             write.answer = write.work(self._writer)
         except sqlite3.Error as error:
-            write.error = StoreAway(f"{self.path}: {error}")
+            write.error = StoreUnavailableError(f"{self.path}: {error}")
         except Exception as error:
             write.error = error
         finally:
@@ -329,7 +329,7 @@ class Database:
         except sqlite3.Error as error:
             self._roll_back()
             for write in group:
-                write.error = StoreAway(f"{self.path}: {error}")
+                write.error = StoreUnavailableError(f"{self.path}: {error}")
 
     def _write_one(self, write: Write) -> None:
         self._writer.execute("SAVEPOINT one")
@@ -374,11 +374,11 @@ def _resolve(group: list[Write]) -> None:
             future.set_result(write.answer)
 
 
-def asked(database: Database, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def read(database: Database, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The rows of a question."""
     try:
         return database.reader.execute(statement, values).fetchall()
     except sqlite3.Error as error:
         if str(error).startswith("no such table"):
             return []
-        raise StoreAway(f"cannot read {database.path}: {error}") from None
+        raise StoreUnavailableError(f"cannot read {database.path}: {error}") from None

@@ -19,29 +19,38 @@ from typing import Any
 import msgspec
 
 from rune.adapters.rows import letter_of, references
-from rune.adapters.sqlite.access import held_back
+from rune.adapters.sqlite.access import check_start_limits
 from rune.adapters.sqlite.database import Database, Row, Rows, Start, insert_facts
 from rune.codec.facts import KINDS, decode_fact, encode_fact, encode_path, fact_columns
-from rune.core.execution.fact import Attempt, Control, End, Fact, Result, Signal, Suspension, TokenFact
+from rune.core.execution.fact import (
+    AttemptFailed,
+    ExecutionEnded,
+    Fact,
+    NodeResult,
+    NodeSuspended,
+    PauseChanged,
+    SignalReceived,
+    TokenFact,
+)
 from rune.core.execution.token import Path
-from rune.ports.access import Held, TooMany
+from rune.ports.access import AppliedLimits, StartLimitError
 from rune.ports.journal import (
     FORMAT,
-    Accepted,
     DeadLetter,
-    Ended,
-    Gone,
-    KeyConflict,
-    KeySpent,
-    NewerFormat,
+    ExecutionEndedError,
+    ExecutionRecord,
+    ExecutionRemovedError,
+    IdempotencyConflictError,
+    IdempotencyKeyExpiredError,
+    NewerFormatError,
     Parent,
-    StoreAway,
-    Stored,
-    TokenEnded,
+    StoredFact,
+    StoreUnavailableError,
+    TokenEndedError,
 )
 
-_ACCEPTED = msgspec.msgpack.Decoder(Accepted)
-_END = msgspec.msgpack.Decoder(End)
+_ACCEPTED = msgspec.msgpack.Decoder(ExecutionRecord)
+_END = msgspec.msgpack.Decoder(ExecutionEnded)
 _KEYED = "INSERT INTO client_key (key, execution, digest, at) VALUES (?, ?, ?, ?)"
 _OVER = (
     "SELECT 1 FROM fact WHERE execution = ? AND kind = ? AND node = ? AND path = ? AND number >= ? LIMIT 1"
@@ -50,24 +59,24 @@ _OVER = (
 
 def accept_row(
     db: sqlite3.Connection,
-    execution: Accepted,
+    execution: ExecutionRecord,
     row: tuple[Any, ...],
     facts: Sequence[Row],
     needed: Iterable[str],
-    held: Held | None = None,
-) -> Accepted | TooMany | None:
+    held: AppliedLimits | None = None,
+) -> ExecutionRecord | StartLimitError | None:
     """Write it; answers the execution that was started before under the same key or id, or the limit that refuses it:
     raised, it would have the whole group written one by one."""
     known = db.execute("SELECT accepted FROM execution WHERE id = ?", (execution.id,)).fetchone()
     if known is not None:
         return _ACCEPTED.decode(known[0])
     if execution.key is not None:
-        earlier = _under_key(db, execution, execution.key)
+        earlier = _find_by_key(db, execution, execution.key)
         if earlier is not None:
             return earlier
     if execution.parent is not None:
         _find_open(db, execution.parent)
-    refused = held_back(db, execution, held) if held is not None else None
+    refused = check_start_limits(db, execution, held) if held is not None else None
     if refused is not None:
         return refused
     if execution.key is not None:
@@ -84,25 +93,25 @@ def accept_row(
 def _need(db: sqlite3.Connection, execution: str, other: str) -> None:
     """From this row on the other one stays; it may have been removed since its facts were read."""
     if db.execute("SELECT 1 FROM execution WHERE id = ?", (other,)).fetchone() is None:
-        raise Gone(f"{other} was removed, and {execution} would need its results")
+        raise ExecutionRemovedError(f"{other} was removed, and {execution} would need its results")
     db.execute("INSERT INTO needs VALUES (?, ?)", (execution, other))
 
 
-def _under_key(db: sqlite3.Connection, execution: Accepted, key: str) -> Accepted | None:
+def _find_by_key(db: sqlite3.Connection, execution: ExecutionRecord, key: str) -> ExecutionRecord | None:
     # Past its time a key is free, whether or not it was dropped yet.
     db.execute("DELETE FROM client_key WHERE key = ? AND expires <= ?", (key, execution.at))
     known = db.execute("SELECT execution, digest, expires FROM client_key WHERE key = ?", (key,)).fetchone()
     if known is not None:
         if known[1] != _digest(execution):
-            raise KeyConflict(f"key `{key}` was used before with another payload or workflow")
+            raise IdempotencyConflictError(f"key `{key}` was used before with another payload or workflow")
         if known[2] is not None:
-            raise KeySpent(key, known[0])
+            raise IdempotencyKeyExpiredError(key, known[0])
         stored = db.execute("SELECT accepted FROM execution WHERE id = ?", (known[0],)).fetchone()
         return _ACCEPTED.decode(stored[0])
     return None
 
 
-def _digest(execution: Accepted) -> bytes:
+def _digest(execution: ExecutionRecord) -> bytes:
     return hashlib.sha256(execution.hash.encode() + b"\0" + execution.input).digest()
 
 
@@ -111,12 +120,12 @@ def _find_open(db: sqlite3.Connection, parent: Parent) -> None:
     or the other that cancels those that are there."""
     row = db.execute("SELECT n, end FROM execution WHERE id = ?", (parent.execution,)).fetchone()
     if row is None or row[1] is not None:
-        raise Ended(End(0, "cancelled") if row is None else _END.decode(row[1]))
+        raise ExecutionEndedError(ExecutionEnded(0, "cancelled") if row is None else _END.decode(row[1]))
     # One by one, so that each is a look into the key, however many facts the parent has.
-    for kind, number in ((KINDS[Result], 0), (KINDS[Attempt], parent.attempt)):
+    for kind, number in ((KINDS[NodeResult], 0), (KINDS[AttemptFailed], parent.attempt)):
         token = (row[0], kind, parent.node, encode_path(parent.path), number)
         if db.execute(_OVER, token).fetchone() is not None:
-            raise TokenEnded(f"attempt {parent.attempt} of a node of {parent.execution} is over")
+            raise TokenEndedError(f"attempt {parent.attempt} of a node of {parent.execution} is over")
 
 
 def children(db: sqlite3.Connection, parent: str) -> list[str]:
@@ -127,7 +136,7 @@ def children(db: sqlite3.Connection, parent: str) -> list[str]:
     return [row[0] for row in rows]
 
 
-def untold(db: sqlite3.Connection, limit: int) -> list[str]:
+def unreported_children(db: sqlite3.Connection, limit: int) -> list[str]:
     """Children that have ended without their parent knowing, and those whose parent has ended without them."""
     rows = db.execute(
         "SELECT child.id FROM execution child LEFT JOIN execution parent ON parent.id = child.parent"
@@ -138,7 +147,7 @@ def untold(db: sqlite3.Connection, limit: int) -> list[str]:
     return [row[0] for row in rows]
 
 
-def unsettled(db: sqlite3.Connection, limit: int, after: str | None) -> list[DeadLetter]:
+def list_dead_letters(db: sqlite3.Connection, limit: int, after: str | None) -> list[DeadLetter]:
     """Newest first, behind a given id."""
     rows = db.execute(
         "SELECT letter.execution, letter.code, letter.at, execution.workflow, execution.end"
@@ -151,7 +160,7 @@ def unsettled(db: sqlite3.Connection, limit: int, after: str | None) -> list[Dea
     return [letter_of(*row) for row in rows]
 
 
-def settle(db: sqlite3.Connection, letter: str, how: str) -> bool:
+def resolve_dead_letter(db: sqlite3.Connection, letter: str, how: str) -> bool:
     """Note what became of a letter; False if there is none that is open."""
     changed = db.execute(
         "UPDATE dead_letter SET settled = ? WHERE execution = ? AND settled IS NULL", (how, letter)
@@ -160,20 +169,20 @@ def settle(db: sqlite3.Connection, letter: str, how: str) -> bool:
 
 
 _PACK = msgspec.msgpack.Encoder()
-_RESULT = KINDS[Result]
-_OF_TOKEN = (_RESULT, KINDS[Attempt], KINDS[Suspension])
+_RESULT = KINDS[NodeResult]
+_OF_TOKEN = (_RESULT, KINDS[AttemptFailed], KINDS[NodeSuspended])
 FACTS = "SELECT seq, body, late FROM fact WHERE execution = ? AND +seq > ? ORDER BY +seq LIMIT ?"
 OF_TOKEN = (  # `+seq`: a few rows by their key, then sorted; along the order of the execution it would be all of them
     "SELECT body FROM fact WHERE execution = ? AND kind IN (?, ?, ?) AND node = ? AND path = ? AND NOT late"
     " ORDER BY +seq"
 )
 FACTS_BEHIND = "SELECT seq, body, late FROM fact WHERE execution = ? AND seq > ? ORDER BY seq LIMIT ?"
-MOST_LEARNED = 10_000
+MAX_CACHED_IDS = 10_000
 FACTS_BITS = 40
 """Facts are numbered from opening to opening of the file: so many of each are told apart."""
 
 
-class EmbeddedJournal:
+class SqliteJournal:
     """Facts by execution. The owner of the file is its only writer, so numbers are given out in memory."""
 
     def __init__(self, database: Database) -> None:
@@ -187,8 +196,8 @@ class EmbeddedJournal:
         self._fences = itertools.count(1)
         self._numbers: dict[str, int] = {}
         self._learned: dict[str, None] = {}  # those of them that were read from the file, oldest first
-        self._ended: dict[str, End] = {}  # handed to the writer
-        self._final: dict[str, End] = {}  # durable
+        self._ended: dict[str, ExecutionEnded] = {}  # handed to the writer
+        self._final: dict[str, ExecutionEnded] = {}  # durable
         self._sleeps: dict[str, int] = {}
         self._unheard: dict[str, set[str | int]] = {}  # signals and controls that no state was handed yet
         self._claims: list[tuple[Any, ...]] = []  # they go along with the next facts
@@ -207,8 +216,8 @@ class EmbeddedJournal:
         return row[0] if row else None
 
     async def accept(
-        self, execution: Accepted, kept: Sequence[Fact] = (), held: Held | None = None
-    ) -> Accepted:
+        self, execution: ExecutionRecord, kept: Sequence[Fact] = (), held: AppliedLimits | None = None
+    ) -> ExecutionRecord:
         number = self._next_execution
         self._next_execution += 1
         row = (
@@ -220,7 +229,7 @@ class EmbeddedJournal:
             execution.at,
             _PACK.encode(execution),
         )
-        known: Accepted | TooMany | None
+        known: ExecutionRecord | StartLimitError | None
         plain = execution.key is None and execution.parent is None and not kept and not execution.needs
         if plain and held is None:
             known = await self._start(row, execution.id)
@@ -229,14 +238,14 @@ class EmbeddedJournal:
             known = await self._database.submit(
                 lambda db: accept_row(db, execution, row, facts, references(execution, kept), held)
             )
-        if isinstance(known, TooMany):
+        if isinstance(known, StartLimitError):
             raise known
         if known is not None:
             return known
         self._numbers[execution.id] = number  # not before: until then the id may be that of another row
         return execution
 
-    async def _start(self, row: tuple[Any, ...], execution: str) -> Accepted | None:
+    async def _start(self, row: tuple[Any, ...], execution: str) -> ExecutionRecord | None:
         """Write a start that is no more than that; answers the one that was there before under the same id."""
         try:
             await self._database.submit(Start(row))
@@ -254,16 +263,16 @@ class EmbeddedJournal:
             seq += 1
         return rows
 
-    async def accepted(self, execution: str) -> Accepted | None:
+    async def accepted(self, execution: str) -> ExecutionRecord | None:
         row = self._database.reader.execute(
             "SELECT n, accepted, end FROM execution WHERE id = ?", (execution,)
         ).fetchone()
         if row is None:
             return None
-        self._learn(execution, row[0], row[2])
+        self._cache_number(execution, row[0], row[2])
         found = _ACCEPTED.decode(row[1])
         if found.format > FORMAT:
-            raise NewerFormat(
+            raise NewerFormatError(
                 f"{execution} was written in format {found.format}, this Rune knows up to {FORMAT}"
             )
         return found
@@ -272,12 +281,12 @@ class EmbeddedJournal:
         number = self._number(execution)
         ended = self._ended.get(execution)
         last = facts[-1]
-        if ended is not None and type(last) is End:
+        if ended is not None and type(last) is ExecutionEnded:
             await self._database.submit(_nothing)  # durable together with the row that was first
-            raise Ended(ended)
-        if ended is None and type(last) is End:
+            raise ExecutionEndedError(ended)
+        if ended is None and type(last) is ExecutionEnded:
             self._ended[execution] = last
-        if ended is None and (type(last) is Signal or type(last) is Control):
+        if ended is None and (type(last) is SignalReceived or type(last) is PauseChanged):
             self._unheard.setdefault(execution, set()).add(_name(last))
         late = int(ended is not None)
         rows = self._rows(number, facts, late)
@@ -288,22 +297,22 @@ class EmbeddedJournal:
                     execution,
                     rows,
                     claims,
-                    last if type(last) is End and not late else None,
+                    last if type(last) is ExecutionEnded and not late else None,
                     _wakes_at(last) or self._sleeps.pop(execution, None),
-                    _status(last) if type(last) is Control and not late else None,
+                    _status(last) if type(last) is PauseChanged and not late else None,
                 )
             )
         except sqlite3.IntegrityError:
             self._take_back(execution, last)
             return await self._stored(execution, number, facts)
-        except StoreAway:
+        except StoreUnavailableError:
             self._take_back(execution, last)
-            if isinstance(last, Signal | Control):
+            if isinstance(last, SignalReceived | PauseChanged):
                 self.heard(execution, last)
             raise
         if ended is not None:
-            raise Ended(ended)
-        if type(last) is End:
+            raise ExecutionEndedError(ended)
+        if type(last) is ExecutionEnded:
             self._final[execution] = last
         return facts
 
@@ -322,59 +331,59 @@ class EmbeddedJournal:
             return await self.record(execution, facts[:1])
         return [decode_fact(row[0])]
 
-    async def facts(self, execution: str, after: int = 0, limit: int | None = None) -> list[Stored]:
+    async def facts(self, execution: str, after: int = 0, limit: int | None = None) -> list[StoredFact]:
         # Without a limit all of it is wanted: reading along the primary key and sorting takes half the time then.
         rows = self._database.reader.execute(
             FACTS if limit is None and not after else FACTS_BEHIND,
             (self._number(execution), after, -1 if limit is None else limit),
         )
-        return [Stored(seq, decode_fact(body), bool(late)) for seq, body, late in rows]
+        return [StoredFact(seq, decode_fact(body), bool(late)) for seq, body, late in rows]
 
-    async def signal(self, execution: str, id: str) -> Signal | None:
+    async def signal(self, execution: str, id: str) -> SignalReceived | None:
         row = self._database.reader.execute(
             "SELECT body FROM fact WHERE execution = ? AND kind = ? AND node = -1 AND path = ? AND number = 0",
-            (self._number(execution), KINDS[Signal], id.encode()),
+            (self._number(execution), KINDS[SignalReceived], id.encode()),
         ).fetchone()
         fact = decode_fact(row[0]) if row else None
-        return fact if isinstance(fact, Signal) else None
+        return fact if isinstance(fact, SignalReceived) else None
 
     async def children(self, parent: str) -> list[str]:
         return children(self._database.reader, parent)
 
-    async def untold(self, limit: int) -> list[str]:
-        return untold(self._database.reader, limit)
+    async def unreported_children(self, limit: int) -> list[str]:
+        return unreported_children(self._database.reader, limit)
 
-    async def told(self, execution: str) -> None:
+    async def mark_reported(self, execution: str) -> None:
         await self._database.submit(
             lambda db: db.execute("UPDATE execution SET told = 1 WHERE id = ?", (execution,))
         )
 
     async def dead_letters(self, limit: int, after: str | None = None) -> list[DeadLetter]:
-        return unsettled(self._database.reader, limit, after)
+        return list_dead_letters(self._database.reader, limit, after)
 
-    async def settle(self, letter: str, how: str) -> bool:
-        settled: bool = await self._database.submit(lambda db: settle(db, letter, how))
+    async def resolve_dead_letter(self, letter: str, how: str) -> bool:
+        settled: bool = await self._database.submit(lambda db: resolve_dead_letter(db, letter, how))
         return settled
 
-    async def results(self, execution: str, keys: Sequence[tuple[int, Path]]) -> list[Result | None]:
+    async def results(self, execution: str, keys: Sequence[tuple[int, Path]]) -> list[NodeResult | None]:
         number = self._number(execution)
-        found: list[Result | None] = []
+        found: list[NodeResult | None] = []
         for node, path in keys:
             row = self._database.reader.execute(
                 "SELECT body FROM fact WHERE execution = ? AND kind = ? AND node = ? AND path = ? AND number = 0",
                 (number, _RESULT, node, encode_path(path)),
             ).fetchone()
             fact = decode_fact(row[0]) if row else None
-            found.append(fact if isinstance(fact, Result) else None)
+            found.append(fact if isinstance(fact, NodeResult) else None)
         return found
 
-    async def of_token(self, execution: str, node: int, path: Path) -> list[TokenFact]:
+    async def facts_of_token(self, execution: str, node: int, path: Path) -> list[TokenFact]:
         rows = self._database.reader.execute(
             OF_TOKEN, (self._number(execution), *_OF_TOKEN, node, encode_path(path))
         )
         return [decode_fact(row[0]) for row in rows]  # type: ignore[misc]
 
-    async def claimed(
+    async def count_claim(
         self, execution: str, node: int, path: Path, fence: tuple[int, int], at: int, *, durable: bool = False
     ) -> int:
         row = (self._number(execution), node, encode_path(path), fence[0] << 25 | fence[1] & 0x1FFFFFF, at)
@@ -388,12 +397,12 @@ class EmbeddedJournal:
         """A fence that is higher than every one before it, also those of earlier owners of the file."""
         return self._database.opened, next(self._fences)
 
-    async def end(self, execution: str) -> End | None:
+    async def end(self, execution: str) -> ExecutionEnded | None:
         if execution not in self._final and execution not in self._numbers:
             await self.accepted(execution)
         return self._final.get(execution)
 
-    async def ends(self, executions: Sequence[str]) -> dict[str, End]:
+    async def ends_of(self, executions: Sequence[str]) -> dict[str, ExecutionEnded]:
         found = {each: await self.end(each) for each in executions}
         return {execution: end for execution, end in found.items() if end is not None}
 
@@ -411,12 +420,12 @@ class EmbeddedJournal:
             lambda db: db.execute("UPDATE execution SET wake_at = ? WHERE n = ? AND wake_at IS NOT NULL", row)
         )
 
-    def has_unheard(self, execution: str) -> bool:
+    def has_undelivered_signal(self, execution: str) -> bool:
         """Whether something is written, or about to be, that the state does not know: until it does, it must not say
         that the execution sleeps."""
         return execution in self._unheard
 
-    def heard(self, execution: str, fact: Signal | Control) -> None:
+    def heard(self, execution: str, fact: SignalReceived | PauseChanged) -> None:
         """The state knows."""
         unheard = self._unheard.get(execution, set())
         unheard.discard(_name(fact))
@@ -459,19 +468,19 @@ class EmbeddedJournal:
             ).fetchone()
             if row is None:
                 raise KeyError(execution)
-            number = self._learn(execution, *row)
+            number = self._cache_number(execution, *row)
         return number
 
-    def _learn(self, execution: str, number: int, end: bytes | None) -> int:
+    def _cache_number(self, execution: str, number: int, end: bytes | None) -> int:
         self._numbers[execution] = number
         self._learned[execution] = None
-        if len(self._learned) > MOST_LEARNED:
-            self._unlearn()
+        if len(self._learned) > MAX_CACHED_IDS:
+            self._uncache_number()
         if end is not None:
             self._ended[execution] = self._final[execution] = _END.decode(end)
         return number
 
-    def _unlearn(self) -> None:
+    def _uncache_number(self) -> None:
         """Drop what was read longest ago: it can be read again. Not one whose end is still on its way to the file."""
         oldest = next(iter(self._learned))
         del self._learned[oldest]
@@ -498,12 +507,12 @@ def _nothing(db: sqlite3.Connection) -> None:
 
 def _wakes_at(fact: Fact) -> int | None:
     """A signal or a control touches an execution that may be asleep: whoever owns the file next must look at it."""
-    return fact.at if type(fact) is Signal or type(fact) is Control else None
+    return fact.at if type(fact) is SignalReceived or type(fact) is PauseChanged else None
 
 
-def _name(fact: Signal | Control) -> str | int:
-    return fact.id if type(fact) is Signal else fact.number
+def _name(fact: SignalReceived | PauseChanged) -> str | int:
+    return fact.id if type(fact) is SignalReceived else fact.number
 
 
-def _status(fact: Control) -> str:
+def _status(fact: PauseChanged) -> str:
     return "paused" if fact.paused else "running"

@@ -21,20 +21,20 @@ from typing import Any
 
 from rune.codec.rpc import (
     HEADER,
-    BadFrame,
-    Refusal,
+    ErrorReply,
+    InvalidFrameError,
     Reply,
-    Verb,
-    Verbs,
+    RpcMethod,
+    RpcMethods,
     body_size,
+    error_reply,
     frame,
     read_reply,
     read_request,
-    refusal_of,
 )
 from rune.errors import RuneError
-from rune.ports.journal import Ended, StoreAway
-from rune.ports.processes import MARKED, InUse, Lost, NoOwner
+from rune.ports.journal import ExecutionEndedError, StoreUnavailableError
+from rune.ports.processes import IDEMPOTENT_METHODS, FileInUseError, NoOwnerError, OwnerLostError
 
 NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs", "lustre"}
@@ -63,9 +63,11 @@ def _reachable(database: Path) -> Iterator[None]:
     try:
         yield
     except (FileExistsError, NotADirectoryError) as error:
-        raise StoreAway(f"cannot open {database}: {error.filename} is no folder") from error
+        raise StoreUnavailableError(f"cannot open {database}: {error.filename} is no folder") from error
     except OSError as error:
-        raise StoreAway(f"cannot open {database}: {(error.strerror or str(error)).lower()}") from error
+        raise StoreUnavailableError(
+            f"cannot open {database}: {(error.strerror or str(error)).lower()}"
+        ) from error
 
 
 class Lock:
@@ -81,7 +83,7 @@ class Lock:
             self._database.parent.mkdir(parents=True, exist_ok=True)
         kind = file_system(self._database.parent)
         if kind in NETWORK:
-            raise StoreAway(
+            raise StoreUnavailableError(
                 f"{self._database} is on a network file system ({kind}), where its locks cannot be trusted"
             )
         with _reachable(self._database):
@@ -92,7 +94,7 @@ class Lock:
             owner = os.read(self._handle, 20).decode(errors="replace").strip()
             os.close(self._handle)
             told = f" ({owner})" if owner.isdecimal() else ""
-            raise InUse(f"{self._database} is in use by another process{told}") from None
+            raise FileInUseError(f"{self._database} is in use by another process{told}") from None
         os.ftruncate(self._handle, 0)
         os.write(self._handle, f"{os.getpid()}\n".encode())
         return self
@@ -105,12 +107,14 @@ class Lock:
 
 log = logging.getLogger("rune.door")
 
-LONGEST = 100  # bytes of a socket's address; the system takes 107
-LARGE = 1024 * 1024  # one frame above this size is received at a time: many at once must not fill the memory
-MOST = 500  # connections
-STALLED = 30.0  # s that the rest of a frame may take, or the reading of an answer
-SETTLED = 4  # turns of the loop until who stood before the door is in
-FAREWELL = 5.0  # s that requests get when the owner leaves
+MAX_PATH_BYTES = 100  # bytes of a socket's address; the system takes 107
+LARGE_FRAME_BYTES = (
+    1024 * 1024
+)  # one frame above this size is received at a time: many at once must not fill the memory
+MAX_CONNECTIONS = 500  # connections
+STALL_TIMEOUT_S = 30.0  # s that the rest of a frame may take, or the reading of an answer
+CLOSING_TURNS = 4  # turns of the loop until who stood before the door is in
+CLOSE_TIMEOUT_S = 5.0  # s that requests get when the owner leaves
 
 
 def socket_of(database: Path) -> Path:
@@ -121,7 +125,7 @@ def socket_of(database: Path) -> Path:
 @contextmanager
 def address(path: Path) -> Iterator[str]:
     """A name of the socket that is short enough for the system, however deep its folder is."""
-    if len(os.fsencode(path)) <= LONGEST:
+    if len(os.fsencode(path)) <= MAX_PATH_BYTES:
         yield str(path)
         return
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -136,18 +140,18 @@ async def receive(reader: asyncio.StreamReader, large: asyncio.Lock | None = Non
     first = await reader.read(1)
     if not first:
         return None
-    async with asyncio.timeout(STALLED):
+    async with asyncio.timeout(STALL_TIMEOUT_S):
         size = body_size(first + await reader.readexactly(HEADER.size - 1))
-        if size <= LARGE or large is None:
+        if size <= LARGE_FRAME_BYTES or large is None:
             return await reader.readexactly(size)
-    async with large, asyncio.timeout(STALLED):
+    async with large, asyncio.timeout(STALL_TIMEOUT_S):
         return await reader.readexactly(size)
 
 
-class Door:
+class OwnerServer:
     """Open while the block runs. Only the owner of the file opens one, so what is in its place is left over."""
 
-    def __init__(self, path: Path, verbs: Verbs, desk: object) -> None:
+    def __init__(self, path: Path, verbs: RpcMethods, desk: object) -> None:
         self._path = path
         self._verbs = verbs
         self._desk = desk
@@ -159,11 +163,11 @@ class Door:
         self._busy = 0
         self._quiet = asyncio.Event()
 
-    async def __aenter__(self) -> Door:
+    async def __aenter__(self) -> OwnerServer:
         try:
             # The name stays good for as long as the socket has it: newer Pythons look it up again at the end.
             name = self._named.enter_context(address(self._path))
-            self._server = await asyncio.start_unix_server(self._talk, sock=self._listening(name))
+            self._server = await asyncio.start_unix_server(self._serve_connection, sock=self._listening(name))
         except OSError as error:
             # Some file systems know no sockets. Executions run all the same; others have to wait.
             log.warning("no other process can reach this one: %s: %s", self._path, error.strerror or error)
@@ -175,7 +179,7 @@ class Door:
         try:
             made.bind(name)
             self._path.chmod(0o600)  # nobody can connect before it listens
-            made.listen(MOST)
+            made.listen(MAX_CONNECTIONS)
         except OSError:
             made.close()
             raise
@@ -188,26 +192,28 @@ class Door:
         """Whoever has not been answered by the end asks the next owner."""
         with self._named:
             if self._server is not None:
-                await self._shut(self._server)
+                await self._close(self._server)
 
-    async def _shut(self, server: asyncio.Server) -> None:
+    async def _close(self, server: asyncio.Server) -> None:
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
         self._shutting = True
-        for _ in range(SETTLED):  # nobody new finds the door; the server must not close on who is half inside
+        for _ in range(
+            CLOSING_TURNS
+        ):  # nobody new finds the door; the server must not close on who is half inside
             await asyncio.sleep(0)
         server.close()
         if self._busy:
             self._quiet.clear()
             with suppress(TimeoutError):
-                async with asyncio.timeout(FAREWELL):
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
                     await self._quiet.wait()
         talks = list(self._talks)
         for each in talks:
             each.cancel()
         await asyncio.gather(*talks, return_exceptions=True)
 
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         me = asyncio.current_task()
         assert me is not None
         if self._shutting:  # let in just before the door was closed, and too late to be asked what it wants
@@ -215,15 +221,17 @@ class Door:
             return
         self._talks.add(me)
         try:
-            if len(self._talks) > MOST:
-                crowded = Refusal("StoreAway", "STORE_AWAY", f"more than {MOST} processes ask at once")
+            if len(self._talks) > MAX_CONNECTIONS:
+                crowded = ErrorReply(
+                    "StoreAway", "STORE_AWAY", f"more than {MAX_CONNECTIONS} processes ask at once"
+                )
                 await _send(writer, crowded)
                 return
             while (body := await receive(reader, self._large)) is not None:
                 await self._serve(body, writer)
-        except BadFrame as bad:
+        except InvalidFrameError as bad:
             with suppress(OSError, TimeoutError):
-                await _send(writer, refusal_of(bad))
+                await _send(writer, error_reply(bad))
         except (OSError, EOFError, TimeoutError):
             pass  # who went, or dawdled, is not waited for
         except asyncio.CancelledError:
@@ -248,68 +256,70 @@ class Door:
             verb = self._verbs[request.verb]
             return verb.answer(await getattr(self._desk, verb.name)(**verb.arguments(request)))
         except RuneError as error:
-            return refusal_of(error)
+            return error_reply(error)
         except Exception as error:
             log.exception("a request failed")
-            return Refusal("RuneError", "INTERNAL", f"the owner stumbled: {type(error).__name__}: {error}")
+            return ErrorReply("RuneError", "INTERNAL", f"the owner stumbled: {type(error).__name__}: {error}")
 
 
 async def _send(writer: asyncio.StreamWriter, reply: Reply) -> None:
     try:
         data = frame(reply)
-    except BadFrame as too_large:
-        data = frame(refusal_of(too_large))
+    except InvalidFrameError as too_large:
+        data = frame(error_reply(too_large))
     writer.write(data)
-    async with asyncio.timeout(STALLED):
+    async with asyncio.timeout(STALL_TIMEOUT_S):
         await writer.drain()
 
 
-REACHED = 10.0  # s until somebody must be found who answers
-ANSWERED = 60.0  # s that an answer may take
-SLOW = {"collect": 3600.0}  # s, of verbs that go through the whole file
-LEAST_PAUSE, MOST_PAUSE = 0.005, 0.05  # s between two tries
+CONNECT_TIMEOUT_S = 10.0  # s until somebody must be found who answers
+REPLY_TIMEOUT_S = 60.0  # s that an answer may take
+SLOW_METHOD_TIMEOUTS_S = {"delete_ended": 3600.0}  # s, of verbs that go through the whole file
+MIN_BACKOFF_S, MAX_BACKOFF_S = 0.005, 0.05  # s between two tries
 
 
-async def pause() -> None:
+async def backoff_delay() -> None:
     """Before the next try; not the same for everybody, or all would try at once again."""
-    await asyncio.sleep(random.uniform(LEAST_PAUSE, MOST_PAUSE))
+    await asyncio.sleep(random.uniform(MIN_BACKOFF_S, MAX_BACKOFF_S))
 
 
-class Line:
+class OwnerConnection:
     """A connection to the owner, which may go at any moment."""
 
-    def __init__(self, verbs: Verbs, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, verbs: RpcMethods, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._verbs = verbs
         self._reader = reader
         self._writer = writer
 
     @classmethod
-    async def open(cls, path: Path, verbs: Verbs) -> Line:
+    async def open(cls, path: Path, verbs: RpcMethods) -> OwnerConnection:
         """Find the owner, if it listens."""
         try:
             with address(path) as name:
                 reader, writer = await asyncio.open_unix_connection(name)
         except OSError as error:
-            raise NoOwner(f"nobody listens at {path}: {(error.strerror or str(error)).lower()}") from error
+            raise NoOwnerError(
+                f"nobody listens at {path}: {(error.strerror or str(error)).lower()}"
+            ) from error
         return cls(verbs, reader, writer)
 
-    async def ask(self, verb: Verb, arguments: dict[str, Any]) -> Any:
+    async def ask(self, verb: RpcMethod, arguments: dict[str, Any]) -> Any:
         """Have the owner do something."""
         data = frame(verb.request(arguments))
-        patience = SLOW.get(verb.name, ANSWERED)
+        patience = SLOW_METHOD_TIMEOUTS_S.get(verb.name, REPLY_TIMEOUT_S)
         try:
             self._writer.write(data)
             async with asyncio.timeout(patience):
                 await self._writer.drain()
                 body = await receive(self._reader)
         except TimeoutError:
-            raise StoreAway(
+            raise StoreUnavailableError(
                 f"the process that owns the file has not answered within {patience:.0f} s"
             ) from None
         except (OSError, EOFError) as error:
-            raise Lost("the owner of the file went before it answered") from error
+            raise OwnerLostError("the owner of the file went before it answered") from error
         if body is None:
-            raise Lost("the owner of the file went before it answered")
+            raise OwnerLostError("the owner of the file went before it answered")
         return verb.value(read_reply(body))
 
     async def gone(self) -> None:
@@ -331,7 +341,7 @@ class Line:
         return call
 
 
-class Caller:
+class OwnerClient:
     """The verbs, wherever they are done: by the owner, or here where nobody is and this process becomes it.
 
     Each call tries one and the other in turn, for the owner may be just starting or just leaving. What may have been
@@ -341,7 +351,7 @@ class Caller:
     def __init__(
         self,
         path: Path,
-        verbs: Verbs,
+        verbs: RpcMethods,
         own: Callable[[], AbstractAsyncContextManager[Any]],
         make_up: Callable[[], str],
     ) -> None:
@@ -350,16 +360,16 @@ class Caller:
         self._own = own
         self._make_up = make_up
         self._stack = AsyncExitStack()
-        self._line: Line | None = None
+        self._line: OwnerConnection | None = None
         self._desk: Any = None
 
-    async def __aenter__(self) -> Caller:
+    async def __aenter__(self) -> OwnerClient:
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._hang_up()
+        self._disconnect()
         await self._stack.aclose()
 
     @property
@@ -378,48 +388,48 @@ class Caller:
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> Any:
         verb = self._verbs[name]
-        mark = MARKED.get(name)
+        mark = IDEMPOTENT_METHODS.get(name)
         if mark is not None and arguments.get(mark) is None and verb.takes(mark):
             arguments[mark] = self._make_up()
-        deadline = asyncio.get_running_loop().time() + REACHED
+        deadline = asyncio.get_running_loop().time() + CONNECT_TIMEOUT_S
         lost = False
         while True:
             try:
                 if self._desk is not None:
                     return await getattr(self._desk, name)(**arguments)
                 return await self._ask(verb, arguments)
-            except NoOwner as nobody:
-                missing: StoreAway = nobody
-            except Lost as gone:
+            except NoOwnerError as nobody:
+                missing: StoreUnavailableError = nobody
+            except OwnerLostError as gone:
                 missing, lost = gone, True
-                deadline = asyncio.get_running_loop().time() + REACHED
-            except Ended as ended:
+                deadline = asyncio.get_running_loop().time() + CONNECT_TIMEOUT_S
+            except ExecutionEndedError as ended:
                 if lost and name == "cancel":
                     return ended.end.status  # most likely by the one who could not say so any more
                 raise
             if await self._become_owner():
                 continue
             if asyncio.get_running_loop().time() > deadline:
-                raise StoreAway(f"a process owns the file and does not answer: {missing.message}")
-            await pause()
+                raise StoreUnavailableError(f"a process owns the file and does not answer: {missing.message}")
+            await backoff_delay()
 
-    async def _ask(self, verb: Verb, arguments: dict[str, Any]) -> Any:
+    async def _ask(self, verb: RpcMethod, arguments: dict[str, Any]) -> Any:
         try:
             if self._line is None:
-                self._line = await Line.open(self._path, self._verbs)
+                self._line = await OwnerConnection.open(self._path, self._verbs)
             return await self._line.ask(verb, arguments)
-        except (StoreAway, BadFrame):
-            self._hang_up()
+        except (StoreUnavailableError, InvalidFrameError):
+            self._disconnect()
             raise
 
     async def _become_owner(self) -> bool:
         try:
             self._desk = await self._stack.enter_async_context(self._own())
-        except InUse:
+        except FileInUseError:
             return False
         return True
 
-    def _hang_up(self) -> None:
+    def _disconnect(self) -> None:
         if self._line is not None:
             self._line.close()
             self._line = None

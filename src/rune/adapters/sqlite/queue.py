@@ -11,13 +11,13 @@ from collections import deque
 from collections.abc import Callable, Sequence, Sized
 
 from rune.core.execution.token import Token
-from rune.ports.inspection import Depth
+from rune.ports.inspection import QueueDepth
 from rune.ports.queue import LANES, NORMAL, Delivery, lane_of, lanes_at
 
 STEP = 0.1  # s between two marks: what an age may be off by
 
 
-class Ages:
+class QueueAges:
     """Marks how many entries had been put into each lane at which moment."""
 
     __slots__ = ("_clock", "_marks", "_next", "put")
@@ -53,7 +53,7 @@ class Ages:
         return max(ages)
 
 
-class EmbeddedQueue:
+class SqliteQueue:
     """Lanes by priority, and whom to wake."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class EmbeddedQueue:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._turn = 0
         self._calling = False
-        self._ages = Ages()
+        self._ages = QueueAges()
 
     def __len__(self) -> int:
         return sum(map(len, self._lanes))
@@ -74,9 +74,9 @@ class EmbeddedQueue:
             self._lanes[lane].append(Delivery(execution, token))
         self._call()
 
-    async def depths(self) -> list[Depth]:
+    async def depths(self) -> list[QueueDepth]:
         """One queue, whatever nodes say: there is one process."""
-        return [Depth(queue="default", waiting=len(self), age=self._ages.oldest(self._lanes))]
+        return [QueueDepth(queue="default", waiting=len(self), age=self._ages.oldest(self._lanes))]
 
     def _call(self) -> None:
         """Wake as many as there is work for, once the loop has come around: whoever sent it may take it first."""
@@ -117,7 +117,7 @@ class EmbeddedQueue:
     async def ack(self, delivery: Delivery) -> None:
         """The state has already moved on."""
 
-    async def give_back(self, delivery: Delivery, delay: float = 0.0) -> None:
+    async def requeue(self, delivery: Delivery, delay: float = 0.0) -> None:
         if delay:
             asyncio.get_running_loop().call_later(delay, self._return, delivery)
         else:

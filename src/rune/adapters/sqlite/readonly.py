@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from rune.adapters.rows import summary_of
-from rune.adapters.sqlite.database import STEPS, Database, Work
+from rune.adapters.sqlite.database import STEPS, Database, WriteFunction
 from rune.codec.facts import decode_path
 from rune.core.execution.token import Path as LineagePath
-from rune.ports.journal import NewerFormat, StoreAway
-from rune.ports.queries import ALL, STATUSES, Summary, Wanted
+from rune.ports.journal import NewerFormatError, StoreUnavailableError
+from rune.ports.queries import ALL_EXECUTIONS, STATUSES, ExecutionFilter, Summary
 
 EMPTY = "EMPTY_STORE"
 """The code of a refusal to read a file in which nothing was ever written."""
 
-MOST = 2**63 - 1
+MAX_ROWS = 2**63 - 1
 _COLUMNS = "id, workflow, hash, status, at, ended_at, accepted, end"
 _NEWEST = "n < :before ORDER BY n DESC LIMIT :limit"
 
@@ -41,7 +41,7 @@ def list_statement(by_status: bool, by_workflow: bool) -> str:
     return f"{head} n IN ({' UNION ALL '.join(each)}) ORDER BY n DESC LIMIT :limit"
 
 
-class ReadOnly(Database):
+class ReadOnlyDatabase(Database):
     """A database of which nothing is written. A file that is not there yet is refused."""
 
     def __init__(self, path: Path) -> None:
@@ -52,27 +52,27 @@ class ReadOnly(Database):
         (version,) = self._asked("PRAGMA user_version")
         if version > len(STEPS):
             self.reader.close()
-            raise NewerFormat(f"{path} has schema version {version}, this Rune knows up to {len(STEPS)}")
+            raise NewerFormatError(f"{path} has schema version {version}, this Rune knows up to {len(STEPS)}")
         if version == 0:
             self.reader.close()
-            raise StoreAway(f"{path} holds no executions yet", code=EMPTY)
+            raise StoreUnavailableError(f"{path} holds no executions yet", code=EMPTY)
 
     def _asked(self, statement: str) -> tuple[int]:
         try:
             row: tuple[int] = self.reader.execute(statement).fetchone()
         except sqlite3.Error as error:
-            raise StoreAway(f"cannot read {self.path}: {error}") from error
+            raise StoreUnavailableError(f"cannot read {self.path}: {error}") from error
         return row
 
-    def submit(self, work: Work) -> asyncio.Future[Any]:
-        raise StoreAway(f"{self.path} is open for reading only")
+    def submit(self, work: WriteFunction) -> asyncio.Future[Any]:
+        raise StoreUnavailableError(f"{self.path} is open for reading only")
 
-    async def change(self) -> int:
+    async def version(self) -> int:
         """A number that differs when somebody has written since."""
         return self._asked("PRAGMA data_version")[0]
 
     @asynccontextmanager
-    async def still(self) -> AsyncIterator[None]:
+    async def snapshot(self) -> AsyncIterator[None]:
         """While the block runs, what is read does not change, whatever the owner writes."""
         self.reader.execute("BEGIN")
         try:
@@ -84,17 +84,17 @@ class ReadOnly(Database):
         self.reader.close()
 
 
-class EmbeddedIndex:
+class SqliteIndex:
     """Executions in a list, and the claims of one."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def executions(
-        self, wanted: Wanted = ALL, *, after: str | None = None, limit: int = 50
+        self, wanted: ExecutionFilter = ALL_EXECUTIONS, *, after: str | None = None, limit: int = 50
     ) -> list[Summary]:
         """Newest first, behind a given id."""
-        before: int | None = MOST
+        before: int | None = MAX_ROWS
         if after is not None:
             found = self._database.reader.execute("SELECT n FROM execution WHERE id = ?", (after,)).fetchone()
             before = found[0] if found else None

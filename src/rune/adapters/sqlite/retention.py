@@ -30,11 +30,11 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from rune.adapters.rows import LATE
-from rune.adapters.sqlite.database import PATIENCE, Alone, Database, Work
-from rune.adapters.sqlite.journal import EmbeddedJournal
-from rune.ports.retention import ENDED, KEY_LIFE, Collected, Progress, Rule, applicable
+from rune.adapters.sqlite.database import BUSY_TIMEOUT_MS, Database, ExclusiveWrite, WriteFunction
+from rune.adapters.sqlite.journal import SqliteJournal
+from rune.ports.retention import ENDED, KEY_LIFE_MS, Progress, RetentionResult, Rule, applicable
 
-_FAR = 2**62
+_NEVER = 2**62
 _NEXT_WORKFLOW = (
     "SELECT workflow FROM execution INDEXED BY execution_ended"
     " WHERE ended_at IS NOT NULL AND workflow > ? ORDER BY workflow LIMIT 1"
@@ -124,7 +124,7 @@ class Selection:
 
     def _bound(self, rule: Rule) -> Bound | None:
         """Where the part that a rule selects begins; None if it selects nothing."""
-        bound = (_FAR, _FAR) if rule.older_than is None else (self._now - rule.older_than + 1, -1)
+        bound = (_NEVER, _NEVER) if rule.older_than is None else (self._now - rule.older_than + 1, -1)
         if not rule.keep:
             return bound
         last_kept: Bound | None = self._db.execute(
@@ -145,9 +145,9 @@ BUDGET = 0.010
 
 AT_ONCE = 64
 FIRST = 16
-MOST_ROWS = 2_000
-MOST_BLOBS = 64
-MOST_BYTES = 8 * 1024 * 1024
+MAX_ROWS = 2_000
+MAX_BLOBS = 64
+MAX_BYTES = 8 * 1024 * 1024
 PIECE = 500
 BLOB_PIECE = 16
 
@@ -256,15 +256,15 @@ def _small(db: sqlite3.Connection, group: Sequence[Candidate]) -> bool:
     for table in ("fact", "claim"):
         (count,) = db.execute(
             f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE execution IN ({marks}) LIMIT ?)",
-            (*numbers, MOST_ROWS + 1),
+            (*numbers, MAX_ROWS + 1),
         ).fetchone()
         rows += count
     blobs, size = db.execute(
         "SELECT count(*), coalesce(sum(size), 0) FROM"
         f" (SELECT length(data) AS size FROM blob WHERE execution IN ({marks}) LIMIT ?)",
-        (*(each.id for each in group), MOST_BLOBS + 1),
+        (*(each.id for each in group), MAX_BLOBS + 1),
     ).fetchone()
-    return bool(rows <= MOST_ROWS and blobs <= MOST_BLOBS and size <= MOST_BYTES)
+    return bool(rows <= MAX_ROWS and blobs <= MAX_BLOBS and size <= MAX_BYTES)
 
 
 def _take(
@@ -278,7 +278,7 @@ def _take(
     done.freed += db.execute(f"DELETE FROM needs WHERE execution IN ({marks})", ids).rowcount
     db.execute(
         f"UPDATE client_key SET expires = ? WHERE execution IN ({marks}) AND expires IS NULL",
-        (now + KEY_LIFE, *ids),
+        (now + KEY_LIFE_MS, *ids),
     )
     if small:
         done.facts += db.execute(f"DELETE FROM fact WHERE execution IN ({marks})", numbers).rowcount
@@ -333,11 +333,11 @@ INCREMENTAL = 2
 LEFT_FREE = 256
 """Free pages that are not worth an act of their own while more will follow."""
 
-LEAST_PAGES, MOST_PAGES = 16, 8_192
+MIN_PAGES, MAX_PAGES = 16, 8_192
 TARGET = 0.025
 """Seconds that an act is to take with its commit; those that follow a longer one are given less to do."""
 
-LEAST_BUDGET = BUDGET / 2
+MIN_BUDGET = BUDGET / 2
 ACTS = 8
 """After so many acts the write-ahead log is written back, so that no commit has much of it to do."""
 
@@ -368,17 +368,17 @@ class Look:
         self._thread.shutdown(wait=False)
 
 
-class EmbeddedRetention:
+class SqliteRetention:
     """Collects one set of rules at a time."""
 
-    def __init__(self, database: Database, journal: EmbeddedJournal) -> None:
+    def __init__(self, database: Database, journal: SqliteJournal) -> None:
         self._database = database
         self._journal = journal
         self._turn = asyncio.Lock()
 
     async def collect(
         self, rules: Sequence[Rule], now: int, *, progress: Progress | None = None
-    ) -> Collected:
+    ) -> RetentionResult:
         async with self._turn:
             with Look(self._database) as look:
                 return await Collection(self._database, self._journal, look, now, progress).run(rules)
@@ -388,7 +388,7 @@ class EmbeddedRetention:
         else is written meanwhile."""
         async with self._turn:
             before = file_bytes(self._database.path)
-            await self._database.submit(Alone(_vacuum))
+            await self._database.submit(ExclusiveWrite(_vacuum))
             return before, file_bytes(self._database.path)
 
 
@@ -396,7 +396,7 @@ class Collection:
     """One run."""
 
     def __init__(
-        self, database: Database, journal: EmbeddedJournal, look: Look, now: int, progress: Progress | None
+        self, database: Database, journal: SqliteJournal, look: Look, now: int, progress: Progress | None
     ) -> None:
         self._database = database
         self._journal = journal
@@ -405,13 +405,13 @@ class Collection:
         self._progress = progress
         self._began = time.perf_counter()
         self._longest = 0.0
-        self._pages = LEAST_PAGES
+        self._pages = MIN_PAGES
         self._budget = BUDGET
         self._acts = 0
         (mode,) = look.db.execute("PRAGMA auto_vacuum").fetchone()
-        self._so_far = Collected(bytes_before=file_bytes(database.path), shrinks=mode == INCREMENTAL)
+        self._so_far = RetentionResult(bytes_before=file_bytes(database.path), shrinks=mode == INCREMENTAL)
 
-    async def run(self, rules: Sequence[Rule]) -> Collected:
+    async def run(self, rules: Sequence[Rule]) -> RetentionResult:
         """Remove, tidy up, cut off what is free."""
         await self._sweep()
         while await self._pass(rules):
@@ -421,17 +421,17 @@ class Collection:
             self._count(keys=dropped)
         await self._shrink(0)
         await self._look(_flush, self._look.keeper)
-        await self._act(Alone(_truncate))
+        await self._act(ExclusiveWrite(_truncate))
         return self._count()
 
-    async def _act(self, work: Work) -> Any:
+    async def _act(self, work: WriteFunction) -> Any:
         began = time.perf_counter()
         answer = await self._database.submit(work)
         took = time.perf_counter() - began
         self._acts += 1
         self._longest = max(self._longest, took)
         within = took <= TARGET
-        self._budget = min(BUDGET, self._budget * 1.25) if within else max(LEAST_BUDGET, self._budget / 2)
+        self._budget = min(BUDGET, self._budget * 1.25) if within else max(MIN_BUDGET, self._budget / 2)
         return answer
 
     async def _write_back(self) -> None:
@@ -479,15 +479,15 @@ class Collection:
         """Cut free pages off the end of the file, moving there what lies behind them."""
         before = _MANY
         while self._so_far.shrinks:
-            free, took = await self._act(Alone(lambda db: _cut(db, self._pages, leave)))
+            free, took = await self._act(ExclusiveWrite(lambda db: _cut(db, self._pages, leave)))
             if free <= leave or free >= before:
                 return
             before = free
             await self._write_back()
             if took < BUDGET / 2:
-                self._pages = min(MOST_PAGES, self._pages * 2)
+                self._pages = min(MAX_PAGES, self._pages * 2)
             elif took > BUDGET:
-                self._pages = max(LEAST_PAGES, self._pages // 2)
+                self._pages = max(MIN_PAGES, self._pages // 2)
 
     def _note(self, done: Removed) -> None:
         for execution in done.ids:
@@ -495,7 +495,7 @@ class Collection:
         if done.ids or done.facts or done.blobs:
             self._count(executions=len(done.ids), facts=done.facts, blobs=done.blobs)
 
-    def _count(self, **more: int) -> Collected:
+    def _count(self, **more: int) -> RetentionResult:
         self._so_far = msgspec.structs.replace(
             self._so_far,
             bytes_after=file_bytes(self._database.path),
@@ -508,7 +508,7 @@ class Collection:
         return self._so_far
 
 
-def preview(db: sqlite3.Connection, path: Path, rules: Sequence[Rule], now: int) -> Collected:
+def preview(db: sqlite3.Connection, path: Path, rules: Sequence[Rule], now: int) -> RetentionResult:
     """What a collection would remove at least; nothing is written."""
     began = time.perf_counter()
     (mode,) = db.execute("PRAGMA auto_vacuum").fetchone()
@@ -518,7 +518,7 @@ def preview(db: sqlite3.Connection, path: Path, rules: Sequence[Rule], now: int)
         count += selection.free(page)
     size = file_bytes(path)
     took = round((time.perf_counter() - began) * 1000)
-    return Collected(
+    return RetentionResult(
         executions=count, bytes_before=size, bytes_after=size, duration_ms=took, shrinks=mode == INCREMENTAL
     )
 
@@ -556,4 +556,4 @@ def _truncate(db: sqlite3.Connection) -> None:
     try:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     finally:
-        db.execute(f"PRAGMA busy_timeout = {PATIENCE}")
+        db.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")

@@ -8,14 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from rune.adapters.sqlite.database import Database
-from rune.adapters.sqlite.journal import EmbeddedJournal
-from rune.adapters.sqlite.queue import EmbeddedQueue
-from rune.adapters.sqlite.retention import EmbeddedRetention
-from rune.adapters.sqlite.state import EmbeddedState, Plans
+from rune.adapters.sqlite.journal import SqliteJournal
+from rune.adapters.sqlite.queue import SqliteQueue
+from rune.adapters.sqlite.retention import SqliteRetention
+from rune.adapters.sqlite.state import Plans, SqliteState
 from rune.ports.clock import Clock
 
 
-class EmbeddedBlob:
+class SqliteBlobs:
     """Bytes by key; the execution is the part of the key before the first slash."""
 
     def __init__(self, database: Database) -> None:
@@ -40,18 +40,18 @@ class EmbeddedBlob:
         return count
 
 
-class Embedded:
+class SqliteStores:
     """The adapters over one file."""
 
     def __init__(self, path: Path, clock: Clock, *, relaxed: bool = False) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.database = Database(path, relaxed=relaxed)
-        self.journal = EmbeddedJournal(self.database)
-        self.blob = EmbeddedBlob(self.database)
-        self.queue = EmbeddedQueue()
-        self.retention = EmbeddedRetention(self.database, self.journal)
+        self.journal = SqliteJournal(self.database)
+        self.blob = SqliteBlobs(self.database)
+        self.queue = SqliteQueue()
+        self.retention = SqliteRetention(self.database, self.journal)
         self._clock = clock
 
-    def state(self, plans: Plans) -> EmbeddedState:
+    def state(self, plans: Plans) -> SqliteState:
         """The state, which needs plans to fold."""
-        return EmbeddedState(self.journal, plans, self._clock)
+        return SqliteState(self.journal, plans, self._clock)

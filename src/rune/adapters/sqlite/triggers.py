@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 
 from rune.adapters.sqlite.database import Database
-from rune.ports.triggers import PathTaken, Trigger
+from rune.ports.triggers import PathTakenError, Trigger
 
 _TRIGGER = msgspec.msgpack.Decoder(Trigger)
 _PACK = msgspec.msgpack.Encoder()
 _BODY = "SELECT body FROM workflow_trigger"
 
 
-class EmbeddedTriggers:
+class SqliteTriggers:
     """One thread writes, so a revision is compared and replaced in one act."""
 
     def __init__(self, database: Database) -> None:
@@ -44,7 +44,7 @@ class EmbeddedTriggers:
                 "SELECT workflow FROM workflow_trigger WHERE path = ? AND id <> ?", (stored.path, stored.id)
             ).fetchone()
             if other is not None:
-                raise PathTaken(f"a hook of `{other[0]}` is at `{stored.path}` already")
+                raise PathTakenError(f"a hook of `{other[0]}` is at `{stored.path}` already")
             db.execute(
                 "INSERT OR REPLACE INTO workflow_trigger VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (
@@ -83,7 +83,7 @@ class EmbeddedTriggers:
         found: int | None = row.fetchone()[0]
         return found
 
-    async def saw(self, trigger: str, mark: str, delivery: str, until: int) -> str:
+    async def remember_delivery(self, trigger: str, mark: str, delivery: str, until: int) -> str:
         def work(db: sqlite3.Connection) -> str:
             db.execute(
                 "INSERT OR IGNORE INTO signed_delivery VALUES (?, ?, ?, ?)", (trigger, mark, delivery, until)
@@ -96,7 +96,7 @@ class EmbeddedTriggers:
         first: str = await self._database.submit(work)
         return first
 
-    async def forget(self, now: int) -> int:
+    async def forget_deliveries(self, now: int) -> int:
         def work(db: sqlite3.Connection) -> int:
             return db.execute("DELETE FROM signed_delivery WHERE until < ?", (now,)).rowcount
 

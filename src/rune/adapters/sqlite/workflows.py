@@ -10,26 +10,26 @@ from typing import Any
 import msgspec
 
 from rune.adapters.rows import alias_of, name_in
-from rune.adapters.sqlite.database import Database, Work
+from rune.adapters.sqlite.database import Database, WriteFunction
 from rune.ports.workflows import (
     LATEST,
     NOTHING,
     Alias,
     Change,
-    Entry,
     Expected,
     Version,
-    changed,
+    WorkflowEntry,
+    archived_error,
     check_alias,
-    meets,
+    concurrent_change_error,
+    matches,
     number_of,
-    out_of_sight,
     shares_of,
-    unknown,
-    weighed,
+    weighted_choice,
+    workflow_not_found,
 )
 
-MOST_FOUND = 1_000
+MAX_CACHED = 1_000
 _ALIASES = "(SELECT group_concat(name, ' ') FROM alias WHERE workflow = v.workflow AND number = v.number)"
 _VERSION = f"SELECT v.workflow, v.number, v.hash, v.at, {_ALIASES} FROM version v"
 _BY_NUMBER = f"{_VERSION} JOIN workflow w ON w.id = v.workflow WHERE v.workflow = ? AND v.number = ?"
@@ -45,7 +45,7 @@ _POINT = (
 _PLAIN = "{}"  # the weights of an alias that has none
 
 
-class EmbeddedLibrary:
+class SqliteWorkflows:
     """Versions and aliases. One thread writes, so a version number is simply the next one."""
 
     def __init__(self, database: Database) -> None:
@@ -54,7 +54,7 @@ class EmbeddedLibrary:
         self._owned = database.opened > 0
         self._found: dict[tuple[str, str], tuple[Version, dict[int, float]]] = {}
 
-    async def _write(self, work: Work) -> Any:
+    async def _write(self, work: WriteFunction) -> Any:
         """Have something written, then look again. Shielded: it is done even if nobody waits for it any more."""
         writing = self._database.submit(work)
         writing.add_done_callback(lambda _: self._found.clear())
@@ -76,8 +76,8 @@ class EmbeddedLibrary:
 
         def work(db: sqlite3.Connection) -> Version:
             now = _tag(db, workflow)
-            if not meets(now, expected, already=now == hash):
-                raise changed(f"workflow `{workflow}`", now)
+            if not matches(now, expected, already=now == hash):
+                raise concurrent_change_error(f"workflow `{workflow}`", now)
             db.execute("INSERT OR IGNORE INTO definition VALUES (?, ?)", (hash, definition))
             number, created = _numbered(db, workflow, hash, name, at)
             moved = [_moved(db, workflow, each, number, at) for each in (LATEST, alias) if each is not None]
@@ -87,7 +87,7 @@ class EmbeddedLibrary:
         version: Version = await self._write(work)
         return version
 
-    async def point(
+    async def set_alias(
         self,
         workflow: str,
         alias: str,
@@ -103,30 +103,30 @@ class EmbeddedLibrary:
             known = _alias(db, workflow, alias)
             number = known.number if version is None and known is not None else version
             if number is None:
-                raise unknown(workflow, _versions(db, workflow), alias)
+                raise workflow_not_found(workflow, _versions(db, workflow), alias)
             for each in (number, *shares):
                 if each.bit_length() > 63 or _version(db, workflow, each) is None:
-                    raise unknown(workflow, _versions(db, workflow), each)
-            if alias != LATEST and _hidden(db, workflow):
-                raise out_of_sight(workflow)
+                    raise workflow_not_found(workflow, _versions(db, workflow), each)
+            if alias != LATEST and _is_archived(db, workflow):
+                raise archived_error(workflow)
             now = NOTHING if known is None else str(known.revision)
             already = known is not None and (known.number, known.weights) == (number, shares)
-            if not meets(now, expected, already=already):
-                raise changed(f"alias `{alias}` of `{workflow}`", now)
+            if not matches(now, expected, already=already):
+                raise concurrent_change_error(f"alias `{alias}` of `{workflow}`", now)
             moved = _moved(db, workflow, alias, number, at, shares)
-            shown = alias == LATEST and _unhide(db, workflow)
+            shown = alias == LATEST and _unarchive(db, workflow)
             return _answer(db, workflow, number, _change(moved or shown))
 
         pointed: Version = await self._write(work)
         return pointed
 
-    async def hide(self, workflow: str, at: int) -> bool:
+    async def archive(self, workflow: str, at: int) -> bool:
         def work(db: sqlite3.Connection) -> bool:
             hid = db.execute(
                 "UPDATE workflow SET hidden_at = ? WHERE id = ? AND hidden_at IS NULL", (at, workflow)
             ).rowcount
-            if not hid and not _hidden(db, workflow):
-                raise unknown(workflow, (), LATEST)
+            if not hid and not _is_archived(db, workflow):
+                raise workflow_not_found(workflow, (), LATEST)
             return hid == 1
 
         hid: bool = await self._write(work)
@@ -136,7 +136,7 @@ class EmbeddedLibrary:
         wanted = LATEST if which is None else which
         version, weights = self._found.get((workflow, wanted)) or self._looked_up(workflow, wanted)
         if weights and by is not None:
-            number = weighed(workflow, wanted, weights, by)
+            number = weighted_choice(workflow, wanted, weights, by)
             return version if number is None else await self.find(workflow, str(number))
         return version
 
@@ -150,12 +150,12 @@ class EmbeddedLibrary:
         if row is not None:
             alias = None if number is not None else _alias(db, workflow, wanted)
             found = _read(row), {} if alias is None else alias.weights
-            if self._owned and len(self._found) < MOST_FOUND:
+            if self._owned and len(self._found) < MAX_CACHED:
                 self._found[(workflow, wanted)] = found
             return found
-        if _hidden(db, workflow):
-            raise out_of_sight(workflow)
-        raise unknown(workflow, _versions(db, workflow), wanted)
+        if _is_archived(db, workflow):
+            raise archived_error(workflow)
+        raise workflow_not_found(workflow, _versions(db, workflow), wanted)
 
     async def aliases(self, workflow: str) -> list[Alias]:
         rows = self._database.reader.execute(
@@ -166,7 +166,7 @@ class EmbeddedLibrary:
     async def versions(self, workflow: str) -> list[Version]:
         return _versions(self._database.reader, workflow)
 
-    async def entries(self, *, hidden: bool = False) -> list[Entry]:
+    async def list(self, *, hidden: bool = False) -> list[WorkflowEntry]:
         rows = self._database.reader.execute(
             "SELECT w.id, v.name, v.number, (SELECT max(number) FROM version WHERE workflow = w.id),"
             " (SELECT group_concat(name || ' ' || number, ' ') FROM alias WHERE workflow = w.id),"
@@ -177,7 +177,7 @@ class EmbeddedLibrary:
             (LATEST, hidden),
         )
         return [
-            Entry(
+            WorkflowEntry(
                 workflow=workflow,
                 name=name,
                 latest=latest,
@@ -235,7 +235,7 @@ def _tag(db: sqlite3.Connection, workflow: str) -> str:
 
 def _show(db: sqlite3.Connection, workflow: str, at: int) -> bool:
     """Note a deploy; whether the workflow had been out of sight."""
-    was = _hidden(db, workflow)
+    was = _is_archived(db, workflow)
     db.execute(
         "INSERT INTO workflow VALUES (?, ?, NULL)"
         " ON CONFLICT DO UPDATE SET deployed_at = excluded.deployed_at, hidden_at = NULL",
@@ -244,7 +244,7 @@ def _show(db: sqlite3.Connection, workflow: str, at: int) -> bool:
     return was
 
 
-def _unhide(db: sqlite3.Connection, workflow: str) -> bool:
+def _unarchive(db: sqlite3.Connection, workflow: str) -> bool:
     return (
         db.execute(
             "UPDATE workflow SET hidden_at = NULL WHERE id = ? AND hidden_at IS NOT NULL", (workflow,)
@@ -253,7 +253,7 @@ def _unhide(db: sqlite3.Connection, workflow: str) -> bool:
     )
 
 
-def _hidden(db: sqlite3.Connection, workflow: str) -> bool:
+def _is_archived(db: sqlite3.Connection, workflow: str) -> bool:
     row = db.execute("SELECT hidden_at IS NOT NULL FROM workflow WHERE id = ?", (workflow,)).fetchone()
     return row is not None and bool(row[0])
 

@@ -15,16 +15,17 @@ import typer
 
 from rune.bootstrap.components import Access
 from rune.cli.arguments import Burst, Lifted, Rate, Running
-from rune.cli.backend import over_url, read_access, write
+from rune.cli.backend import read_access, with_client, write
 from rune.cli.output import print_json
 from rune.client import models
-from rune.ports.access import NONE, Limits, of_key, of_workflow, unknown_key
+from rune.ports.access import NO_LIMITS, Limits, key_not_found, of_key, of_workflow
 from rune.settings import Settings
 
 if TYPE_CHECKING:
     from rune.client import AsyncClient
     from rune.client.models import ApiKey
-    from rune.ports.access import Entry, Key, Made
+    from rune.ports.access import ApiKey as Key
+    from rune.ports.access import AuditEntry, NewApiKey
 
 keys = typer.Typer(
     name="keys",
@@ -72,7 +73,7 @@ def create(
 
     Example: rune keys create nightly --role runner --workflow 'import-*' --days 90 --rate 100/m
     """
-    from rune.cli.backend import leave
+    from rune.cli.backend import exit_with
     from rune.ports.access import Limits
 
     limits = Limits(rate=rate, burst=burst, running=running)
@@ -81,13 +82,13 @@ def create(
         document, text = _made(settings, name, role.value, tuple(workflows or ()), days, limits)
         _print_key(document, text, as_json=as_json)
 
-    leave(work, as_json=as_json)
+    exit_with(work, as_json=as_json)
 
 
 def _made(
     settings: Settings, name: str, role: Any, scopes: tuple[str, ...], days: float | None, limits: Limits
 ) -> tuple[dict[str, Any], str]:
-    from rune.cli.backend import over_url, write
+    from rune.cli.backend import with_client, write
 
     seconds = None if days is None else max(1, round(days * 86_400))
     if settings.url:
@@ -95,12 +96,12 @@ def _made(
 
         held = models.Limits(**document(limits)) if limits else None
         options: dict[str, Any] = {"workflows": list(scopes), "expires_in": seconds, "limits": held}
-        there = over_url(settings, lambda asked: asked.create_key(name, role, **options))
+        there = with_client(settings, lambda asked: asked.create_key(name, role, **options))
         return _remote_key(there), there.key
     from rune.ports.access import digest_of, new_key
     from rune.runtime.clock import SystemClock
 
-    made: Made = new_key()
+    made: NewApiKey = new_key()
     ends = None if seconds is None else SystemClock().now() + seconds * 1000
     given = (made.id, digest_of(made.secret), name, role, scopes, ends, limits)
     key = write(settings, lambda desk: desk.create_key(*given))
@@ -122,16 +123,16 @@ def _print_key(document: dict[str, Any], text: str, *, as_json: bool) -> None:
 @keys.command("list")
 def list_all(as_json: Json = False) -> None:
     """List the keys, revoked ones too, without their secrets."""
-    from rune.cli.backend import leave, over_url, read_access
+    from rune.cli.backend import exit_with, read_access, with_client
 
     def work(settings: Settings) -> None:
         if settings.url:
-            documents = [_remote_key(each) for each in over_url(settings, lambda asked: asked.keys())]
+            documents = [_remote_key(each) for each in with_client(settings, lambda asked: asked.keys())]
         else:
             documents = read_access(settings, _all, [])
         _print_all(documents, as_json=as_json)
 
-    leave(work, as_json=as_json)
+    exit_with(work, as_json=as_json)
 
 
 @keys.command("limit")
@@ -149,11 +150,11 @@ def limit(
 
     Example: rune keys limit k0123456789abcdef --rate 100/m --running 50
     """
-    from rune.cli.backend import leave
+    from rune.cli.backend import exit_with
     from rune.ports.access import Limits
 
     limits = wanted(Limits(rate=rate, burst=burst, running=running), none=none)
-    leave(lambda settings: limit_key(settings, id, limits, as_json=as_json), as_json=as_json)
+    exit_with(lambda settings: limit_key(settings, id, limits, as_json=as_json), as_json=as_json)
 
 
 @keys.command("revoke")
@@ -162,13 +163,13 @@ def revoke(
     as_json: Json = False,
 ) -> None:
     """Let a key open nothing any more, at once and in every process."""
-    from rune.cli.backend import leave, over_url, write
+    from rune.cli.backend import exit_with, with_client, write
 
     def work(settings: Settings) -> None:
         from rune.cli.output import print_json
 
         if settings.url:
-            over_url(settings, lambda asked: asked.revoke_key(id))
+            with_client(settings, lambda asked: asked.revoke_key(id))
         else:
             write(settings, lambda desk: desk.revoke_key(id))
         if as_json:
@@ -176,14 +177,14 @@ def revoke(
         else:
             print(f"revoked {id}")
 
-    leave(work, as_json=as_json)
+    exit_with(work, as_json=as_json)
 
 
 async def _all(opened: Access) -> list[dict[str, Any]]:
-    from rune.ports.access import NONE, of_key
+    from rune.ports.access import NO_LIMITS, of_key
 
     limits = await opened.limits.all()
-    return [_key_document(each, limits.get(of_key(each.id), NONE)) for each in await opened.keys.list()]
+    return [_key_document(each, limits.get(of_key(each.id), NO_LIMITS)) for each in await opened.keys.list()]
 
 
 def _key_document(key: Key, limits: Limits) -> dict[str, Any]:
@@ -250,21 +251,23 @@ def log(
 
     Examples: rune log; rune log --of orders; rune log --action credential --by key:k0123456789abcdef
     """
-    from rune.cli.backend import leave, over_url, read_access
+    from rune.cli.backend import exit_with, read_access, with_client
 
     def work(settings: Settings) -> None:
-        from rune.ports.access import Wanted
+        from rune.ports.access import AuditFilter
 
         if settings.url:
-            documents = over_url(settings, lambda asked: _remote_entries(asked, actor, action, target, limit))
+            documents = with_client(
+                settings, lambda asked: _remote_entries(asked, actor, action, target, limit)
+            )
         else:
-            wanted = Wanted(actor=actor, action=action, target=target)
-            nothing: list[Entry] = []
+            wanted = AuditFilter(actor=actor, action=action, target=target)
+            nothing: list[AuditEntry] = []
             found = read_access(settings, lambda opened: opened.log.read(wanted, limit=limit), nothing)
             documents = [_entry_document(each) for each in found]
         _print(documents, as_json=as_json)
 
-    leave(work, as_json=as_json)
+    exit_with(work, as_json=as_json)
 
 
 async def _remote_entries(
@@ -280,7 +283,7 @@ async def _remote_entries(
     return found
 
 
-def _entry_document(entry: Entry) -> dict[str, Any]:
+def _entry_document(entry: AuditEntry) -> dict[str, Any]:
     from rune.runtime.queries.history import iso
 
     return {
@@ -354,38 +357,40 @@ def _print_limits(whose: dict[str, Any], name: str, found: Limits, *, as_json: b
 
 def _workflow(settings: Settings, workflow: str) -> Limits:
     if settings.url:
-        return _here(over_url(settings, lambda asked: asked.limits(workflow)))
+        return _here(with_client(settings, lambda asked: asked.limits(workflow)))
     from rune.cli.backend import known
 
     known(settings, workflow, None)
     nothing: dict[str, Limits] = {}
-    return read_access(settings, lambda opened: opened.limits.all(), nothing).get(of_workflow(workflow), NONE)
+    return read_access(settings, lambda opened: opened.limits.all(), nothing).get(
+        of_workflow(workflow), NO_LIMITS
+    )
 
 
 def _set_workflow(settings: Settings, workflow: str, limits: Limits) -> Limits:
     if settings.url:
-        return _here(over_url(settings, lambda asked: asked.limit(workflow, _there(limits))))
+        return _here(with_client(settings, lambda asked: asked.limit(workflow, _there(limits))))
     return write(settings, lambda desk: desk.limit_workflow(workflow, limits))
 
 
 def _key(settings: Settings, id: str) -> Limits:
     if settings.url:
-        there = {each.id: _here(each.limits) for each in over_url(settings, lambda asked: asked.keys())}
+        there = {each.id: _here(each.limits) for each in with_client(settings, lambda asked: asked.keys())}
     else:
         there = read_access(settings, _keys, {})
     if id not in there:
-        raise unknown_key(id)
+        raise key_not_found(id)
     return there[id]
 
 
 async def _keys(opened: Access) -> dict[str, Limits]:
     limits = await opened.limits.all()
-    return {each.id: limits.get(of_key(each.id), NONE) for each in await opened.keys.list()}
+    return {each.id: limits.get(of_key(each.id), NO_LIMITS) for each in await opened.keys.list()}
 
 
 def _set_key(settings: Settings, id: str, limits: Limits) -> Limits:
     if settings.url:
-        return _here(over_url(settings, lambda asked: asked.limit_key(id, _there(limits))))
+        return _here(with_client(settings, lambda asked: asked.limit_key(id, _there(limits))))
     return write(settings, lambda desk: desk.limit_key(id, limits))
 
 

@@ -9,7 +9,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rune.core.validation.validate import Verdict
+    from rune.core.validation.validate import ValidationResult
 
 
 def check(
@@ -30,7 +30,7 @@ def check(
         raise typer.Exit(2)
 
 
-def _report(name: str, verdict: Verdict) -> dict[str, Any]:
+def _report(name: str, verdict: ValidationResult) -> dict[str, Any]:
     from rune.core.definition.model import content_hash
 
     report: dict[str, Any] = {
@@ -58,7 +58,7 @@ def _encoded(reports: list[dict[str, Any]]) -> str:
     return json.dumps({"status": status, "files": reports}, ensure_ascii=False, indent=2)
 
 
-def _print(verdicts: list[tuple[str, Verdict]]) -> None:
+def _print(verdicts: list[tuple[str, ValidationResult]]) -> None:
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=True)
@@ -69,7 +69,7 @@ def _print(verdicts: list[tuple[str, Verdict]]) -> None:
         console.print(f"{len(verdicts)} files: {len(verdicts) - invalid} valid, {invalid} invalid")
 
 
-def print_verdict(console: Console, name: str, verdict: Verdict) -> None:
+def print_verdict(console: Console, name: str, verdict: ValidationResult) -> None:
     """One document's problems, then one line that sums it up."""
     from rich.text import Text
 

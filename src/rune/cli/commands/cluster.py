@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from rune.ports.processes import Member
+    from rune.ports.processes import ProcessInfo
     from rune.settings import Settings
 
 
@@ -35,14 +35,14 @@ def migrate(
     import asyncio
 
     from rune import bootstrap
-    from rune.cli.backend import stay_here
+    from rune.cli.backend import require_local
     from rune.cli.output import print_json, refuse_error
     from rune.errors import RuneError
     from rune.settings import load_settings
 
     try:
         settings = load_settings()
-        stay_here(settings, "migrate")
+        require_local(settings, "migrate")
         steps = asyncio.run(bootstrap.migrate(settings))
         granted = asyncio.run(bootstrap.grant_roles(settings)) if roles else []
     except RuneError as error:
@@ -147,20 +147,20 @@ def workers(
         _print(found)
 
 
-def _members(settings: Settings) -> list[Member]:
+def _members(settings: Settings) -> list[ProcessInfo]:
     import asyncio
 
     if not settings.url:
-        from rune.bootstrap import members
+        from rune.bootstrap import list_processes
 
-        return asyncio.run(members(settings))
-    from rune.cli.backend import over_url
+        return asyncio.run(list_processes(settings))
+    from rune.cli.backend import with_client
     from rune.cli.remote import member
 
-    return [member(each) for each in over_url(settings, lambda asked: asked.workers())]
+    return [member(each) for each in with_client(settings, lambda asked: asked.workers())]
 
 
-def _print(found: list[Member]) -> None:
+def _print(found: list[ProcessInfo]) -> None:
     import time
 
     from rune.cli.output import Cell, clean, duration, print_table

@@ -18,7 +18,7 @@ import typer
 from rune.cli.arguments import StartKey, not_empty
 
 if TYPE_CHECKING:
-    from rune.runtime.lifecycle.launcher import Options
+    from rune.runtime.lifecycle.launcher import StartOptions
     from rune.settings import Settings
 
 
@@ -59,10 +59,10 @@ def start(
 
     async def work(settings: Settings) -> int:
         from rune.cli.arguments import labels_of, payload_of
-        from rune.runtime.lifecycle.launcher import Options
+        from rune.runtime.lifecycle.launcher import StartOptions
 
         payload, tags = payload_of(input), labels_of(tuple(labels or ()))
-        options = Options(key=key, labels=tags, fake_time=fake_time)
+        options = StartOptions(key=key, labels=tags, fake_time=fake_time)
         return await _start(settings, given, payload, options, priority, wait=wait, as_json=as_json)
 
     raise typer.Exit(refusing(work, as_json=as_json))
@@ -72,7 +72,7 @@ async def _start(
     settings: Settings,
     given: str,
     payload: bytes,
-    options: Options,
+    options: StartOptions,
     priority: int | None,
     *,
     wait: bool,
@@ -83,12 +83,12 @@ async def _start(
         reference,
     )
     from rune.cli.follow import begin
-    from rune.ports.workflows import LATEST, unknown
+    from rune.ports.workflows import LATEST, workflow_not_found
     from rune.runtime.lifecycle.launcher import new_execution_id
 
     workflow, which = reference(given)
     if not exists(settings):  # no workflow is stored, and no file need be made to say so
-        raise unknown(workflow, (), LATEST)
+        raise workflow_not_found(workflow, (), LATEST)
     name = new_execution_id()
     return await begin(
         settings,

@@ -20,12 +20,12 @@ import msgspec
 import typer
 
 from rune.core.definition.strict_json import decode_json
-from rune.ports.credentials import TYPES, Fields, SecretError, secret_names
+from rune.ports.credentials import TYPES, CredentialError, Fields, secret_names
 
 if TYPE_CHECKING:
-    from rune.cli.remote import RemoteVault
-    from rune.ports.credentials import Listing
-    from rune.runtime.services.credentials import Vault
+    from rune.cli.remote import RemoteCredentials
+    from rune.ports.credentials import CredentialSummary
+    from rune.runtime.services.credentials import CredentialService
     from rune.settings import Settings
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Its name, or its id.")]
@@ -59,16 +59,16 @@ def withdraw(name: Name, whom: Whom, as_json: Json = False) -> None:
 
 def granted_to(settings: Settings, credential: str) -> list[str] | None:
     """Who may use the credential of this id; None where a server does not tell."""
-    from rune.cli.backend import over_vault, read_access
+    from rune.cli.backend import read_access, with_credentials
     from rune.core.permissions import DEFAULT_GRANTS
 
     if settings.url:
-        return over_vault(settings, lambda vault: vault.granted(credential))
+        return with_credentials(settings, lambda vault: vault.granted(credential))
     return sorted(read_access(settings, lambda opened: opened.grants.of(credential), DEFAULT_GRANTS))
 
 
 def _change(name: str, whom: list[str], *, granted: bool, as_json: bool) -> None:
-    from rune.cli.backend import changed, leave
+    from rune.cli.backend import changed, exit_with
     from rune.cli.output import print_json
 
     def work(settings: Settings) -> None:
@@ -85,7 +85,7 @@ def _change(name: str, whom: list[str], *, granted: bool, as_json: bool) -> None
         else:
             print(f"{name}: {', '.join(sorted(found)) or 'nobody'} may use it")
 
-    leave(work, as_json=as_json)
+    exit_with(work, as_json=as_json)
 
 
 T = TypeVar("T")
@@ -146,7 +146,7 @@ def add(
     from rune.cli.backend import changed
     from rune.runtime.services.credentials import new_id
 
-    def work(settings: Settings) -> Listing:
+    def work(settings: Settings) -> CredentialSummary:
         values = values_of(type.value, fields or [], source)
         id = new_id()  # asked again because a connection broke, it is still the same one
         return changed(
@@ -161,7 +161,9 @@ def list_all(as_json: Json = False) -> None:
     """List the credentials, without values."""
 
     def work(settings: Settings) -> int:
-        found: tuple[Listing, ...] = _read_vault(settings, lambda vault: vault.credentials(), ())
+        found: tuple[CredentialSummary, ...] = _read_credentials(
+            settings, lambda vault: vault.credentials(), ()
+        )
         _print_all(found, as_json=as_json)
         return 0
 
@@ -195,7 +197,7 @@ def rotate(
     """
     from rune.cli.backend import changed
 
-    def work(settings: Settings) -> Listing:
+    def work(settings: Settings) -> CredentialSummary:
         known = _known(settings, name)
         partly = bool(fields) or hosts is not None
         values = values_of(known.type, fields or [], source, only_given=partly)
@@ -213,7 +215,7 @@ def remove(
 ) -> None:
     """Forget a credential. Nodes that name it fail from then on."""
 
-    def work(settings: Settings) -> Listing:
+    def work(settings: Settings) -> CredentialSummary:
         import sys
 
         from rune.cli.backend import changed
@@ -233,12 +235,14 @@ def rekey(as_json: Json = False) -> None:
     def work(settings: Settings) -> int:
         from rune import bootstrap
         from rune.cli.backend import (
-            stay_here,
+            require_local,
             write,
         )
 
-        stay_here(settings, "credentials rekey")
-        count = write(settings, lambda desk: desk.rekey()) if bootstrap.exists(settings) else 0
+        require_local(settings, "credentials rekey")
+        count = (
+            write(settings, lambda desk: desk.reencrypt_credentials()) if bootstrap.exists(settings) else 0
+        )
         if as_json:
             from rune.cli.output import print_json
 
@@ -259,7 +263,7 @@ def new_key(
 ) -> None:
     """Make a new key the one that seals. What is sealed stays readable; `rune credentials rekey` seals it anew."""
     from rune import bootstrap
-    from rune.cli.backend import stay_here
+    from rune.cli.backend import require_local
     from rune.cli.output import print_json
 
     def work(settings: Settings) -> int:
@@ -270,7 +274,7 @@ def new_key(
             else:
                 print(made)
             return 0
-        stay_here(settings, "credentials key new")
+        require_local(settings, "credentials key new")
         name, where = bootstrap.add_key(settings)
         if as_json:
             print_json({"status": "ok", "key": name, "file": where})
@@ -281,25 +285,25 @@ def new_key(
     _exit(work, as_json=as_json)
 
 
-def _read_vault(settings: Settings, wish: Callable[[Vault], Awaitable[T]], nothing: T) -> T:
+def _read_credentials(settings: Settings, wish: Callable[[CredentialService], Awaitable[T]], nothing: T) -> T:
     """Look, beside whoever owns the file, or have a server look."""
     from rune import bootstrap
-    from rune.cli.backend import beside, over_vault
+    from rune.cli.backend import beside, with_credentials
 
     if settings.url:
-        return over_vault(settings, cast("Callable[[RemoteVault], Awaitable[T]]", wish))
-    return beside(settings, bootstrap.credentials, wish, nothing)
+        return with_credentials(settings, cast("Callable[[RemoteCredentials], Awaitable[T]]", wish))
+    return beside(settings, bootstrap.open_credentials, wish, nothing)
 
 
-def _known(settings: Settings, name: str) -> Listing:
-    from rune.ports.credentials import Missing
+def _known(settings: Settings, name: str) -> CredentialSummary:
+    from rune.ports.credentials import CredentialNotFoundError
 
-    async def found(vault: Vault) -> Listing | None:
+    async def found(vault: CredentialService) -> CredentialSummary | None:
         return await vault.show(name)
 
-    listing = _read_vault(settings, found, None)
+    listing = _read_credentials(settings, found, None)
     if listing is None:
-        raise Missing(f"there is no credential `{name[:128]}`")
+        raise CredentialNotFoundError(f"there is no credential `{name[:128]}`")
     return listing
 
 
@@ -323,7 +327,7 @@ def _exit(work: Callable[[Settings], int], *, as_json: bool) -> None:
     raise typer.Exit(code)
 
 
-def _done(work: Callable[[Settings], Listing], what: str, *, as_json: bool) -> None:
+def _done(work: Callable[[Settings], CredentialSummary], what: str, *, as_json: bool) -> None:
     def told(settings: Settings) -> int:
         listing = work(settings)
         if as_json:
@@ -335,7 +339,7 @@ def _done(work: Callable[[Settings], Listing], what: str, *, as_json: bool) -> N
     _exit(told, as_json=as_json)
 
 
-def _document(each: Listing) -> dict[str, Any]:
+def _document(each: CredentialSummary) -> dict[str, Any]:
     from rune.runtime.queries.history import iso
 
     return {
@@ -351,7 +355,7 @@ def _document(each: Listing) -> dict[str, Any]:
     }
 
 
-def _print_all(found: tuple[Listing, ...], *, as_json: bool) -> None:
+def _print_all(found: tuple[CredentialSummary, ...], *, as_json: bool) -> None:
     from rune.cli.output import (
         Cell,
         moment,
@@ -377,7 +381,7 @@ def _print_all(found: tuple[Listing, ...], *, as_json: bool) -> None:
         print_table(("name", "type", "version", "changed", "hosts"), rows)
 
 
-def _print_one(each: Listing, granted: list[str] | None = None, *, as_json: bool) -> None:
+def _print_one(each: CredentialSummary, granted: list[str] | None = None, *, as_json: bool) -> None:
     from rune.cli.output import (
         Cell,
         moment,
@@ -403,11 +407,11 @@ def _print_one(each: Listing, granted: list[str] | None = None, *, as_json: bool
     print_table(("credential", each.name), rows)
 
 
-MOST_BYTES = 1024 * 1024
-MOST_DEPTH = 5
+MAX_BYTES = 1024 * 1024
+MAX_DEPTH = 5
 
 
-class NotHere(SecretError):
+class SourceNotFoundError(CredentialError):
     """A secret was written into the arguments."""
 
     code = "SECRET_IN_ARGUMENTS"
@@ -419,14 +423,14 @@ def values_of(
     """The values of a credential of this type. `only_given`: what is absent need not be asked for."""
     kind = TYPES.get(type)
     if kind is None:
-        raise SecretError(f"`{type[:40]}` is no type of credential; there are {', '.join(TYPES)}")
+        raise CredentialError(f"`{type[:40]}` is no type of credential; there are {', '.join(TYPES)}")
     given: dict[str, Any] = _open_fields(kind, type, fields)
     if source is not None:
         return given | _from_text(_read_source(source), kind, type, source)
     if only_given:
         return given
     if type == "custom":
-        raise SecretError("the values of a custom credential come from --from-file, as a JSON object")
+        raise CredentialError("the values of a custom credential come from --from-file, as a JSON object")
     if not sys.stdin.isatty():
         return given | _from_text(_read_source("-"), kind, type, "standard input")
     return given | _asked(kind, given)
@@ -439,12 +443,12 @@ def _open_fields(kind: type[Fields], type: str, fields: list[str]) -> dict[str, 
     for each in fields:
         name, equals, value = each.partition("=")
         if name in hidden or type == "custom":
-            raise NotHere(
+            raise SourceNotFoundError(
                 f"`{name[:60]}` is secret and is not taken from the command line, where others can read it"
             )
         if not equals or name not in kind.__struct_fields__:
             known = [every for every in kind.__struct_fields__ if every not in hidden]
-            raise SecretError(f"--field: name=value, where name is one of {', '.join(known)}")
+            raise CredentialError(f"--field: name=value, where name is one of {', '.join(known)}")
         found[name] = value
     return found
 
@@ -452,18 +456,20 @@ def _open_fields(kind: type[Fields], type: str, fields: list[str]) -> dict[str, 
 def _read_source(source: str) -> str:
     try:
         if source == "-":
-            data = sys.stdin.buffer.read(MOST_BYTES + 1)
+            data = sys.stdin.buffer.read(MAX_BYTES + 1)
         else:
             with Path(source).open("rb") as file:
-                data = file.read(MOST_BYTES + 1)
+                data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise SecretError(f"{source}: {(error.strerror or str(error)).lower()}", code="UNREADABLE") from None
-    if len(data) > MOST_BYTES:
-        raise SecretError(f"{source}: more than {MOST_BYTES:,} bytes", code="TOO_LARGE")
+        raise CredentialError(
+            f"{source}: {(error.strerror or str(error)).lower()}", code="UNREADABLE"
+        ) from None
+    if len(data) > MAX_BYTES:
+        raise CredentialError(f"{source}: more than {MAX_BYTES:,} bytes", code="TOO_LARGE")
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise SecretError(f"{source}: not UTF-8 text", code="NOT_TEXT") from None
+        raise CredentialError(f"{source}: not UTF-8 text", code="NOT_TEXT") from None
 
 
 def _from_text(text: str, kind: type[Fields], type: str, source: str) -> dict[str, Any]:
@@ -472,12 +478,12 @@ def _from_text(text: str, kind: type[Fields], type: str, source: str) -> dict[st
     if not text.lstrip().startswith("{") and type != "custom" and len(hidden) == 1:
         alone = text.removesuffix("\n").removesuffix("\r")
         if not alone:
-            raise SecretError(f"{source}: there is nothing")
+            raise CredentialError(f"{source}: there is nothing")
         return {hidden[0]: alone}
-    found = decode_json(text.encode(), max_bytes=MOST_BYTES, max_depth=MOST_DEPTH)
+    found = decode_json(text.encode(), max_bytes=MAX_BYTES, max_depth=MAX_DEPTH)
     if found.problems or not isinstance(found.value, dict):
         # The parser's own message could quote what it read.
-        raise SecretError(f"{source}: a JSON object of fields is expected", code="NOT_JSON")
+        raise CredentialError(f"{source}: a JSON object of fields is expected", code="NOT_JSON")
     values: dict[str, Any] = found.value
     if values.get("type") == type:
         del values["type"]

@@ -12,12 +12,12 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rune.bootstrap.admin import BrokerLetter
+    from rune.bootstrap.admin import BrokerDeadLetter
     from rune.ports.journal import DeadLetter
-    from rune.runtime.queries.reader import Reader
+    from rune.runtime.queries.reader import ExecutionReader
     from rune.settings import Settings
 
-letters = typer.Typer(add_completion=False)
+dlq = typer.Typer(add_completion=False)
 
 PAGE = 1000
 
@@ -26,29 +26,29 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=PAGE, help="At most so many.")]
 
 
-@letters.callback(invoke_without_command=True)
-def _letters(context: typer.Context, limit: Limit = 20, as_json: Json = False) -> None:
+@dlq.callback(invoke_without_command=True)
+def _dlq(context: typer.Context, limit: Limit = 20, as_json: Json = False) -> None:
     """List what the engine gave up on: executions, and with RabbitMQ messages. Look at one, try again, or let it be.
 
     Examples: rune dlq; rune dlq show x019a; rune dlq requeue x019a
     """
     if context.invoked_subcommand is None:
-        list_letters(limit, as_json)
+        list_dead_letters(limit, as_json)
 
 
-@letters.command("list")
-def list_letters(limit: Limit = 20, as_json: Json = False) -> None:
+@dlq.command("list")
+def list_dead_letters(limit: Limit = 20, as_json: Json = False) -> None:
     """List dead letters, newest first, then messages of the broker. `rune dlq` alone does the same.
 
     Example: rune dlq list --limit 5
     """
     from rune.cli.backend import read
 
-    async def work(reader: Reader, settings: Settings) -> int:
-        from rune.bootstrap.admin import broker_letters
+    async def work(reader: ExecutionReader, settings: Settings) -> int:
+        from rune.bootstrap.admin import list_broker_dead_letters
 
         own = settings.brokered and not settings.url  # whose broker a server has is the server's affair
-        messages = await broker_letters(settings, limit) if own else []
+        messages = await list_broker_dead_letters(settings, limit) if own else []
         _print(await reader.dead_letters(limit), messages, as_json=as_json)
         return 0
 
@@ -59,7 +59,7 @@ def list_letters(limit: Limit = 20, as_json: Json = False) -> None:
     raise typer.Exit(read(work, as_json=as_json, without_file=empty))
 
 
-@letters.command()
+@dlq.command()
 def show(letter: Id, as_json: Json = False) -> None:
     """Show one dead letter: what failed, where, and why.
 
@@ -84,7 +84,7 @@ def show(letter: Id, as_json: Json = False) -> None:
     raise typer.Exit(refusing(work, as_json=as_json))
 
 
-@letters.command()
+@dlq.command()
 def requeue(
     letter: Id,
     wait: Annotated[bool, typer.Option("--wait", help="See the new execution to its end.")] = False,
@@ -108,7 +108,7 @@ def requeue(
     raise typer.Exit(refusing(work, as_json=as_json))
 
 
-@letters.command()
+@dlq.command()
 def drop(letter: Id, as_json: Json = False) -> None:
     """Take a dead letter off the list. Its execution stays as it ended; a message is gone.
 
@@ -124,7 +124,7 @@ def drop(letter: Id, as_json: Json = False) -> None:
         if message is not None:
             return await drop_message(settings, message, as_json=as_json)
         found = await _find(settings, letter)
-        dropped = await ask(settings, lambda desk: desk.drop(found.id))
+        dropped = await ask(settings, lambda desk: desk.discard(found.id))
         if as_json:
             print_json({"id": found.id, "dropped": dropped})
         else:
@@ -137,20 +137,20 @@ def drop(letter: Id, as_json: Json = False) -> None:
 async def _find(settings: Settings, given: str) -> DeadLetter:
     """The one letter whose id begins like this."""
     from rune.cli.backend import (
-        Unknown,
-        reader,
+        UnknownReferenceError,
+        open_reader,
     )
     from rune.cli.follow import find
 
     name = await find(settings, given)
     after: str | None = None
-    async with reader(settings) as opened:
+    async with open_reader(settings) as opened:
         while page := await opened.dead_letters(PAGE, after):
             for each in page:
                 if each.id == name:
                     return each
             after = page[-1].id
-    raise Unknown(f"{name} is no dead letter", code="UNKNOWN_DEAD_LETTER")
+    raise UnknownReferenceError(f"{name} is no dead letter", code="UNKNOWN_DEAD_LETTER")
 
 
 def _document(letter: DeadLetter) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def _document(letter: DeadLetter) -> dict[str, Any]:
     }
 
 
-def _print(found: list[DeadLetter], messages: Sequence[BrokerLetter], *, as_json: bool) -> None:
+def _print(found: list[DeadLetter], messages: Sequence[BrokerDeadLetter], *, as_json: bool) -> None:
     if as_json:
         from rune.cli.output import print_json
 
@@ -203,21 +203,23 @@ SHOWN = 4_000
 """Characters of a message that are shown to people."""
 
 
-async def find_message(settings: Settings, given: str) -> BrokerLetter | None:
+async def find_message(settings: Settings, given: str) -> BrokerDeadLetter | None:
     """The one message whose id begins like this; None if it is none of the broker's."""
-    from rune.bootstrap.admin import broker_letters
-    from rune.cli.backend import Unknown
+    from rune.bootstrap.admin import list_broker_dead_letters
+    from rune.cli.backend import UnknownReferenceError
 
     if settings.url or not settings.brokered or not given.startswith("m"):
         return None
-    found = {each.id: each for each in await broker_letters(settings) if each.id.startswith(given)}
+    found = {each.id: each for each in await list_broker_dead_letters(settings) if each.id.startswith(given)}
     if len(found) > 1:
         names = ", ".join(sorted(found)[:5])
-        raise Unknown(f"several messages begin with `{given}`: {names}", code="UNKNOWN_DEAD_LETTER")
+        raise UnknownReferenceError(
+            f"several messages begin with `{given}`: {names}", code="UNKNOWN_DEAD_LETTER"
+        )
     return next(iter(found.values()), None)
 
 
-def message_document(letter: BrokerLetter, *, whole: bool = False) -> dict[str, Any]:
+def message_document(letter: BrokerDeadLetter, *, whole: bool = False) -> dict[str, Any]:
     """A message as documents show it; `whole`: with what it says."""
     found: dict[str, Any] = {
         "id": letter.id,
@@ -232,7 +234,7 @@ def message_document(letter: BrokerLetter, *, whole: bool = False) -> dict[str, 
     return found | {"body": letter.body.decode(errors="replace")} if whole else found
 
 
-def show_message(letter: BrokerLetter, *, as_json: bool) -> int:
+def show_message(letter: BrokerDeadLetter, *, as_json: bool) -> int:
     """Print one: why, of which execution, and what it says."""
     from rune.cli.output import (
         clean,
@@ -251,12 +253,12 @@ def show_message(letter: BrokerLetter, *, as_json: bool) -> int:
     return 0
 
 
-async def requeue_message(settings: Settings, letter: BrokerLetter, *, as_json: bool) -> int:
+async def requeue_message(settings: Settings, letter: BrokerDeadLetter, *, as_json: bool) -> int:
     """Send it again to where it was."""
-    from rune.bootstrap.admin import requeue_letter
+    from rune.bootstrap.admin import requeue_broker_dead_letter
     from rune.cli.output import print_json
 
-    count = await requeue_letter(settings, letter.id)
+    count = await requeue_broker_dead_letter(settings, letter.id)
     if as_json:
         print_json({"id": letter.id, "requeued": count > 0, "queue": letter.queue})
     else:
@@ -264,12 +266,12 @@ async def requeue_message(settings: Settings, letter: BrokerLetter, *, as_json: 
     return 0
 
 
-async def drop_message(settings: Settings, letter: BrokerLetter, *, as_json: bool) -> int:
+async def drop_message(settings: Settings, letter: BrokerDeadLetter, *, as_json: bool) -> int:
     """Remove it for good."""
-    from rune.bootstrap.admin import drop_letter
+    from rune.bootstrap.admin import discard_broker_dead_letter
     from rune.cli.output import print_json
 
-    count = await drop_letter(settings, letter.id)
+    count = await discard_broker_dead_letter(settings, letter.id)
     if as_json:
         print_json({"id": letter.id, "dropped": count > 0})
     else:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 if TYPE_CHECKING:
-    from rune.ports.inspection import Inspection, Survey
+    from rune.ports.inspection import ClusterSurvey, FileInspection
     from rune.settings import Settings
 
-LEAST_FREE = 1024**3
-TOO_FULL = 64 * 1024**2
+MIN_FREE_BYTES = 1024**3
+CRITICAL_FREE_BYTES = 64 * 1024**2
 SLOW_SYNC = 20.0  # ms
 OLD_SQLITE = (3, 37)
 
@@ -86,10 +86,10 @@ def _findings(modules: tuple[str, ...]) -> Iterator[Finding]:
 def _calls(settings: Settings) -> Finding:
     """Whom nodes may call from here."""
     from rune.errors import RuneError
-    from rune.nodes.resources import World
+    from rune.nodes.resources import Resources
 
     try:
-        World(http_policy=settings.http_policy, http_allow=settings.http_allow)
+        Resources(http_policy=settings.http_policy, http_allow=settings.http_allow)
     except RuneError as error:
         return Finding("http policy", "bad", error.message, "nothing runs until it is mended")
     allowed = f"; in any case {', '.join(settings.http_allow)}" if settings.http_allow else ""
@@ -155,17 +155,17 @@ def _telling(settings: Settings) -> Iterator[Finding]:
 def _cluster(settings: Settings) -> Iterator[Finding]:
     import asyncio
 
-    from rune.bootstrap import survey
+    from rune.bootstrap import survey_cluster
 
-    yield from findings(asyncio.run(survey(settings)))
+    yield from findings(asyncio.run(survey_cluster(settings)))
 
 
 def _embedded(settings: Settings) -> Iterator[Finding]:
-    from rune.bootstrap import inspection
+    from rune.bootstrap import inspect_file
     from rune.errors import RuneError
 
     try:
-        seen = inspection(settings)
+        seen = inspect_file(settings)
     except RuneError as error:
         yield Finding("settings", "bad", error.message, "mend the variable, or rune.toml")
         return
@@ -187,7 +187,7 @@ def _python() -> Finding:
     return Finding("python", "ok", found)
 
 
-def _sqlite(seen: Inspection) -> Finding:
+def _sqlite(seen: FileInspection) -> Finding:
     version = tuple(int(part) for part in seen.sqlite.split(".")[:2])
     if version < OLD_SQLITE:
         return Finding(
@@ -196,7 +196,7 @@ def _sqlite(seen: Inspection) -> Finding:
     return Finding("sqlite", "ok", seen.sqlite)
 
 
-def _place(seen: Inspection) -> Finding:
+def _place(seen: FileInspection) -> Finding:
     kind = seen.file_system or "unknown"
     if seen.network:
         return Finding(
@@ -213,16 +213,16 @@ def _place(seen: Inspection) -> Finding:
     return Finding("file system", "ok", kind)
 
 
-def _room(seen: Inspection) -> Finding:
+def _room(seen: FileInspection) -> Finding:
     found = f"{seen.free_bytes / 1024**3:,.1f} GiB free"
-    if seen.free_bytes < TOO_FULL:
+    if seen.free_bytes < CRITICAL_FREE_BYTES:
         return Finding("disk", "bad", found, "make room: nothing is accepted without it")
-    if seen.free_bytes < LEAST_FREE:
+    if seen.free_bytes < MIN_FREE_BYTES:
         return Finding("disk", "warn", found, "make room soon")
     return Finding("disk", "ok", found)
 
 
-def _file(seen: Inspection) -> Finding:
+def _file(seen: FileInspection) -> Finding:
     if not seen.exists:
         return Finding("file", "ok", f"{seen.database}: not there yet", "`rune run` makes it")
     if seen.damage:
@@ -241,7 +241,7 @@ def _file(seen: Inspection) -> Finding:
     )
 
 
-def _lock(seen: Inspection) -> Finding:
+def _lock(seen: FileInspection) -> Finding:
     if seen.owned:
         return Finding("owner", "ok", f"process {seen.owner or 'unknown'}")
     if seen.running:
@@ -249,7 +249,7 @@ def _lock(seen: Inspection) -> Finding:
     return Finding("owner", "ok", "none")
 
 
-def _durability(settings: Settings, seen: Inspection) -> Finding:
+def _durability(settings: Settings, seen: FileInspection) -> Finding:
     speed = "" if seen.sync_ms is None else f", a small durable write takes {seen.sync_ms:.2f} ms"
     found = f"{settings.durability}{speed}"
     if settings.durability == "relaxed":
@@ -285,10 +285,10 @@ def _modules(names: tuple[str, ...]) -> Iterator[Finding]:
 
 SKEW, FAR_OFF = 1.0, 5.0  # s
 OLD_RABBITMQ = (3, 10)
-MOST = 5  # that are named of what is missing
+MAX_LISTED = 5  # that are named of what is missing
 
 
-def journal_rights(seen: Survey) -> Iterator[Finding]:
+def journal_rights(seen: ClusterSurvey) -> Iterator[Finding]:
     """As what the user of PostgreSQL may take part."""
 
     if not seen.journal_user:
@@ -303,7 +303,7 @@ def journal_rights(seen: Survey) -> Iterator[Finding]:
     yield Finding("postgresql rights", "ok", found, advice)
 
 
-def state_rights(seen: Survey) -> Finding:
+def state_rights(seen: ClusterSurvey) -> Finding:
     """Whether the user of Redis may run what is needed."""
 
     if seen.state_lacks:
@@ -322,7 +322,7 @@ def clock(check: str, skew: float) -> Finding:
     return Finding(check, "bad" if abs(skew) >= FAR_OFF else "warn", found, advice)
 
 
-def broker(seen: Survey) -> Iterator[Finding]:
+def broker(seen: ClusterSurvey) -> Iterator[Finding]:
     """RabbitMQ, where there is one."""
 
     if not seen.queue:
@@ -351,18 +351,18 @@ def broker(seen: Survey) -> Iterator[Finding]:
         yield Finding("rabbitmq rights", "ok", f"reads and writes what {whose}")
 
 
-def rooms(seen: Survey) -> Iterator[Finding]:
+def rooms(seen: ClusterSurvey) -> Iterator[Finding]:
     """What is free where this machine writes."""
 
     for folder, free in seen.rooms:
-        verdict = "bad" if free < TOO_FULL else "warn" if free < LEAST_FREE else "ok"
+        verdict = "bad" if free < CRITICAL_FREE_BYTES else "warn" if free < MIN_FREE_BYTES else "ok"
         advice = {"bad": "make room: nothing can be written", "warn": "make room soon", "ok": ""}[verdict]
         yield Finding("disk", verdict, f"{free / 1024**3:,.1f} GiB free for {folder}", advice)
 
 
 def _some(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
-    return f"{', '.join(names[:MOST])}{more}"
+    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+    return f"{', '.join(names[:MAX_LISTED])}{more}"
 
 
 OLD_POSTGRES, OLD_REDIS = 14, 7
@@ -370,7 +370,7 @@ SLOW = 20.0  # ms for a question that asks nothing
 FULL = 0.8  # of the memory that Redis may use
 
 
-def findings(seen: Survey) -> Iterator[Finding]:
+def findings(seen: ClusterSurvey) -> Iterator[Finding]:
     """One line each."""
     yield _journal(seen)
     if not seen.journal_trouble:
@@ -390,7 +390,7 @@ def findings(seen: Survey) -> Iterator[Finding]:
     yield _keys(seen)
 
 
-def _journal(seen: Survey) -> Finding:
+def _journal(seen: ClusterSurvey) -> Finding:
 
     if seen.journal_trouble:
         return Finding(
@@ -408,7 +408,7 @@ def _journal(seen: Survey) -> Finding:
     return Finding("postgresql", "ok", found)
 
 
-def _schema(seen: Survey) -> Finding:
+def _schema(seen: ClusterSurvey) -> Finding:
 
     found = f"version {seen.schema}, this Rune knows {seen.known_schema}"
     if seen.schema == 0:
@@ -423,7 +423,7 @@ def _schema(seen: Survey) -> Finding:
     return Finding("schema", "ok", found)
 
 
-def _state(seen: Survey) -> Finding:
+def _state(seen: ClusterSurvey) -> Finding:
 
     if seen.state_trouble:
         return Finding("redis", "bad", seen.state_trouble, "is it there, and does RUNE_STATE lead to it?")
@@ -435,7 +435,7 @@ def _state(seen: Survey) -> Finding:
     return Finding("redis", "ok", found)
 
 
-def _kept(seen: Survey) -> Finding:
+def _kept(seen: ClusterSurvey) -> Finding:
 
     if seen.aof:
         return Finding("redis persistence", "ok", "append-only file")
@@ -445,7 +445,7 @@ def _kept(seen: Survey) -> Finding:
     return Finding("redis persistence", "warn", "no append-only file", advice)
 
 
-def _memory(seen: Survey) -> Finding:
+def _memory(seen: ClusterSurvey) -> Finding:
 
     limit = f"of {seen.memory_limit / 1024**2:,.0f} MiB" if seen.memory_limit else "without a limit"
     found = f"{seen.memory / 1024**2:,.1f} MiB {limit}, {seen.policy}"
@@ -456,7 +456,7 @@ def _memory(seen: Survey) -> Finding:
     return Finding("redis memory", "ok", found)
 
 
-def _workers(seen: Survey) -> Finding:
+def _workers(seen: ClusterSurvey) -> Finding:
 
     queues = sorted({queue for each in seen.workers for queue in each.queues})
     if not seen.workers:
@@ -467,7 +467,7 @@ def _workers(seen: Survey) -> Finding:
     return Finding("workers", "ok", f"{len(seen.workers)}, of {', '.join(queues)}")
 
 
-def _schedulers(seen: Survey) -> Finding:
+def _schedulers(seen: ClusterSurvey) -> Finding:
 
     if not seen.schedulers:
         advice = "no wait ends and nothing that was lost is sent again until `rune serve scheduler` runs"
@@ -475,7 +475,7 @@ def _schedulers(seen: Survey) -> Finding:
     return Finding("schedulers", "ok", str(len(seen.schedulers)))
 
 
-def _keys(seen: Survey) -> Finding:
+def _keys(seen: ClusterSurvey) -> Finding:
 
     if seen.keys_trouble:
         return Finding(

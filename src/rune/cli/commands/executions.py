@@ -16,7 +16,7 @@ import typer
 
 if TYPE_CHECKING:
     from rune.ports.queries import Event, Summary
-    from rune.runtime.queries.reader import Reader
+    from rune.runtime.queries.reader import ExecutionReader
     from rune.settings import Settings
 
 
@@ -46,10 +46,10 @@ def list_executions(
     Example: rune list --status failed --limit 5
     """
     from rune.cli.backend import read
-    from rune.ports.queries import Wanted
+    from rune.ports.queries import ExecutionFilter
 
-    async def work(reader: Reader, settings: Settings) -> int:
-        wanted = Wanted(status=status.value if status else None, workflow=workflow)
+    async def work(reader: ExecutionReader, settings: Settings) -> int:
+        wanted = ExecutionFilter(status=status.value if status else None, workflow=workflow)
         _print_summaries(await reader.executions(wanted, limit=limit), as_json=as_json)
         return 0
 
@@ -125,13 +125,13 @@ def show(
     """
     from rune.cli.backend import read
 
-    async def work(reader: Reader, settings: Settings) -> int:
+    async def work(reader: ExecutionReader, settings: Settings) -> int:
         return await _show(reader, execution, nodes, as_json=as_json)
 
     raise typer.Exit(read(work, as_json=as_json))
 
 
-async def _show(reader: Reader, given: str, nodes: int | None, *, as_json: bool) -> int:
+async def _show(reader: ExecutionReader, given: str, nodes: int | None, *, as_json: bool) -> int:
     from rune.cli.backend import resolve
     from rune.cli.output import print_json
 
@@ -149,7 +149,7 @@ async def _show(reader: Reader, given: str, nodes: int | None, *, as_json: bool)
     return 0
 
 
-async def _print_open(reader: Reader, execution: str) -> None:
+async def _print_open(reader: ExecutionReader, execution: str) -> None:
     import time
 
     from rune.cli.backend import waiting_of
@@ -173,13 +173,13 @@ def explain(
     """
     from rune.cli.backend import read
 
-    async def work(reader: Reader, settings: Settings) -> int:
+    async def work(reader: ExecutionReader, settings: Settings) -> int:
         return await _explain(reader, settings, execution, as_json=as_json)
 
     raise typer.Exit(read(work, as_json=as_json))
 
 
-async def _explain(reader: Reader, settings: Settings, given: str, *, as_json: bool) -> int:
+async def _explain(reader: ExecutionReader, settings: Settings, given: str, *, as_json: bool) -> int:
     import time
 
     import msgspec
@@ -238,7 +238,7 @@ def _print_status(summary: Summary, *, paused: bool) -> None:
         print(f"{paint(summary.error.code, 'red')}: {clean(summary.error.message)}")
 
 
-LEAST_PAUSE = 0.1  # s
+MIN_PAUSE_S = 0.1  # s
 SHARE = 10  # a look at the file is followed by a pause this many times as long
 
 
@@ -259,19 +259,21 @@ def watch(
     """
     from rune.cli.backend import read
 
-    async def work(reader: Reader, settings: Settings) -> int:
+    async def work(reader: ExecutionReader, settings: Settings) -> int:
         return await _watch(reader, settings, execution, after, as_json=as_json)
 
     raise typer.Exit(read(work, as_json=as_json))
 
 
-async def _watch(reader: Reader, settings: Settings, given: str, after: int, *, as_json: bool) -> int:
+async def _watch(
+    reader: ExecutionReader, settings: Settings, given: str, after: int, *, as_json: bool
+) -> int:
     import asyncio
     import time
 
     from rune.cli.backend import resolve
     from rune.cli.output import EXIT
-    from rune.core.execution.fact import End
+    from rune.core.execution.fact import ExecutionEnded
 
     name = await resolve(reader, given)
     told = getattr(reader, "watch", None)
@@ -292,11 +294,11 @@ async def _watch(reader: Reader, settings: Settings, given: str, after: int, *, 
                 event = history.follow(stored)
                 if event.number > after:
                     _print_event(event, as_json=as_json)
-                if isinstance(stored.fact, End):
+                if isinstance(stored.fact, ExecutionEnded):
                     return EXIT[stored.fact.status]
         if not told and not as_json:
             told = await _tell_unowned(settings)
-        await asyncio.sleep(max(LEAST_PAUSE, SHARE * (time.perf_counter() - began)))
+        await asyncio.sleep(max(MIN_PAUSE_S, SHARE * (time.perf_counter() - began)))
 
 
 async def _tell_unowned(settings: Settings) -> bool:

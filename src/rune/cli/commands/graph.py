@@ -18,7 +18,7 @@ def graph(
 ) -> None:
     """Draw a workflow: in the terminal, as SVG or as Mermaid text."""
     from rune.cli.arguments import examine_file
-    from rune.cli.draw import picture_of
+    from rune.cli.draw import draw_definition
 
     verdict = examine_file(file)
     if not verdict.valid:
@@ -28,7 +28,7 @@ def graph(
 
         print_verdict(Console(stderr=True, highlight=False, soft_wrap=True), file, verdict)
         raise typer.Exit(2)
-    picture = picture_of(verdict)
+    picture = draw_definition(verdict)
     if svg is not None:
         from rune.cli.draw import draw_svg
 
@@ -38,9 +38,9 @@ def graph(
 
         typer.echo(draw_mermaid(picture))
     else:
-        from rune.cli.draw import print_picture
+        from rune.cli.draw import print_drawing
 
-        print_picture(picture)
+        print_drawing(picture)
 
 
 def _write(target: str, text: str) -> None:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from rune.ports.inspection import Copied
-    from rune.ports.retention import Collected, Rule
-    from rune.runtime.queries.reader import Reader
-    from rune.runtime.queries.verify import Audit
+    from rune.ports.inspection import BackupResult
+    from rune.ports.retention import RetentionResult, Rule
+    from rune.runtime.queries.reader import ExecutionReader
+    from rune.runtime.queries.verify import VerificationReport
     from rune.settings import Settings
 
 
@@ -57,18 +57,18 @@ def gc(
 
     Examples: rune gc --older-than 30d; rune gc --status completed --keep 1000 --dry-run
     """
-    from rune.cli.backend import refusing
+    from rune.cli.backend import run_reporting_errors
 
     def work() -> int:
-        from rune.cli.backend import stay_here
+        from rune.cli.backend import require_local
         from rune.settings import load_settings
 
         settings = load_settings()
-        stay_here(settings, "gc")
+        require_local(settings, "gc")
         rules = _rules(settings, workflow, tuple(each.value for each in status or ()), older_than, keep)
         return _collect(settings, rules, dry_run=dry_run, vacuum=vacuum, as_json=as_json)
 
-    raise typer.Exit(refusing(work, as_json=as_json))
+    raise typer.Exit(run_reporting_errors(work, as_json=as_json))
 
 
 def _rules(
@@ -80,7 +80,7 @@ def _rules(
 ) -> tuple[Rule, ...]:
     """What was asked for on the command line, or what is configured."""
     from rune.ports.retention import (
-        BadRule,
+        InvalidRuleError,
         Rule,
         parse_duration,
     )
@@ -88,13 +88,13 @@ def _rules(
     if workflow is None and not status and older_than is None and keep is None:
         return settings.retention
     if older_than is None and keep is None:
-        raise BadRule(
+        raise InvalidRuleError(
             "say how old (--older-than 30d) or how many to spare (--keep 1000; --keep 0 spares none)"
         )
     try:
         age = None if older_than is None else parse_duration(older_than)
-    except BadRule as error:
-        raise BadRule(f"--older-than: {error.message}") from None
+    except InvalidRuleError as error:
+        raise InvalidRuleError(f"--older-than: {error.message}") from None
     return (Rule(workflow=workflow, status=status, older_than=age, keep=keep),)
 
 
@@ -106,21 +106,21 @@ def _collect(
 
     from rune import bootstrap
     from rune.cli.backend import ask
-    from rune.ports.retention import Collected
+    from rune.ports.retention import RetentionResult
 
-    done = Collected()
+    done = RetentionResult()
     there = bootstrap.exists(settings)
     if there and rules and dry_run:
         done = asyncio.run(bootstrap.preview(settings, rules, time.time_ns() // 1_000_000))
     elif there and rules:
-        done = ask(settings, lambda desk: desk.collect(rules))
+        done = ask(settings, lambda desk: desk.delete_ended(rules))
     if there and vacuum and not dry_run:
         done = asyncio.run(_vacuumed(settings, done))
     _print(done, rules, dry_run=dry_run, vacuum=vacuum, as_json=as_json)
     return 0
 
 
-async def _vacuumed(settings: Settings, done: Collected) -> Collected:
+async def _vacuumed(settings: Settings, done: RetentionResult) -> RetentionResult:
     import time
 
     import msgspec
@@ -138,7 +138,9 @@ async def _vacuumed(settings: Settings, done: Collected) -> Collected:
     )
 
 
-def _print(done: Collected, rules: tuple[Rule, ...], *, dry_run: bool, vacuum: bool, as_json: bool) -> None:
+def _print(
+    done: RetentionResult, rules: tuple[Rule, ...], *, dry_run: bool, vacuum: bool, as_json: bool
+) -> None:
     if as_json:
         import msgspec
 
@@ -178,12 +180,12 @@ def _size(size: float) -> str:
     return f"{size:.1f} GB"
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to; it must not be there yet.")],
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Copy the embedded file, whoever uses it meanwhile: everything that was acknowledged is in the copy.
 
@@ -193,14 +195,14 @@ def backup(
     """
     from rune import bootstrap
     from rune.cli.backend import (
-        refusing,
-        stay_here,
+        require_local,
+        run_reporting_errors,
     )
     from rune.settings import load_settings
 
     def work() -> int:
         settings = load_settings()
-        stay_here(settings, "backup")
+        require_local(settings, "backup")
         found = bootstrap.backup(settings, file)
         if as_json:
             _print_json(found, file=str(file))
@@ -210,13 +212,13 @@ def backup(
             print(f"{found.credentials} credentials are sealed with a key that is not in it: keep that too")
         return 0
 
-    raise typer.Exit(refusing(work, as_json=as_json))
+    raise typer.Exit(run_reporting_errors(work, as_json=as_json))
 
 
 def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What `rune backup` wrote.")],
     replace: Annotated[bool, typer.Option("--replace", help="Set aside the file that is there now.")] = False,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Make a copy the embedded file. Nobody may own the file; what has not ended goes on with the next `rune run`.
 
@@ -224,14 +226,14 @@ def restore(
     """
     from rune import bootstrap
     from rune.cli.backend import (
-        refusing,
-        stay_here,
+        require_local,
+        run_reporting_errors,
     )
     from rune.settings import load_settings
 
     def work() -> int:
         settings = load_settings()
-        stay_here(settings, "restore")
+        require_local(settings, "restore")
         found, aside = bootstrap.restore(settings, file, replace=replace)
         if as_json:
             _print_json(found, file=str(file), set_aside=None if aside is None else str(aside))
@@ -241,16 +243,16 @@ def restore(
             print(f"what was there is in {aside}")
         return 0
 
-    raise typer.Exit(refusing(work, as_json=as_json))
+    raise typer.Exit(run_reporting_errors(work, as_json=as_json))
 
 
-def _said(found: Copied) -> str:
+def _said(found: BackupResult) -> str:
     from rune.cli.output import count
 
     return f"{count(found.executions, 'execution')}, {found.running:,} of them not ended,"
 
 
-def _print_json(found: Copied, **more: str | None) -> None:
+def _print_json(found: BackupResult, **more: str | None) -> None:
     import msgspec
 
     from rune.cli.output import print_json
@@ -291,7 +293,7 @@ def audit(
     if everything == bool(executions):
         raise typer.BadParameter("name executions, or say --all")
 
-    async def work(reader: Reader, settings: Settings) -> int:
+    async def work(reader: ExecutionReader, settings: Settings) -> int:
         return await _audit(reader, executions or [], as_json=as_json)
 
     def empty() -> int:
@@ -300,7 +302,7 @@ def audit(
     raise typer.Exit(read(work, as_json=as_json, without_file=empty if everything else None, here="audit"))
 
 
-async def _audit(reader: Reader, given: list[str], *, as_json: bool) -> int:
+async def _audit(reader: ExecutionReader, given: list[str], *, as_json: bool) -> int:
     from rune.cli.backend import resolve
 
     report = _Report(as_json=as_json)
@@ -317,8 +319,8 @@ async def _audit(reader: Reader, given: list[str], *, as_json: bool) -> int:
     return report.close()
 
 
-async def _one(reader: Reader, execution: str) -> Audit:
-    from rune.runtime.queries.verify import audit as examine
+async def _one(reader: ExecutionReader, execution: str) -> VerificationReport:
+    from rune.runtime.queries.verify import verify_execution as examine
 
     async with reader.still():  # the owner may be writing: everything is of one moment
         claims = await reader.claims(execution)
@@ -333,12 +335,12 @@ class _Report:
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
-        self._kept: list[Audit] = []
+        self._kept: list[VerificationReport] = []
         self._totals = dict.fromkeys(COUNTS, 0)
         self._executions = 0
         self._violations = 0
 
-    def add(self, audit: Audit, *, named: bool) -> None:
+    def add(self, audit: VerificationReport, *, named: bool) -> None:
         self._executions += 1
         self._violations += len(audit.violations)
         for name in COUNTS:

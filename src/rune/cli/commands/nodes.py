@@ -46,16 +46,16 @@ def nodes(
 
 def _known(settings: Settings, modules: tuple[str, ...]) -> list[dict[str, Any]]:
     if settings.url and not modules:
-        from rune.cli.backend import over_url
+        from rune.cli.backend import with_client
 
-        return over_url(settings, lambda asked: asked.node_types())
-    from rune.cli.backend import stay_here
+        return with_client(settings, lambda asked: asked.node_types())
+    from rune.cli.backend import require_local
     from rune.nodes.registry import (
         described,
         full_registry,
     )
 
-    stay_here(settings, "nodes --nodes")
+    require_local(settings, "nodes --nodes")
     return described(full_registry((*settings.nodes, *modules)))
 
 

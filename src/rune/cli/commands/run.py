@@ -12,23 +12,23 @@ from typing import Annotated
 import msgspec
 import typer
 
-from rune.bootstrap import reader
+from rune.bootstrap import open_reader
 from rune.cli.arguments import StartKey, labels_of, payload_of, read_document
-from rune.cli.follow import Following
+from rune.cli.follow import ExecutionFollower
 from rune.cli.output import INTERRUPTED, refuse, refuse_error
-from rune.cli.progress import Tally
+from rune.cli.progress import ProgressCounter
 from rune.core.definition.model import canonical
 from rune.core.definition.problems import Problem
 from rune.core.plan.compiler import compile_definition
 from rune.core.plan.model import Plan
-from rune.core.validation.validate import Verdict
+from rune.core.validation.validate import ValidationResult
 from rune.documents.loader import check_document, check_input
-from rune.errors import InvalidDocument, RuneError
+from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import Registry, full_registry
-from rune.ports.journal import Accepted
+from rune.ports.journal import ExecutionRecord
 from rune.runtime.engine import Engine
-from rune.runtime.lifecycle.launcher import Options, new_execution_id
-from rune.runtime.services.executions import Desk
+from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
+from rune.runtime.services.executions import ExecutionService
 from rune.settings import Settings, load_settings
 
 
@@ -118,7 +118,7 @@ def run_to_end(request: Request) -> int:
             in_place=settings.in_place and request.in_place,
         )
         return asyncio.run(_execute(settings, request))
-    except InvalidDocument as invalid:
+    except InvalidDocumentError as invalid:
         return refuse(invalid.problems, as_json=request.as_json)
     except RuneError as error:
         return refuse_error(error, as_json=request.as_json)
@@ -145,8 +145,8 @@ async def _execute(settings: Settings, request: Request) -> int:
     if problems:
         return refuse(problems, as_json=request.as_json)
     run = Run(settings, request, _compiled(verdict, registry), payload, labels)
-    tally = None if request.as_json else Tally(run.id)
-    return await Following(
+    tally = None if request.as_json else ProgressCounter(run.id)
+    return await ExecutionFollower(
         settings, run, tally, registry=registry, as_json=request.as_json, works=request.worker
     ).to_end()
 
@@ -162,10 +162,10 @@ class Run:
         self._request = request
         self._plan = plan
         self._payload = payload
-        self._options = Options(key=request.key, labels=labels, fake_time=request.fake_time)
+        self._options = StartOptions(key=request.key, labels=labels, fake_time=request.fake_time)
         self._asked = False
 
-    async def here(self, engine: Engine) -> Accepted:
+    async def here(self, engine: Engine) -> ExecutionRecord:
         known = await engine.backend.journal.accepted(self.id)
         if known is not None:
             return self._mine(known, again=self._asked)
@@ -176,11 +176,11 @@ class Run:
             execution=self.id,
         )
 
-    async def there(self, desk: Desk) -> Accepted:
+    async def there(self, desk: ExecutionService) -> ExecutionRecord:
         if self._request.id is not None and not self._asked:
             await self._refuse_known()
         self._asked = True
-        accepted = await desk.run(
+        accepted = await desk.start_definition(
             canonical(self._plan.definition),
             self._payload,
             self._options,
@@ -189,22 +189,22 @@ class Run:
         return self._mine(accepted, again=True)
 
     async def _refuse_known(self) -> None:
-        async with reader(self._settings) as opened:
+        async with open_reader(self._settings) as opened:
             if await opened.execution(self.id) is not None:
                 raise self._taken()
 
-    def _mine(self, found: Accepted, *, again: bool) -> Accepted:
+    def _mine(self, found: ExecutionRecord, *, again: bool) -> ExecutionRecord:
         """An id that somebody else used is refused; what was asked for twice is there once."""
         same = found.hash == self._plan.hash and found.input == self._payload
         if found.id == self.id and not (again and same):
             raise self._taken()
         return found
 
-    def _taken(self) -> InvalidDocument:
+    def _taken(self) -> InvalidDocumentError:
         message = f"an execution `{self.id}` is there already"
-        return InvalidDocument((Problem("--id", "DUPLICATE_ID", message, "see `rune show`"),))
+        return InvalidDocumentError((Problem("--id", "DUPLICATE_ID", message, "see `rune show`"),))
 
 
-def _compiled(verdict: Verdict, registry: Registry) -> Plan:
+def _compiled(verdict: ValidationResult, registry: Registry) -> Plan:
     assert verdict.definition is not None
     return compile_definition(verdict.definition, registry.catalogue, verdict.parameters)  # type: ignore[arg-type]

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec.structs import replace
 
-from rune.bootstrap import NotOnThisBackend, reader, running_engine
-from rune.cli.follow import Stop
-from rune.cli.output import FOUND_WRONG, refuse_error
+from rune.bootstrap import UnsupportedByBackendError, open_reader, running_engine
+from rune.cli.follow import StopSignal
+from rune.cli.output import VIOLATIONS, refuse_error
 from rune.errors import RuneError
-from rune.nodes.redaction import IN_USE
+from rune.nodes.redaction import SECRETS_IN_USE
 from rune.settings import Settings, load_settings
 from rune.telemetry.logs import set_up_log
 
@@ -152,7 +152,7 @@ def _taking_part(
         settings = changed(serving_settings())
         keep_log(settings)
         if not settings.clustered:
-            raise NotOnThisBackend(
+            raise UnsupportedByBackendError(
                 "`rune serve` takes part in a cluster; set RUNE_JOURNAL=postgresql://… and RUNE_STATE=redis://…,"
                 " or use `rune run` or `rune up` on the embedded backend"
             )
@@ -168,7 +168,7 @@ def serving_settings() -> Settings:
 
 def keep_log(settings: Settings, level: str = "info") -> None:
     """Write the log as the settings say; `level`: from where on, where they say nothing."""
-    set_up_log(settings.log, settings.log_level or level, IN_USE.fields)
+    set_up_log(settings.log, settings.log_level or level, SECRETS_IN_USE.fields)
 
 
 def quick_loop(work: Coroutine[Any, Any, int]) -> int:
@@ -182,13 +182,13 @@ def quick_loop(work: Coroutine[Any, Any, int]) -> int:
 
 
 async def _until_stopped(settings: Settings, roles: frozenset[str]) -> int:
-    with Stop() as stop:
+    with StopSignal() as stop:
         async with AsyncExitStack() as stack:
             vitals = None
             if settings.health_port:
-                from rune.bootstrap.http import health
+                from rune.bootstrap.http import serve_health
 
-                vitals = await stack.enter_async_context(health(settings))
+                vitals = await stack.enter_async_context(serve_health(settings))
             engine = await stack.enter_async_context(running_engine(settings, roles=roles))
             if vitals is not None:
                 await stack.enter_async_context(vitals.of(engine))
@@ -197,14 +197,17 @@ async def _until_stopped(settings: Settings, roles: frozenset[str]) -> int:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             print(f"{engine.name} stops: {engine.busy} nodes under way", flush=True)
             stop.let_go()  # a second signal ends the process
-            return FOUND_WRONG if engine.broken.done() else 0  # whoever looks after it may start it again
+            return VIOLATIONS if engine.broken.done() else 0  # whoever looks after it may start it again
 
 
 async def _api_until_stopped(settings: Settings, host: str, port: int) -> int:
     from rune.bootstrap.http import serve
 
-    with Stop() as stop:
-        async with running_engine(settings, roles=frozenset({"api"})) as engine, reader(settings) as opened:
+    with StopSignal() as stop:
+        async with (
+            running_engine(settings, roles=frozenset({"api"})) as engine,
+            open_reader(settings) as opened,
+        ):
             await serve(
                 settings,
                 engine,
@@ -237,12 +240,12 @@ def up(
     """
     from rune.cli.output import INTERRUPTED, refuse_error
     from rune.errors import RuneError
-    from rune.ports.processes import InUse
+    from rune.ports.processes import FileInUseError
 
     try:
         raise typer.Exit(_up(host, port, examples=examples, as_json=as_json))
     except RuneError as error:
-        taken = isinstance(error, InUse)
+        taken = isinstance(error, FileInUseError)
         hint = "stop that one, or set RUNE_HOME to a folder of its own" if taken else ""
         raise typer.Exit(refuse_error(error, as_json=as_json, hint=hint)) from None
     except KeyboardInterrupt:
@@ -264,13 +267,13 @@ def _up(host: str, port: int, *, examples: bool, as_json: bool) -> int:
 async def _serve_embedded(
     settings: Settings, host: str, port: int, key: str, *, examples: bool, as_json: bool
 ) -> int:
-    from rune.bootstrap import exists, reader, running_engine
+    from rune.bootstrap import exists, open_reader, running_engine
     from rune.bootstrap.http import check_address, serve
-    from rune.cli.follow import Stop
+    from rune.cli.follow import StopSignal
 
     fresh = not exists(settings)
-    with Stop() as stop:
-        async with running_engine(settings) as engine, reader(settings) as opened:
+    with StopSignal() as stop:
+        async with running_engine(settings) as engine, open_reader(settings) as opened:
             locked = bool(key) or await engine.backend.keys.exist()
             check_address(host, locked=locked)
             stored = await _store_examples(engine) if fresh and examples else 0

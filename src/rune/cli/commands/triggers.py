@@ -12,7 +12,7 @@ import typer
 
 from rune.cli.output import Cell, clean, duration, print_json, print_table
 from rune.core.triggers import Schedule
-from rune.nodes.cron import following
+from rune.nodes.cron import next_tick
 
 if TYPE_CHECKING:
     from rune.settings import Settings
@@ -92,14 +92,14 @@ def rotate(
 
 
 def _leave(work: Any, *, as_json: bool) -> None:
-    from rune.cli.backend import refusing
+    from rune.cli.backend import run_reporting_errors
     from rune.settings import load_settings
 
     def done() -> int:
         work(load_settings())
         return 0
 
-    raise typer.Exit(refusing(done, as_json=as_json))
+    raise typer.Exit(run_reporting_errors(done, as_json=as_json))
 
 
 def _found(settings: Settings, workflow: str | None) -> list[dict[str, Any]]:
@@ -120,7 +120,7 @@ def _found(settings: Settings, workflow: str | None) -> list[dict[str, Any]]:
 
 
 def _one(settings: Settings, name: str) -> dict[str, Any]:
-    from rune.ports.triggers import UnknownTrigger
+    from rune.ports.triggers import TriggerNotFoundError
 
     workflow, _, node = name.partition("/")
     found = [
@@ -131,9 +131,9 @@ def _one(settings: Settings, name: str) -> dict[str, Any]:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise UnknownTrigger(f"there is no trigger `{name}`; `rune triggers list` shows what there is")
+        raise TriggerNotFoundError(f"there is no trigger `{name}`; `rune triggers list` shows what there is")
     named = ", ".join(f"{each['workflow_id']}/{each['node_id']}" for each in found)
-    raise UnknownTrigger(f"`{name}` has {len(found)} triggers: say which, of {named}")
+    raise TriggerNotFoundError(f"`{name}` has {len(found)} triggers: say which, of {named}")
 
 
 def _switch(settings: Settings, name: str, *, enabled: bool, as_json: bool) -> None:
@@ -281,7 +281,7 @@ def _coming(document: dict[str, Any]) -> list[str]:
     first = int(datetime.fromisoformat(given["next_at"]).timestamp() * 1000)
     # Ticks of an interval lie at equal distances from any one of them.
     schedule = Schedule(cron=given["cron"], timezone=given["timezone"], every=given["every_ms"] or 0)
-    times, found = following(schedule, first), [first]
+    times, found = next_tick(schedule, first), [first]
     while len(found) < AHEAD:
         after = times(found[-1])
         if after is None:

@@ -25,8 +25,8 @@ from rune.ports.workflows import Alias, Version, choose
 
 if TYPE_CHECKING:
     from rune.core.definition.problems import Problem
-    from rune.ports.workflows import Entry
-    from rune.runtime.queries.reader import Reader
+    from rune.ports.workflows import WorkflowEntry
+    from rune.runtime.queries.reader import ExecutionReader
     from rune.settings import Settings
 
 workflows = typer.Typer(add_completion=False)
@@ -53,8 +53,8 @@ def list_workflows(everything: All = False, as_json: Json = False) -> None:
     """List the stored workflows by name. `rune workflows` alone does the same."""
     from rune.cli.backend import read
 
-    async def work(reader: Reader, settings: Settings) -> int:
-        _print_list(await reader.library.entries(hidden=everything), as_json=as_json)
+    async def work(reader: ExecutionReader, settings: Settings) -> int:
+        _print_list(await reader.library.list(hidden=everything), as_json=as_json)
         return 0
 
     def empty() -> int:
@@ -78,12 +78,14 @@ def show(
 
     Examples: rune workflows show orders; rune workflows show orders@2 --yaml > orders.yaml
     """
-    from rune.cli.backend import look, reference
+    from rune.cli.backend import reference, run_workflow_query
 
     workflow, which = reference(given)
     wanted = "yaml" if as_yaml else "json" if as_json else "text"
     raise typer.Exit(
-        look(workflow, lambda reader: show_stored(reader, workflow, which, wanted), as_json=as_json)
+        run_workflow_query(
+            workflow, lambda reader: show_stored(reader, workflow, which, wanted), as_json=as_json
+        )
     )
 
 
@@ -101,11 +103,11 @@ def diff(
 
     Example: rune workflows diff orders stable latest
     """
-    from rune.cli.backend import look
+    from rune.cli.backend import run_workflow_query
 
     wanted = "json" if as_json else "unified" if unified else "text"
     raise typer.Exit(
-        look(
+        run_workflow_query(
             workflow, lambda reader: show_difference(reader, workflow, before, after, wanted), as_json=as_json
         )
     )
@@ -130,7 +132,7 @@ def restore(
         said = f"which version of `{workflow}`?"
         missing = Problem("NAME@VERSION", "MISSING_VERSION", said, f"write for example {workflow}@1")
         raise typer.Exit(refuse((missing,), as_json=as_json))
-    raise typer.Exit(_point(workflow, "latest", which, as_json=as_json))
+    raise typer.Exit(_set_alias(workflow, "latest", which, as_json=as_json))
 
 
 @workflows.command()
@@ -150,7 +152,7 @@ def alias(
 
     Examples: rune workflows alias orders stable 3; rune workflows alias orders stable 3 4=10 latest=5
     """
-    raise typer.Exit(_point(workflow, name, version, tuple(weights or ()), as_json=as_json))
+    raise typer.Exit(_set_alias(workflow, name, version, tuple(weights or ()), as_json=as_json))
 
 
 @workflows.command()
@@ -171,24 +173,24 @@ def limit(
 
     Example: rune workflows limit orders --rate 10/s --running 20 --waiting 1000
     """
-    from rune.cli.backend import leave
+    from rune.cli.backend import exit_with
     from rune.cli.commands.access import limit_workflow, wanted
     from rune.ports.access import Limits
 
     limits = wanted(Limits(rate=rate, burst=burst, running=running, waiting=waiting), none=none)
-    leave(lambda settings: limit_workflow(settings, workflow, limits, as_json=as_json), as_json=as_json)
+    exit_with(lambda settings: limit_workflow(settings, workflow, limits, as_json=as_json), as_json=as_json)
 
 
 @workflows.command()
 def remove(workflow: Name, as_json: Json = False) -> None:
     """Take a workflow out of sight. Executions go on, versions stay, a new deploy brings it back."""
-    from rune.cli.backend import ask, known, refusing
+    from rune.cli.backend import ask, known, run_reporting_errors
     from rune.settings import load_settings
 
     def work() -> int:
         settings = load_settings()
         known(settings, workflow, None)
-        hid = ask(settings, lambda desk: desk.hide(workflow))
+        hid = ask(settings, lambda desk: desk.archive(workflow))
         _say(
             {"status": "removed", "workflow_id": workflow, "changed": hid},
             f"{workflow} removed" if hid else f"{workflow} was removed before",
@@ -196,11 +198,11 @@ def remove(workflow: Name, as_json: Json = False) -> None:
         )
         return 0
 
-    raise typer.Exit(refusing(work, as_json=as_json))
+    raise typer.Exit(run_reporting_errors(work, as_json=as_json))
 
 
-def _point(workflow: str, name: str, which: str, others: tuple[str, ...] = (), *, as_json: bool) -> int:
-    from rune.cli.backend import ask, known, label, refusing, shares_of, version_document
+def _set_alias(workflow: str, name: str, which: str, others: tuple[str, ...] = (), *, as_json: bool) -> int:
+    from rune.cli.backend import ask, known, label, run_reporting_errors, shares_of, version_document
     from rune.ports.workflows import check_alias
     from rune.settings import load_settings
 
@@ -209,14 +211,14 @@ def _point(workflow: str, name: str, which: str, others: tuple[str, ...] = (), *
         settings = load_settings()
         number = known(settings, workflow, which).number
         weights = shares_of(others, name, lambda other: known(settings, workflow, other).number)
-        version: Version = ask(settings, lambda desk: desk.point(workflow, name, number, weights=weights))
+        version: Version = ask(settings, lambda desk: desk.set_alias(workflow, name, number, weights=weights))
         document = {"workflow_id": workflow, **version_document(version), "change": version.change}
         moved = "now" if version.change == "moved" else "already"
         shown = "".join(f", {share:g} % of its starts get {other}" for other, share in weights.items())
         _say({**document, "weights": weights}, f"{label(version)} is {moved} {name}{shown}", as_json=as_json)
         return 0
 
-    return refusing(work, as_json=as_json)
+    return run_reporting_errors(work, as_json=as_json)
 
 
 def _say(document: dict[str, Any], line: str, *, as_json: bool) -> None:
@@ -228,7 +230,7 @@ def _say(document: dict[str, Any], line: str, *, as_json: bool) -> None:
         print(line)
 
 
-def _print_list(found: list[Entry], *, as_json: bool) -> None:
+def _print_list(found: list[WorkflowEntry], *, as_json: bool) -> None:
     if as_json:
         from rune.cli.output import print_json
 
@@ -239,7 +241,7 @@ def _print_list(found: list[Entry], *, as_json: bool) -> None:
         _print_entries(found)
 
 
-def _entry_document(each: Entry) -> dict[str, Any]:
+def _entry_document(each: WorkflowEntry) -> dict[str, Any]:
     from rune.runtime.queries.history import iso
 
     return {
@@ -253,7 +255,7 @@ def _entry_document(each: Entry) -> dict[str, Any]:
     }
 
 
-def _print_entries(found: list[Entry]) -> None:
+def _print_entries(found: list[WorkflowEntry]) -> None:
     from rune.cli.output import moment, print_table
 
     rows: list[list[Cell]] = [
@@ -286,9 +288,9 @@ def deploy(
 
     Examples: rune deploy order.yaml; rune deploy order.yaml --alias stable
     """
-    from rune.cli.backend import refusing
+    from rune.cli.backend import run_reporting_errors
 
-    raise typer.Exit(refusing(lambda: _deploy(file, alias, as_json=as_json), as_json=as_json))
+    raise typer.Exit(run_reporting_errors(lambda: _deploy(file, alias, as_json=as_json), as_json=as_json))
 
 
 def _deploy(file: str, alias: str | None, *, as_json: bool) -> int:
@@ -346,10 +348,10 @@ def _print(version: Version) -> None:
     print(f"{paint(label(version), 'bold')} {said[version.change]}")
 
 
-MOST_VERSIONS = 20
+MAX_VERSIONS = 20
 
 
-async def show_stored(reader: Reader, workflow: str, which: str | None, wanted: str) -> int:
+async def show_stored(reader: ExecutionReader, workflow: str, which: str | None, wanted: str) -> int:
     """A workflow and one of its versions, as `text`, `json` or `yaml`."""
     async with reader.still():
         versions = await reader.library.versions(workflow)
@@ -357,7 +359,7 @@ async def show_stored(reader: Reader, workflow: str, which: str | None, wanted: 
         definition = await definition_of(reader, version)
         aliases = await reader.library.aliases(workflow)
         hidden = any(
-            each.hidden for each in await reader.library.entries(hidden=True) if each.workflow == workflow
+            each.hidden for each in await reader.library.list(hidden=True) if each.workflow == workflow
         )
     if wanted == "yaml":
         from rune.cli.arguments import print_yaml
@@ -401,7 +403,7 @@ def _print_stored(
 ) -> None:
     name = clean(definition.get("name", ""))
     print(f"{paint(version.workflow, 'bold')}{f': {name}' if name else ''}{' (removed)' if hidden else ''}\n")
-    newest = versions[: -MOST_VERSIONS - 1 : -1]
+    newest = versions[: -MAX_VERSIONS - 1 : -1]
     rows: list[list[Cell]] = [
         [
             (f"{each.number}", "bold" if each == version else ""),
@@ -424,7 +426,9 @@ def _print_stored(
     )
 
 
-async def show_difference(reader: Reader, workflow: str, before: str, after: str, wanted: str) -> int:
+async def show_difference(
+    reader: ExecutionReader, workflow: str, before: str, after: str, wanted: str
+) -> int:
     """What changed between two versions, as `text`, `json` or `unified` lines."""
     async with reader.still():
         versions = await reader.library.versions(workflow)

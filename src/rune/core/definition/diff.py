@@ -15,7 +15,7 @@ What = Literal["document", "settings", "node", "edge"]
 Plain = Mapping[str, Any]
 
 _ENCODER = msgspec.json.Encoder(order="sorted")
-_APART = frozenset({"settings", "nodes", "edges"})
+_COMPARED_SEPARATELY = frozenset({"settings", "nodes", "edges"})
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ def difference(before: Plain, after: Plain) -> tuple[Change, ...]:
 
 
 def _rest(definition: Plain) -> Plain:
-    return {key: value for key, value in definition.items() if key not in _APART}
+    return {key: value for key, value in definition.items() if key not in _COMPARED_SEPARATELY}
 
 
 def _changed(

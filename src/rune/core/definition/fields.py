@@ -13,7 +13,7 @@ from rune.core.definition.problems import Problem, did_you_mean
 Reader = Callable[[Any, str, list[Problem]], Any]
 
 ID = re.compile(r"[A-Za-z0-9_-]+\Z")
-MOST_ID = 128
+MAX_ID_LENGTH = 128
 _YEAR = 366 * 24 * 3600.0
 
 
@@ -50,11 +50,11 @@ def word(value: Any, path: str, problems: list[Problem]) -> str | None:
 def identifier(value: Any, path: str, problems: list[Problem]) -> str | None:
     """An id. A bad one is reported and kept, so that whatever names it is still understood."""
     found = word(value, path, problems)
-    if found is None or (ID.match(found) and len(found) <= MOST_ID):
+    if found is None or (ID.match(found) and len(found) <= MAX_ID_LENGTH):
         return found
     hint = f"for example `{slug(found)}`" if slug(found) else "for example `step_1`"
     shown = found if len(found) <= 60 else found[:57] + "…"
-    message = f"`{shown}` is not an id: letters, digits, `_` and `-`, at most {MOST_ID}"
+    message = f"`{shown}` is not an id: letters, digits, `_` and `-`, at most {MAX_ID_LENGTH}"
     problems.append(Problem(path, codes.BAD_ID, message, hint))
     return found
 

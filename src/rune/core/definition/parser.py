@@ -24,7 +24,7 @@ SYNONYMS = {"handler": "type", "config": "parameters"}
 """What the dependency dialect calls a field -> what the definition calls it."""
 
 
-class Draft(msgspec.Struct):
+class DraftEdge(msgspec.Struct):
     """An edge that may not have an id yet, and where it stands in the document."""
 
     id: str | None
@@ -35,13 +35,13 @@ class Draft(msgspec.Struct):
     place: str
 
 
-def dependency_edges(node: str, dependencies: Sequence[str], place: str) -> Iterable[Draft]:
+def dependency_edges(node: str, dependencies: Sequence[str], place: str) -> Iterable[DraftEdge]:
     """The edges that a node's dependencies stand for, in their order."""
     for at, source in enumerate(dependencies):
-        yield Draft(None, source, node, None, False, f"{place}.dependencies[{at}]")
+        yield DraftEdge(None, source, node, None, False, f"{place}.dependencies[{at}]")
 
 
-def named(drafts: Sequence[Draft]) -> list[Edge]:
+def named(drafts: Sequence[DraftEdge]) -> list[Edge]:
     """Edges with an id each. Ids made up here depend on the document alone and avoid those written in it."""
     taken: set[str | None] = {draft.id for draft in drafts if draft.id is not None}
     edges: list[Edge] = []
@@ -67,7 +67,7 @@ def _free(src: str, dst: str, taken: set[str | None]) -> str:
     return found
 
 
-class Places(msgspec.Struct, frozen=True):
+class SourceLocations(msgspec.Struct, frozen=True):
     """Document paths by index. A document may leave gaps (an entry that is no object is dropped), and an edge
     made from a dependency stands at its node, so neither can be told from the definition alone."""
 
@@ -75,7 +75,7 @@ class Places(msgspec.Struct, frozen=True):
     edges: tuple[str, ...]
 
     @classmethod
-    def of(cls, nodes: Sequence[Node], edges: Sequence[Edge]) -> Places:
+    def of(cls, nodes: Sequence[Node], edges: Sequence[Edge]) -> SourceLocations:
         """The places of a definition in its canonical form."""
         return cls(
             tuple(f"nodes[{each}]" for each in range(len(nodes))),
@@ -83,7 +83,7 @@ class Places(msgspec.Struct, frozen=True):
         )
 
 
-NOWHERE = Places((), ())
+NO_LOCATIONS = SourceLocations((), ())
 
 
 class Parsed(msgspec.Struct, frozen=True):
@@ -92,7 +92,7 @@ class Parsed(msgspec.Struct, frozen=True):
 
     definition: Definition | None
     problems: tuple[Problem, ...] = ()
-    places: Places = NOWHERE
+    places: SourceLocations = NO_LOCATIONS
 
     @property
     def refused(self) -> bool:
@@ -207,7 +207,7 @@ class _Parser:
     def __init__(self, problems: list[Problem], limits: Limits) -> None:
         self._problems = problems
         self._limits = limits
-        self._drafts: list[Draft] = []
+        self._drafts: list[DraftEdge] = []
 
     def document(self, raw: Any) -> Parsed:
         top = fields.fields(raw, _DOCUMENT, "", self._problems)
@@ -248,7 +248,7 @@ class _Parser:
         return Parsed(
             definition,
             tuple(self._problems),
-            Places(tuple(places), tuple(each.place for each in self._drafts)),
+            SourceLocations(tuple(places), tuple(each.place for each in self._drafts)),
         )
 
     def _list(self, top: dict[str, Any], name: str, most: int) -> list[Any]:
@@ -288,7 +288,7 @@ class _Parser:
             if raw.get(name) is None:
                 self._report(place, codes.MISSING_FIELD, f"`{name}` is required", "the id of a node")
         self._drafts.append(
-            Draft(
+            DraftEdge(
                 found.get("id"),
                 found.get("src", ""),
                 found.get("dst", ""),

@@ -20,7 +20,7 @@ _CHUNK = 1024 * 1024
 _ALIKE = bytes.maketrans(b"123456789E", b"000000000e")
 _SURROGATE = re.compile(rb"\\u[dD][89abAB]")
 _LONE = re.compile("[\ud800-\udfff]")
-_LEAST, _MOST = -(2**63), 2**64 - 1
+_MIN_INT, _MAX_INT = -(2**63), 2**64 - 1
 
 
 class Decoded(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ class Decoded(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
 
 
-class _Refused:
+class _RefusedError:
     """Stands in the value where a number was refused, so that its path can be found."""
 
     def __init__(self, text: str) -> None:
@@ -78,17 +78,17 @@ def _outside_strings(data: bytes) -> Iterator[bytes]:
 
 
 def _decode(data: bytes, root: str) -> Decoded:
-    refused: list[_Refused] = []
+    refused: list[_RefusedError] = []
     doubled: list[tuple[dict[str, Any], str]] = []
 
-    def refuse(text: str) -> _Refused:
-        refused.append(_Refused(text))
+    def refuse(text: str) -> _RefusedError:
+        refused.append(_RefusedError(text))
         return refused[-1]
 
-    def whole(text: str) -> int | _Refused:
-        return int(text) if len(text) <= 20 and _LEAST <= int(text) <= _MOST else refuse(text)
+    def whole(text: str) -> int | _RefusedError:
+        return int(text) if len(text) <= 20 and _MIN_INT <= int(text) <= _MAX_INT else refuse(text)
 
-    def real(text: str) -> float | _Refused:
+    def real(text: str) -> float | _RefusedError:
         number = float(text)
         return refuse(text) if number in {float("inf"), float("-inf")} else number
 
@@ -125,7 +125,7 @@ def _objections(value: Any, doubled: list[tuple[dict[str, Any], str]], root: str
     for found, key in doubled:
         twice.setdefault(id(found), []).append(key)
     for path, part in walk(value, root):
-        if isinstance(part, _Refused):
+        if isinstance(part, _RefusedError):
             shown = part.text if len(part.text) <= 30 else part.text[:27] + "…"
             hint = "write it as text, or as a number within 64 bits"
             yield Problem(path, codes.BAD_NUMBER, f"`{shown}` is not a number that can be kept", hint)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Literal
 
-from rune.core.execution.decision import Applied, Finish
-from rune.core.execution.fact import Control, End, Signal
+from rune.core.execution.decision import Applied, FinishExecution
+from rune.core.execution.fact import ExecutionEnded, PauseChanged, SignalReceived
 from rune.core.execution.state import State, in_cancelled_region, started
 from rune.core.execution.timers import timers_of
-from rune.core.execution.token import Fate, Token
+from rune.core.execution.token import Token, TokenPurpose
 from rune.core.execution.transition import Transition
 from rune.core.plan.model import Plan
 
 Verdict = Literal["run", "done", "void", "parked", "cancelled", "unknown"]
 
 
-def touch(plan: Plan, state: State, token: Token) -> Verdict:
+def claim_verdict(plan: Plan, state: State, token: Token) -> Verdict:
     """What is to become of a token that somebody is about to run. A pause parks it, the resume sends it."""
     if state.ended or state.finish is not None:
         return "void"
@@ -23,9 +23,9 @@ def touch(plan: Plan, state: State, token: Token) -> Verdict:
     if scope is None:
         return "done" if started(state, token.path) else "unknown"
     live = scope.live.get(token.node)
-    if token.fate is Fate.EXPIRE and state.paused_at is not None:
+    if token.fate is TokenPurpose.EXPIRE and state.paused_at is not None:
         return "done"  # the resume arms its timer again
-    if token.fate is Fate.EXPIRE:
+    if token.fate is TokenPurpose.EXPIRE:
         return "done" if token.node in scope.done or live is not None else "run"
     if live is None:
         return "done" if token.node in scope.done else "unknown"
@@ -35,19 +35,19 @@ def touch(plan: Plan, state: State, token: Token) -> Verdict:
         live.parked = True
     if live.parked:
         return "parked"
-    runs = live.token.fate is Fate.RUN or live.token.fate is Fate.OVERDUE
+    runs = live.token.fate is TokenPurpose.RUN or live.token.fate is TokenPurpose.OVERDUE
     if runs and in_cancelled_region(plan, state, token.node, token.path):
         return "cancelled"
     return "run"
 
 
-def control(plan: Plan, state: State, fact: Control) -> Applied:
+def change_pause(plan: Plan, state: State, fact: PauseChanged) -> Applied:
     """Pause or resume. Resuming sends what was parked and moves the timeouts by the length of the pause."""
     applied = Applied()
-    if fact.number <= state.controls:
+    if fact.number <= state.pause_state:
         applied.fresh = False
         return applied
-    state.controls = fact.number
+    state.pause_state = fact.number
     if fact.paused:
         state.paused_at = fact.at if state.paused_at is None else state.paused_at
         return applied
@@ -63,23 +63,23 @@ def control(plan: Plan, state: State, fact: Control) -> Applied:
     return applied
 
 
-def hear(plan: Plan, state: State, fact: Signal) -> Applied:
+def deliver_signal(plan: Plan, state: State, fact: SignalReceived) -> Applied:
     """A signal resumes whoever has waited for it longest; if nobody does, it is kept."""
     act = Transition(plan, state, fact.at)
     if fact.id in state.heard or state.ended:
         act.applied.fresh = False
         return act.applied
     state.heard.add(fact.id)
-    act.hand_on(fact)
+    act.route_signal(fact)
     return act.applied
 
 
-def end(state: State, fact: End) -> Applied:
+def end_execution(state: State, fact: ExecutionEnded) -> Applied:
     """The terminal mark: from here on nothing starts."""
     applied = Applied(fresh=not state.ended)
-    state.finish = Finish(fact.status, fact.error)
+    state.finish = FinishExecution(fact.status, fact.error)
     state.ended = True
     state.scopes.clear()
-    state.listening.clear()
+    state.waiting_for_signal.clear()
     state.unheeded.clear()
     return applied

@@ -12,7 +12,7 @@ from rune.core.execution.token import Path, Ref, Token
 
 
 @final
-class Emit(msgspec.Struct, frozen=True, gc=False):
+class EmitToken(msgspec.Struct, frozen=True, gc=False):
     """A node gets its token."""
 
     node: int
@@ -21,7 +21,7 @@ class Emit(msgspec.Struct, frozen=True, gc=False):
 
 
 @final
-class Arrive(msgspec.Struct, frozen=True, gc=False):
+class ArriveAtJoin(msgspec.Struct, frozen=True, gc=False):
     """An edge into a join is resolved: alive with a payload, or dead, perhaps because of an error."""
 
     edge: int
@@ -31,7 +31,7 @@ class Arrive(msgspec.Struct, frozen=True, gc=False):
 
 
 @final
-class Gather(msgspec.Struct, frozen=True, gc=False):
+class CollectItem(msgspec.Struct, frozen=True, gc=False):
     """An edge out of this item into its aggregator is resolved."""
 
     edge: int
@@ -39,14 +39,14 @@ class Gather(msgspec.Struct, frozen=True, gc=False):
 
 
 @final
-class Skip(msgspec.Struct, frozen=True, gc=False):
+class SkipNode(msgspec.Struct, frozen=True, gc=False):
     """A node will never run in this scope; nothing but history needs to know."""
 
     node: int
 
 
 @final
-class Spread(msgspec.Struct, frozen=True, gc=False):
+class FanOutItems(msgspec.Struct, frozen=True, gc=False):
     """A split became this many items."""
 
     node: int
@@ -56,7 +56,7 @@ class Spread(msgspec.Struct, frozen=True, gc=False):
 
 
 @final
-class Uncollected(msgspec.Struct, frozen=True):
+class UncollectedFailure(msgspec.Struct, frozen=True):
     """An item failed where no list will show it."""
 
     node: int
@@ -64,14 +64,16 @@ class Uncollected(msgspec.Struct, frozen=True):
 
 
 @final
-class Finish(msgspec.Struct, frozen=True):
+class FinishExecution(msgspec.Struct, frozen=True):
     """The execution is to end like this."""
 
     status: Literal["completed", "failed", "halted", "cancelled"]
     error: Error | None = None
 
 
-Effect = Emit | Arrive | Gather | Skip | Spread | Uncollected | Finish
+Effect = (
+    EmitToken | ArriveAtJoin | CollectItem | SkipNode | FanOutItems | UncollectedFailure | FinishExecution
+)
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
@@ -106,7 +108,7 @@ class Applied(msgspec.Struct, gc=False):
     emitted: list[Token] = []
     armed: list[tuple[Timer, int]] = []
     disarmed: list[Timer] = []
-    finish: Finish | None = None
+    finish: FinishExecution | None = None
     skipped: list[tuple[int, Path]] = []
     waiting: list[tuple[int, Path, int, int]] = []
     known: bool = True  # False: the state had no such token; fold and try again

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from rune.core.execution.state import Live, Scope, State, paused_since
+from rune.core.execution.state import LiveToken, Scope, State, paused_since
 from rune.core.execution.timers import join_waits_since
-from rune.core.execution.token import Fate, path_text
+from rune.core.execution.token import TokenPurpose, path_text
 from rune.core.plan.model import NodePlan, Plan
 
 
@@ -35,7 +35,7 @@ def explain(plan: Plan, state: State) -> list[Waiting]:
     return found
 
 
-def _token(plan: Plan, scope: Scope, live: Live) -> Waiting:
+def _token(plan: Plan, scope: Scope, live: LiveToken) -> Waiting:
     token = live.token
     if live.parked:
         reason = "parked by a pause"
@@ -44,7 +44,7 @@ def _token(plan: Plan, scope: Scope, live: Live) -> Waiting:
     elif live.waiting:
         again = f"waits to be tried again (attempt {token.attempt})"
         reason = "waits for its time" if token.resumed else again
-    elif token.fate is Fate.DISPATCH:
+    elif token.fate is TokenPurpose.DISPATCH:
         reason = "has more items to start"
     else:
         reason = "is queued or running"

@@ -13,14 +13,14 @@ from rune.core.execution.outcome import Error
 from rune.core.execution.token import Arrived, Path, Ref
 
 
-class Start(msgspec.Struct, frozen=True, tag="start"):
+class ExecutionStarted(msgspec.Struct, frozen=True, tag="start"):
     """The execution was accepted."""
 
     at: int
 
 
 @final
-class Result(msgspec.Struct, frozen=True, tag="result", omit_defaults=True, gc=False):
+class NodeResult(msgspec.Struct, frozen=True, tag="result", omit_defaults=True, gc=False):
     """A token is done. `payload` and `error` are what its out-edges pass on if not its own output."""
 
     node: int
@@ -41,7 +41,7 @@ class Result(msgspec.Struct, frozen=True, tag="result", omit_defaults=True, gc=F
 
 
 @final
-class Begun(msgspec.Struct, frozen=True, tag="begun", gc=False):
+class EffectStarted(msgspec.Struct, frozen=True, tag="begun", gc=False):
     """An effect that must not be made twice is about to be made. Who finds this row and no result cannot know."""
 
     node: int
@@ -51,7 +51,7 @@ class Begun(msgspec.Struct, frozen=True, tag="begun", gc=False):
 
 
 @final
-class Attempt(msgspec.Struct, frozen=True, tag="attempt", omit_defaults=True, gc=False):
+class AttemptFailed(msgspec.Struct, frozen=True, tag="attempt", omit_defaults=True, gc=False):
     """One try failed and another follows."""
 
     node: int
@@ -63,7 +63,7 @@ class Attempt(msgspec.Struct, frozen=True, tag="attempt", omit_defaults=True, gc
 
 
 @final
-class Suspension(msgspec.Struct, frozen=True, tag="suspend", omit_defaults=True, gc=False):
+class NodeSuspended(msgspec.Struct, frozen=True, tag="suspend", omit_defaults=True, gc=False):
     """A token waits until a time or a signal; past its deadline a signal is waited for no longer."""
 
     node: int
@@ -76,7 +76,7 @@ class Suspension(msgspec.Struct, frozen=True, tag="suspend", omit_defaults=True,
 
 
 @final
-class Signal(msgspec.Struct, frozen=True, tag="signal", omit_defaults=True):
+class SignalReceived(msgspec.Struct, frozen=True, tag="signal", omit_defaults=True):
     """Somebody said something to the execution. It is kept until a token that waits for its name takes it."""
 
     at: int
@@ -87,7 +87,7 @@ class Signal(msgspec.Struct, frozen=True, tag="signal", omit_defaults=True):
 
 
 @final
-class Choice(msgspec.Struct, frozen=True, tag="choice", gc=False):
+class RaceWinner(msgspec.Struct, frozen=True, tag="choice", gc=False):
     """Which parties opened a join whose node has effects, or cancels its losers, before it runs."""
 
     node: int
@@ -98,7 +98,7 @@ class Choice(msgspec.Struct, frozen=True, tag="choice", gc=False):
     error: Ref | None = None
 
 
-class Control(msgspec.Struct, frozen=True, tag="control"):
+class PauseChanged(msgspec.Struct, frozen=True, tag="control"):
     """The execution was paused or resumed; `number` counts them."""
 
     at: int
@@ -106,7 +106,7 @@ class Control(msgspec.Struct, frozen=True, tag="control"):
     paused: bool
 
 
-class End(msgspec.Struct, frozen=True, tag="end"):
+class ExecutionEnded(msgspec.Struct, frozen=True, tag="end"):
     """The one terminal row."""
 
     at: int
@@ -114,28 +114,38 @@ class End(msgspec.Struct, frozen=True, tag="end"):
     error: Error | None = None
 
 
-Fact = Start | Result | Begun | Attempt | Suspension | Signal | Choice | Control | End
-TokenFact = Result | Attempt | Suspension | Choice
+Fact = (
+    ExecutionStarted
+    | NodeResult
+    | EffectStarted
+    | AttemptFailed
+    | NodeSuspended
+    | SignalReceived
+    | RaceWinner
+    | PauseChanged
+    | ExecutionEnded
+)
+TokenFact = NodeResult | AttemptFailed | NodeSuspended | RaceWinner
 
 
 def fact_key(fact: Fact) -> tuple[Any, ...]:
     """The write-once key of a fact inside its execution."""
     match fact:
-        case Result(node=node, path=path):
+        case NodeResult(node=node, path=path):
             return ("result", node, path)
-        case Begun(node=node, path=path, attempt=attempt):
+        case EffectStarted(node=node, path=path, attempt=attempt):
             return ("begun", node, path, attempt)
-        case Attempt(node=node, path=path, attempt=attempt):
+        case AttemptFailed(node=node, path=path, attempt=attempt):
             return ("attempt", node, path, attempt)
-        case Suspension(node=node, path=path, attempt=attempt):
+        case NodeSuspended(node=node, path=path, attempt=attempt):
             return ("suspend", node, path, attempt)
-        case Signal(id=id):
+        case SignalReceived(id=id):
             return ("signal", id)
-        case Choice(node=node, path=path):
+        case RaceWinner(node=node, path=path):
             return ("choice", node, path)
-        case Control(number=number):
+        case PauseChanged(number=number):
             return ("control", number)
-        case Start():
+        case ExecutionStarted():
             return ("start",)
         case _:
             return ("end",)

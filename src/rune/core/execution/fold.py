@@ -10,26 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import heappop, heappush
 
-from rune.core.execution.control import control, end, hear
+from rune.core.execution.control import change_pause, deliver_signal, end_execution
 from rune.core.execution.decision import Applied
 from rune.core.execution.fact import (
-    Attempt,
-    Begun,
-    Choice,
-    Control,
-    End,
+    AttemptFailed,
+    EffectStarted,
+    ExecutionEnded,
+    ExecutionStarted,
     Fact,
-    Result,
-    Signal,
-    Start,
+    NodeResult,
+    PauseChanged,
+    RaceWinner,
+    SignalReceived,
     TokenFact,
 )
-from rune.core.execution.routing import follow
+from rune.core.execution.routing import decision_for_fact
 from rune.core.execution.state import State
 from rune.core.execution.step import step_unrun
 from rune.core.execution.timers import timers_of
-from rune.core.execution.token import Fate, Path, Token
-from rune.core.execution.transition import Transition, apply, begin
+from rune.core.execution.token import Path, Token, TokenPurpose
+from rune.core.execution.transition import Transition, apply, start_execution
 from rune.core.limits import LIMITS, Limits
 from rune.core.plan.model import Plan
 
@@ -41,9 +41,9 @@ class _Fold:
         self._plan = plan
         self.state = State(limits=limits, folding=True)
         self._start = 0
-        self._end: End | None = None
-        self._controls: list[Control] = []
-        self._signals: list[Signal] = []
+        self._end: ExecutionEnded | None = None
+        self._controls: list[PauseChanged] = []
+        self._signals: list[SignalReceived] = []
         self._taken: set[str] = set()
         self._facts: dict[Key, list[TokenFact]] = {}
         self._items: dict[Key, dict[int, int]] = {}  # by fan-out: item -> its earliest fact
@@ -58,29 +58,29 @@ class _Fold:
             self._read(fact)
 
     def _read(self, fact: Fact) -> None:
-        if isinstance(fact, Start):
+        if isinstance(fact, ExecutionStarted):
             self._start = fact.at
-        elif isinstance(fact, End):
+        elif isinstance(fact, ExecutionEnded):
             self._end = fact
-        elif isinstance(fact, Control):
+        elif isinstance(fact, PauseChanged):
             self._controls.append(fact)
-        elif isinstance(fact, Signal):
+        elif isinstance(fact, SignalReceived):
             self._signals.append(fact)
-        elif not isinstance(fact, Begun):
-            if isinstance(fact, Result | Attempt) and fact.signal is not None:
+        elif not isinstance(fact, EffectStarted):
+            if isinstance(fact, NodeResult | AttemptFailed) and fact.signal is not None:
                 self._taken.add(fact.signal)
             self._facts.setdefault((fact.node, fact.path), []).append(fact)
 
     def run(self, now: int) -> Applied:
         if self._end is not None:
-            return end(self.state, self._end)
+            return end_execution(self.state, self._end)
         self._list_items()
-        self._take(begin(self._plan, self.state, self._start))
+        self._take(start_execution(self._plan, self.state, self._start))
         while self._replay() or self._let_go(now):
             pass
         self.state.folding = False
         act = Transition(self._plan, self.state, now)
-        act.settle(self.state.root)
+        act.propagate_counts(self.state.root)
         applied = act.applied
         self._hear()
         for fact in sorted(self._controls, key=lambda each: each.number):
@@ -110,7 +110,7 @@ class _Fold:
         self._skipped += applied.skipped
         for token in applied.emitted:
             facts = self._facts.get(token.key)
-            follows = token.fate is Fate.SKIP and self._plan.nodes[token.node].timeout is None
+            follows = token.fate is TokenPurpose.SKIP and self._plan.nodes[token.node].timeout is None
             if facts is None and not follows:
                 continue
             at = min(each.at for each in facts) if facts else token.at
@@ -131,7 +131,7 @@ class _Fold:
             self._take(apply(self._plan, self.state, step_unrun(self._plan, token, token.at)))
             return
         for fact in sorted(facts, key=_precedence):
-            self._take(apply(self._plan, self.state, follow(self._plan, fact)))
+            self._take(apply(self._plan, self.state, decision_for_fact(self._plan, fact)))
         scope = self.state.scopes.get(token.path)
         if scope is not None and token.node in scope.fans and scope.fans[token.node].held:
             self._held.append((token.path, token.node))
@@ -159,7 +159,7 @@ class _Fold:
         """The result of a join that never opened: its timeout came first."""
         for key in sorted(self._facts, key=lambda each: (each[1], each[0])):
             last = max(self._facts[key], key=_precedence)
-            applied = apply(self._plan, self.state, follow(self._plan, last))
+            applied = apply(self._plan, self.state, decision_for_fact(self._plan, last))
             if applied.fresh:
                 del self._facts[key]
                 self._take(applied)
@@ -175,8 +175,8 @@ class _Fold:
         scope.fans[split].held = False
         scope.count -= 1
         act = Transition(self._plan, self.state, now)
-        act.fill(scope, split)
-        act.settle(scope)
+        act.start_items(scope, split)
+        act.propagate_counts(scope)
         self._take(act.applied)
         return True
 
@@ -186,10 +186,10 @@ class _Fold:
             if fact.id in self._taken:
                 self.state.heard.add(fact.id)
             else:
-                hear(self._plan, self.state, fact)
+                deliver_signal(self._plan, self.state, fact)
 
-    def _park(self, fact: Control) -> None:
-        control(self._plan, self.state, fact)
+    def _park(self, fact: PauseChanged) -> None:
+        change_pause(self._plan, self.state, fact)
         if fact.paused:
             for scope in self.state.scopes.values():
                 for live in scope.live.values():
@@ -198,11 +198,11 @@ class _Fold:
 
 def _precedence(fact: TokenFact) -> tuple[int, int, int]:
     """A choice first; then attempt by attempt, each suspended before it failed; a result last."""
-    if isinstance(fact, Choice):
+    if isinstance(fact, RaceWinner):
         return (0, 0, 0)
-    if isinstance(fact, Result):
+    if isinstance(fact, NodeResult):
         return (2, 0, 0)
-    return (1, fact.attempt, isinstance(fact, Attempt))
+    return (1, fact.attempt, isinstance(fact, AttemptFailed))
 
 
 def fold(plan: Plan, facts: Iterable[Fact], now: int, limits: Limits = LIMITS) -> tuple[State, Applied]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from rune.core.execution.routing import routes
-from rune.core.execution.token import Arrived, Fate, Path, Ref, Token
+from rune.core.execution.token import Arrived, Path, Ref, Token, TokenPurpose
 from rune.core.execution.visibility import Lookup
 from rune.core.node_type import Join
 from rune.core.plan.model import NodePlan, Plan
@@ -43,25 +43,27 @@ class Barrier(msgspec.Struct):
         return [edge for edge, each in self.arrivals.items() if each.alive]
 
 
-def verdict(opens: Join, parties: int, live: int, arrived: int) -> Fate | None:
+def join_verdict(opens: Join, parties: int, live: int, arrived: int) -> TokenPurpose | None:
     """Whether a join opens now, and for what: None means it goes on waiting."""
     missing = parties - arrived
     if live == 0:
-        return Fate.SKIP if missing == 0 else None
+        return TokenPurpose.SKIP if missing == 0 else None
     if opens == "all":
-        return Fate.RUN if missing == 0 else None
+        return TokenPurpose.RUN if missing == 0 else None
     needed = 1 if opens == "any" else opens
     if live >= needed:
-        return Fate.RUN
-    return Fate.UNREACHABLE if live + missing < needed else None
+        return TokenPurpose.RUN
+    return TokenPurpose.UNREACHABLE if live + missing < needed else None
 
 
-def opened_token(plan: Plan, node: NodePlan, barrier: Barrier, path: tuple[int, ...], fate: Fate) -> Token:
+def opened_token(
+    plan: Plan, node: NodePlan, barrier: Barrier, path: tuple[int, ...], fate: TokenPurpose
+) -> Token:
     """The one ordinary token that an opening emits."""
     seen = [edge for edge in node.in_edges if edge in barrier.arrivals]
     live = [edge for edge in seen if barrier.arrivals[edge].alive]
     # A join that runs absorbs the errors of its dead edges; one that is skipped passes the first of them on.
-    heard = seen if fate is Fate.SKIP else live
+    heard = seen if fate is TokenPurpose.SKIP else live
     error = next((barrier.arrivals[edge].error for edge in heard if barrier.arrivals[edge].error), None)
     arrived = tuple(Arrived(edge, barrier.arrivals[edge].payload or Ref("start")) for edge in live)
     payload = joined_payload(plan, node, path, arrived)

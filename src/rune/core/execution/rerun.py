@@ -10,20 +10,20 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from rune.core.execution.fact import End, Fact, Result
+from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult
 from rune.core.execution.fold import fold
 from rune.core.execution.joins import item_entry
 from rune.core.execution.token import ROOT, Arrived, Path, within
 from rune.core.plan.model import NodePlan, Plan
 
 Key = tuple[int, Path]
-Results = dict[Key, Result]
+Results = dict[Key, NodeResult]
 
 
 def unfinished(plan: Plan, facts: Sequence[Fact]) -> set[Key]:
     """The tokens that a retry runs again: what failed, was cancelled or never ended."""
     again = {key for key, each in _results(facts).items() if each.status in ("failed", "cancelled")}
-    state, _ = fold(plan, [each for each in facts if not isinstance(each, End)], 0)
+    state, _ = fold(plan, [each for each in facts if not isinstance(each, ExecutionEnded)], 0)
     return again | {(node, scope.path) for scope in state.scopes.values() for node in scope.live}
 
 
@@ -31,14 +31,14 @@ def failed_items(plan: Plan, facts: Sequence[Fact]) -> set[Key]:
     """What failed inside the items whose entry in their list is an error."""
     results = _results(facts)
     failed = [key for key, each in results.items() if each.status == "failed"]
-    bad = set(_bad_items(plan, results))
+    bad = set(_failed_item_paths(plan, results))
     return {
         (node, path) for node, path in failed if any(path[: cut + 2] in bad for cut in range(0, len(path), 2))
     }
 
 
-def _bad_items(plan: Plan, results: Results) -> Iterator[Path]:
-    def lookup(node: int, path: Path) -> Result | None:
+def _failed_item_paths(plan: Plan, results: Results) -> Iterator[Path]:
+    def lookup(node: int, path: Path) -> NodeResult | None:
         return results.get((node, path))
 
     for (split, path), result in results.items():
@@ -63,7 +63,7 @@ def from_node(plan: Plan, facts: Sequence[Fact], node: int, inside: Path = ROOT)
     }
 
 
-def kept(plan: Plan, facts: Sequence[Fact], again: set[Key], at: int) -> list[Fact]:
+def kept_results(plan: Plan, facts: Sequence[Fact], again: set[Key], at: int) -> list[Fact]:
     """The results that a new execution begins with. They count from its own start: no timeout runs from a time
     before it."""
     results = _results(facts)
@@ -76,7 +76,7 @@ def kept(plan: Plan, facts: Sequence[Fact], again: set[Key], at: int) -> list[Fa
 
 
 def _results(facts: Iterable[Fact]) -> Results:
-    return {(each.node, each.path): each for each in facts if isinstance(each, Result)}
+    return {(each.node, each.path): each for each in facts if isinstance(each, NodeResult)}
 
 
 class _Stale:

@@ -15,17 +15,17 @@ from rune.core.execution.decision import (
     ALIVE,
     DEAD,
     FAILED,
-    Arrive,
+    ArriveAtJoin,
+    CollectItem,
     Decision,
     Effect,
-    Emit,
-    Finish,
-    Gather,
-    Skip,
-    Spread,
-    Uncollected,
+    EmitToken,
+    FanOutItems,
+    FinishExecution,
+    SkipNode,
+    UncollectedFailure,
 )
-from rune.core.execution.fact import Result, TokenFact
+from rune.core.execution.fact import NodeResult, TokenFact
 from rune.core.execution.token import Path, Ref
 from rune.core.plan.model import Edges, NodePlan, Plan
 
@@ -40,7 +40,7 @@ class Routes(msgspec.Struct, frozen=True, gc=False):
     cause: Ref | None  # the unhandled error that the dead edges carry on
 
 
-def routes(node: NodePlan, fact: Result) -> Routes:
+def routes(node: NodePlan, fact: NodeResult) -> Routes:
     """The edges of a result that is neither a fan-out nor an end of the execution."""
     itself = Ref("result", fact.node, fact.path)
     if fact.status == "ok":
@@ -56,61 +56,61 @@ def routes(node: NodePlan, fact: Result) -> Routes:
     return Routes(alive, dead, itself, itself, None)
 
 
-def follow(plan: Plan, fact: TokenFact) -> Decision:
+def decision_for_fact(plan: Plan, fact: TokenFact) -> Decision:
     """What a fact means. Only a result routes; the others change nothing but their own token."""
-    if type(fact) is not Result:
+    if type(fact) is not NodeResult:
         return Decision(fact.node, fact.path, fact.at, fact)
     node = plan.nodes[fact.node]
     if fact.items is not None:
-        return _spread(plan, node, fact, fact.items)
+        return _fan_out(plan, node, fact, fact.items)
     effects: list[Effect] = []
     if fact.status == "failed":
         if node.policy == "halt":
             detected = fact.failure is not None and fact.failure.engine
-            finish = Finish("failed" if detected else "halted", fact.failure)
+            finish = FinishExecution("failed" if detected else "halted", fact.failure)
             return Decision(fact.node, fact.path, fact.at, fact, (finish,))
         if node.policy == "ignore" and node.fans_out:
-            return _spread(plan, node, fact, 0)
+            return _fan_out(plan, node, fact, 0)
         if node.policy == "collect" and not node.listed and fact.failure:
-            effects.append(Uncollected(fact.node, fact.failure))
+            effects.append(UncollectedFailure(fact.node, fact.failure))
     found = routes(node, fact)
-    effects += enter(plan, found.alive, found.payload, found.error)
+    effects += activate_edges(plan, found.alive, found.payload, found.error)
     if found.dead:
-        bury(plan, effects, found.dead, found.cause)
+        propagate_dead_edges(plan, effects, found.dead, found.cause)
     return Decision(fact.node, fact.path, fact.at, fact, tuple(effects))
 
 
 def skip(plan: Plan, node: int, path: Path, error: Ref | None, at: int) -> Decision:
     """The end of a token that no live edge leads to. It leaves no fact: it follows from others."""
     effects: list[Effect] = []
-    bury(plan, effects, plan.nodes[node].out, error)
+    propagate_dead_edges(plan, effects, plan.nodes[node].out, error)
     return Decision(node, path, at, None, tuple(effects))
 
 
-def _spread(plan: Plan, node: NodePlan, fact: Result, count: int) -> Decision:
-    effects: list[Effect] = [] if count else [Skip(each) for each in node.body]
-    bury(plan, effects, node.error_edges, None)
+def _fan_out(plan: Plan, node: NodePlan, fact: NodeResult, count: int) -> Decision:
+    effects: list[Effect] = [] if count else [SkipNode(each) for each in node.body]
+    propagate_dead_edges(plan, effects, node.error_edges, None)
     error = fact.error if fact.status == "ok" else Ref("result", fact.node, fact.path)
-    effects.append(Spread(fact.node, count, fact.payload or Ref("result", fact.node, fact.path), error))
+    effects.append(FanOutItems(fact.node, count, fact.payload or Ref("result", fact.node, fact.path), error))
     return Decision(fact.node, fact.path, fact.at, fact, tuple(effects))
 
 
-def enter(plan: Plan, edges: Iterable[int], payload: Ref, error: Ref | None) -> list[Effect]:
+def activate_edges(plan: Plan, edges: Iterable[int], payload: Ref, error: Ref | None) -> list[Effect]:
     """Live edges: to a token, to a join, or out of the item."""
     effects: list[Effect] = []
     nodes, dst = plan.nodes, plan.dst
     for edge in edges:
         target = nodes[dst[edge]]
         if target.joins_items:
-            effects.append(Gather(edge, ALIVE))
+            effects.append(CollectItem(edge, ALIVE))
         elif target.is_join:
-            effects.append(Arrive(edge, True, payload, error))
+            effects.append(ArriveAtJoin(edge, True, payload, error))
         else:
-            effects.append(Emit(target.index, payload, error))
+            effects.append(EmitToken(target.index, payload, error))
     return effects
 
 
-def bury(plan: Plan, effects: list[Effect], edges: Iterable[int], error: Ref | None) -> None:
+def propagate_dead_edges(plan: Plan, effects: list[Effect], edges: Iterable[int], error: Ref | None) -> None:
     """Dead edges: skip what can no longer run, tell the joins that wait for others too."""
     queue: deque[tuple[int, Ref | None]] = deque((edge, error) for edge in edges)
     told: dict[int, dict[int, Ref | None]] = {}
@@ -120,7 +120,7 @@ def bury(plan: Plan, effects: list[Effect], edges: Iterable[int], error: Ref | N
         edge, cause = queue.popleft()
         node = plan.nodes[plan.dst[edge]]
         if node.joins_items and node.split_of not in skipped:
-            effects.append(Gather(edge, FAILED if cause else DEAD))
+            effects.append(CollectItem(edge, FAILED if cause else DEAD))
             continue
         if node.is_join or node.joins_items:
             causes = told.setdefault(node.index, {})
@@ -129,11 +129,11 @@ def bury(plan: Plan, effects: list[Effect], edges: Iterable[int], error: Ref | N
                 continue
             del told[node.index]
             cause = next((causes[each] for each in node.in_edges if causes[each]), None)
-        effects.append(Skip(node.index))
+        effects.append(SkipNode(node.index))
         skipped.add(node.index)
         queue.extend((each, cause) for each in node.out)
     for causes in told.values():
-        effects += [Arrive(edge, False, None, cause) for edge, cause in causes.items()]
+        effects += [ArriveAtJoin(edge, False, None, cause) for edge, cause in causes.items()]
 
 
 def _may_be_given_up(node: NodePlan) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rune.core.execution.fact import Result
+from rune.core.execution.fact import NodeResult
 from rune.core.execution.joins import item_entry
 from rune.core.execution.token import Arrived, Path, Ref, Token
 from rune.core.execution.visibility import Lookup, reference, visible
@@ -17,7 +17,7 @@ from rune.core.plan.model import Plan
 Decode = Callable[[Any], Any]
 
 
-def failure_value(result: Result) -> dict[str, Any]:
+def failure_value(result: NodeResult) -> dict[str, Any]:
     """The output of a failed node, however the failure was handled."""
     failure = result.failure
     if failure is None:
@@ -25,7 +25,7 @@ def failure_value(result: Result) -> dict[str, Any]:
     return {"error": {"code": failure.code, "message": failure.message, "details": failure.details}}
 
 
-class Values:
+class ValueSource:
     """The values of one execution."""
 
     def __init__(
@@ -37,7 +37,7 @@ class Values:
         self._decode = decode
         self.execution = execution
 
-    def result(self, node: int, path: Path) -> Result | None:
+    def result(self, node: int, path: Path) -> NodeResult | None:
         """The result of a token."""
         return self._lookup(node, path)
 
@@ -62,11 +62,11 @@ class Values:
             raise KeyError(ref)
         return self.item(result, ref.path[-1])
 
-    def output(self, result: Result) -> Any:
+    def output(self, result: NodeResult) -> Any:
         """What a node put out."""
         return self._decode(result.value)
 
-    def item(self, result: Result, index: int) -> Any:
+    def item(self, result: NodeResult, index: int) -> Any:
         """One item of a fan-out."""
         return self._decode(result.value)[index]
 
@@ -90,17 +90,17 @@ class Values:
             else:
                 yield False, self.value(entry.payloads[0][1]) if entry.payloads else None
 
-    def scope(self, token: Token, now: float, seed: str) -> Sight:
+    def scope(self, token: Token, now: float, seed: str) -> ExpressionScope:
         """What the expressions of a token see."""
-        return Sight(self, self._plan, token, now, seed)
+        return ExpressionScope(self, self._plan, token, now, seed)
 
 
-class Sight(dict[str, Any]):
+class ExpressionScope(dict[str, Any]):
     """The roots of one token's expressions, each loaded when it is first touched."""
 
     __slots__ = ("_looked", "_now", "_plan", "_seed", "_seen", "_token", "_values")
 
-    def __init__(self, values: Values, plan: Plan, token: Token, now: float, seed: str) -> None:
+    def __init__(self, values: ValueSource, plan: Plan, token: Token, now: float, seed: str) -> None:
         self._values = values
         self._plan = plan
         self._token = token

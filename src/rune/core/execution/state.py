@@ -9,8 +9,8 @@ from typing import Literal
 
 import msgspec
 
-from rune.core.execution.decision import Finish, Timer
-from rune.core.execution.fact import Signal
+from rune.core.execution.decision import FinishExecution, Timer
+from rune.core.execution.fact import SignalReceived
 from rune.core.execution.joins import Barrier
 from rune.core.execution.outcome import Error
 from rune.core.execution.token import ROOT, Path, Ref, Token, within
@@ -18,7 +18,7 @@ from rune.core.limits import LIMITS, Limits
 from rune.core.plan.model import Plan
 
 
-class Live(msgspec.Struct, gc=False):
+class LiveToken(msgspec.Struct, gc=False):
     """A token that is not done. A waiting one is owned by a timer or a signal, a parked one by a resume."""
 
     token: Token
@@ -27,7 +27,7 @@ class Live(msgspec.Struct, gc=False):
     due: int | None = None
     signal: str | None = None
     deadline: int | None = None
-    heard: Signal | None = None  # what resumed it; given back if no fact of it says so
+    received_signal: SignalReceived | None = None  # what resumed it; given back if no fact of it says so
 
     @property
     def wakes_at(self) -> int | None:
@@ -37,7 +37,7 @@ class Live(msgspec.Struct, gc=False):
         return min(self.due, self.deadline)
 
 
-class Fan(msgspec.Struct):
+class FanOutState(msgspec.Struct):
     """A fan-out under way: a cursor, a window, and a mark per item and edge into the aggregator."""
 
     count: int
@@ -62,11 +62,11 @@ class Scope(msgspec.Struct):
     opened_at: int
     count: int = 0  # live tokens, and one per item in flight
     active: int = 0  # those of them that do more than wait
-    stirring: bool = False  # counted as active in the scope around
-    live: dict[int, Live] = {}
+    running: bool = False  # counted as active in the scope around
+    live: dict[int, LiveToken] = {}
     done: set[int] = set()
     barriers: dict[int, Barrier] = {}
-    fans: dict[int, Fan] = {}
+    fans: dict[int, FanOutState] = {}
 
 
 class State(msgspec.Struct):
@@ -76,15 +76,17 @@ class State(msgspec.Struct):
     limits: Limits = LIMITS
     started_at: int = 0
     active_items: int = 0
-    finish: Finish | None = None
+    finish: FinishExecution | None = None
     ended: bool = False
     paused_at: int | None = None
-    controls: int = 0
+    pause_state: int = 0
     pauses: list[tuple[int, int]] = []
     cancelled: set[tuple[int, Path]] = set()
     heard: set[str] = set()  # signals that are known here
-    unheeded: list[Signal] = []  # those that nobody has taken yet, oldest first
-    listening: dict[str, dict[tuple[Path, int], int]] = {}  # by signal: who waits for it, and since when
+    unheeded: list[SignalReceived] = []  # those that nobody has taken yet, oldest first
+    waiting_for_signal: dict[
+        str, dict[tuple[Path, int], int]
+    ] = {}  # by signal: who waits for it, and since when
     failures: int = 0
     first_failures: list[tuple[Path, int, Error]] = []
     folding: bool = False
@@ -115,7 +117,7 @@ def started(state: State, path: Path) -> bool:
     return fan is not None and (path[-1] < fan.next or path[-1] in fan.ahead)
 
 
-def own_timer(live: Live) -> Timer:
+def own_timer(live: LiveToken) -> Timer:
     """The timer that owns a waiting token."""
     token = live.token
     if token.resumed:

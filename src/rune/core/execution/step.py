@@ -11,92 +11,90 @@ from typing import Literal
 
 from rune.core.definition.model import Retry
 from rune.core.execution.decision import Decision
-from rune.core.execution.fact import Attempt, Result, Suspension, TokenFact
+from rune.core.execution.fact import AttemptFailed, NodeResult, NodeSuspended, TokenFact
 from rune.core.execution.outcome import Error, Failure, FanOut, Outcome, Output, Suspend
-from rune.core.execution.routing import follow, skip
-from rune.core.execution.token import Fate, Token
+from rune.core.execution.routing import decision_for_fact, skip
+from rune.core.execution.token import Token, TokenPurpose
 from rune.core.limits import LIMITS, Limits
 from rune.core.plan.model import NodePlan, Plan
 from rune.ids import fraction
 
 BAD_OUTCOME = "BAD_OUTCOME"
 LIMIT_EXCEEDED = "LIMIT_EXCEEDED"
-FAR = 2**53  # ms; every store and every reader keeps whole numbers up to here
+MAX_TIME_MS = 2**53  # ms; every store and every reader keeps whole numbers up to here
 
 
-def mistake(node: NodePlan, token: Token, outcome: Outcome, limits: Limits) -> Error | None:
+def invalid_outcome(node: NodePlan, token: Token, outcome: Outcome, limits: Limits) -> Error | None:
     """What is wrong with an outcome, or None. An output that fits has been let through before."""
     if isinstance(outcome, Output):
-        return _bad(node, _of_output(node, outcome))
+        return _invalid(node, _invalid_output(node, outcome))
     if isinstance(outcome, FanOut):
-        return _of_items(node, outcome, limits)
+        return _invalid_items(node, outcome, limits)
     if isinstance(outcome, Suspend):
-        return _bad(node, _of_suspension(token, outcome))
+        return _invalid(node, _invalid_suspension(token, outcome))
     if isinstance(outcome, Failure):
-        return _bad(node, _of_failure(outcome))
+        return _invalid(node, _invalid_failure(outcome))
     return None
 
 
-def _bad(node: NodePlan, what: str | None) -> Error | None:
+def _invalid(node: NodePlan, what: str | None) -> Error | None:
     return None if what is None else Error(BAD_OUTCOME, f"`{node.id}` {what}")
 
 
-def _of_output(node: NodePlan, outcome: Output) -> str:
+def _invalid_output(node: NodePlan, outcome: Output) -> str:
     if node.fans_out:
         return "ended with an output, where only items can follow"
     known = ", ".join(f"`{each}`" for each in node.by_outlet if each is not None)
-    return f"left by outlet {_shown(outcome.outlet)}; it has {known or 'none'}"
+    return f"left by outlet {_shortened(outcome.outlet)}; it has {known or 'none'}"
 
 
-def _of_items(node: NodePlan, outcome: FanOut, limits: Limits) -> Error | None:
+def _invalid_items(node: NodePlan, outcome: FanOut, limits: Limits) -> Error | None:
     if not node.fans_out:
-        return _bad(node, "ended as items, but is no node that fans out")
+        return _invalid(node, "ended as items, but is no node that fans out")
     if type(outcome.count) is not int or outcome.count < 0:
-        return _bad(node, f"ended as items, {_shown(outcome.count)} of them")
+        return _invalid(node, f"ended as items, {_shortened(outcome.count)} of them")
     if outcome.count > limits.items:
-        message = (
-            f"`{node.id}` ended as items, {_shown(outcome.count)} of them: at most {limits.items:,} allowed"
-        )
+        message = f"`{node.id}` ended as items, {_shortened(outcome.count)} of them: at most {limits.items:,} allowed"
         return Error(LIMIT_EXCEEDED, message, {"limit": "items", "allowed": limits.items})
     return None
 
 
-def _of_suspension(token: Token, outcome: Suspend) -> str | None:
+def _invalid_suspension(token: Token, outcome: Suspend) -> str | None:
     if token.resumed:
         return "waits a second time in one attempt"
     if outcome.until is None and outcome.signal is None:
         return "waits for nothing"
-    if outcome.until is not None and (type(outcome.until) is not int or abs(outcome.until) > FAR):
-        return f"waits until {_shown(outcome.until)}, which is no time in ms"
+    if outcome.until is not None and (type(outcome.until) is not int or abs(outcome.until) > MAX_TIME_MS):
+        return f"waits until {_shortened(outcome.until)}, which is no time in ms"
     if outcome.signal is not None and type(outcome.signal) is not str:
-        return f"waits for signal {_shown(outcome.signal)}, which is no name"
+        return f"waits for signal {_shortened(outcome.signal)}, which is no name"
     return None
 
 
-def _of_failure(outcome: Failure) -> str | None:
+def _invalid_failure(outcome: Failure) -> str | None:
     error = outcome.error
     if type(error) is not Error:
-        return f"failed with {_shown(error)}, which is no error"
+        return f"failed with {_shortened(error)}, which is no error"
     if type(error.code) is not str or not error.code:
-        return f"failed with code {_shown(error.code)}, which is no code"
+        return f"failed with code {_shortened(error.code)}, which is no code"
     if type(error.message) is not str or type(error.details) is not dict:
-        return f"failed with code {_shown(error.code)} and an error that is not whole"
+        return f"failed with code {_shortened(error.code)} and an error that is not whole"
     return None
 
 
-def _shown(value: object) -> str:
+def _shortened(value: object) -> str:
     """A value in a message. Never fails: not for ten thousand digits, nor half a character."""
     if isinstance(value, str):
         return f"`{value[:100].encode('utf-8', 'backslashreplace').decode()}`"
-    if type(value) is int and abs(value) <= FAR:
+    if type(value) is int and abs(value) <= MAX_TIME_MS:
         return f"{value:,}"
     return f"a value of type {type(value).__name__}"
 
 
-LONGEST = 36_525 * 86_400_000  # ms: nobody who asks for more than a century is believed
+MAX_BACKOFF_MS = 36_525 * 86_400_000  # ms: nobody who asks for more than a century is believed
 
 
-def tries_again(retry: Retry, attempt: int, error: Error) -> bool:
+def is_retried(retry: Retry, attempt: int, error: Error) -> bool:
     """Whether the policy grants one more attempt for this error. What may have been done is not done again."""
     if error.code == "UNKNOWN_OUTCOME":
         return False
@@ -109,7 +107,7 @@ def retry_due(retry: Retry, attempt: int, failed_at: int, token: str, earliest: 
     if retry.jitter:
         delay *= 0.5 + fraction(token, attempt) / 2
     due = failed_at + round(delay * 1000)
-    return max(due, min(earliest, due + LONGEST))
+    return max(due, min(earliest, due + MAX_BACKOFF_MS))
 
 
 def _delay(retry: Retry, attempt: int) -> float:
@@ -123,25 +121,29 @@ UNREACHABLE = Error("UNREACHABLE", "too few of the paths into this node can stil
 EXPIRED = Error(
     "TIMEOUT", "the paths into this node did not all arrive in time", {"expired": True}, engine=True
 )
-UNHEARD = Error("TIMEOUT", "what the node waited for did not come within its timeout", engine=True)
+SIGNAL_TIMEOUT = Error("TIMEOUT", "what the node waited for did not come within its timeout", engine=True)
 
 
 def step(plan: Plan, token: Token, outcome: Outcome, now: int, limits: Limits = LIMITS) -> Decision:
     """Turn the outcome of a token into the decision that the commit will make true."""
-    return follow(plan, settle(plan, token, outcome, now, limits))
+    return decision_for_fact(plan, fact_for_outcome(plan, token, outcome, now, limits))
 
 
 def step_unrun(plan: Plan, token: Token, now: int) -> Decision:
     """Decide a token that never reaches its node: skipped, unreachable, expired, or more items to start."""
     match token.fate:
-        case Fate.DISPATCH:
+        case TokenPurpose.DISPATCH:
             return Decision(token.node, token.path, now, None)
-        case Fate.UNREACHABLE:
-            return follow(plan, _result(plan.nodes[token.node], token, now, "failed", failure=UNREACHABLE))
-        case Fate.EXPIRE:
-            return follow(plan, _result(plan.nodes[token.node], token, now, "failed", failure=EXPIRED))
-        case Fate.OVERDUE:
-            return follow(plan, _failed(plan.nodes[token.node], token, now, UNHEARD))
+        case TokenPurpose.UNREACHABLE:
+            return decision_for_fact(
+                plan, _result(plan.nodes[token.node], token, now, "failed", failure=UNREACHABLE)
+            )
+        case TokenPurpose.EXPIRE:
+            return decision_for_fact(
+                plan, _result(plan.nodes[token.node], token, now, "failed", failure=EXPIRED)
+            )
+        case TokenPurpose.OVERDUE:
+            return decision_for_fact(plan, _failed(plan.nodes[token.node], token, now, SIGNAL_TIMEOUT))
         case _:
             return _skipped(plan, token, now)
 
@@ -151,17 +153,19 @@ def _skipped(plan: Plan, token: Token, now: int) -> Decision:
     node = plan.nodes[token.node]
     if node.timeout is None:
         return skip(plan, token.node, token.path, token.error, token.at)
-    return follow(plan, Result(token.node, token.path, now, "skipped", error=token.error))
+    return decision_for_fact(plan, NodeResult(token.node, token.path, now, "skipped", error=token.error))
 
 
-def settle(plan: Plan, token: Token, outcome: Outcome, now: int, limits: Limits = LIMITS) -> TokenFact:
+def fact_for_outcome(
+    plan: Plan, token: Token, outcome: Outcome, now: int, limits: Limits = LIMITS
+) -> TokenFact:
     """The fact that an outcome proposes to the journal. An outcome that the node cannot have is a failure."""
     node = plan.nodes[token.node]
     if type(outcome) is Output:
         outlet = outcome.outlet
         if (outlet is None or type(outlet) is str) and outlet in node.by_outlet:
             return _result(node, token, now, "ok", value=outcome.value, outlet=outlet)
-    problem = mistake(node, token, outcome, limits)
+    problem = invalid_outcome(node, token, outcome, limits)
     if problem is not None:
         return _failed(node, token, now, problem)
     if type(outcome) is FanOut:
@@ -169,15 +173,17 @@ def settle(plan: Plan, token: Token, outcome: Outcome, now: int, limits: Limits 
     if type(outcome) is Suspend:
         timeout = node.node.timeout if outcome.signal is not None else None
         deadline = None if timeout is None else now + round(timeout * 1000)
-        return Suspension(token.node, token.path, now, token.attempt, outcome.until, outcome.signal, deadline)
+        return NodeSuspended(
+            token.node, token.path, now, token.attempt, outcome.until, outcome.signal, deadline
+        )
     if type(outcome) is Failure:
         return _failed(node, token, now, outcome.error)
     return _result(node, token, now, "cancelled")
 
 
 def _failed(node: NodePlan, token: Token, now: int, error: Error) -> TokenFact:
-    if tries_again(node.retry, token.attempt, error):
-        return Attempt(token.node, token.path, now, token.attempt, error, token.signal)
+    if is_retried(node.retry, token.attempt, error):
+        return AttemptFailed(token.node, token.path, now, token.attempt, error, token.signal)
     return _result(node, token, now, "failed", failure=error)
 
 
@@ -191,9 +197,9 @@ def _result(
     outlet: str | None = None,
     items: int | None = None,
     failure: Error | None = None,
-) -> Result:
+) -> NodeResult:
     passes = node.passes_payload or node.fans_out
-    return Result(
+    return NodeResult(
         token.node,
         token.path,
         now,

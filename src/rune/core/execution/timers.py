@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from rune.core.execution.decision import Applied, Finish, Timer
+from rune.core.execution.decision import Applied, FinishExecution, Timer
 from rune.core.execution.outcome import Error
 from rune.core.execution.state import Scope, State, own_timer, paused_since
-from rune.core.execution.token import START, Arrived, Fate, Path, Token
+from rune.core.execution.token import START, Arrived, Path, Token, TokenPurpose
 from rune.core.execution.transition import Transition
 from rune.core.plan.model import NodePlan, Plan
 
 OVERDUE = Error("TIMEOUT", "the execution took longer than its settings allow", engine=True)
 
 
-def wake(plan: Plan, state: State, timer: Timer, now: int) -> Applied:
+def fire_timer(plan: Plan, state: State, timer: Timer, now: int) -> Applied:
     """Fire a timer. An early one is set again for its true time; one that has lost its token is dropped."""
     act = Transition(plan, state, now)
     if state.ended:
@@ -41,7 +41,7 @@ def _deadline(plan: Plan, state: State, act: Transition, timer: Timer, now: int)
     if due > now:
         act.applied.armed.append((timer, due))
     else:
-        act.finish(Finish("failed", OVERDUE))
+        act.finish(FinishExecution("failed", OVERDUE))
 
 
 def _expire(plan: Plan, state: State, act: Transition, scope: Scope, timer: Timer, now: int) -> None:
@@ -54,7 +54,7 @@ def _expire(plan: Plan, state: State, act: Transition, scope: Scope, timer: Time
         act.applied.armed.append((timer, due))
     else:
         act.applied.emitted.append(
-            Token(node.index, scope.path, arrived=_arrived(scope, node), fate=Fate.EXPIRE)
+            Token(node.index, scope.path, arrived=_arrived(scope, node), fate=TokenPurpose.EXPIRE)
         )
 
 
@@ -89,9 +89,9 @@ def _resume(act: Transition, scope: Scope, timer: Timer, now: int) -> None:
         act.applied.armed.append((timer, live.wakes_at))
         return
     if live.due is None or live.due > now:
-        live.token = replace(live.token, fate=Fate.OVERDUE)
+        live.token = replace(live.token, fate=TokenPurpose.OVERDUE)
     act.wake(scope, live)
-    act.settle(scope)
+    act.propagate_counts(scope)
 
 
 def timers_of(plan: Plan, state: State) -> list[tuple[Timer, int]]:

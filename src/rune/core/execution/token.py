@@ -73,7 +73,7 @@ class Arrived(msgspec.Struct, frozen=True, array_like=True, gc=False):
     payload: Ref
 
 
-class Fate(Enum):
+class TokenPurpose(Enum):
     """Why a token exists. Only `run` ever reaches a node; the others end by the rules alone."""
 
     RUN = "run"
@@ -92,7 +92,7 @@ class Token(msgspec.Struct, frozen=True, gc=False):
     payload: Ref = START
     error: Ref | None = None
     arrived: tuple[Arrived, ...] = ()
-    fate: Fate = Fate.RUN
+    fate: TokenPurpose = TokenPurpose.RUN
     attempt: int = 1
     resumed: bool = False
     signal: str | None = None  # the one that resumed it

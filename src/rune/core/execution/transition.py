@@ -17,24 +17,42 @@ from msgspec.structs import replace
 from rune.core.execution.decision import (
     DEAD,
     Applied,
-    Arrive,
+    ArriveAtJoin,
+    CollectItem,
     Decision,
     Effect,
-    Emit,
-    Finish,
-    Gather,
-    Skip,
-    Spread,
+    EmitToken,
+    FanOutItems,
+    FinishExecution,
+    SkipNode,
     Timer,
-    Uncollected,
+    UncollectedFailure,
 )
-from rune.core.execution.fact import Attempt, Choice, Result, Signal, Suspension
-from rune.core.execution.joins import Arrival, Barrier, opened_token, verdict
+from rune.core.execution.fact import AttemptFailed, NodeResult, NodeSuspended, RaceWinner, SignalReceived
+from rune.core.execution.joins import Arrival, Barrier, join_verdict, opened_token
 from rune.core.execution.outcome import Error
-from rune.core.execution.routing import enter, follow
-from rune.core.execution.state import Fan, Live, Scope, State, in_cancelled_region, own_timer, started
+from rune.core.execution.routing import activate_edges, decision_for_fact
+from rune.core.execution.state import (
+    FanOutState,
+    LiveToken,
+    Scope,
+    State,
+    in_cancelled_region,
+    own_timer,
+    started,
+)
 from rune.core.execution.step import retry_due
-from rune.core.execution.token import ROOT, START, Fate, Ref, Token, indices, parent, token_name, within
+from rune.core.execution.token import (
+    ROOT,
+    START,
+    Ref,
+    Token,
+    TokenPurpose,
+    indices,
+    parent,
+    token_name,
+    within,
+)
 from rune.core.plan.model import NodePlan, Plan
 
 CHUNK = 128  # items started in one act; the rest is left to a dispatch token, so no act grows with N
@@ -56,18 +74,18 @@ class Transition:
     def perform(self, scope: Scope, effects: tuple[Effect, ...] | list[Effect]) -> None:
         """Carry out what a decision asks for in its scope."""
         for effect in effects:
-            if type(effect) is Emit:
+            if type(effect) is EmitToken:
                 self.emit(scope, Token(effect.node, scope.path, effect.payload, effect.error))
-            elif type(effect) is Arrive:
+            elif type(effect) is ArriveAtJoin:
                 self._arrive(scope, effect)
-            elif type(effect) is Gather:
-                self._gather(scope, effect)
-            elif type(effect) is Skip:
+            elif type(effect) is CollectItem:
+                self._collect_item(scope, effect)
+            elif type(effect) is SkipNode:
                 scope.done.add(effect.node)
                 self.applied.skipped.append((effect.node, scope.path))
-            elif type(effect) is Spread:
-                self._spread(scope, effect)
-            elif type(effect) is Uncollected:
+            elif type(effect) is FanOutItems:
+                self._fan_out(scope, effect)
+            elif type(effect) is UncollectedFailure:
                 self._uncollected(scope, effect)
             else:
                 self.finish(effect)
@@ -75,20 +93,20 @@ class Transition:
     def emit(self, scope: Scope, token: Token) -> None:
         """Give a node its token. While the execution is paused it is parked instead of sent."""
         paused = self.state.paused_at is not None
-        scope.live[token.node] = Live(token, parked=paused)
+        scope.live[token.node] = LiveToken(token, parked=paused)
         scope.count += 1
         scope.active += 1
         if not paused:
             self.applied.emitted.append(token)
 
-    def finish(self, finish: Finish) -> None:
+    def finish(self, finish: FinishExecution) -> None:
         """The first reason to end is the one that counts; a timer makes sure that the end is written."""
         if self.state.finish is None:
             self.state.finish = finish
             self.applied.finish = finish
             self.applied.armed.append((Timer("finish"), self._at + FINISH_GRACE))
 
-    def _arrive(self, scope: Scope, effect: Arrive) -> None:
+    def _arrive(self, scope: Scope, effect: ArriveAtJoin) -> None:
         node = self._plan.nodes[self._plan.dst[effect.edge]]
         if node.index in scope.done:
             return
@@ -101,7 +119,7 @@ class Transition:
         if barrier.opened:
             return
         arrived = len(barrier.arrivals)
-        fate = verdict(node.opens, len(node.in_edges), len(barrier.live()), arrived)
+        fate = join_verdict(node.opens, len(node.in_edges), len(barrier.live()), arrived)
         if fate is None:
             self._wait_on(scope, node, arrived, len(node.in_edges), first=arrived == 1)
             return
@@ -115,7 +133,7 @@ class Transition:
         if first and node.timeout is not None and node.timeout_from != "scope":
             self.applied.armed.append((Timer("join", node.index, scope.path), self._at + node.timeout))
 
-    def _gather(self, scope: Scope, effect: Gather) -> None:
+    def _collect_item(self, scope: Scope, effect: CollectItem) -> None:
         around = self.state.scopes[parent(scope.path)]
         split, item = scope.path[-2:]
         fan = around.fans[split]
@@ -133,22 +151,22 @@ class Transition:
         else:
             self._wait_on(around, node, fan.resolved // edges, fan.count, first=fan.resolved == 1)
 
-    def _open_aggregator(self, scope: Scope, node: NodePlan, fan: Fan) -> None:
+    def _open_aggregator(self, scope: Scope, node: NodePlan, fan: FanOutState) -> None:
         if node.timeout is not None:
             self.applied.disarmed.append(Timer("join", node.index, scope.path))
         self.emit(scope, Token(node.index, scope.path, fan.payload, fan.error, items=fan.count))
 
-    def _uncollected(self, scope: Scope, effect: Uncollected) -> None:
+    def _uncollected(self, scope: Scope, effect: UncollectedFailure) -> None:
         state = self.state
         state.failures += 1
         state.first_failures.append((scope.path, effect.node, effect.failure))
         state.first_failures.sort(key=lambda each: each[:2])
         del state.first_failures[FIRST_FAILURES:]
 
-    def _spread(self, scope: Scope, effect: Spread) -> None:
+    def _fan_out(self, scope: Scope, effect: FanOutItems) -> None:
         node = self._plan.nodes[effect.node]
         edges = len(self._plan.nodes[node.aggregator].in_edges) if node.aggregator >= 0 else 0
-        fan = Fan(effect.count, effect.payload, effect.error, bytearray(effect.count * edges))
+        fan = FanOutState(effect.count, effect.payload, effect.error, bytearray(effect.count * edges))
         scope.fans[effect.node] = fan
         if effect.count == 0:
             if node.aggregator >= 0:
@@ -157,9 +175,9 @@ class Transition:
         if self.state.folding:
             fan.held = True  # until the fold has placed every item that has facts
             scope.count += 1
-        self.fill(scope, effect.node)
+        self.start_items(scope, effect.node)
 
-    def fill(self, scope: Scope, split: int) -> None:
+    def start_items(self, scope: Scope, split: int) -> None:
         """Start as many items as the window takes, a chunk at a time."""
         fan = scope.fans[split]
         if fan.held:
@@ -176,9 +194,9 @@ class Transition:
             _pass_started(fan)
             left -= 1
         if not left and split not in scope.live and self._has_room(node, fan):
-            self.emit(scope, Token(split, scope.path, fate=Fate.DISPATCH))
+            self.emit(scope, Token(split, scope.path, fate=TokenPurpose.DISPATCH))
 
-    def _has_room(self, node: NodePlan, fan: Fan) -> bool:
+    def _has_room(self, node: NodePlan, fan: FanOutState) -> bool:
         if fan.closed or fan.next >= fan.count:
             return False
         if node.window.size is not None:
@@ -197,11 +215,13 @@ class Transition:
         self.state.scopes[inner.path] = inner
         scope.count += 1
         fan.in_flight += 1
-        self.perform(inner, enter(self._plan, node.success, Ref("item", split, inner.path), fan.error))
+        self.perform(
+            inner, activate_edges(self._plan, node.success, Ref("item", split, inner.path), fan.error)
+        )
         self.arm_races(inner, node.races)
-        self.settle(inner, refill=False)
+        self.propagate_counts(inner, refill=False)
 
-    def _abandon(self, scope: Scope, node: NodePlan, fan: Fan) -> None:
+    def _abandon(self, scope: Scope, node: NodePlan, fan: FanOutState) -> None:
         """A cancelled region starts no further items; what never started counts as dead at its aggregator."""
         fan.closed = True
         if node.aggregator < 0 or node.aggregator in scope.done:
@@ -220,14 +240,14 @@ class Transition:
         inside = [each for each in self.state.scopes.values() if within(each.path, scope.path)]
         for inner in sorted(inside, key=lambda each: -len(each.path)):
             for split in inner.fans:
-                self.fill(inner, split)
+                self.start_items(inner, split)
             for live in inner.live.values():
                 if live.waiting and live.token.node in node.region:
                     self.wake(inner, live)
             if inner is not scope:
-                self.settle(inner, refill=False)
+                self.propagate_counts(inner, refill=False)
 
-    def sleep(self, scope: Scope, live: Live, due: int | None) -> None:
+    def wait_until(self, scope: Scope, live: LiveToken, due: int | None) -> None:
         """A token waits for a time, or for nothing that a clock knows."""
         if not live.waiting:
             scope.active -= 1
@@ -235,40 +255,40 @@ class Transition:
         if due is not None:
             self.applied.armed.append((own_timer(live), due))
 
-    def listen(self, scope: Scope, live: Live, name: str, deadline: int | None) -> None:
+    def wait_for_signal(self, scope: Scope, live: LiveToken, name: str, deadline: int | None) -> None:
         """A token waits for a signal. One that came before is taken at once, the oldest first."""
         live.signal, live.deadline = name, deadline
-        waiting = self.state.listening.setdefault(name, {})
+        waiting = self.state.waiting_for_signal.setdefault(name, {})
         waiting[(scope.path, live.token.node)] = self._at
         if deadline is not None and (live.due is None or deadline < live.due):
             self.applied.armed.append((own_timer(live), deadline))
         for signal in self.state.unheeded:
             if signal.name == name and signal.path in (None, scope.path):
                 self.state.unheeded.remove(signal)
-                self.take(scope, live, signal)
+                self.give_signal(scope, live, signal)
                 return
 
-    def stop_listening(self, live: Live) -> None:
+    def stop_listening(self, live: LiveToken) -> None:
         """Whatever comes now is for somebody else."""
         if live.signal is None:
             return
-        waiting = self.state.listening[live.signal]
+        waiting = self.state.waiting_for_signal[live.signal]
         waiting.pop((live.token.path, live.token.node), None)
         if not waiting:
-            del self.state.listening[live.signal]
+            del self.state.waiting_for_signal[live.signal]
 
-    def take(self, scope: Scope, live: Live, signal: Signal) -> None:
+    def give_signal(self, scope: Scope, live: LiveToken, signal: SignalReceived) -> None:
         """A waiting token gets what it waited for."""
         self.disarm(live)
         live.token = replace(live.token, signal=signal.id)
-        live.heard = replace(signal, value=None)
+        live.received_signal = replace(signal, value=None)
         self.wake(scope, live)
 
-    def hand_on(self, signal: Signal) -> None:
+    def route_signal(self, signal: SignalReceived) -> None:
         """A signal resumes whoever has waited for it longest; if nobody does, it is kept, the oldest first."""
         waiting = [
             (since, path, node)
-            for (path, node), since in self.state.listening.get(signal.name, {}).items()
+            for (path, node), since in self.state.waiting_for_signal.get(signal.name, {}).items()
             if signal.path is None or path == signal.path
         ]
         if not waiting:
@@ -276,16 +296,16 @@ class Transition:
             return
         _, path, node = min(waiting)
         scope = self.state.scopes[path]
-        self.take(scope, scope.live[node], signal)
-        self.settle(scope)
+        self.give_signal(scope, scope.live[node], signal)
+        self.propagate_counts(scope)
 
-    def disarm(self, live: Live) -> None:
+    def disarm(self, live: LiveToken) -> None:
         """The timer of a waiting token has served, also one that this very act has set."""
         timer = own_timer(live)
         self.applied.armed = [each for each in self.applied.armed if each[0] != timer]
         self.applied.disarmed.append(timer)
 
-    def wake(self, scope: Scope, live: Live) -> None:
+    def wake(self, scope: Scope, live: LiveToken) -> None:
         """A waiting token goes on; in a pause it is parked."""
         self.stop_listening(live)
         live.waiting, live.due, live.signal, live.deadline = False, None, None, None
@@ -300,7 +320,7 @@ class Transition:
             timeout = self._plan.nodes[join].timeout or 0
             self.applied.armed.append((Timer("join", join, scope.path), self._at + timeout))
 
-    def settle(self, scope: Scope, *, refill: bool = True) -> None:
+    def propagate_counts(self, scope: Scope, *, refill: bool = True) -> None:
         """Let the counts of a scope reach those around it: items end, windows slide, the execution ends."""
         while True:
             stirs = scope.active > 0
@@ -310,9 +330,9 @@ class Transition:
                 return
             around = self.state.scopes[parent(scope.path)]
             fan = around.fans[scope.path[-2]]
-            if stirs != scope.stirring:
+            if stirs != scope.running:
                 change = 1 if stirs else -1
-                scope.stirring = stirs
+                scope.running = stirs
                 fan.active += change
                 around.active += change
                 self.state.active_items += change
@@ -321,15 +341,15 @@ class Transition:
                 fan.in_flight -= 1
                 around.count -= 1
             if refill and fan.next < fan.count:
-                self.fill(around, scope.path[-2])
+                self.start_items(around, scope.path[-2])
             if not refill:
                 return
             scope = around
 
-    def _ending(self) -> Finish:
+    def _ending(self) -> FinishExecution:
         state = self.state
         if state.failures == 0:
-            return Finish("completed")
+            return FinishExecution("completed")
         ids = self._plan.ids
         shown = [
             {"node": ids[node], "index": list(indices(path)), "code": error.code, "message": error.message}
@@ -337,17 +357,17 @@ class Transition:
         ]
         message = f"{state.failures} failed without a list that shows them"
         details = {"count": state.failures, "first": shown}
-        return Finish("failed", Error("ITEMS_FAILED", message, details, engine=True))
+        return FinishExecution("failed", Error("ITEMS_FAILED", message, details, engine=True))
 
 
-def _pass_started(fan: Fan) -> None:
+def _pass_started(fan: FanOutState) -> None:
     """Move the cursor over what was started ahead of it; of what lies behind it nothing is kept."""
     while fan.next in fan.ahead:
         fan.ahead.remove(fan.next)
         fan.next += 1
 
 
-def begin(plan: Plan, state: State, at: int) -> Applied:
+def start_execution(plan: Plan, state: State, at: int) -> Applied:
     """Start an execution: triggers have run by being triggered, every other entry gets its token."""
     act = Transition(plan, state, at)
     state.started_at = at
@@ -355,13 +375,15 @@ def begin(plan: Plan, state: State, at: int) -> Applied:
     for entry in plan.entries:
         if entry in plan.triggers:
             root.done.add(entry)
-            act.perform(root, follow(plan, Result(entry, ROOT, at, "ok", payload=START)).effects)
+            act.perform(
+                root, decision_for_fact(plan, NodeResult(entry, ROOT, at, "ok", payload=START)).effects
+            )
         else:
             act.emit(root, Token(entry))
     act.arm_races(root, plan.races)
     if plan.timeout is not None:
         act.applied.armed.append((Timer("deadline"), at + plan.timeout))
-    act.settle(root)
+    act.propagate_counts(root)
     return act.applied
 
 
@@ -375,26 +397,31 @@ def apply(plan: Plan, state: State, decision: Decision) -> Applied:
     fact = decision.fact
     if decision.node in scope.done and (live is None or fact is not None):
         return _unchanged(act)
-    given = None if live is None else live.heard
-    named = fact.signal if type(fact) is Result or type(fact) is Attempt else None
-    twin = type(fact) is Attempt and live is not None and live.token.attempt > fact.attempt
+    given = None if live is None else live.received_signal
+    named = fact.signal if type(fact) is NodeResult or type(fact) is AttemptFailed else None
+    twin = type(fact) is AttemptFailed and live is not None and live.token.attempt > fact.attempt
     if named is not None and not state.folding and not twin and (given is None or given.id != named):
         return _unchanged(act, known=False)  # this state keeps the signal, or gave it to another
-    if fact is None or type(fact) is Result:
+    if fact is None or type(fact) is NodeResult:
         changed = _complete(plan, act, scope, live, decision, fact)
     elif live is None:
         return _unchanged(act, known=False)
-    elif type(fact) is Attempt:
-        changed = _try_again(plan, act, scope, live, fact)
-    elif type(fact) is Suspension:
+    elif type(fact) is AttemptFailed:
+        changed = _retry(plan, act, scope, live, fact)
+    elif type(fact) is NodeSuspended:
         changed = _suspend(plan, act, scope, live, fact)
     else:
-        changed = _choose(plan, state, act, scope, live, fact)
+        changed = _record_race_winner(plan, state, act, scope, live, fact)
     if not changed:
         return _unchanged(act, known=live is not None)
-    act.settle(scope)
-    if given is not None and named is None and type(fact) is not Suspension and type(fact) is not Choice:
-        act.hand_on(given)  # the token ended without it
+    act.propagate_counts(scope)
+    if (
+        given is not None
+        and named is None
+        and type(fact) is not NodeSuspended
+        and type(fact) is not RaceWinner
+    ):
+        act.route_signal(given)  # the token ended without it
     return act.applied
 
 
@@ -405,18 +432,23 @@ def _unchanged(act: Transition, *, known: bool = True) -> Applied:
 
 
 def _complete(
-    plan: Plan, act: Transition, scope: Scope, live: Live | None, decision: Decision, fact: Result | None
+    plan: Plan,
+    act: Transition,
+    scope: Scope,
+    live: LiveToken | None,
+    decision: Decision,
+    fact: NodeResult | None,
 ) -> bool:
     node = plan.nodes[decision.node]
     if live is None:
         # Only a join can be given up before it has a token; anything else is news to this state.
-        if not _gives_up(node, scope, fact) and not _was_made(act.state, node, scope, fact):
+        if not _is_cancelled_by_rule(node, scope, fact) and not _is_recorded(act.state, node, scope, fact):
             return False
         act.applied.disarmed.append(Timer("join", node.index, scope.path))
     else:
         _remove(act, scope, live)
-    if live is not None and live.token.fate is Fate.DISPATCH:
-        act.fill(scope, decision.node)
+    if live is not None and live.token.fate is TokenPurpose.DISPATCH:
+        act.start_items(scope, decision.node)
         return True
     scope.done.add(decision.node)
     scope.barriers.pop(decision.node, None)
@@ -430,7 +462,7 @@ def _complete(
     return True
 
 
-def _remove(act: Transition, scope: Scope, live: Live) -> None:
+def _remove(act: Transition, scope: Scope, live: LiveToken) -> None:
     del scope.live[live.token.node]
     scope.count -= 1
     if live.waiting:
@@ -439,20 +471,20 @@ def _remove(act: Transition, scope: Scope, live: Live) -> None:
         scope.active -= 1
 
 
-def _stop_waiting(act: Transition, live: Live) -> None:
+def _stop_waiting(act: Transition, live: LiveToken) -> None:
     """A fact says what became of a token that this state still sees waiting."""
     act.applied.disarmed.append(own_timer(live))
     act.stop_listening(live)
     live.signal, live.deadline = None, None
 
 
-def _gives_up(node: NodePlan, scope: Scope, fact: Result | None) -> bool:
+def _is_cancelled_by_rule(node: NodePlan, scope: Scope, fact: NodeResult | None) -> bool:
     if fact is None or fact.status != "failed" or node.timeout is None:
         return False
     return node.index in scope.barriers or node.split_of in scope.fans or node.timeout_from == "scope"
 
 
-def _was_made(state: State, node: NodePlan, scope: Scope, fact: Result | None) -> bool:
+def _is_recorded(state: State, node: NodePlan, scope: Scope, fact: NodeResult | None) -> bool:
     """A fold believes the row of a list, whatever its items lack: some may still have to run, beside it."""
     return state.folding and node.joins_items and node.split_of in scope.fans and fact is not None
 
@@ -464,41 +496,45 @@ def _release(scope: Scope, node: NodePlan, *, given_up: bool) -> None:
     fan.marks = bytearray()
 
 
-def _try_again(plan: Plan, act: Transition, scope: Scope, live: Live, fact: Attempt) -> bool:
+def _retry(plan: Plan, act: Transition, scope: Scope, live: LiveToken, fact: AttemptFailed) -> bool:
     if live.token.attempt != fact.attempt:
         return False
     if live.waiting:
         _stop_waiting(act, live)
-    live.token = replace(live.token, attempt=fact.attempt + 1, resumed=False, signal=None, fate=Fate.RUN)
-    live.heard = None
+    live.token = replace(
+        live.token, attempt=fact.attempt + 1, resumed=False, signal=None, fate=TokenPurpose.RUN
+    )
+    live.received_signal = None
     asked = fact.failure.details.get("retry_at")
     earliest = asked if type(asked) is int else 0
     name = token_name(fact.node, fact.path, plan.ids)
     due = retry_due(plan.nodes[fact.node].retry, fact.attempt, fact.at, name, earliest)
-    act.sleep(scope, live, due)
-    _end_if_pointless(plan, act, scope, live)
+    act.wait_until(scope, live, due)
+    _end_if_nothing_remains(plan, act, scope, live)
     return True
 
 
-def _end_if_pointless(plan: Plan, act: Transition, scope: Scope, live: Live) -> None:
+def _end_if_nothing_remains(plan: Plan, act: Transition, scope: Scope, live: LiveToken) -> None:
     """A race that was decided while the node ran leaves it nothing to wait for: it is touched, and ends."""
     if live.waiting and in_cancelled_region(plan, act.state, live.token.node, scope.path):
         act.disarm(live)
         act.wake(scope, live)
 
 
-def _suspend(plan: Plan, act: Transition, scope: Scope, live: Live, fact: Suspension) -> bool:
+def _suspend(plan: Plan, act: Transition, scope: Scope, live: LiveToken, fact: NodeSuspended) -> bool:
     if live.token.attempt != fact.attempt or live.token.resumed:
         return False
     live.token = replace(live.token, resumed=True)
-    act.sleep(scope, live, fact.due)
+    act.wait_until(scope, live, fact.due)
     if fact.signal is not None:
-        act.listen(scope, live, fact.signal, fact.deadline)
-    _end_if_pointless(plan, act, scope, live)
+        act.wait_for_signal(scope, live, fact.signal, fact.deadline)
+    _end_if_nothing_remains(plan, act, scope, live)
     return True
 
 
-def _choose(plan: Plan, state: State, act: Transition, scope: Scope, live: Live, fact: Choice) -> bool:
+def _record_race_winner(
+    plan: Plan, state: State, act: Transition, scope: Scope, live: LiveToken, fact: RaceWinner
+) -> bool:
     chosen = replace(live.token, arrived=fact.arrived, payload=fact.payload, error=fact.error)
     node = plan.nodes[fact.node]
     cancels = bool(node.region) and (node.index, scope.path) not in state.cancelled

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rune.core.execution.fact import Result
+from rune.core.execution.fact import NodeResult
 from rune.core.execution.token import START, Path, Ref, Token
 from rune.core.plan.model import Plan
 
-Lookup = Callable[[int, Path], Result | None]
+Lookup = Callable[[int, Path], NodeResult | None]
 """The result of a token, or None where there is none."""
 
 
@@ -41,7 +41,7 @@ def visible(plan: Plan, token: Token, results: Lookup) -> frozenset[int] | None:
     if not plan.nodes[token.node].raced:
         return None
     seen: set[int] = set()
-    ways = [plan.src[edge] for edge in _open_ways(plan, token.node, token, results)]
+    ways = [plan.src[edge] for edge in _live_routes(plan, token.node, token, results)]
     while ways:
         node = ways.pop()
         if node in seen:
@@ -50,21 +50,21 @@ def visible(plan: Plan, token: Token, results: Lookup) -> frozenset[int] | None:
         if plan.nodes[node].joins_items:
             ways.append(plan.nodes[node].split_of)
         else:
-            ways += [plan.src[edge] for edge in _open_ways(plan, node, token, results)]
+            ways += [plan.src[edge] for edge in _live_routes(plan, node, token, results)]
     return frozenset(seen)
 
 
-def _open_ways(plan: Plan, index: int, token: Token, results: Lookup) -> tuple[int, ...]:
+def _live_routes(plan: Plan, index: int, token: Token, results: Lookup) -> tuple[int, ...]:
     node = plan.nodes[index]
     if not node.is_join or (node.opens == "all" and (node.timeout is None or index == token.node)):
         return node.in_edges
     if index == token.node:
         return tuple(each.edge for each in token.arrived)
     result = results(index, token.path[: 2 * node.depth])
-    if result is None or result.status == "skipped" or (node.opens == "all" and not _was_given_up(result)):
+    if result is None or result.status == "skipped" or (node.opens == "all" and not _was_abandoned(result)):
         return node.in_edges
     return tuple(each.edge for each in result.arrived)
 
 
-def _was_given_up(result: Result) -> bool:
+def _was_abandoned(result: NodeResult) -> bool:
     return result.failure is not None and bool(result.failure.details.get("expired"))

@@ -90,7 +90,7 @@ _LARGE_INT = 1 << 63
 Built = TypeVar("Built", list[Any], dict[str, Any])
 
 
-class Run:
+class Evaluation:
     """One evaluation: its loop variables, its scope and what it may still spend.
 
     Steps are granted per element only to the outermost loop; an inner loop spends them. So the cost

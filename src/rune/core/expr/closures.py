@@ -13,7 +13,7 @@ import msgspec
 from rune.core.expr.budget import ExpressionError
 from rune.core.expr.lookups import Code
 from rune.core.expr.operators import MISSING, Operation
-from rune.core.expr.values import json_equal, spoken
+from rune.core.expr.values import json_equal, kind_name
 
 Scope = Mapping[str, Any]
 
@@ -173,7 +173,7 @@ def key_text(value: Any) -> str:
     """A key of a new object."""
     if type(value) is str:
         return value
-    raise ExpressionError(f"the keys of an object are text, not {spoken(value)}")
+    raise ExpressionError(f"the keys of an object are text, not {kind_name(value)}")
 
 
 def new_object(entries: list[tuple[Code, Code]]) -> Code:
@@ -282,7 +282,7 @@ def _around(loop: Loop, body: Body) -> Body:
 def _elements(value: Any) -> Any:
     if type(value) is list or type(value) is dict:
         return value
-    raise ExpressionError(f"cannot loop over {spoken(value)}")
+    raise ExpressionError(f"cannot loop over {kind_name(value)}")
 
 
 def _bind(loop: Loop, element: Any, slots: list[Any]) -> None:
@@ -290,6 +290,6 @@ def _bind(loop: Loop, element: Any, slots: list[Any]) -> None:
         slots[loop.slots[0]] = element
         return
     if type(element) is not list or len(element) != len(loop.slots):
-        raise ExpressionError(f"cannot take {len(loop.slots)} parts from {spoken(element)}")
+        raise ExpressionError(f"cannot take {len(loop.slots)} parts from {kind_name(element)}")
     for slot, part in zip(loop.slots, element, strict=True):
         slots[slot] = part

@@ -6,7 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from rune.core.expr.budget import MAX_NESTING, MAX_SOURCE_BYTES, ExpressionError, ExpressionSyntaxError, Run
+from rune.core.expr.budget import (
+    MAX_NESTING,
+    MAX_SOURCE_BYTES,
+    Evaluation,
+    ExpressionError,
+    ExpressionSyntaxError,
+)
 from rune.core.expr.compiler import Compiler, parse
 from rune.core.expr.lexer import expression_end, lex
 from rune.core.expr.lookups import Code, fetch
@@ -48,7 +54,7 @@ class Expression:
         try:
             if not self._accounted:
                 return self._code(scope, None)
-            run = Run(scope, self._slots, self._salt)
+            run = Evaluation(scope, self._slots, self._salt)
             return run.settle(self._code(scope, run))
         except ArithmeticError:
             raise ExpressionError("a number is out of range") from None

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from rune.core.expr.budget import ExpressionError, MissingError
 from rune.core.expr.operators import MISSING
-from rune.core.expr.values import describe, listed, look_up, spoken
+from rune.core.expr.values import describe, kind_name, listed, look_up
 
 # What every piece of an expression compiles to: the scope and the evaluation go in, a value comes out.
 # Straight-line code is run without an evaluation.
@@ -147,11 +147,11 @@ def cut(base: Code, bounds: tuple[Code, Code, Code]) -> Code:
     def code(scope: Mapping[str, Any], run: Any) -> Any:
         value = base(scope, run)
         if type(value) is not list and type(value) is not str:
-            raise ExpressionError(f"cannot take a slice of {spoken(value)}")
+            raise ExpressionError(f"cannot take a slice of {kind_name(value)}")
         parts = (first(scope, run), last(scope, run), step(scope, run))
         for part in parts:
             if part is not None and type(part) is not int:
-                raise ExpressionError(f"the bounds of a slice are whole numbers, not {spoken(part)}")
+                raise ExpressionError(f"the bounds of a slice are whole numbers, not {kind_name(part)}")
         if parts[2] == 0:
             raise ExpressionError("the step of a slice cannot be 0")
         taken = value[slice(*parts)]

@@ -115,7 +115,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]+")
 # `re` takes the same characters for those of a word as `is_word` does.
 _WORD = re.compile(r"\w+")
 _MEMBER = re.compile(r"\.(\w+)")
-_MOST_SUGGESTED = 8
+_MAX_SUGGESTIONS = 8
 
 # `$input` is another word for `$trigger`.
 ROOTS: Mapping[str, str] = {
@@ -265,8 +265,8 @@ def unknown(word: str, offset: int, known: Iterable[str]) -> ExpressionSyntaxErr
     if near:
         hint = f"did you mean {' or '.join(near)}?"
     else:
-        more = ", …" if len(every) > _MOST_SUGGESTED else ""
-        hint = f"known here: {', '.join(every[:_MOST_SUGGESTED])}{more}"
+        more = ", …" if len(every) > _MAX_SUGGESTIONS else ""
+        hint = f"known here: {', '.join(every[:_MAX_SUGGESTIONS])}{more}"
     return ExpressionSyntaxError(f"unknown name {word[:80]}", offset, hint)
 
 

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rune.core.expr.budget import MAX_INT, MAX_INT_BITS, SLOT_BYTES, BudgetError, ExpressionError, Run
+from rune.core.expr.budget import MAX_INT, MAX_INT_BITS, SLOT_BYTES, BudgetError, Evaluation, ExpressionError
 from rune.core.expr.regex import search
-from rune.core.expr.values import is_number, json_equal, spoken
+from rune.core.expr.values import is_number, json_equal, kind_name
 
-Operation = Callable[[Any, Any, Run], Any]
+Operation = Callable[[Any, Any, Evaluation], Any]
 
 
 class Missing:
@@ -36,10 +36,10 @@ def checked(value: Any) -> Any:
 
 
 def _refuse(word: str, a: Any, b: Any) -> ExpressionError:
-    return ExpressionError(f"cannot {word} {spoken(a)} and {spoken(b)}")
+    return ExpressionError(f"cannot {word} {kind_name(a)} and {kind_name(b)}")
 
 
-def add(a: Any, b: Any, run: Run) -> Any:
+def add(a: Any, b: Any, run: Evaluation) -> Any:
     """Adds numbers, joins text with text and lists with lists."""
     if is_number(a) and is_number(b):
         return checked(a + b)
@@ -53,13 +53,13 @@ def add(a: Any, b: Any, run: Run) -> Any:
     raise _refuse("add", a, b)
 
 
-def subtract(a: Any, b: Any, run: Run) -> Any:
+def subtract(a: Any, b: Any, run: Evaluation) -> Any:
     if is_number(a) and is_number(b):
         return checked(a - b)
     raise _refuse("subtract", a, b)
 
 
-def multiply(a: Any, b: Any, run: Run) -> Any:
+def multiply(a: Any, b: Any, run: Evaluation) -> Any:
     """Multiplies numbers, or repeats text or a list a whole number of times."""
     if is_number(a) and is_number(b):
         return checked(a * b)
@@ -74,17 +74,17 @@ def multiply(a: Any, b: Any, run: Run) -> Any:
     raise _refuse("multiply", a, b)
 
 
-def divide(a: Any, b: Any, run: Run) -> Any:
+def divide(a: Any, b: Any, run: Evaluation) -> Any:
     _divisor(a, b)
     return checked(a / b)
 
 
-def floor_divide(a: Any, b: Any, run: Run) -> Any:
+def floor_divide(a: Any, b: Any, run: Evaluation) -> Any:
     _divisor(a, b)
     return checked(a // b)
 
 
-def modulo(a: Any, b: Any, run: Run) -> Any:
+def modulo(a: Any, b: Any, run: Evaluation) -> Any:
     _divisor(a, b)
     return checked(a % b)
 
@@ -96,7 +96,7 @@ def _divisor(a: Any, b: Any) -> None:
         raise ExpressionError("division by zero")
 
 
-def power(a: Any, b: Any, run: Run) -> Any:
+def power(a: Any, b: Any, run: Evaluation) -> Any:
     if not (is_number(a) and is_number(b)):
         raise _refuse("raise", a, b)
     if a == 0 and b < 0:
@@ -113,13 +113,13 @@ def power(a: Any, b: Any, run: Run) -> Any:
 def negate(value: Any) -> Any:
     if is_number(value):
         return -value
-    raise ExpressionError(f"cannot negate {spoken(value)}")
+    raise ExpressionError(f"cannot negate {kind_name(value)}")
 
 
 def affirm(value: Any) -> Any:
     if is_number(value):
         return value
-    raise ExpressionError(f"+ needs a number, not {spoken(value)}")
+    raise ExpressionError(f"+ needs a number, not {kind_name(value)}")
 
 
 def comparable(a: Any, b: Any) -> bool:
@@ -130,31 +130,31 @@ def comparable(a: Any, b: Any) -> bool:
     return (first is int or first is float) and (second is int or second is float)
 
 
-def less(a: Any, b: Any, run: Run | None = None) -> bool:
+def less(a: Any, b: Any, run: Evaluation | None = None) -> bool:
     if comparable(a, b):
         return bool(a < b)
     raise _refuse("compare the order of", a, b)
 
 
-def at_most(a: Any, b: Any, run: Run | None = None) -> bool:
+def at_most(a: Any, b: Any, run: Evaluation | None = None) -> bool:
     if comparable(a, b):
         return bool(a <= b)
     raise _refuse("compare the order of", a, b)
 
 
-def greater(a: Any, b: Any, run: Run | None = None) -> bool:
+def greater(a: Any, b: Any, run: Evaluation | None = None) -> bool:
     return less(b, a)
 
 
-def at_least(a: Any, b: Any, run: Run | None = None) -> bool:
+def at_least(a: Any, b: Any, run: Evaluation | None = None) -> bool:
     return at_most(b, a)
 
 
-def not_equal(a: Any, b: Any, run: Run | None = None) -> bool:
+def not_equal(a: Any, b: Any, run: Evaluation | None = None) -> bool:
     return not json_equal(a, b, run)
 
 
-def contains(holder: Any, wanted: Any, run: Run | None = None) -> bool:
+def contains(holder: Any, wanted: Any, run: Evaluation | None = None) -> bool:
     """Text in text, an element in a list, a key in an object."""
     kind = type(holder)
     if kind is list:
@@ -165,24 +165,24 @@ def contains(holder: Any, wanted: Any, run: Run | None = None) -> bool:
         if run is not None and kind is str:
             run.scan(len(holder))
         return wanted in holder
-    raise ExpressionError(f"cannot look for {spoken(wanted)} in {spoken(holder)}")
+    raise ExpressionError(f"cannot look for {kind_name(wanted)} in {kind_name(holder)}")
 
 
-def lacks(holder: Any, wanted: Any, run: Run | None = None) -> bool:
+def lacks(holder: Any, wanted: Any, run: Evaluation | None = None) -> bool:
     return not contains(holder, wanted, run)
 
 
-def within(wanted: Any, holder: Any, run: Run | None = None) -> bool:
+def within(wanted: Any, holder: Any, run: Evaluation | None = None) -> bool:
     return contains(holder, wanted, run)
 
 
-def not_within(wanted: Any, holder: Any, run: Run | None = None) -> bool:
+def not_within(wanted: Any, holder: Any, run: Evaluation | None = None) -> bool:
     return not contains(holder, wanted, run)
 
 
 def _text_pair(name: str, a: Any, b: Any) -> None:
     if type(a) is not str or type(b) is not str:
-        raise ExpressionError(f"{name} takes text and text, not {spoken(a)} and {spoken(b)}")
+        raise ExpressionError(f"{name} takes text and text, not {kind_name(a)} and {kind_name(b)}")
 
 
 def starts_with(text: Any, prefix: Any) -> bool:

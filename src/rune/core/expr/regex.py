@@ -12,8 +12,8 @@ from rune.core.expr.budget import (
     PATTERN_CACHE_SIZE,
     PATTERN_MEMORY_BYTES,
     BudgetError,
+    Evaluation,
     ExpressionError,
-    Run,
 )
 
 # A match costs about as much as this many plain steps.
@@ -45,13 +45,13 @@ def compiled(pattern: str) -> Any:
         raise ExpressionError("the pattern holds half of a surrogate pair") from None
 
 
-def _account(machine: Any, text: str, run: Run | None) -> None:
+def _account(machine: Any, text: str, run: Evaluation | None) -> None:
     # The worst case is every state of the pattern for every character.
     if run is not None:
         run.spend(_MATCH_STEPS + (machine.programsize * (len(text) + 1024) >> 14))
 
 
-def search(text: str, pattern: str, run: Run | None) -> bool:
+def search(text: str, pattern: str, run: Evaluation | None) -> bool:
     """Whether the pattern is found anywhere in the text."""
     machine = compiled(pattern)
     _account(machine, text, run)
@@ -61,7 +61,7 @@ def search(text: str, pattern: str, run: Run | None) -> bool:
         raise ExpressionError("the text holds half of a surrogate pair") from None
 
 
-def find_all(text: str, pattern: str, run: Run) -> list[Any]:
+def find_all(text: str, pattern: str, run: Evaluation) -> list[Any]:
     """Every match: its text, its only group, or the list of its groups."""
     machine = compiled(pattern)
     _account(machine, text, run)

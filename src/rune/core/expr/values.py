@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from rune.core.expr.budget import ExpressionError, MissingError, Run
+from rune.core.expr.budget import Evaluation, ExpressionError, MissingError
 
 _KINDS = {
     type(None): "null",
@@ -22,7 +22,7 @@ _KINDS = {
     list: "array",
     dict: "object",
 }
-_SPOKEN = {
+_KIND_NAMES = {
     "boolean": "a boolean",
     "number": "a number",
     "string": "text",
@@ -42,8 +42,8 @@ def _writer() -> Callable[[Any, int], Iterable[str]]:
 
 
 _WRITE = _writer()
-_MOST_LISTED = 10
-_LONGEST_LISTED = 40
+_MAX_LISTED = 10
+_MAX_LISTED_CHARS = 40
 
 
 def kind_of(value: Any) -> str:
@@ -54,10 +54,10 @@ def kind_of(value: Any) -> str:
     return kind
 
 
-def spoken(value: Any) -> str:
+def kind_name(value: Any) -> str:
     """The kind of a value as messages name it."""
     kind = kind_of(value)
-    return _SPOKEN.get(kind, kind)
+    return _KIND_NAMES.get(kind, kind)
 
 
 def truthy(value: Any) -> bool:
@@ -70,7 +70,7 @@ def is_number(value: Any) -> bool:
     return type(value) is int or type(value) is float
 
 
-def json_equal(a: Any, b: Any, run: Run | None = None) -> bool:
+def json_equal(a: Any, b: Any, run: Evaluation | None = None) -> bool:
     """Equality as JSON has it: numbers across int and float, nothing else across kinds."""
     kind = type(a)
     if kind is list and type(b) is list:
@@ -129,10 +129,10 @@ def listed(names: Iterable[str]) -> str:
     """A bounded list of names for a message."""
     shown: list[str] = []
     for name in names:
-        if len(shown) == _MOST_LISTED:
+        if len(shown) == _MAX_LISTED:
             shown.append("…")
             break
-        shown.append(name if len(name) <= _LONGEST_LISTED else name[:_LONGEST_LISTED] + "…")
+        shown.append(name if len(name) <= _MAX_LISTED_CHARS else name[:_MAX_LISTED_CHARS] + "…")
     return ", ".join(shown) if shown else "nothing"
 
 
@@ -148,7 +148,7 @@ def look_up(value: Any, key: Any, place: str) -> Any:
     """One step into an object, a list or text. `place` names the value in messages."""
     wanted = type(key)
     if wanted is not str and wanted is not int:
-        raise ExpressionError(f"a key is text or a whole number, not {spoken(key)} (in {place})")
+        raise ExpressionError(f"a key is text or a whole number, not {kind_name(key)} (in {place})")
     kind = type(value)
     if kind is dict and wanted is str:
         if key in value:
@@ -158,4 +158,4 @@ def look_up(value: Any, key: Any, place: str) -> Any:
         if -len(value) <= key < len(value):
             return value[key]
         raise MissingError(f"{describe(place, key)} is missing; {place} has {len(value)} elements")
-    raise MissingError(f"{describe(place, key)} is missing; {place} is {spoken(value)}")
+    raise MissingError(f"{describe(place, key)} is missing; {place} is {kind_name(value)}")

@@ -12,7 +12,7 @@ import msgspec
 
 from rune.core.definition import problems
 from rune.core.definition.model import Definition, Edge
-from rune.core.definition.parser import Places
+from rune.core.definition.parser import SourceLocations
 from rune.core.definition.problems import Problem
 from rune.core.limits import LIMITS, Limits
 from rune.core.node_type import JoinRule, NodeType
@@ -41,7 +41,7 @@ def find_scopes(
     graph: Graph,
     types: Sequence[NodeType | None],
     edges: Sequence[Edge],
-    places: Places,
+    places: SourceLocations,
     limits: Limits = LIMITS,
 ) -> tuple[Scopes, list[Problem]]:
     """Scopes of all nodes and what is wrong with them, in one pass along the topological order. Nodes on or
@@ -55,7 +55,7 @@ class _Finder:
         graph: Graph,
         types: Sequence[NodeType | None],
         edges: Sequence[Edge],
-        places: Places,
+        places: SourceLocations,
         limits: Limits,
     ) -> None:
         self._graph = graph
@@ -164,7 +164,7 @@ class _Finder:
         self._problems.append(Problem(path, code, message, hint))
 
 
-class Traits(msgspec.Struct, frozen=True):
+class NodeTraits(msgspec.Struct, frozen=True):
     """What the position of a node in the graph means for the rules."""
 
     rules: tuple[JoinRule, ...]
@@ -177,7 +177,9 @@ class Traits(msgspec.Struct, frozen=True):
     timed_races: dict[int, tuple[int, ...]]  # by the split whose items hold them, -1 for the root
 
 
-def find_traits(definition: Definition, graph: Graph, scopes: Scopes, types: Sequence[NodeType]) -> Traits:
+def find_node_traits(
+    definition: Definition, graph: Graph, scopes: Scopes, types: Sequence[NodeType]
+) -> NodeTraits:
     """Compute the traits of every node."""
     nodes = zip(definition.nodes, types, strict=True)
     rules = tuple(_rule(node.join, type, node.parameters) for node, type in nodes)
@@ -186,7 +188,7 @@ def find_traits(definition: Definition, graph: Graph, scopes: Scopes, types: Seq
         for i, type in enumerate(types)
     )
     timeouts = _timeouts(definition, graph, scopes, types, rules)
-    return Traits(
+    return NodeTraits(
         rules,
         is_join,
         timeouts,

@@ -9,10 +9,10 @@ from typing import Literal
 import msgspec
 
 from rune.core.definition.model import Definition, Node, Retry, content_hash
-from rune.core.definition.parser import Places
+from rune.core.definition.parser import SourceLocations
 from rune.core.expr import Names
 from rune.core.node_type import Catalogue, JoinRule, NodeType
-from rune.core.plan.analysis import Scopes, Traits, find_scopes, find_traits
+from rune.core.plan.analysis import NodeTraits, Scopes, find_node_traits, find_scopes
 from rune.core.plan.graph import Graph, build_graph
 from rune.core.plan.model import Edges, NodePlan, Plan, Split
 from rune.core.plan.parameters import Parameters, compile_parameters
@@ -35,8 +35,10 @@ def compile_definition(
     validation has compiled already."""
     types = [catalogue[node.type] for node in definition.nodes]
     graph = build_graph([node.id for node in definition.nodes], definition.edges)
-    scopes, _ = find_scopes(graph, types, definition.edges, Places.of(definition.nodes, definition.edges))
-    traits = find_traits(definition, graph, scopes, types)
+    scopes, _ = find_scopes(
+        graph, types, definition.edges, SourceLocations.of(definition.nodes, definition.edges)
+    )
+    traits = find_node_traits(definition, graph, scopes, types)
     names = names_of(definition)
     parameters = compiled or [
         compile_parameters(types[i], each.parameters, names) for i, each in enumerate(definition.nodes)
@@ -73,7 +75,7 @@ def _node_plan(
     definition: Definition,
     graph: Graph,
     scopes: Scopes,
-    traits: Traits,
+    traits: NodeTraits,
     type: NodeType,
     parameters: Parameters,
 ) -> NodePlan:

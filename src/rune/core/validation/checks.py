@@ -20,7 +20,7 @@ import msgspec
 
 from rune.core.definition import problems
 from rune.core.definition.model import Definition, Node
-from rune.core.definition.parser import Places
+from rune.core.definition.parser import SourceLocations
 from rune.core.definition.problems import Problem, did_you_mean
 from rune.core.definition.strict_json import walk
 from rune.core.expr.names import ROOTS
@@ -28,11 +28,11 @@ from rune.core.node_type import NodeType
 from rune.core.plan.graph import ROOT, Dominators, Graph, find_cycle, reachable
 
 
-class Subject(msgspec.Struct):
+class ValidationInput(msgspec.Struct):
     """A definition under examination."""
 
     definition: Definition
-    places: Places
+    places: SourceLocations
     graph: Graph
     types: tuple[NodeType | None, ...]
     sound: list[bool]  # by node: the type is known and its parameters fit, so its declaration may be asked
@@ -64,7 +64,7 @@ class Subject(msgspec.Struct):
         return (self.definition.nodes[at], kind) if kind is not None and self.sound[at] else None
 
 
-def check_identity(subject: Subject) -> None:
+def check_identity(subject: ValidationInput) -> None:
     """Unique ids, edges between known nodes, no edge from a node to itself, known node types."""
     nodes, edges = subject.definition.nodes, subject.definition.edges
     _unique(
@@ -85,7 +85,7 @@ def check_identity(subject: Subject) -> None:
             )
 
 
-def _unique(subject: Subject, noun: str, ids: Iterable[tuple[str, str]]) -> None:
+def _unique(subject: ValidationInput, noun: str, ids: Iterable[tuple[str, str]]) -> None:
     first: dict[str, str] = {}
     for each, place in ids:
         if each and first.setdefault(each, place) != place:
@@ -93,7 +93,7 @@ def _unique(subject: Subject, noun: str, ids: Iterable[tuple[str, str]]) -> None
             subject.report(f"{place}.id", problems.DUPLICATE_ID, message, "give each an id of its own")
 
 
-def _ends(subject: Subject) -> None:
+def _ends(subject: ValidationInput) -> None:
     graph = subject.graph
     for at, edge in enumerate(subject.definition.edges):
         place = subject.places.edges[at]
@@ -113,10 +113,10 @@ def _ends(subject: Subject) -> None:
             )
 
 
-_LIKE_OUTLETS = frozenset({"true", "false", "fallback", "error", "case_0", "case_1"})
+_OUTLET_SYNONYMS = frozenset({"true", "false", "fallback", "error", "case_0", "case_1"})
 
 
-def check_outlets(subject: Subject) -> tuple[str | None, ...]:
+def check_outlets(subject: ValidationInput) -> tuple[str | None, ...]:
     """The outlet of each edge; None for error edges and where the source has no outlets."""
     found: list[str | None] = [None] * len(subject.definition.edges)
     for at in range(len(subject.graph.ids)):
@@ -133,7 +133,12 @@ def check_outlets(subject: Subject) -> tuple[str | None, ...]:
 
 
 def _routed(
-    subject: Subject, at: int, node: Node, kind: NodeType, outlets: tuple[str, ...], found: list[str | None]
+    subject: ValidationInput,
+    at: int,
+    node: Node,
+    kind: NodeType,
+    outlets: tuple[str, ...],
+    found: list[str | None],
 ) -> None:
     edges = subject.definition.edges
     routes = kind.routes(node.parameters)
@@ -150,7 +155,7 @@ def _routed(
         found[each] = _outlet(subject, each, routes.get(edge_id), outlets)
 
 
-def _outlet(subject: Subject, at: int, route: str | None, outlets: tuple[str, ...]) -> str | None:
+def _outlet(subject: ValidationInput, at: int, route: str | None, outlets: tuple[str, ...]) -> str | None:
     edge, place = subject.definition.edges[at], subject.places.edges[at]
     if route is not None:
         if edge.label in outlets and edge.label != route:
@@ -169,10 +174,10 @@ def _outlet(subject: Subject, at: int, route: str | None, outlets: tuple[str, ..
     return None
 
 
-def _unlabelled(subject: Subject, at: int) -> None:
+def _unlabelled(subject: ValidationInput, at: int) -> None:
     for each in subject.graph.out_edges[at]:
         edge = subject.definition.edges[each]
-        if edge.label in _LIKE_OUTLETS and not edge.is_error:
+        if edge.label in _OUTLET_SYNONYMS and not edge.is_error:
             subject.warn(
                 f"{subject.places.edges[each]}.label",
                 problems.UNUSED_LABEL,
@@ -188,7 +193,7 @@ def _where(parameters: Mapping[str, Any], edge_id: str) -> str:
     return next((f".{path}" for path, part in walk(dict(parameters)) if part == edge_id), "")
 
 
-def check_outputs(subject: Subject, dominators: Dominators) -> None:
+def check_outputs(subject: ValidationInput, dominators: Dominators) -> None:
     """Report each node that sets the output although an earlier one can have done so.
 
     Two nodes exclude each other if the nearest node that every path to both leads through sends them out of
@@ -206,7 +211,7 @@ def check_outputs(subject: Subject, dominators: Dominators) -> None:
                 _clash(clashes, setter, dominator)
             below.setdefault(dominator, []).append((child, setter))
     for router, reached in below.items():
-        _parted(dominators, router, reached, clashes)
+        _are_exclusive(dominators, router, reached, clashes)
     for later, earlier in sorted(clashes.items()):
         names = subject.graph.ids
         subject.report(
@@ -217,7 +222,7 @@ def check_outputs(subject: Subject, dominators: Dominators) -> None:
         )
 
 
-def _parted(
+def _are_exclusive(
     dominators: Dominators, router: int, reached: list[tuple[int, int]], clashes: dict[int, int]
 ) -> None:
     taken: dict[str | None, tuple[int, int]] = {}
@@ -233,7 +238,7 @@ def _clash(clashes: dict[int, int], one: int, other: int) -> None:
     clashes[later] = min(clashes.get(later, earlier), earlier)
 
 
-def check_policies(subject: Subject) -> None:
+def check_policies(subject: ValidationInput) -> None:
     """Error edges exist and are followed; `join` and the like are where they mean something."""
     for at, node in enumerate(subject.definition.nodes):
         _error_edge(subject, at, node)
@@ -251,7 +256,7 @@ def check_policies(subject: Subject) -> None:
             )
 
 
-def _error_edge(subject: Subject, at: int, node: Node) -> None:
+def _error_edge(subject: ValidationInput, at: int, node: Node) -> None:
     if node.error is None or node.error.error_edge is None:
         return
     edges = subject.definition.edges
@@ -266,7 +271,7 @@ def _error_edge(subject: Subject, at: int, node: Node) -> None:
         subject.report(path, problems.UNKNOWN_EDGE, message, did_you_mean(wanted, leaving))
 
 
-def _followed(subject: Subject, edge: int) -> bool:
+def _followed(subject: ValidationInput, edge: int) -> bool:
     policy = subject.definition.nodes[subject.graph.src[edge]].error
     return (
         policy is not None
@@ -275,7 +280,7 @@ def _followed(subject: Subject, edge: int) -> bool:
     )
 
 
-def _join(subject: Subject, at: int, node: Node, kind: NodeType) -> None:
+def _join(subject: ValidationInput, at: int, node: Node, kind: NodeType) -> None:
     if node.join is None:
         return
     path = f"{subject.places.nodes[at]}.join"
@@ -290,7 +295,7 @@ def _join(subject: Subject, at: int, node: Node, kind: NodeType) -> None:
         subject.warn(path, problems.NO_EFFECT, message)
 
 
-def _without_effect(subject: Subject, at: int, node: Node, kind: NodeType) -> None:
+def _without_effect(subject: ValidationInput, at: int, node: Node, kind: NodeType) -> None:
     place = subject.places.nodes[at]
     trigger = subject.is_trigger(at)
     if node.at_most_once and (trigger or not kind.effectful(node.parameters)):
@@ -308,7 +313,7 @@ def _without_effect(subject: Subject, at: int, node: Node, kind: NodeType) -> No
         subject.warn(f"{place}.parameters.cancel_losers", problems.NO_EFFECT, message)
 
 
-def check_joins(subject: Subject, dominators: Dominators) -> None:
+def check_joins(subject: ValidationInput, dominators: Dominators) -> None:
     """Warn of nodes that nothing can start, and of joins that wait for more than can come."""
     graph = subject.graph
     runs = [True] * len(graph.ids)
@@ -331,7 +336,7 @@ def check_joins(subject: Subject, dominators: Dominators) -> None:
 
 
 def _at_least(
-    subject: Subject, at: int, known: tuple[Node, NodeType], live: list[int], dominators: Dominators
+    subject: ValidationInput, at: int, known: tuple[Node, NodeType], live: list[int], dominators: Dominators
 ) -> None:
     node, kind = known
     needed = kind.join_rule(node.parameters).opens
@@ -363,7 +368,7 @@ def _most_live(live: list[int], dominators: Dominators) -> int:
     return max(count.values())
 
 
-def check_shape(subject: Subject) -> None:
+def check_shape(subject: ValidationInput) -> None:
     """No cycle, every node reachable from an entry, at least one exit, triggers only at entries."""
     graph, places = subject.graph, subject.places
     cycle = find_cycle(graph)

@@ -12,13 +12,13 @@ from rune.core.expr import ExpressionSyntaxError, ExpressionSyntaxErrors, Names,
 from rune.core.node_type import NodeType
 from rune.core.plan.analysis import Scopes
 from rune.core.plan.parameters import Parameters, compile_parameter, compile_parameters
-from rune.core.validation.checks import Subject
+from rune.core.validation.checks import ValidationInput
 
 _ITEM = frozenset({"$item", "$index"})
 
 
 def check_expressions(
-    subject: Subject, names: Names, scopes: Scopes, ancestors: tuple[int, ...]
+    subject: ValidationInput, names: Names, scopes: Scopes, ancestors: tuple[int, ...]
 ) -> tuple[Parameters | None, ...]:
     """The compiled parameters of each node; None where they do not compile."""
     checker = _Checker(subject, names, scopes, ancestors)
@@ -26,7 +26,9 @@ def check_expressions(
 
 
 class _Checker:
-    def __init__(self, subject: Subject, names: Names, scopes: Scopes, ancestors: tuple[int, ...]) -> None:
+    def __init__(
+        self, subject: ValidationInput, names: Names, scopes: Scopes, ancestors: tuple[int, ...]
+    ) -> None:
         self._subject = subject
         self._names = names
         self._scopes = scopes

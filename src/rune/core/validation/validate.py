@@ -10,7 +10,7 @@ import msgspec
 
 from rune.core.definition import problems as codes
 from rune.core.definition.model import Definition
-from rune.core.definition.parser import Parsed, Places
+from rune.core.definition.parser import Parsed, SourceLocations
 from rune.core.definition.problems import Problem, did_you_mean
 from rune.core.expr import Names, is_dynamic
 from rune.core.limits import LIMITS, Limits
@@ -20,7 +20,7 @@ from rune.core.plan.compiler import names_of
 from rune.core.plan.graph import Graph, ancestors, build_graph, find_dominators
 from rune.core.plan.parameters import Parameters
 from rune.core.validation.checks import (
-    Subject,
+    ValidationInput,
     check_identity,
     check_joins,
     check_outlets,
@@ -33,7 +33,7 @@ from rune.core.validation.expressions import check_expressions
 _PLACE = re.compile(r"(nodes|edges)\[(\d+)\]")
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class ValidationResult(msgspec.Struct, frozen=True):
     """What the examination of a document found: its problems, and what was worked out on the way. Without
     errors every node has a type and compiled parameters."""
 
@@ -53,24 +53,24 @@ class Verdict(msgspec.Struct, frozen=True):
 
 def validate(parsed: Parsed, catalogue: Catalogue, limits: Limits = LIMITS) -> list[Problem]:
     """Every problem of a document, in the order of the document."""
-    return list(examine(parsed, catalogue, limits).problems)
+    return list(validate_document(parsed, catalogue, limits).problems)
 
 
 SchemaCheck = Callable[[dict[str, Any]], list[Problem]]
 """Finds what is wrong with a JSON Schema; given from outside, as the rules know no schema library."""
 
 
-def examine(
+def validate_document(
     parsed: Parsed,
     catalogue: Catalogue,
     limits: Limits = LIMITS,
     *,
     check_schema: SchemaCheck | None = None,
-) -> Verdict:
+) -> ValidationResult:
     """Check a document and keep what was worked out."""
     definition = parsed.definition
     if definition is None:
-        return Verdict(parsed.problems)
+        return ValidationResult(parsed.problems)
     subject = _subject(definition, parsed.places, catalogue)
     subject.problems.extend(parsed.problems)
     if check_schema is not None and definition.inputs is not None:
@@ -90,11 +90,11 @@ def examine(
     check_joins(subject, dominators)
     check_outputs(subject, dominators)
     ordered = tuple(sorted(subject.problems, key=_position))
-    return Verdict(ordered, definition, graph, subject.types, scopes, outlets, compiled)
+    return ValidationResult(ordered, definition, graph, subject.types, scopes, outlets, compiled)
 
 
-def _subject(definition: Definition, places: Places, catalogue: Catalogue) -> Subject:
-    return Subject(
+def _subject(definition: Definition, places: SourceLocations, catalogue: Catalogue) -> ValidationInput:
+    return ValidationInput(
         definition=definition,
         places=places,
         graph=build_graph([node.id for node in definition.nodes], definition.edges),
@@ -104,7 +104,7 @@ def _subject(definition: Definition, places: Places, catalogue: Catalogue) -> Su
     )
 
 
-def _check_types(subject: Subject, catalogue: Catalogue, names: Names) -> None:
+def _check_types(subject: ValidationInput, catalogue: Catalogue, names: Names) -> None:
     def dynamic(text: str) -> bool:
         return is_dynamic(text, names)
 

@@ -9,7 +9,7 @@ from msgspec import Meta
 from rune.core.execution.outcome import Outcome, Output
 from rune.core.node_type import JoinRule
 from rune.errors import NodeFailure
-from rune.nodes.base import Call
+from rune.nodes.base import NodeCall
 from rune.nodes.schema import Model, declare
 
 
@@ -45,7 +45,7 @@ TYPE = declare(
 )
 
 
-def run(call: Call[Parameters]) -> Outcome:
+def run(call: NodeCall[Parameters]) -> Outcome:
     """The list, unless more items failed than is borne."""
     gathered: list[Any] = []
     failed = 0

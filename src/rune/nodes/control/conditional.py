@@ -10,7 +10,7 @@ from msgspec import Meta
 from rune.core.definition.problems import Problem
 from rune.core.execution.outcome import Outcome, Output
 from rune.core.expr import truthy
-from rune.nodes.base import Call
+from rune.nodes.base import NodeCall
 from rune.nodes.schema import Model, Operator, conflicting, declare
 from rune.nodes.values import compare
 
@@ -78,13 +78,13 @@ TYPE = declare(
 )
 
 
-def run(call: Call[Parameters]) -> Outcome:
+def run(call: NodeCall[Parameters]) -> Outcome:
     """The way, by the condition."""
     result = _result(call)
     return Output({"result": result}, "true" if result else "false")
 
 
-def _result(call: Call[Parameters]) -> bool:
+def _result(call: NodeCall[Parameters]) -> bool:
     condition = call.parameters.expression
     if isinstance(condition, bool):
         return condition

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from rune.core.execution.outcome import Error, Failure, Outcome
 from rune.core.expr import to_text
-from rune.nodes.base import Call
+from rune.nodes.base import NodeCall
 from rune.nodes.schema import Model, declare
 
 
@@ -35,6 +35,6 @@ TYPE = declare(
 )
 
 
-def run(call: Call[Parameters]) -> Outcome:
+def run(call: NodeCall[Parameters]) -> Outcome:
     """The failure; a message that is no text is told as JSON."""
     return Failure(Error(call.parameters.code, to_text(call.parameters.message)))

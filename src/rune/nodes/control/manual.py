@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rune.core.execution.outcome import Outcome, Output
-from rune.nodes.base import Call
+from rune.nodes.base import NodeCall
 from rune.nodes.schema import Model, declare
 
 
@@ -21,6 +21,6 @@ TYPE = declare(
 )
 
 
-def run(call: Call[Parameters]) -> Outcome:
+def run(call: NodeCall[Parameters]) -> Outcome:
     """The start payload, as it came."""
     return Output(call.payload)

@@ -10,7 +10,7 @@ from msgspec import Meta
 from rune.core.execution.outcome import Outcome, Output
 from rune.core.node_type import Join, JoinRule
 from rune.errors import NodeFailure
-from rune.nodes.base import Call
+from rune.nodes.base import NodeCall
 from rune.nodes.schema import Model, declare, describe_value
 
 
@@ -75,7 +75,7 @@ TYPE = declare(
 )
 
 
-def run(call: Call[Parameters]) -> Outcome:
+def run(call: NodeCall[Parameters]) -> Outcome:
     """The payloads of the branches that opened it, put together."""
     arrivals = call.arrivals()
     if call.parameters.wait_mode == "wait_for_any":

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, UnsetType
 
 from rune.core.execution.outcome import Outcome, Output
-from rune.nodes.base import Call
+from rune.nodes.base import NodeCall
 from rune.nodes.schema import Model, declare
 
 
@@ -31,7 +31,7 @@ TYPE = declare(
 )
 
 
-def run(call: Call[Parameters]) -> Outcome:
+def run(call: NodeCall[Parameters]) -> Outcome:
     """The value, or else the payload."""
     value = call.parameters.value
     return Output(call.payload if value is UNSET else value)

@@ -12,8 +12,8 @@ from msgspec import Meta
 from rune.core.definition.problems import Problem
 from rune.core.execution.outcome import Outcome, Output
 from rune.core.triggers import CatchUp, Schedule
-from rune.nodes.base import Call
-from rune.nodes.cron import cron_flaw
+from rune.nodes.base import NodeCall
+from rune.nodes.cron import cron_error
 from rune.nodes.schema import Model, Unit, conflicting, declare, missing
 
 _MS: dict[Unit, int] = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
@@ -71,7 +71,7 @@ def _cron(cron: str) -> list[Problem]:
     hint = "for example `*/15 9-17 * * 1-5`"
     if len(cron.split()) != 5:
         return [conflicting("cron", f"`{cron}` does not have five fields", hint)]
-    flaw = cron_flaw(cron)
+    flaw = cron_error(cron)
     return [] if flaw is None else [conflicting("cron", f"`{cron}`: {flaw}", hint)]
 
 
@@ -105,6 +105,6 @@ TYPE = declare(
 )
 
 
-def run(call: Call[Parameters]) -> Outcome:
+def run(call: NodeCall[Parameters]) -> Outcome:
     """The start payload, as it came."""
     return Output(call.payload)

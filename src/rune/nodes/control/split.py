@@ -8,8 +8,8 @@ from msgspec import Meta
 
 from rune.core.execution.outcome import FanOut, Outcome
 from rune.core.node_type import Window
-from rune.errors import LimitExceeded
-from rune.nodes.base import Call
+from rune.errors import LimitExceededError
+from rune.nodes.base import NodeCall
 from rune.nodes.schema import Model, declare
 
 
@@ -49,11 +49,11 @@ TYPE = declare(
 )
 
 
-def run(call: Call[Parameters]) -> Outcome:
+def run(call: NodeCall[Parameters]) -> Outcome:
     """The items, or chunks of them."""
     items, size = call.parameters.input_array, call.parameters.batch_size
     if size > 1:
         items = [items[start : start + size] for start in range(0, len(items), size)]
     if len(items) > call.limits.items:
-        raise LimitExceeded("items of a split", call.limits.items, len(items))
+        raise LimitExceededError("items of a split", call.limits.items, len(items))
     return FanOut(len(items), items)

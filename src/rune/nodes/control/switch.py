@@ -10,7 +10,7 @@ from msgspec import Meta
 from rune.core.definition.problems import Problem
 from rune.core.execution.outcome import Outcome, Output
 from rune.core.expr import MISSING
-from rune.nodes.base import Call
+from rune.nodes.base import NodeCall
 from rune.nodes.schema import Model, Operator, conflicting, declare
 from rune.nodes.values import compare
 
@@ -91,7 +91,7 @@ TYPE = declare(
 )
 
 
-def run(call: Call[Parameters]) -> Outcome:
+def run(call: NodeCall[Parameters]) -> Outcome:
     """The way of the first rule that holds; later ones are not evaluated."""
     rules = call.rules("rules")
     for index, rule in enumerate(call.parameters.rules):

@@ -12,7 +12,7 @@ from rune.core.definition import problems
 from rune.core.definition.problems import Problem
 from rune.core.execution.outcome import Outcome, Output, Suspend
 from rune.errors import NodeFailure
-from rune.nodes.base import Call
+from rune.nodes.base import NodeCall
 from rune.nodes.schema import Model, Unit, declare, missing
 
 
@@ -79,7 +79,7 @@ _CENTURY = 36_525 * 86_400_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def run(call: Call[Parameters]) -> Outcome:
+def run(call: NodeCall[Parameters]) -> Outcome:
     """Wait; then, on the second run, say for what."""
     parameters = call.parameters
     if parameters.resume == "signal":

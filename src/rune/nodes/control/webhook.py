@@ -11,8 +11,8 @@ from msgspec import Meta
 
 from rune.core.definition.problems import Problem
 from rune.core.execution.outcome import Outcome, Output
-from rune.core.triggers import DELIVERY, Hook
-from rune.nodes.base import Call
+from rune.core.triggers import DELIVERY, WebhookConfig
+from rune.nodes.base import NodeCall
 from rune.nodes.schema import Model, conflicting, declare
 
 _PATH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -80,9 +80,9 @@ def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
     return found
 
 
-def _starts(parameters: Mapping[str, Any]) -> Hook:
+def _starts(parameters: Mapping[str, Any]) -> WebhookConfig:
     given = msgspec.convert(parameters, Parameters)
-    return Hook(
+    return WebhookConfig(
         path=given.path,
         method=given.method,
         auth=given.auth,
@@ -108,6 +108,6 @@ TYPE = declare(
 )
 
 
-def run(call: Call[Parameters]) -> Outcome:
+def run(call: NodeCall[Parameters]) -> Outcome:
     """The start payload, as it came."""
     return Output(call.payload)

@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from rune.core.execution.outcome import Outcome, Output, Suspend
 from rune.errors import NodeFailure
-from rune.nodes.base import Call
+from rune.nodes.base import NodeCall
 from rune.nodes.schema import Model, declare
 
 
@@ -46,7 +46,7 @@ TYPE = declare(
 )
 
 
-async def run(call: Call[Parameters]) -> Outcome:
+async def run(call: NodeCall[Parameters]) -> Outcome:
     """Start it, and on the second run say how it ended."""
     parameters = call.parameters
     if call.resumed:

@@ -14,7 +14,7 @@ from rune.core.execution.outcome import Outcome, Output
 from rune.core.expr import ExpressionError, to_text
 from rune.core.expr.functions.dates import format_with, parse_with
 from rune.errors import NodeFailure
-from rune.nodes.base import Call
+from rune.nodes.base import NodeCall
 from rune.nodes.schema import Model, declare, missing
 
 
@@ -69,7 +69,7 @@ TYPE = declare(
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def run(call: Call[Parameters]) -> Outcome:
+def run(call: NodeCall[Parameters]) -> Outcome:
     """The date that results, as text, in ISO 8601 and in seconds since 1970."""
     parameters = call.parameters
     zone = _zone(parameters.timezone)

@@ -10,9 +10,9 @@ from msgspec import UNSET, Meta, UnsetType
 
 from rune.core.execution.outcome import Outcome, Output
 from rune.errors import NodeFailure
-from rune.nodes.base import Call
-from rune.nodes.schema import Model, declare, describe_value, told
-from rune.nodes.values import converted, each_value
+from rune.nodes.base import NodeCall
+from rune.nodes.schema import Model, declare, describe_value, problem_text
+from rune.nodes.values import convert, each_value
 
 
 class Assignment(Model, kw_only=True, frozen=True):
@@ -72,7 +72,7 @@ class _Resolved(Model, frozen=True):
     assignments: list[Assignment]
 
 
-def run(call: Call[Parameters]) -> Outcome:
+def run(call: NodeCall[Parameters]) -> Outcome:
     """The object with its fields set, or each object of a list."""
     parameters = call.parameters
     given = "assignments" in call.elements
@@ -95,12 +95,12 @@ def _assigned(source: dict[str, Any], values: Any) -> dict[str, Any]:
     try:
         assignments = msgspec.convert({"assignments": values}, _Resolved).assignments
     except msgspec.ValidationError as error:
-        raise NodeFailure(told(error, "parameters"), code="BAD_PARAMETER") from None
+        raise NodeFailure(problem_text(error, "parameters"), code="BAD_PARAMETER") from None
     result = dict(source)
     own = {id(result)}
     for index, each in enumerate(assignments):
         place = f"parameters.assignments[{index}]"
-        value = each.value if each.type is None else converted(each.value, each.type, place)
+        value = each.value if each.type is None else convert(each.value, each.type, place)
         _place(result, each.name.split("."), value, own, place)
     return result
 

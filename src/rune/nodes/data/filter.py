@@ -11,7 +11,7 @@ from rune.core.definition.problems import Problem
 from rune.core.execution.outcome import Outcome, Output
 from rune.core.expr import MISSING, MissingError, truthy
 from rune.core.plan.parameters import located
-from rune.nodes.base import Call
+from rune.nodes.base import NodeCall
 from rune.nodes.schema import Items, Model, Operator, declare, either
 from rune.nodes.values import apply, each_value, field_of, input_items, listing
 
@@ -59,7 +59,7 @@ TYPE = declare(
 )
 
 
-def run(call: Call[Parameters]) -> Outcome:
+def run(call: NodeCall[Parameters]) -> Outcome:
     """The elements that pass, in order."""
     items = input_items(call)
     rules = call.parameters.rules

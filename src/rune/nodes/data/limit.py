@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta
 
 from rune.core.execution.outcome import Outcome, Output
-from rune.nodes.base import Call
+from rune.nodes.base import NodeCall
 from rune.nodes.schema import Items, Model, declare
 from rune.nodes.values import input_items, listing
 
@@ -33,7 +33,7 @@ TYPE = declare(
 )
 
 
-def run(call: Call[Parameters]) -> Outcome:
+def run(call: NodeCall[Parameters]) -> Outcome:
     """The first elements."""
     items = input_items(call)
     return Output(listing(items[: call.parameters.count], items))

@@ -11,9 +11,9 @@ from rune.core.definition.problems import Problem
 from rune.core.execution.outcome import Outcome, Output
 from rune.core.expr import ExpressionError, MissingError
 from rune.core.expr.operators import comparable
-from rune.core.expr.values import spoken
+from rune.core.expr.values import kind_name
 from rune.core.plan.parameters import located
-from rune.nodes.base import Call
+from rune.nodes.base import NodeCall
 from rune.nodes.schema import Items, Model, declare, either
 from rune.nodes.values import each_value, field_of, input_items, listing
 
@@ -64,7 +64,7 @@ TYPE = declare(
 )
 
 
-def run(call: Call[Parameters]) -> Outcome:
+def run(call: NodeCall[Parameters]) -> Outcome:
     """The elements in order."""
     items = input_items(call)
     order = list(range(len(items)))
@@ -75,7 +75,7 @@ def run(call: Call[Parameters]) -> Outcome:
     return Output(listing([items[at] for at in order], items))
 
 
-def _keys(call: Call[Parameters], items: list[Any]) -> list[tuple[list[Any], Direction, str]]:
+def _keys(call: NodeCall[Parameters], items: list[Any]) -> list[tuple[list[Any], Direction, str]]:
     """The keys of all elements, by weight, each with its direction and the parameter it comes from."""
     parameters = call.parameters
     if parameters.rules is not None:
@@ -97,5 +97,5 @@ def _fields(items: list[Any], path: str, place: str) -> list[Any]:
 def _check_comparable(keys: list[Any], place: str) -> None:
     for each in keys:
         if not comparable(keys[0], each):
-            message = f"cannot order {spoken(keys[0])} and {spoken(each)}"
+            message = f"cannot order {kind_name(keys[0])} and {kind_name(each)}"
             raise located(place, ExpressionError(message))

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, field
 
 from rune.core.execution.outcome import Outcome, Output
-from rune.nodes.base import Call
+from rune.nodes.base import NodeCall
 from rune.nodes.credentials import CREDENTIAL_ERRORS
 from rune.nodes.io.http_client.pagination import Pagination, combined
 from rune.nodes.schema import Model, Scalar, declare
@@ -131,13 +131,13 @@ TYPE = declare(
 )
 
 
-async def run(call: Call[Parameters]) -> Outcome:
+async def run(call: NodeCall[Parameters]) -> Outcome:
     """One exchange, through the connections that all calls of the process share."""
     return Output(await _exchange()(call))
 
 
 @cache
-def _exchange() -> Callable[[Call[Parameters]], Awaitable[dict[str, Any]]]:
+def _exchange() -> Callable[[NodeCall[Parameters]], Awaitable[dict[str, Any]]]:
     from rune.nodes.io.http_client.exchange import exchange  # noqa: PLC0415 - who calls nobody should not wait for it
 
     return exchange

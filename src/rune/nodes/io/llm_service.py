@@ -21,11 +21,11 @@ from rune.core.definition.problems import Problem
 from rune.core.definition.strict_json import decode_json
 from rune.core.execution.outcome import Outcome, Output
 from rune.errors import NodeFailure
-from rune.nodes.base import Call
+from rune.nodes.base import NodeCall
 from rune.nodes.credentials import CREDENTIAL_ERRORS
 from rune.nodes.io.http_client.auth import authorized
 from rune.nodes.io.http_client.client import Response
-from rune.nodes.io.http_client.exchange import patience, sent
+from rune.nodes.io.http_client.exchange import retry_delay, sent
 from rune.nodes.io.http_client.request import KEY, Request, key_text
 from rune.nodes.io.http_client.response import excerpt, unpacked
 from rune.nodes.io.http_client.ssrf import Target, target
@@ -112,7 +112,7 @@ TYPE = declare(
 )
 
 
-async def run(call: Call[Parameters]) -> Outcome:
+async def run(call: NodeCall[Parameters]) -> Outcome:
     """One conversation, through the connections that all calls of the process share."""
 
     return Output(await chat(call))
@@ -122,7 +122,7 @@ MAX_EVENT_BYTES = 1024 * 1024
 """Bytes that one event may have."""
 
 
-class TooLong(ValueError):
+class EventTooLongError(ValueError):
     """An event that does not end."""
 
 
@@ -151,7 +151,7 @@ class Events:
         self._rest.append(piece)
         self._waiting += len(piece)
         if self._waiting > MAX_EVENT_BYTES + len(piece):
-            raise TooLong(f"an event has more than {MAX_EVENT_BYTES:,} bytes")
+            raise EventTooLongError(f"an event has more than {MAX_EVENT_BYTES:,} bytes")
         if b"\n" not in piece and b"\r" not in piece and not self._rest[0].endswith(b"\r"):
             return []
         text = b"".join(self._rest).replace(b"\r\n", b"\n")
@@ -169,10 +169,10 @@ class Events:
         self._data.append(value.removeprefix(b" "))
         self._size += len(value)
         if self._size > MAX_EVENT_BYTES:
-            raise TooLong(f"an event has more than {MAX_EVENT_BYTES:,} bytes")
+            raise EventTooLongError(f"an event has more than {MAX_EVENT_BYTES:,} bytes")
 
 
-MOST = 16 * 1024 * 1024
+MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 """Bytes of an answer, packaging included."""
 
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
@@ -249,7 +249,7 @@ class Answer:
         self._pieces.append(text)
 
 
-async def chat(call: Call[Any]) -> dict[str, Any]:
+async def chat(call: NodeCall[Any]) -> dict[str, Any]:
     """What the node gives back."""
     request = await _request(call)
     label = redacted(request.where.url)
@@ -261,7 +261,7 @@ async def chat(call: Call[Any]) -> dict[str, Any]:
             seconds = f"{call.parameters.timeout:g}"
             raise NodeFailure(f"{label}: no complete answer within {seconds} s", code="LLM_TIMEOUT") from None
         except NodeFailure as failure:
-            raise _as_ours(failure) from None
+            raise _map_error(failure) from None
     value = None if call.parameters.json_schema is None else _checked(call, answer)
     return {
         "text": answer.text,
@@ -271,12 +271,12 @@ async def chat(call: Call[Any]) -> dict[str, Any]:
     }
 
 
-def _as_ours(failure: NodeFailure) -> NodeFailure:
+def _map_error(failure: NodeFailure) -> NodeFailure:
     code = _CODES.get(failure.code)
     return failure if code is None else NodeFailure(failure.message, code=code, details=failure.details)
 
 
-async def _request(call: Call[Any]) -> Request:
+async def _request(call: NodeCall[Any]) -> Request:
     parameters = call.parameters
     headers = {
         "accept": "text/event-stream, application/json" if parameters.stream else "application/json",
@@ -289,7 +289,7 @@ async def _request(call: Call[Any]) -> Request:
     return Request("POST", await _where(call), headers, msgspec.json.encode(_asks(parameters)))
 
 
-async def _where(call: Call[Any]) -> Target:
+async def _where(call: NodeCall[Any]) -> Target:
     base = call.parameters.base_url
     if not base:
         credential = await call.credential()
@@ -322,7 +322,7 @@ def _asks(parameters: Any) -> dict[str, Any]:
     return asked
 
 
-async def _asked(call: Call[Any], request: Request, label: str) -> Answer:
+async def _asked(call: NodeCall[Any], request: Request, label: str) -> Answer:
     async with sent(call, request) as response:
         if response.status != 200:
             raise await _refusal(call, response, label)
@@ -332,24 +332,24 @@ async def _asked(call: Call[Any], request: Request, label: str) -> Answer:
             await _listen(call, response, answer)
         else:
             encoding = response.headers.get("Content-Encoding", "")
-            answer.add(await unpacked(response.content.iter_any(), encoding, MOST, label))
+            answer.add(await unpacked(response.content.iter_any(), encoding, MAX_RESPONSE_BYTES, label))
             if answer.finish_reason is None and not answer.length:
                 raise _broken(label, "it says nothing")
         return answer
 
 
-async def _refusal(call: Call[Any], response: Response, label: str) -> NodeFailure:
+async def _refusal(call: NodeCall[Any], response: Response, label: str) -> NodeFailure:
     body = await response.content.read(_REFUSAL)
     details: dict[str, Any] = {
         "status": response.status,
         "body": excerpt(body, response.headers.get("Content-Type", "")),
-        **patience(call.now, response.headers.get("Retry-After")),
+        **retry_delay(call.now, response.headers.get("Retry-After")),
     }
     code = "LLM_RATE_LIMITED" if response.status == 429 else "LLM_STATUS"
     return NodeFailure(f"{label} answered {response.status}", code=code, details=details)
 
 
-async def _listen(call: Call[Any], response: Response, answer: Answer) -> None:
+async def _listen(call: NodeCall[Any], response: Response, answer: Answer) -> None:
     """Take the pieces of an answer as they come, and say how far it is."""
     if response.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise _broken(answer.label, "its events are packed, which was not asked for")
@@ -357,11 +357,11 @@ async def _listen(call: Call[Any], response: Response, answer: Answer) -> None:
     received = 0
     async for piece in response.content.iter_any():
         received += len(piece)
-        if received > MOST:
-            raise NodeFailure(f"{answer.label}: more than {MOST:,} bytes", code="LLM_TOO_LARGE")
+        if received > MAX_RESPONSE_BYTES:
+            raise NodeFailure(f"{answer.label}: more than {MAX_RESPONSE_BYTES:,} bytes", code="LLM_TOO_LARGE")
         try:
             found = events.feed(piece)
-        except TooLong as error:
+        except EventTooLongError as error:
             raise NodeFailure(f"{answer.label}: {error}", code="LLM_TOO_LARGE") from None
         done = "[DONE]" in found
         for data in found[: found.index("[DONE]")] if done else found:
@@ -378,7 +378,7 @@ def _broken(label: str, why: str) -> NodeFailure:
     return NodeFailure(f"{label}: the answer is broken: {why}", code="LLM_PROTOCOL")
 
 
-def _checked(call: Call[Any], answer: Answer) -> Any:
+def _checked(call: NodeCall[Any], answer: Answer) -> Any:
     """The text as JSON that fits the schema. Some models fence it in, which is forgiven."""
     from rune.documents.input_schema import check_value  # noqa: PLC0415 - slow to import, and few nodes need it
 

@@ -32,14 +32,14 @@ from msgspec.structs import replace
 
 from rune.core.execution.outcome import Outcome, Output
 from rune.errors import NodeFailure
-from rune.nodes.base import Call
+from rune.nodes.base import NodeCall
 from rune.nodes.credentials import CREDENTIAL_ERRORS, FORBIDDEN, check_host
 from rune.nodes.io.http_client.request import File, Loaded, load
 from rune.nodes.schema import Model, Scalar, declare, plain
 from rune.ports.credentials import Smtp
 
 Addresses = str | list[str]
-ATTACHED = 25 * 1024 * 1024
+MAX_ATTACHED_BYTES = 25 * 1024 * 1024
 """Bytes that all attachments of a mail may have together; few servers take more."""
 
 
@@ -85,7 +85,7 @@ TYPE = declare(
 )
 
 
-async def run(call: Call[Parameters]) -> Outcome:
+async def run(call: NodeCall[Parameters]) -> Outcome:
     """One mail, one connection."""
 
     files = await _attached(call)
@@ -95,13 +95,13 @@ async def run(call: Call[Parameters]) -> Outcome:
     return Output(await deliver(mail, server))
 
 
-async def _attached(call: Call[Parameters]) -> list[Loaded]:
+async def _attached(call: NodeCall[Parameters]) -> list[Loaded]:
     """The attachments with their bytes; what is announced as too large is not even fetched."""
     listed = call.parameters.attachments
-    if sum(each.size or 0 for each in listed) > ATTACHED:
+    if sum(each.size or 0 for each in listed) > MAX_ATTACHED_BYTES:
         raise _too_large()
     files: list[Loaded] = []
-    left = ATTACHED
+    left = MAX_ATTACHED_BYTES
     for index, each in enumerate(listed):
         file = await load(each, call.blobs, call.limits.output_bytes, f"parameters.attachments[{index}]")
         left -= len(file.data)
@@ -113,12 +113,12 @@ async def _attached(call: Call[Parameters]) -> list[Loaded]:
 
 def _too_large() -> NodeFailure:
     return NodeFailure(
-        f"parameters.attachments: more than {ATTACHED:,} bytes together", code="SMTP_TOO_LARGE"
+        f"parameters.attachments: more than {MAX_ATTACHED_BYTES:,} bytes together", code="SMTP_TOO_LARGE"
     )
 
 
 BAD_ADDRESS = "SMTP_BAD_ADDRESS"
-RECIPIENTS = 100
+MAX_RECIPIENTS = 100
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x80-\x9f\u2028\u2029]+")
 _LOCAL = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
 _DOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
@@ -148,9 +148,10 @@ def compose(parameters: Any, *, key: str, now: int, files: Sequence[Loaded] = ()
     recipients = tuple(dict.fromkeys(each.addr_spec for each in (*to, *cc, *bcc)))
     if not recipients:
         raise NodeFailure("parameters.to: there is no recipient", code=BAD_ADDRESS)
-    if len(recipients) > RECIPIENTS:
+    if len(recipients) > MAX_RECIPIENTS:
         raise NodeFailure(
-            f"parameters.to: {len(recipients)} recipients, at most {RECIPIENTS} are allowed", code=BAD_ADDRESS
+            f"parameters.to: {len(recipients)} recipients, at most {MAX_RECIPIENTS} are allowed",
+            code=BAD_ADDRESS,
         )
     message = EmailMessage(policy=SMTP_POLICY)
     message["From"] = senders[0]
@@ -302,7 +303,7 @@ def server(url: str) -> Server:
     return Server(host, port or _PORTS[security], security, user, password)
 
 
-async def server_for(call: Call[Any]) -> tuple[Server, str | None]:
+async def server_for(call: NodeCall[Any]) -> tuple[Server, str | None]:
     """The server that a call hands its mail to, and who the mail is from unless it says so."""
     credential = await call.credential("smtp")
     if credential is None:

@@ -9,39 +9,39 @@ import logging
 from typing import Any
 
 from rune.codec.facts import encode_value
-from rune.core.execution.decision import Finish
-from rune.core.execution.fact import End, Fact, Signal
+from rune.core.execution.decision import FinishExecution
+from rune.core.execution.fact import ExecutionEnded, Fact, SignalReceived
 from rune.core.execution.outcome import Error
 from rune.core.execution.token import Token, token_name
 from rune.core.limits import LIMITS
 from rune.documents.loader import check_input
-from rune.errors import LimitExceeded, NodeFailure
+from rune.errors import LimitExceededError, NodeFailure
 from rune.ids import child_id
-from rune.nodes.blobs import adopted, names_blobs
-from rune.ports.blobs import Blob
-from rune.ports.journal import Accepted, Ended, Journal, Parent
+from rune.nodes.blobs import adopt, names_blobs
+from rune.ports.blobs import BlobStore
+from rune.ports.journal import ExecutionEndedError, ExecutionRecord, Journal, Parent
 from rune.ports.queue import Queue
 from rune.ports.state import Claim, State
-from rune.ports.workflows import Library
+from rune.ports.workflows import WorkflowStore
 from rune.runtime import failpoint
-from rune.runtime.instrumentation import Witness
-from rune.runtime.lifecycle.finisher import Endings
-from rune.runtime.lifecycle.launcher import Launcher, Options
-from rune.runtime.plan_cache import Planbook
+from rune.runtime.instrumentation import Instrumentation
+from rune.runtime.lifecycle.finisher import Finisher
+from rune.runtime.lifecycle.launcher import Launcher, StartOptions
+from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.history import error_document, read_history
-from rune.runtime.values import Book, Books, kept_bytes
+from rune.runtime.values import ExecutionData, ExecutionDataCache, store_value
 
 
-class Signals:
+class SignalDelivery:
     """The one way in which a signal reaches an execution, whoever sends it."""
 
-    def __init__(self, journal: Journal, state: State, queue: Queue, books: Books) -> None:
+    def __init__(self, journal: Journal, state: State, queue: Queue, books: ExecutionDataCache) -> None:
         self._journal = journal
         self._state = state
         self._queue = queue
         self._books = books
 
-    async def deliver(self, execution: str, signal: Signal) -> tuple[Signal, bool]:
+    async def deliver(self, execution: str, signal: SignalReceived) -> tuple[SignalReceived, bool]:
         """Journal, then state, then queue; raises Ended. Answers the signal as it is stored under its id, and whether
         it resumed somebody."""
         stored: Fact
@@ -49,17 +49,19 @@ class Signals:
         failpoint.hit(
             "signalled"
         )  # crash here: the row is there, and with it the mark that somebody must look
-        assert isinstance(stored, Signal)
+        assert isinstance(stored, SignalReceived)
         applied = await self._state.signal(execution, stored)
         failpoint.hit("heard")  # crash here: what was resumed is in the state; the next fold finds it again
-        book = await self._books.book(execution)
+        book = await self._books.get(execution)
         await self._queue.send(execution, applied.emitted, book.accepted.priority)
         return stored, any(token.signal == stored.id for token in applied.emitted)
 
 
 log = logging.getLogger("rune.children")
 
-ABANDONED = Finish("cancelled", Error("PARENT_ENDED", "the execution that waited for this one has ended"))
+ABANDONED = FinishExecution(
+    "cancelled", Error("PARENT_ENDED", "the execution that waited for this one has ended")
+)
 SIGNAL = "child:"
 BATCH = 500
 
@@ -70,14 +72,14 @@ class Children:
     def __init__(
         self,
         journal: Journal,
-        blob: Blob,
-        library: Library,
-        plans: Planbook,
-        books: Books,
+        blob: BlobStore,
+        library: WorkflowStore,
+        plans: PlanCache,
+        books: ExecutionDataCache,
         launcher: Launcher,
-        signals: Signals,
-        endings: Endings,
-        witness: Witness,
+        signals: SignalDelivery,
+        endings: Finisher,
+        witness: Instrumentation,
     ) -> None:
         self._journal = journal
         self._blob = blob
@@ -91,7 +93,7 @@ class Children:
 
     async def launch(
         self,
-        book: Book,
+        book: ExecutionData,
         token: Token,
         claim: Claim,
         workflow: str,
@@ -102,7 +104,7 @@ class Children:
         """Start the child of an attempt; if it was started before, that is the one."""
         parent = book.accepted
         if parent.depth >= LIMITS.child_depth:
-            raise LimitExceeded("executions inside executions", LIMITS.child_depth)
+            raise LimitExceededError("executions inside executions", LIMITS.child_depth)
         name = token_name(token.node, token.path, book.plan.ids)
         child = child_id(parent.id, name, token.attempt)
         if await self._journal.accepted(child) is not None:
@@ -118,13 +120,13 @@ class Children:
         await self._launcher.start(
             plan,
             payload,
-            Options(labels=parent.labels, fake_time=parent.fake_time),
+            StartOptions(labels=parent.labels, fake_time=parent.fake_time),
             execution=child,
             parent=Parent(parent.id, token.node, token.path, token.attempt) if waits else None,
             depth=parent.depth + 1,
             needs=(parent.id, *parent.needs) if names_blobs(payload) else (),
             at=claim.now,
-            trace=self._witness.outgoing(parent, book.plan, token),
+            trace=self._witness.outgoing_trace(parent, book.plan, token),
             principal=parent.principal,
         )
         failpoint.hit("launched")  # crash here: the child runs; the attempt is made again and finds it
@@ -137,7 +139,7 @@ class Children:
             return first.hash
         return (await self._library.find(workflow, which)).hash
 
-    async def abandon(self, book: Book, token: Token, now: int) -> None:
+    async def abandon(self, book: ExecutionData, token: Token, now: int) -> None:
         """The token that waits will never look at its child again: the child ends before the token does."""
         name = token_name(token.node, token.path, book.plan.ids)
         await self._cancel(child_id(book.accepted.id, name, token.attempt), now)
@@ -147,7 +149,7 @@ class Children:
         if accepted is not None and accepted.parent is not None and await self._journal.end(child) is None:
             await self._endings.finish(child, ABANDONED, now)
 
-    async def ended(self, book: Book, end: End) -> None:
+    async def ended(self, book: ExecutionData, end: ExecutionEnded) -> None:
         """An execution has its terminal row: those it waits for end too, and whoever waits for it is told."""
         if book.plan.launches:
             for child in await self._journal.children(book.accepted.id):
@@ -155,30 +157,30 @@ class Children:
         if book.accepted.parent is not None:
             await self._tell(book, book.accepted.parent, end)
 
-    async def _tell(self, book: Book, parent: Parent, end: End) -> None:
+    async def _tell(self, book: ExecutionData, parent: Parent, end: ExecutionEnded) -> None:
         failpoint.hit("telling")  # crash here: its row says that nobody was told; the next owner does it
-        child: Accepted = book.accepted
+        child: ExecutionRecord = book.accepted
         history = await read_history(self._journal, self._blob, child, book.plan)
         said = {
             "execution_id": child.id,
             "status": end.status,
-            "output": await adopted(self._blob, await history.output(), parent.execution),
+            "output": await adopt(self._blob, await history.output(), parent.execution),
             "error": error_document(end.error),
         }
-        kept = await kept_bytes(self._blob, f"{parent.execution}/signal/{child.id}", encode_value(said))
-        signal = Signal(end.at, child.id, f"{SIGNAL}{child.id}", parent.path, kept)
+        kept = await store_value(self._blob, f"{parent.execution}/signal/{child.id}", encode_value(said))
+        signal = SignalReceived(end.at, child.id, f"{SIGNAL}{child.id}", parent.path, kept)
         try:
             await self._signals.deliver(parent.execution, signal)
-        except (Ended, KeyError):
+        except (ExecutionEndedError, KeyError):
             log.debug("%s ended after its parent", child.id)
-        await self._journal.told(child.id)
+        await self._journal.mark_reported(child.id)
 
     async def recover(self, now: int) -> None:
         """What a process that died left undone between parents and children."""
-        while rows := await self._journal.untold(BATCH):
+        while rows := await self._journal.unreported_children(BATCH):
             for each in rows:
                 end = await self._journal.end(each)
                 if end is None:
                     await self._endings.finish(each, ABANDONED, now)
                 else:
-                    await self.ended(await self._books.book(each), end)
+                    await self.ended(await self._books.get(each), end)

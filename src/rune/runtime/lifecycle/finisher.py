@@ -13,37 +13,37 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Set
 
-from rune.core.execution.decision import Finish
-from rune.core.execution.fact import End, Fact
+from rune.core.execution.decision import FinishExecution
+from rune.core.execution.fact import ExecutionEnded, Fact
 from rune.errors import RuneError
-from rune.ports.journal import Ended, Journal, StoreAway
+from rune.ports.journal import ExecutionEndedError, Journal, StoreUnavailableError
 from rune.ports.state import State
 from rune.runtime import failpoint
-from rune.runtime.backend import News
-from rune.runtime.instrumentation import Witness
-from rune.runtime.lifecycle.outbox import Notices
-from rune.runtime.messaging.completion_publisher import Completing
-from rune.runtime.values import Book, Books
+from rune.runtime.backend import Notifier
+from rune.runtime.instrumentation import Instrumentation
+from rune.runtime.lifecycle.outbox import OutboxMarker
+from rune.runtime.messaging.completion_publisher import CompletionPublisher
+from rune.runtime.values import ExecutionData, ExecutionDataCache
 
 
-class Completions:
+class CompletionWaiters:
     """Announces each end once to everybody who waits for it here."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, list[asyncio.Future[End]]] = {}
+        self._waiting: dict[str, list[asyncio.Future[ExecutionEnded]]] = {}
 
-    def expect(self, execution: str) -> asyncio.Future[End]:
+    def wait_for(self, execution: str) -> asyncio.Future[ExecutionEnded]:
         """A future end."""
-        future: asyncio.Future[End] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[ExecutionEnded] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(execution, []).append(future)
         return future
 
     @property
-    def awaited(self) -> Set[str]:
+    def is_awaited(self) -> Set[str]:
         """Executions whose end somebody here waits for."""
         return self._waiting.keys()
 
-    def announce(self, execution: str, end: End) -> None:
+    def notify(self, execution: str, end: ExecutionEnded) -> None:
         """Tell whoever waits."""
         for future in self._waiting.pop(execution, ()):
             if not future.done():
@@ -52,20 +52,20 @@ class Completions:
 
 log = logging.getLogger("rune.endings")
 
-After = Callable[[Book, End], Awaitable[None]]
+After = Callable[[ExecutionData, ExecutionEnded], Awaitable[None]]
 
 
-class Endings:
+class Finisher:
     """Ends executions, each once."""
 
     def __init__(
         self,
         journal: Journal,
         state: State,
-        books: Books,
-        completions: Completions,
-        notices: Notices,
-        witness: Witness,
+        books: ExecutionDataCache,
+        completions: CompletionWaiters,
+        notices: OutboxMarker,
+        witness: Instrumentation,
     ) -> None:
         self._journal = journal
         self._state = state
@@ -74,9 +74,9 @@ class Endings:
         self._notices = notices
         self._witness = witness
         self._after: After | None = None
-        self._completing: Completing | None = None
+        self._completing: CompletionPublisher | None = None
 
-    def completes(self, completing: Completing) -> None:
+    def completes(self, completing: CompletionPublisher) -> None:
         """Who sends a message of each end."""
         self._completing = completing
 
@@ -84,59 +84,59 @@ class Endings:
         """What is to be done with executions that have parents or children once their end is written."""
         self._after = after
 
-    async def finish(self, execution: str, finish: Finish, now: int) -> End:
+    async def finish(self, execution: str, finish: FinishExecution, now: int) -> ExecutionEnded:
         """Write the terminal row; whoever comes second finds it."""
         failpoint.hit(
             "ending"
         )  # crash here: the finish timer, armed by the act that brought the count to zero, fires
-        mine = End(now, finish.status, finish.error)
+        mine = ExecutionEnded(now, finish.status, finish.error)
         stored: Fact | None = await self._journal.end(execution)
         if stored is None:
             try:
                 (stored,) = await self._journal.record(execution, [mine])
-            except Ended as ended:
+            except ExecutionEndedError as ended:
                 stored = ended.end
         failpoint.hit("ended")
-        assert isinstance(stored, End)
+        assert isinstance(stored, ExecutionEnded)
         if stored is mine:
             await self._seen(execution, mine)
         if self._completing is None:
-            await self.close(execution, stored)
-            self._notices.settled(execution, "end")
+            await self.release(execution, stored)
+            self._notices.mark_done(execution, "end")
         else:
             await self._completed(self._completing, execution, stored)
         return stored
 
-    async def _seen(self, execution: str, end: End) -> None:
+    async def _seen(self, execution: str, end: ExecutionEnded) -> None:
         try:
-            accepted = (await self._books.book(execution)).accepted
+            accepted = (await self._books.get(execution)).accepted
         except RuneError:
             accepted = None  # it is not known for how long it ran
         self._witness.ended(accepted, end)
 
-    async def _completed(self, completing: Completing, execution: str, end: End) -> None:
+    async def _completed(self, completing: CompletionPublisher, execution: str, end: ExecutionEnded) -> None:
         """The message needs what is known of the execution. Who lacks that leaves it to a relay."""
-        book: Book | None = None
+        book: ExecutionData | None = None
         try:
-            book = await self._books.book(execution)
+            book = await self._books.get(execution)
         except RuneError as error:
             log.warning("the completion of %s is left to a relay: %s", execution, error.message)
-        await self.close(execution, end)
+        await self.release(execution, end)
         if book is not None:
             completing.ended(book, end)
 
-    async def close(self, execution: str, end: End) -> None:
+    async def release(self, execution: str, end: ExecutionEnded) -> None:
         """What follows from a terminal row, however often."""
         await self._state.end(execution, end)
-        await self._tell(execution, end)
+        await self._notify(execution, end)
         self._books.close(execution)
-        self._completions.announce(execution, end)
+        self._completions.notify(execution, end)
 
-    async def _tell(self, execution: str, end: End) -> None:
+    async def _notify(self, execution: str, end: ExecutionEnded) -> None:
         if self._after is None:
             return
         try:
-            book = await self._books.book(execution)
+            book = await self._books.get(execution)
             if book.plan.launches or book.accepted.parent is not None:
                 await self._after(book, end)
         except Exception:
@@ -146,14 +146,14 @@ class Endings:
 
 _listener_log = logging.getLogger("rune.awaiting")
 
-PATIENCE = 1.0  # s: hints may be lost
-LEAST = 0.002  # s between two questions: many ends at once are one
+MAX_POLL_S = 1.0  # s: hints may be lost
+MIN_POLL_S = 0.002  # s between two questions: many ends at once are one
 
 
-class Awaiting:
+class CompletionListener:
     """Tells those who wait here of ends that were written elsewhere."""
 
-    def __init__(self, journal: Journal, completions: Completions, news: News) -> None:
+    def __init__(self, journal: Journal, completions: CompletionWaiters, news: Notifier) -> None:
         self._journal = journal
         self._completions = completions
         self._news = news
@@ -164,20 +164,20 @@ class Awaiting:
         while True:
             named: set[str] = set()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(MAX_POLL_S):
                     named = await self._news.ended()
-            await asyncio.sleep(LEAST)
-            awaited = self._completions.awaited
-            if time.monotonic() - asked_all >= PATIENCE:
+            await asyncio.sleep(MIN_POLL_S)
+            awaited = self._completions.is_awaited
+            if time.monotonic() - asked_all >= MAX_POLL_S:
                 asked_all = time.monotonic()
             else:
                 awaited = awaited & named
             try:
                 await self._ask(awaited)
-            except StoreAway as away:
+            except StoreUnavailableError as away:
                 _listener_log.info("ends of others are not heard of: %s", away.message)
 
     async def _ask(self, executions: Set[str]) -> None:
         if executions:
-            for execution, end in (await self._journal.ends(list(executions))).items():
-                self._completions.announce(execution, end)
+            for execution, end in (await self._journal.ends_of(list(executions))).items():
+                self._completions.notify(execution, end)

@@ -14,23 +14,23 @@ from typing import Any
 
 import msgspec
 
-from rune.codec.messages import MOST_IN_FULL, MessageTooLarge, NodeExecutionMessage, encode_message
+from rune.codec.messages import MAX_FULL_BYTES, MessageTooLargeError, NodeExecutionMessage, encode_message
 from rune.core.definition.model import canonical
 from rune.core.execution.fact import Fact
 from rune.core.permissions import LOCAL
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
-from rune.ports.access import Held
-from rune.ports.journal import FORMAT, Accepted, Parent
-from rune.ports.outbox import Herald
+from rune.ports.access import AppliedLimits
+from rune.ports.journal import FORMAT, ExecutionRecord, Parent
+from rune.ports.outbox import EventPublisher
 from rune.ports.state import Applied
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
-from rune.runtime.instrumentation import Witness
-from rune.runtime.lifecycle.finisher import Endings
-from rune.runtime.lifecycle.outbox import Notices
-from rune.runtime.plan_cache import Planbook
-from rune.runtime.values import Books
+from rune.runtime.instrumentation import Instrumentation
+from rune.runtime.lifecycle.finisher import Finisher
+from rune.runtime.lifecycle.outbox import OutboxMarker
+from rune.runtime.plan_cache import PlanCache
+from rune.runtime.values import ExecutionDataCache
 
 _PROCESS = secrets.token_hex(4)
 _COUNTER = itertools.count(secrets.randbits(16))
@@ -41,7 +41,7 @@ def new_execution_id() -> str:
     return f"x{time.time_ns() // 1_000_000:012x}{_PROCESS}{next(_COUNTER) & 0xFFFFFF:06x}"
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class StartOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What whoever starts an execution may say of it. `key`: asked for again under it, the same one is answered."""
 
     key: str | None = None
@@ -49,7 +49,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     fake_time: bool = False
 
 
-PLAIN = Options()
+DEFAULT_OPTIONS = StartOptions()
 
 
 class Launcher:
@@ -58,11 +58,11 @@ class Launcher:
     def __init__(
         self,
         backend: Backend,
-        plans: Planbook,
-        books: Books,
-        endings: Endings,
-        notices: Notices,
-        witness: Witness,
+        plans: PlanCache,
+        books: ExecutionDataCache,
+        endings: Finisher,
+        notices: OutboxMarker,
+        witness: Instrumentation,
     ) -> None:
         self._journal = backend.journal
         self._state = backend.state
@@ -80,7 +80,7 @@ class Launcher:
         self,
         plan: Plan,
         input: bytes,
-        options: Options = PLAIN,
+        options: StartOptions = DEFAULT_OPTIONS,
         *,
         priority: int | None = None,
         execution: str | None = None,
@@ -90,11 +90,11 @@ class Launcher:
         at: int | None = None,
         principal: str = LOCAL,
         trace: str | None = None,
-        held: Held | None = None,
-    ) -> Accepted:
+        held: AppliedLimits | None = None,
+    ) -> ExecutionRecord:
         """Accept an execution; durable when this returns. TooMany where a limit that it is held to refuses it."""
         await self._save(plan)
-        wanted = Accepted(
+        wanted = ExecutionRecord(
             id=execution or new_execution_id(),
             workflow=plan.definition.id,
             hash=plan.hash,
@@ -108,10 +108,10 @@ class Launcher:
             depth=depth,
             needs=needs,
             principal=principal,
-            trace=self._witness.starting() if trace is None else trace,
+            trace=self._witness.incoming_trace() if trace is None else trace,
             format=FORMAT,
         )
-        return await self._admitted(wanted, plan, held)
+        return await self._admit(wanted, plan, held)
 
     async def _save(self, plan: Plan) -> None:
         if plan.hash not in self._saved:
@@ -120,22 +120,24 @@ class Launcher:
         self._plans.add(plan)
 
     async def start_again(
-        self, wanted: Accepted, plan: Plan, kept: Sequence[Fact], held: Held | None = None
-    ) -> Accepted:
+        self, wanted: ExecutionRecord, plan: Plan, kept: Sequence[Fact], held: AppliedLimits | None = None
+    ) -> ExecutionRecord:
         """Accept an execution that begins with results of another one."""
         await self._save(plan)
         accepted = await self._journal.accept(wanted, kept, held)
         failpoint.hit("accepted")
         if accepted.id == wanted.id:
             self._witness.accepted()
-            await self.open(accepted)
+            await self.activate(accepted)
         return accepted
 
-    async def open(self, accepted: Accepted) -> None:
+    async def activate(self, accepted: ExecutionRecord) -> None:
         """Open an execution that has its row."""
         await self._send(accepted, await self._state.begin(accepted.id))
 
-    async def _admitted(self, wanted: Accepted, plan: Plan, held: Held | None) -> Accepted:
+    async def _admit(
+        self, wanted: ExecutionRecord, plan: Plan, held: AppliedLimits | None
+    ) -> ExecutionRecord:
         """Accept, and open at once what would otherwise have to be read back."""
         room = await self._admission.room()
         with self._admission.arriving(wanted.id):
@@ -152,15 +154,15 @@ class Launcher:
         await self._send(accepted, applied)
         return accepted
 
-    async def _send(self, accepted: Accepted, applied: Applied) -> None:
+    async def _send(self, accepted: ExecutionRecord, applied: Applied) -> None:
         failpoint.hit("admitted")
         await self._queue.send(accepted.id, applied.emitted, accepted.priority)
-        self._notices.settled(accepted.id, "start")
+        self._notices.mark_done(accepted.id, "start")
         if applied.finish is not None:
             await self._endings.finish(accepted.id, applied.finish, applied.now)
 
 
-class RunsElsewhere(RuneError):
+class ExternalExecutorError(RuneError):
     """Somebody wants to see an execution through that is not run here."""
 
     code = "RUNS_ELSEWHERE"
@@ -169,9 +171,9 @@ class RunsElsewhere(RuneError):
 class LegacyLauncher(Launcher):
     """Hands over what is to be run elsewhere, once it knows where to; opens everything else."""
 
-    _elsewhere: Herald | None = None
+    _elsewhere: EventPublisher | None = None
 
-    def hands_over(self, herald: Herald) -> None:
+    def hands_over(self, herald: EventPublisher) -> None:
         """Who takes what is to be run elsewhere."""
         self._elsewhere = herald
 
@@ -179,7 +181,9 @@ class LegacyLauncher(Launcher):
         """Whether an execution of this plan is run elsewhere."""
         return self._elsewhere is not None and plan.definition.settings.executor == "legacy"
 
-    async def start(self, plan: Plan, input: bytes, options: Options = PLAIN, **about: Any) -> Accepted:
+    async def start(
+        self, plan: Plan, input: bytes, options: StartOptions = DEFAULT_OPTIONS, **about: Any
+    ) -> ExecutionRecord:
         """A child is run here whatever its definition says: its parent waits for it."""
         if self._elsewhere is None or not self.leaves(plan) or about.get("parent") is not None:
             return await super().start(plan, input, options, **about)
@@ -190,7 +194,7 @@ class LegacyLauncher(Launcher):
             execution = "k" + hashlib.blake2b(said, digest_size=15).hexdigest()
         priority = about.get("priority")
         await self._elsewhere.hand_over(_message(plan, input, execution, priority))
-        return Accepted(
+        return ExecutionRecord(
             id=execution,
             workflow=plan.definition.id,
             hash=plan.hash,
@@ -201,7 +205,7 @@ class LegacyLauncher(Launcher):
             format=FORMAT,
         )
 
-    async def start_here(self, plan: Plan, input: bytes, **about: Any) -> Accepted:
+    async def start_here(self, plan: Plan, input: bytes, **about: Any) -> ExecutionRecord:
         """Open an execution here whatever its definition says."""
         return await super().start(plan, input, **about)
 
@@ -218,6 +222,6 @@ def _message(plan: Plan, input: bytes, execution: str, priority: int | None) -> 
         priority=priority,
     )
     body = encode_message(message)
-    if len(body) > MOST_IN_FULL:
-        raise MessageTooLarge(f"the start of {plan.definition.id}", len(body), MOST_IN_FULL)
+    if len(body) > MAX_FULL_BYTES:
+        raise MessageTooLargeError(f"the start of {plan.definition.id}", len(body), MAX_FULL_BYTES)
     return body

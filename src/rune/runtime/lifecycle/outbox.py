@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
-from rune.ports.journal import StoreAway
+from rune.ports.journal import StoreUnavailableError
 from rune.ports.outbox import Kind, Outbox
 
 
-class Notices:
+class OutboxMarker:
     """Without an outbox there is nothing to say."""
 
     def __init__(self, outbox: Outbox | None) -> None:
         self._outbox = outbox
         self._saying: set[asyncio.Task[None]] = set()
 
-    def settled(self, execution: str, kind: Kind) -> None:
+    def mark_done(self, execution: str, kind: Kind) -> None:
         """It is done; if that is not heard, a relay does it once more."""
         if self._outbox is not None:
             saying = asyncio.create_task(self._say(self._outbox, execution, kind))
@@ -24,8 +24,8 @@ class Notices:
 
     async def _say(self, outbox: Outbox, execution: str, kind: Kind) -> None:
         try:
-            await outbox.settled(execution, kind)
-        except StoreAway:
+            await outbox.mark_done(execution, kind)
+        except StoreUnavailableError:
             return  # the row stays, and with it a second look
 
     async def close(self) -> None:

@@ -13,19 +13,19 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 import rune
-from rune.ports.journal import StoreAway
-from rune.ports.processes import BEAT, Fleet, Member
+from rune.ports.journal import StoreUnavailableError
+from rune.ports.processes import HEARTBEAT_S, ProcessInfo, ProcessRegistry
 
 log = logging.getLogger("rune.heartbeat")
 
 
 def this_process(
     roles: tuple[str, ...], queues: tuple[str, ...] = (), slots: int = 0, types: tuple[str, ...] = ()
-) -> Member:
+) -> ProcessInfo:
     """How this process shows itself."""
     host, pid = socket.gethostname(), os.getpid()
     now = time.time_ns() // 1_000_000
-    return Member(
+    return ProcessInfo(
         name=f"{host}-{pid}-{now:x}",
         host=host,
         pid=pid,
@@ -41,7 +41,7 @@ def this_process(
 class Heartbeat:
     """Beats until cancelled, then says goodbye."""
 
-    def __init__(self, fleet: Fleet, member: Member, busy: Callable[[], int]) -> None:
+    def __init__(self, fleet: ProcessRegistry, member: ProcessInfo, busy: Callable[[], int]) -> None:
         self._fleet = fleet
         self._member = member
         self._busy = busy
@@ -52,10 +52,10 @@ class Heartbeat:
         """Until cancelled."""
         try:
             while True:
-                await self._beat()
-                await asyncio.sleep(BEAT)
+                await self._send()
+                await asyncio.sleep(HEARTBEAT_S)
         finally:
-            with contextlib.suppress(StoreAway, TimeoutError):
+            with contextlib.suppress(StoreUnavailableError, TimeoutError):
                 async with asyncio.timeout(1):
                     await self._fleet.leave(self._member.name)
 
@@ -63,9 +63,9 @@ class Heartbeat:
         """From the next beat on it is known that this process takes nothing more."""
         self._member = replace(self._member, draining=True)
 
-    async def _beat(self) -> None:
+    async def _send(self) -> None:
         try:
-            await self._fleet.beat(replace(self._member, busy=self._busy()))
+            await self._fleet.heartbeat(replace(self._member, busy=self._busy()))
             self.beaten_at = time.monotonic()
-        except StoreAway as away:
+        except StoreUnavailableError as away:
             log.warning("nobody sees that this process is there: %s", away.message)

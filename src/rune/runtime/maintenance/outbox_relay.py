@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from rune.ports.journal import Journal, StoreAway
-from rune.ports.outbox import Notice, Outbox
+from rune.ports.journal import Journal, StoreUnavailableError
+from rune.ports.outbox import Outbox, OutboxRow
 from rune.runtime import failpoint
-from rune.runtime.lifecycle.finisher import Endings
+from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.lifecycle.launcher import Launcher
-from rune.runtime.messaging.completion_publisher import Completing
+from rune.runtime.messaging.completion_publisher import CompletionPublisher
 
 log = logging.getLogger("rune.relay")
 
 BATCH = 100
-PAUSE = 1.0  # s between two looks at an empty outbox
+PAUSE_S = 1.0  # s between two looks at an empty outbox
 
 
-class Relay:
+class OutboxRelay:
     """Opens what was accepted and closes what has ended. Twice is once."""
 
     def __init__(
@@ -26,8 +26,8 @@ class Relay:
         outbox: Outbox,
         journal: Journal,
         launcher: Launcher,
-        endings: Endings,
-        completing: Completing | None = None,
+        endings: Finisher,
+        completing: CompletionPublisher | None = None,
     ) -> None:
         self._completing = completing
         self._outbox = outbox
@@ -40,14 +40,14 @@ class Relay:
         while True:
             try:
                 busy = await self.turn()
-            except StoreAway as away:
+            except StoreUnavailableError as away:
                 log.warning("the store is away: %s", away.message)
                 busy = False
             except Exception:
                 log.exception("the relay stumbled")
                 busy = False
             if not busy:
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(PAUSE_S)
 
     async def turn(self) -> bool:
         """One batch; whether there may be more."""
@@ -59,11 +59,11 @@ class Relay:
             await self._outbox.done(settled)
         return len(notices) == BATCH
 
-    async def _guarded(self, notice: Notice) -> bool:
+    async def _guarded(self, notice: OutboxRow) -> bool:
         """One that cannot be served is looked at again later and holds up nobody."""
         try:
             await self._serve(notice)
-        except StoreAway:
+        except StoreUnavailableError:
             return False
         except Exception as error:
             log.warning(
@@ -72,13 +72,13 @@ class Relay:
             return False
         return True
 
-    async def _serve(self, notice: Notice) -> None:
+    async def _serve(self, notice: OutboxRow) -> None:
         end = await self._journal.end(notice.execution)
         if end is not None:
-            await self._endings.close(notice.execution, end)
+            await self._endings.release(notice.execution, end)
             if self._completing is not None and notice.kind == "end":
                 await self._completing.relayed(self._outbox, notice, end)
             return
         accepted = await self._journal.accepted(notice.execution)
         if accepted is not None:
-            await self._launcher.open(accepted)
+            await self._launcher.activate(accepted)

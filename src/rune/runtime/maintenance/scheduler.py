@@ -5,21 +5,21 @@ from __future__ import annotations
 import logging
 
 from rune.ports.clock import Clock
-from rune.ports.journal import StoreAway
+from rune.ports.journal import StoreUnavailableError
 from rune.ports.queue import Queue
 from rune.ports.state import State
 from rune.runtime import failpoint
-from rune.runtime.instrumentation import Witness
+from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.lifecycle.children import Children
-from rune.runtime.lifecycle.finisher import Endings
+from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.worker.leases import Leases
 
 log = logging.getLogger("rune.scheduler")
 
 BATCH = 500
-AWAY_PAUSE = 500
-SWEEP = 3_000
-RECONCILE = 60_000
+STORE_RETRY_DELAY_MS = 500
+SWEEP_PERIOD_MS = 3_000
+RECONCILE_PERIOD_MS = 60_000
 
 
 class Scheduler:
@@ -29,11 +29,11 @@ class Scheduler:
         self,
         state: State,
         queue: Queue,
-        endings: Endings,
+        endings: Finisher,
         leases: Leases,
         children: Children,
         clock: Clock,
-        witness: Witness,
+        witness: Instrumentation,
     ) -> None:
         self._state = state
         self._queue = queue
@@ -43,7 +43,7 @@ class Scheduler:
         self._clock = clock
         self._witness = witness
         self._swept = 0
-        self._reconciled = -RECONCILE
+        self._reconciled = -RECONCILE_PERIOD_MS
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -51,21 +51,21 @@ class Scheduler:
             try:
                 busy = await self._turn()
                 when = self._clock.now() if busy else await self._next()
-            except StoreAway as away:
+            except StoreUnavailableError as away:
                 log.warning("the store is away: %s", away.message)
-                when = self._clock.now() + AWAY_PAUSE
+                when = self._clock.now() + STORE_RETRY_DELAY_MS
             except Exception:
                 log.exception(
                     "the scheduler stumbled"
                 )  # one execution's trouble must not stop everybody's timers
-                when = self._clock.now() + AWAY_PAUSE
+                when = self._clock.now() + STORE_RETRY_DELAY_MS
             await self._clock.sleep_until(when)
 
     async def _turn(self) -> bool:
         """One batch of due timers; whether there may be more."""
-        fired = await self._state.due(BATCH)
+        fired = await self._state.due_timers(BATCH)
         for each in fired:
-            self._witness.fired(each)
+            self._witness.timer_fired(each)
             failpoint.hit(
                 "fired"
             )  # crash here: the timer's consequence is not journaled, so a fold arms it again
@@ -73,17 +73,17 @@ class Scheduler:
                 await self._queue.send(each.execution, each.emitted, each.priority)
             if each.finish is not None:
                 await self._endings.finish(each.execution, each.finish, each.now)
-        if self._clock.now() - self._swept >= SWEEP:
+        if self._clock.now() - self._swept >= SWEEP_PERIOD_MS:
             self._swept = self._clock.now()
             await self._leases.renew()  # first: a loop that was blocked must not take its own work for lost
-            for execution, token, priority in await self._state.unheld(BATCH):
+            for execution, token, priority in await self._state.unclaimed_tokens(BATCH):
                 await self._queue.send(execution, [token], priority)
-        if self._clock.now() - self._reconciled >= RECONCILE:
+        if self._clock.now() - self._reconciled >= RECONCILE_PERIOD_MS:
             self._reconciled = self._clock.now()
             await self._children.recover(self._clock.now())
         return len(fired) >= BATCH
 
     async def _next(self) -> int:
         due = await self._state.next_due()
-        sweep = self._swept + SWEEP
+        sweep = self._swept + SWEEP_PERIOD_MS
         return sweep if due is None else min(due, sweep)

@@ -13,83 +13,88 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec.structs import replace
 
-from rune.core.execution.decision import Finish
+from rune.core.execution.decision import FinishExecution
 from rune.core.execution.outcome import Error
-from rune.core.triggers import Standing, advance, attend, started
+from rune.core.triggers import ScheduleState, advance, next_start, started
 from rune.documents.loader import check_input
-from rune.errors import InvalidDocument, RuneError
-from rune.nodes.cron import following
-from rune.ports.journal import Journal, KeyConflict, KeySpent, StoreAway
-from rune.ports.triggers import Trigger, Triggers
+from rune.errors import InvalidDocumentError, RuneError
+from rune.nodes.cron import next_tick
+from rune.ports.journal import (
+    IdempotencyConflictError,
+    IdempotencyKeyExpiredError,
+    Journal,
+    StoreUnavailableError,
+)
+from rune.ports.triggers import Trigger, TriggerStore
 from rune.runtime.backend import Backend
-from rune.runtime.lifecycle.finisher import Endings
-from rune.runtime.lifecycle.launcher import Launcher, Options, new_execution_id
-from rune.runtime.plan_cache import LacksType, Planbook
+from rune.runtime.lifecycle.finisher import Finisher
+from rune.runtime.lifecycle.launcher import Launcher, StartOptions, new_execution_id
+from rune.runtime.plan_cache import MissingNodeTypeError, PlanCache
 from rune.runtime.services.limits import Limiter
-from rune.runtime.services.triggers import TriggerBook
+from rune.runtime.services.triggers import TriggerService
 
 
-class Started(msgspec.Struct, frozen=True):
+class TriggeredStart(msgspec.Struct, frozen=True):
     """An execution that a trigger started, now or before."""
 
     execution: str
     again: bool = False
 
 
-class Starts:
+class TriggeredStarts:
     """Starts executions on behalf of triggers."""
 
-    def __init__(self, journal: Journal, plans: Planbook, launcher: Launcher, limiter: Limiter) -> None:
+    def __init__(self, journal: Journal, plans: PlanCache, launcher: Launcher, limiter: Limiter) -> None:
         self._journal = journal
         self._plans = plans
         self._launcher = launcher
         self._limiter = limiter
 
-    async def tick(self, trigger: Trigger, tick: int) -> Started:
+    async def tick(self, trigger: Trigger, tick: int) -> TriggeredStart:
         """Start what was due at a moment."""
         at = datetime.fromtimestamp(tick / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         input = msgspec.json.encode({"scheduled_at": at})
         name = f"x{tick:012x}{_digest(trigger.id, str(tick), 7)}"
         return await self._start(trigger, input, name, f"tick:{trigger.id}:{tick}", limited=False)
 
-    async def delivery(self, trigger: Trigger, delivery: str | None, input: bytes) -> Started:
+    async def delivery(self, trigger: Trigger, delivery: str | None, input: bytes) -> TriggeredStart:
         """Start what a request asked for; one without a name is always another."""
         if delivery is None:
             return await self._start(trigger, input, new_execution_id(), None)
-        name = named_by(trigger, delivery)
+        name = start_key(trigger, delivery)
         return await self._start(trigger, input, name, f"hook:{trigger.id}:{name}")
 
     async def has_started(self, trigger: Trigger, delivery: str) -> bool:
         """Whether there is an execution of this delivery."""
-        return await self._journal.accepted(named_by(trigger, delivery)) is not None
+        return await self._journal.accepted(start_key(trigger, delivery)) is not None
 
     async def _start(
         self, trigger: Trigger, input: bytes, execution: str, key: str | None, *, limited: bool = True
-    ) -> Started:
+    ) -> TriggeredStart:
         """A tick is held to no limit: whoever wrote the schedule has said how often."""
         if key is not None and await self._journal.accepted(execution) is not None:
-            return Started(execution, again=True)
+            return TriggeredStart(execution, again=True)
         plan = await self._plans.plan(trigger.hash)
         _, problems = check_input(plan.definition, input)
         if problems:
-            raise InvalidDocument(tuple(problems))
+            raise InvalidDocumentError(tuple(problems))
         try:
             accepted = await self._launcher.start(
                 plan,
                 input,
-                Options(key=key, labels={"trigger": trigger.id}),
+                StartOptions(key=key, labels={"trigger": trigger.id}),
                 execution=execution,
                 principal=f"trigger:{trigger.id}",
                 held=await self._limiter.held(plan) if limited else None,
             )
-        except KeySpent as spent:
-            return Started(spent.execution, again=True)
-        except KeyConflict:  # the same one once more, with other headers, or of another version
-            return Started(execution, again=True)
-        return Started(accepted.id)
+        except IdempotencyKeyExpiredError as spent:
+            return TriggeredStart(spent.execution, again=True)
+        except IdempotencyConflictError:  # the same one once more, with other headers, or of another version
+            return TriggeredStart(execution, again=True)
+        return TriggeredStart(accepted.id)
 
 
-def named_by(trigger: Trigger, delivery: str) -> str:
+def start_key(trigger: Trigger, delivery: str) -> str:
     """The id of the execution that a delivery starts."""
     return "h" + _digest(trigger.id, delivery, 15)
 
@@ -101,20 +106,25 @@ def _digest(trigger: str, what: str, size: int) -> str:
 log = logging.getLogger("rune.ticker")
 
 BATCH = 100
-MOST_ROUNDS = 200
-LOOK = 1.0
+MAX_ROUNDS = 200
+POLL_S = 1.0
 """How long it sleeps at most, in s: triggers are made by other processes, and clocks are put right."""
 
-PUT_OFF = 10_000
-RECONCILE = 60.0  # s
+POSTPONE_MS = 10_000
+RECONCILE_PERIOD_S = 60.0  # s
 
 
-class Ticker:
+class TriggerScheduler:
     """Moves schedules on. What is to be started is written down first, then it is started under its own name, then
     that is written down: whoever dies in between leaves it to the next one."""
 
     def __init__(
-        self, store: Triggers, book: TriggerBook, starts: Starts, endings: Endings, backend: Backend
+        self,
+        store: TriggerStore,
+        book: TriggerService,
+        starts: TriggeredStarts,
+        endings: Finisher,
+        backend: Backend,
     ) -> None:
         self._store = store
         self._book = book
@@ -126,13 +136,13 @@ class Ticker:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            pause = LOOK
+            pause = POLL_S
             try:
                 await self.turn()
                 due = await self._store.next_due()
                 if due is not None:
-                    pause = min(LOOK, max(0.02, (due - self._clock.now()) / 1000))
-            except StoreAway as away:
+                    pause = min(POLL_S, max(0.02, (due - self._clock.now()) / 1000))
+            except StoreUnavailableError as away:
                 log.warning("the store is away: %s", away.message)
             except Exception:
                 log.exception(
@@ -145,14 +155,14 @@ class Ticker:
         while True:
             try:
                 await self._book.reconcile()
-                await asyncio.sleep(RECONCILE)  # first: who has only just come has nothing to write
-                await self._store.forget(self._clock.now())
-            except StoreAway as away:
+                await asyncio.sleep(RECONCILE_PERIOD_S)  # first: who has only just come has nothing to write
+                await self._store.forget_deliveries(self._clock.now())
+            except StoreUnavailableError as away:
                 log.warning("triggers are not tidied up: %s", away.message)
-                await asyncio.sleep(LOOK)
+                await asyncio.sleep(POLL_S)
             except Exception:
                 log.exception("triggers are not tidied up")
-                await asyncio.sleep(RECONCILE)
+                await asyncio.sleep(RECONCILE_PERIOD_S)
 
     async def turn(self) -> int:
         """Look at what is due now; how many there were."""
@@ -166,9 +176,9 @@ class Ticker:
     async def _looked_at(self, trigger: Trigger) -> None:
         try:
             await self._attend(trigger)
-        except StoreAway:
+        except StoreUnavailableError:
             raise
-        except LacksType as lacking:
+        except MissingNodeTypeError as lacking:
             log.info("%s/%s is left to others: %s", trigger.workflow, trigger.node, lacking.message)
             await self._put_off(trigger.id)
         except Exception:
@@ -178,13 +188,13 @@ class Ticker:
     async def _put_off(self, id: str) -> None:
         trigger = await self._store.find(id)
         if trigger is not None and trigger.due is not None:
-            await self._store.put(replace(trigger, due=self._clock.now() + PUT_OFF))
+            await self._store.put(replace(trigger, due=self._clock.now() + POSTPONE_MS))
 
     async def _attend(self, trigger: Trigger) -> None:
         """Go on until nothing is left to do now, or somebody else does it."""
         assert trigger.schedule is not None
-        times = following(trigger.schedule, trigger.anchor)
-        for _ in range(MOST_ROUNDS):
+        times = next_tick(trigger.schedule, trigger.anchor)
+        for _ in range(MAX_ROUNDS):
             standing = trigger.standing
             if trigger.enabled:
                 running = standing.last is not None and await self._runs(standing.last)
@@ -200,8 +210,8 @@ class Ticker:
                 return
             trigger = done
 
-    async def _moved(self, trigger: Trigger, standing: Standing, trouble: str) -> Trigger | None:
-        due = attend(standing, self._clock.now())
+    async def _moved(self, trigger: Trigger, standing: ScheduleState, trouble: str) -> Trigger | None:
+        due = next_start(standing, self._clock.now())
         if not trigger.enabled and standing.starting is None:
             due = None
         if (standing, due, trouble) == (trigger.standing, trigger.due, trigger.trouble):
@@ -219,10 +229,10 @@ class Ticker:
         last = trigger.standing.last
         if trigger.schedule.overlap == "cancel" and last is not None and await self._runs(last):
             error = Error("CANCELLED", "the next one of its schedule was due")
-            await self._endings.finish(last, Finish("cancelled", error), self._clock.now())
+            await self._endings.finish(last, FinishExecution("cancelled", error), self._clock.now())
         try:
             return (await self._starts.tick(trigger, tick)).execution, ""
-        except (StoreAway, LacksType):
+        except (StoreUnavailableError, MissingNodeTypeError):
             raise
         except RuneError as error:
             log.warning("%s/%s starts nothing: %s", trigger.workflow, trigger.node, error.message)

@@ -20,10 +20,10 @@ from itertools import pairwise
 import msgspec
 from msgspec.structs import replace
 
-from rune.codec.facts import Kept, encode_value
+from rune.codec.facts import StoredValue, encode_value
 from rune.codec.messages import NodeExecutionMessage
 from rune.core.definition.model import Definition, Edge, Node
-from rune.core.execution.fact import Fact, Result, Start
+from rune.core.execution.fact import ExecutionStarted, Fact, NodeResult
 from rune.core.execution.fold import fold
 from rune.core.execution.token import ROOT, START, Ref
 from rune.core.node_type import Catalogue
@@ -32,18 +32,18 @@ from rune.core.plan.compiler import compile_definition
 from rune.core.plan.graph import reachable
 from rune.core.plan.model import Plan
 from rune.documents.loader import check_input
-from rune.errors import InvalidDocument, RuneError
-from rune.ports.journal import FORMAT, Accepted
+from rune.errors import InvalidDocumentError, RuneError
+from rune.ports.journal import FORMAT, ExecutionRecord
 from rune.runtime.backend import Backend
 from rune.runtime.lifecycle.launcher import LegacyLauncher
-from rune.runtime.plan_cache import Planbook
-from rune.runtime.values import UnknownExecution, kept_bytes
+from rune.runtime.plan_cache import PlanCache
+from rune.runtime.values import ExecutionNotFoundError, store_value
 from rune.telemetry.tracing import read_header
 
-STAND_IN = "noop"
+PLACEHOLDER = "noop"
 
 
-class Seeding:
+class ExecutionSeeder:
     """What a plan becomes that begins with one of its nodes, given outputs of others by their ids."""
 
     def __init__(self, plan: Plan, first: int, given: frozenset[str]) -> None:
@@ -72,7 +72,7 @@ class Seeding:
         stand_ins = {*self._held, *self._empty}
         kept = {*self._reached, *self._triggers, *stand_ins}
         nodes = tuple(
-            _stand_in(each) if index in stand_ins else each
+            _placeholder_result(each) if index in stand_ins else each
             for index, each in enumerate(whole.nodes)
             if index in kept
         )
@@ -94,7 +94,7 @@ class Seeding:
             for source, target in pairs
         ]
 
-    def facts(self, made: Plan, values: Mapping[str, Kept], at: int) -> list[Fact]:
+    def facts(self, made: Plan, values: Mapping[str, StoredValue], at: int) -> list[Fact]:
         """What the execution begins with: outputs that were given, and skips."""
         ids = self._plan.ids
         found: list[Fact] = []
@@ -103,8 +103,10 @@ class Seeding:
                 self._passed_on(node, made) if node in self._leading else self._entered(self._first, made)
             )
             index = made.index[ids[node]]
-            found.append(Result(index, ROOT, at, "ok", value=values[ids[node]], payload=payload, kept=True))
-        found += [Result(made.index[ids[node]], ROOT, at, "skipped", kept=True) for node in self._empty]
+            found.append(
+                NodeResult(index, ROOT, at, "ok", value=values[ids[node]], payload=payload, kept=True)
+            )
+        found += [NodeResult(made.index[ids[node]], ROOT, at, "skipped", kept=True) for node in self._empty]
         return found
 
     def _passed_on(self, node: int, made: Plan) -> Ref:
@@ -122,12 +124,12 @@ class Seeding:
 
     def begins(self, made: Plan, facts: list[Fact], at: int) -> bool:
         """Whether the first node, and nothing else, is left to run."""
-        state, _ = fold(made, [Start(at), *facts], at)
+        state, _ = fold(made, [ExecutionStarted(at), *facts], at)
         return set(state.scopes[ROOT].live) == {made.index[self._plan.ids[self._first]]}
 
 
-def _stand_in(node: Node) -> Node:
-    return Node(id=node.id, type=STAND_IN, name=node.name)
+def _placeholder_result(node: Node) -> Node:
+    return Node(id=node.id, type=PLACEHOLDER, name=node.name)
 
 
 log = logging.getLogger("rune.strangers")
@@ -137,19 +139,19 @@ NO_OUTPUTS = frozenset({*OF_THE_START, "$json", "$execution", "$error"})
 """Names in a context that are no node's."""
 
 
-class UnknownScope(RuneError):
+class UnknownScopeError(RuneError):
     """A message for a place inside an execution that nobody knows."""
 
     code = "UNKNOWN_SCOPE"
 
 
-class OtherDefinition(RuneError):
+class DefinitionMismatchError(RuneError):
     """A message for an execution of something else."""
 
     code = "DEFINITION_MISMATCH"
 
 
-class UnknownNode(RuneError):
+class UnknownNodeError(RuneError):
     """A message for a node that its definition does not have."""
 
     code = "UNKNOWN_NODE"
@@ -158,10 +160,10 @@ class UnknownNode(RuneError):
 Outputs = dict[str, msgspec.Raw]
 
 
-class Strangers:
+class ForeignMessages:
     """Takes such messages."""
 
-    def __init__(self, backend: Backend, plans: Planbook, launcher: LegacyLauncher) -> None:
+    def __init__(self, backend: Backend, plans: PlanCache, launcher: LegacyLauncher) -> None:
         self._journal = backend.journal
         self._blob = backend.blob
         self._clock = backend.clock
@@ -173,11 +175,11 @@ class Strangers:
         plan = await self._plan(message)
         node = plan.index.get(message.current_node)
         if node is None:
-            raise UnknownNode(f"`{message.current_node[:80]}` is no node of {plan.definition.id}")
+            raise UnknownNodeError(f"`{message.current_node[:80]}` is no node of {plan.definition.id}")
         outputs = msgspec.json.decode(message.context, type=Outputs)
         known = await self._journal.accepted(message.execution_id)
         if known is None and isinstance(message.definition_ref, str):
-            raise UnknownExecution(
+            raise ExecutionNotFoundError(
                 f"no execution has the id {message.execution_id}, and no definition came with it"
             )
         if self._is_beginning(plan, node, outputs):
@@ -190,7 +192,7 @@ class Strangers:
             return await self._plans.plan(message.definition_ref)
         document = msgspec.json.decode(bytes(message.definition), type=dict[str, msgspec.Raw])  # type: ignore[arg-type]
         document["id"] = msgspec.Raw(msgspec.json.encode(message.workflow_id))
-        return self._plans.examined(msgspec.json.encode(document))
+        return self._plans.compile_untrusted(msgspec.json.encode(document))
 
     def _is_beginning(self, plan: Plan, node: int, outputs: Outputs) -> bool:
         first = node in plan.entries or any(each in plan.triggers for each in plan.graph.predecessors(node))
@@ -204,17 +206,17 @@ class Strangers:
         node = plan.nodes[plan.index[message.current_node]]
         inside = bool(message.lineage) or node.depth > 0 or node.joins_items
         if inside or (node.is_join and message.from_node is not None):
-            raise UnknownScope(
+            raise UnknownScopeError(
                 f"nothing is known of {message.execution_id}, so `{node.id}` cannot be placed in it"
             )
 
-    def _same(self, known: Accepted, *plans: Plan) -> None:
+    def _same(self, known: ExecutionRecord, *plans: Plan) -> None:
         if known.hash not in [each.hash for each in plans]:
-            raise OtherDefinition(f"{known.id} is an execution of another definition")
+            raise DefinitionMismatchError(f"{known.id} is an execution of another definition")
         log.info("a message for %s is not needed: it has been started", known.id)
 
     async def _start(
-        self, message: NodeExecutionMessage, plan: Plan, outputs: Outputs, known: Accepted | None
+        self, message: NodeExecutionMessage, plan: Plan, outputs: Outputs, known: ExecutionRecord | None
     ) -> None:
         if known is None:
             self._unknown(message, plan)
@@ -235,16 +237,21 @@ class Strangers:
         payload = next((bytes(outputs[name]) for name in names if name in outputs), b"{}")
         _, problems = check_input(plan.definition, payload)
         if problems:
-            raise InvalidDocument(tuple(problems))
+            raise InvalidDocumentError(tuple(problems))
         return payload
 
     async def _start_within(
-        self, message: NodeExecutionMessage, plan: Plan, node: int, outputs: Outputs, known: Accepted | None
+        self,
+        message: NodeExecutionMessage,
+        plan: Plan,
+        node: int,
+        outputs: Outputs,
+        known: ExecutionRecord | None,
     ) -> None:
         if known is None:
             self._unknown(message, plan)
-        given = self._given(plan, outputs)
-        seeding = Seeding(plan, node, frozenset(given))
+        given = self._given_outputs(plan, outputs)
+        seeding = ExecutionSeeder(plan, node, frozenset(given))
         made = seeding.compiled(self._plans.catalogue)
         if known is not None:
             self._same(known, plan, made)
@@ -253,9 +260,9 @@ class Strangers:
         values = await self._kept(message.execution_id, given)
         facts = seeding.facts(made, values, at)
         if not seeding.begins(made, facts, at):
-            raise UnknownScope(f"`{message.current_node}` cannot be where an execution begins")
+            raise UnknownScopeError(f"`{message.current_node}` cannot be where an execution begins")
         priority = message.priority
-        wanted = Accepted(
+        wanted = ExecutionRecord(
             id=message.execution_id,
             trace=_trace(message),
             workflow=plan.definition.id,
@@ -268,20 +275,20 @@ class Strangers:
         )
         await self._launcher.start_again(wanted, made, facts)
 
-    def _given(self, plan: Plan, outputs: Outputs) -> dict[str, bytes]:
+    def _given_outputs(self, plan: Plan, outputs: Outputs) -> dict[str, bytes]:
         """The outputs that nodes of the definition are said to have made."""
         found: dict[str, bytes] = {}
         for name, value in outputs.items():
             if name in NO_OUTPUTS or self._is_trigger(plan, name):
                 continue
             if name[1:] not in plan.index:
-                raise UnknownNode(f"`{name[:80]}` is an output of no node of {plan.definition.id}")
+                raise UnknownNodeError(f"`{name[:80]}` is an output of no node of {plan.definition.id}")
             found[name[1:]] = encode_value(msgspec.json.decode(value))
         return found
 
-    async def _kept(self, execution: str, given: dict[str, bytes]) -> dict[str, Kept]:
+    async def _kept(self, execution: str, given: dict[str, bytes]) -> dict[str, StoredValue]:
         return {
-            name: await kept_bytes(self._blob, f"{execution}/{name}@/", data) for name, data in given.items()
+            name: await store_value(self._blob, f"{execution}/{name}@/", data) for name, data in given.items()
         }
 
 

@@ -12,36 +12,36 @@ import msgspec
 from msgspec.structs import replace
 
 from rune.codec.facts import encode_value
-from rune.codec.messages import MessageTooLarge, Names, encode_hint
+from rune.codec.messages import MessageContext, MessageTooLargeError, encode_hint
 from rune.core.definition.model import canonical
-from rune.core.execution.decision import Finish
+from rune.core.execution.decision import FinishExecution
 from rune.core.execution.outcome import Error
-from rune.core.execution.scope import Sight
+from rune.core.execution.scope import ExpressionScope
 from rune.core.execution.token import Token
 from rune.core.plan.graph import ancestors
 from rune.core.plan.model import Plan
 from rune.ports.clock import Clock
-from rune.runtime.lifecycle.finisher import Endings
-from rune.runtime.values import Book, Books, Cache, NotLoaded
+from rune.runtime.lifecycle.finisher import Finisher
+from rune.runtime.values import Cache, ExecutionData, ExecutionDataCache, ValueNotLoaded
 
 log = logging.getLogger("rune.inlining")
 
 CACHE_BYTES = 16 * 1024 * 1024
 
 
-class Inlining:
+class SelfContainedMessages:
     """Writes them. `most`: bytes of one message."""
 
-    def __init__(self, books: Books, endings: Endings, clock: Clock, most: int) -> None:
+    def __init__(self, books: ExecutionDataCache, endings: Finisher, clock: Clock, most: int) -> None:
         self._books = books
         self._endings = endings
         self._clock = clock
         self._most = most
         self._plans = Cache(CACHE_BYTES)
 
-    async def message(self, execution: str, token: Token, names: Names, priority: int) -> bytes:
+    async def message(self, execution: str, token: Token, names: MessageContext, priority: int) -> bytes:
         """The message of a token, in full."""
-        book = await self._books.book(execution)
+        book = await self._books.get(execution)
         definition, upstream = self._of_plan(book.plan)
         self._check(execution, len(definition))
         context = await self._context(book, token, upstream, self._most - len(definition))
@@ -50,15 +50,15 @@ class Inlining:
         self._check(execution, len(body))
         return body
 
-    async def refuse(self, execution: str, error: MessageTooLarge) -> None:
+    async def refuse(self, execution: str, error: MessageTooLargeError) -> None:
         """End the execution: nobody would ever be told of its next node."""
         log.error("%s is ended: %s", execution, error.message)
         failure = Error(error.code, error.message, {}, True)
-        await self._endings.finish(execution, Finish("failed", failure), self._clock.now())
+        await self._endings.finish(execution, FinishExecution("failed", failure), self._clock.now())
 
     def _check(self, execution: str, size: int) -> None:
         if size > self._most:
-            raise MessageTooLarge(execution, size, self._most)
+            raise MessageTooLargeError(execution, size, self._most)
 
     def _of_plan(self, plan: Plan) -> tuple[bytes, tuple[int, ...]]:
         """The definition as it is written, and who lies upstream of whom."""
@@ -68,9 +68,11 @@ class Inlining:
             self._plans.put(plan.hash, found, len(found[0]) + len(plan.ids) ** 2 // 8)
         return found
 
-    async def _context(self, book: Book, token: Token, upstream: tuple[int, ...], most: int) -> bytes:
+    async def _context(
+        self, book: ExecutionData, token: Token, upstream: tuple[int, ...], most: int
+    ) -> bytes:
         """Everything that expressions of the node may name, and has a value, but the lists that items come from."""
-        page = book.page()
+        page = book.reader()
         sight = page.scope(token, 0.0, "")
         context: dict[str, msgspec.Raw] = {}
         size = 0
@@ -79,8 +81,8 @@ class Inlining:
                 try:
                     found = _value(sight, root)
                     break
-                except NotLoaded as missing:
-                    await book.fetch(missing.what, page)
+                except ValueNotLoaded as missing:
+                    await book.load(missing.what, page)
             if found is not None:
                 context[root] = found
                 size += len(bytes(found))
@@ -107,7 +109,7 @@ def _roots(plan: Plan, token: Token, upstream: int) -> Iterator[str]:
         yield "$error"
 
 
-def _value(sight: Sight, root: str) -> msgspec.Raw | None:
+def _value(sight: ExpressionScope, root: str) -> msgspec.Raw | None:
     """None where there is none: it was skipped, or lost a race."""
     try:
         return msgspec.Raw(encode_value(sight[root]))

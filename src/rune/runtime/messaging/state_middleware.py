@@ -23,11 +23,11 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, cast
 
-from rune.core.execution.decision import Decision, Finish
-from rune.core.execution.fact import Choice, End
+from rune.core.execution.decision import Decision, FinishExecution
+from rune.core.execution.fact import ExecutionEnded, RaceWinner
 from rune.core.execution.inline_run import undecided
 from rune.core.execution.token import Path, Token
-from rune.ports.processes import Fleet
+from rune.ports.processes import ProcessRegistry
 from rune.ports.state import Applied, Claim, State
 
 MAX_BATCH = 32  # acts in one: a script must not keep others waiting for milliseconds
@@ -35,7 +35,7 @@ MAX_BATCH = 32  # acts in one: a script must not keep others waiting for millise
 Waiting = list[tuple[Sequence[Decision], "asyncio.Future[Applied]"]]
 
 
-class Gathering:
+class BatchingState:
     """Around a state that does not send what it emits. Whoever is alone is served at once."""
 
     def __init__(self, state: State) -> None:
@@ -43,7 +43,7 @@ class Gathering:
         self._waiting: dict[str, Waiting] = {}
         self._serving: set[asyncio.Task[None]] = set()
         self.claim = state.claim  # asked for every token: nothing stands in between
-        self.certain_end = state.certain_end
+        self.certain_end = state.predict_end
         self.renew = state.renew
 
     def __getattr__(self, verb: str) -> Any:
@@ -51,7 +51,7 @@ class Gathering:
 
     async def apply(self, execution: str, decisions: Sequence[Decision]) -> Applied:
         # A choice comes before its token runs: what it emits is told to nobody but who made it.
-        if type(decisions[0].fact) is Choice:
+        if type(decisions[0].fact) is RaceWinner:
             return await self._state.apply(execution, decisions)
         waiting = self._waiting.get(execution)
         if waiting is not None:
@@ -105,7 +105,7 @@ class Gathering:
         return Applied(tuple(undecided(decisions, applied.emitted)), applied.finish, applied.now)
 
 
-def gathering(around: Gathering) -> State:
+def batch_state(around: BatchingState) -> State:
     """The state that it stands around."""
     return cast(State, around)
 
@@ -116,21 +116,25 @@ Release = Callable[[str, int, Path], Awaitable[None]]
 """Nobody has to look after this token any longer."""
 
 
-class Closing:
+class PredictingState:
     """Around a state that does not send what it emits."""
 
     def __init__(self, state: State, release: Release) -> None:
         self._state = state
         self._release = release
-        self._certain: OrderedDict[str, tuple[Sequence[Decision], tuple[Finish, int]]] = OrderedDict()
-        self._foresee = state.certain_end
+        self._certain: OrderedDict[str, tuple[Sequence[Decision], tuple[FinishExecution, int]]] = (
+            OrderedDict()
+        )
+        self._foresee = state.predict_end
         self.claim = state.claim  # asked for every token: nothing stands in between
         self.renew = state.renew
 
     def __getattr__(self, verb: str) -> Any:
         return getattr(self._state, verb)
 
-    def certain_end(self, execution: str, decisions: Sequence[Decision]) -> tuple[Finish, int] | None:
+    def predict_end(
+        self, execution: str, decisions: Sequence[Decision]
+    ) -> tuple[FinishExecution, int] | None:
         """Whoever asks writes the end with the facts of these decisions, if there is one."""
         found = self._foresee(execution, decisions)
         if found is not None:
@@ -145,7 +149,7 @@ class Closing:
             return await self._state.apply(execution, decisions)
         return Applied((), *certain[1])
 
-    async def end(self, execution: str, fact: End) -> None:
+    async def end(self, execution: str, fact: ExecutionEnded) -> None:
         await self._state.end(execution, fact)
         certain = self._certain.pop(execution, None)
         if certain is not None:
@@ -153,7 +157,7 @@ class Closing:
             await self._release(execution, first.node, first.path)
 
 
-def closing(around: Closing) -> State:
+def predict_state_end(around: PredictingState) -> State:
     """The state that it stands around."""
     return cast(State, around)
 
@@ -161,39 +165,39 @@ def closing(around: Closing) -> State:
 Route = Callable[[str, Token], Awaitable[str]]
 
 
-class Unserved:
+class ServedQueuesFilter:
     """Around a state. Before `follows` everything is sent again."""
 
     def __init__(self, state: State, route: Route) -> None:
         self._state = state
         self._route = route
-        self._fleet: Fleet | None = None
+        self._fleet: ProcessRegistry | None = None
         self.claim = state.claim  # asked for every token: nothing stands in between
         self.apply = state.apply
 
-    def follows(self, fleet: Fleet | None) -> None:
+    def follows(self, fleet: ProcessRegistry | None) -> None:
         """Where it sees who is there."""
         self._fleet = fleet
 
     def __getattr__(self, verb: str) -> Any:
         return getattr(self._state, verb)
 
-    async def unheld(self, limit: int) -> list[tuple[str, Token, int]]:
+    async def unclaimed_tokens(self, limit: int) -> list[tuple[str, Token, int]]:
         """What is left out is looked at again a minute later."""
-        found = await self._state.unheld(limit)
+        found = await self._state.unclaimed_tokens(limit)
         if not found or self._fleet is None:
             return found
-        members = await self._fleet.members()
+        members = await self._fleet.list()
         served = {queue for each in members if "worker" in each.roles for queue in each.queues}
         return [each for each in found if await self._route(each[0], each[1]) in served]
 
 
-def unserved(around: Unserved) -> State:
+def skip_unserved_queues(around: ServedQueuesFilter) -> State:
     """The state that it stands around."""
     return cast(State, around)
 
 
-class Observer(Protocol):
+class ExecutionObserver(Protocol):
     """Somebody who looks on. What is told costs the engine time, so it is only counted."""
 
     def claimed(self, execution: str, token: Token) -> None:
@@ -206,8 +210,8 @@ class Observer(Protocol):
         """A node that runs says how far it is."""
 
 
-class _Observed:
-    def __init__(self, state: State, observer: Observer) -> None:
+class _ObservedState:
+    def __init__(self, state: State, observer: ExecutionObserver) -> None:
         self._state = state
         self._observer = observer
 
@@ -226,6 +230,6 @@ class _Observed:
         return applied
 
 
-def observed(state: State, observer: Observer) -> State:
+def observe_state(state: State, observer: ExecutionObserver) -> State:
     """The state, with an observer."""
-    return cast(State, _Observed(state, observer))
+    return cast(State, _ObservedState(state, observer))

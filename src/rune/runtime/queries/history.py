@@ -12,24 +12,34 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rune.core.execution.fact import Attempt, Begun, Choice, Control, End, Result, Signal, Start, Suspension
+from rune.core.execution.fact import (
+    AttemptFailed,
+    EffectStarted,
+    ExecutionEnded,
+    ExecutionStarted,
+    NodeResult,
+    NodeSuspended,
+    PauseChanged,
+    RaceWinner,
+    SignalReceived,
+)
 from rune.core.execution.fold import fold
 from rune.core.execution.outcome import Error
 from rune.core.execution.token import Path, Ref
 from rune.core.plan.model import Plan
-from rune.ports.blobs import Blob
-from rune.ports.journal import Accepted, Journal, Stored
+from rune.ports.blobs import BlobStore
+from rune.ports.journal import ExecutionRecord, Journal, StoredFact
 from rune.ports.queries import Event, Frame, NodeRun
-from rune.runtime.values import Book, Cache, NotLoaded, Page
+from rune.runtime.values import Cache, ExecutionData, ValueNotLoaded, ValueReader
 
 T = TypeVar("T")
 CACHE_BYTES = 32 * 1024 * 1024
 STATUS = {"ok": "success"}
 _NODE_EVENTS = {
-    Attempt: "node.retrying",
-    Suspension: "node.waiting",
-    Choice: "node.opened",
-    Begun: "node.begun",
+    AttemptFailed: "node.retrying",
+    NodeSuspended: "node.waiting",
+    RaceWinner: "node.opened",
+    EffectStarted: "node.begun",
 }
 
 
@@ -37,32 +47,37 @@ class History:
     """The past of one execution."""
 
     def __init__(
-        self, accepted: Accepted, plan: Plan, journal: Journal, blob: Blob, stored: Sequence[Stored]
+        self,
+        accepted: ExecutionRecord,
+        plan: Plan,
+        journal: Journal,
+        blob: BlobStore,
+        stored: Sequence[StoredFact],
     ) -> None:
         self.accepted = accepted
         self.plan = plan
-        self._stored: list[Stored] = []
-        self._book = Book(accepted, plan, journal, blob, Cache(CACHE_BYTES))
-        self._page = self._book.page()
-        self._results: dict[tuple[int, Path], Result] = {}
+        self._stored: list[StoredFact] = []
+        self._book = ExecutionData(accepted, plan, journal, blob, Cache(CACHE_BYTES))
+        self._page = self._book.reader()
+        self._results: dict[tuple[int, Path], NodeResult] = {}
         self._first: dict[tuple[int, Path], int] = {}
-        self.end: End | None = None  # the terminal row, if it is there
+        self.end: ExecutionEnded | None = None  # the terminal row, if it is there
         self._followed = 1
         self.add(stored)
 
-    def add(self, stored: Sequence[Stored]) -> None:
+    def add(self, stored: Sequence[StoredFact]) -> None:
         """Take in what follows."""
         self._stored += stored
         self._followed += len(stored)
         for each in stored:
             fact = each.fact
-            if isinstance(fact, Result):
+            if isinstance(fact, NodeResult):
                 if not each.late:
                     self._results[(fact.node, fact.path)] = fact
                     self._page.fetched[(fact.node, fact.path)] = fact
-            elif isinstance(fact, Attempt | Suspension):
+            elif isinstance(fact, AttemptFailed | NodeSuspended):
                 self._first.setdefault((fact.node, fact.path), fact.at)
-            elif isinstance(fact, End):
+            elif isinstance(fact, ExecutionEnded):
                 self.end = self.end or fact
 
     @property
@@ -95,7 +110,7 @@ class History:
             found.append(NodeRun(node_id=self.plan.ids[node], lineage=self.lineage(path), status="skipped"))
         return found
 
-    async def _node_run(self, result: Result) -> NodeRun:
+    async def _node_run(self, result: NodeResult) -> NodeRun:
         output: bytes | None = None
         if result.status == "ok" and result.items is None:
             output = msgspec.json.encode(await self._read(lambda page: page.output(result)))
@@ -110,15 +125,17 @@ class History:
             duration_ms=max(0, result.at - self._began(result)),
         )
 
-    def _began(self, result: Result) -> int:
+    def _began(self, result: NodeResult) -> int:
         """When a node first ran: before it waited, and before the attempts that failed."""
         earlier = self._first.get((result.node, result.path), result.at)
         return min(earlier, result.began or result.at)
 
     def skipped(self) -> list[tuple[int, Path]]:
         """What followed from the facts without leaving one."""
-        facts = [each.fact for each in self._stored if not each.late and not isinstance(each.fact, End)]
-        _, applied = fold(self.plan, [Start(self.accepted.at), *facts], self.accepted.at)
+        facts = [
+            each.fact for each in self._stored if not each.late and not isinstance(each.fact, ExecutionEnded)
+        ]
+        _, applied = fold(self.plan, [ExecutionStarted(self.accepted.at), *facts], self.accepted.at)
         return sorted(set(applied.skipped), key=lambda each: (each[1], each[0]))
 
     def lineage(self, path: Path) -> tuple[Frame, ...]:
@@ -168,12 +185,12 @@ class History:
             return self._book.start
         return await self._read(lambda page: page.value(Ref("result", node, path)))
 
-    async def _read(self, ask: Callable[[Page], T]) -> T:
+    async def _read(self, ask: Callable[[ValueReader], T]) -> T:
         while True:
             try:
                 return ask(self._page)
-            except NotLoaded as missing:
-                await self._book.fetch(missing.what, self._page)
+            except ValueNotLoaded as missing:
+                await self._book.load(missing.what, self._page)
 
     def events(self, after: int = 0) -> list[Event]:
         """What happened, in commit order, numbered from 1 without gaps."""
@@ -185,17 +202,17 @@ class History:
         """The first event of all."""
         return Event(number=1, at=self.accepted.at, kind="execution.accepted")
 
-    def follow(self, stored: Stored) -> Event:
+    def follow(self, stored: StoredFact) -> Event:
         """The event of the next fact. Of those followed only fan-outs are kept, so a long watch stays small."""
         fact = stored.fact
-        if isinstance(fact, Result) and fact.items is not None:
+        if isinstance(fact, NodeResult) and fact.items is not None:
             self._results[(fact.node, fact.path)] = fact
         self._followed += 1
         return self._event(self._followed, stored)
 
-    def _event(self, number: int, stored: Stored) -> Event:
+    def _event(self, number: int, stored: StoredFact) -> Event:
         fact = stored.fact
-        if isinstance(fact, Start | Signal | Control | End):
+        if isinstance(fact, ExecutionStarted | SignalReceived | PauseChanged | ExecutionEnded):
             return Event(
                 number=number, at=fact.at, kind=_execution_event(fact), details=_details(fact, stored.late)
             )
@@ -209,7 +226,7 @@ class History:
         )
 
     def _is_paused(self) -> bool:
-        controls = [each.fact for each in self._stored if isinstance(each.fact, Control)]
+        controls = [each.fact for each in self._stored if isinstance(each.fact, PauseChanged)]
         return bool(controls) and controls[-1].paused
 
     def _kin(self) -> dict[str, Any]:
@@ -240,23 +257,23 @@ class History:
         }
 
 
-async def read_history(journal: Journal, blob: Blob, accepted: Accepted, plan: Plan) -> History:
+async def read_history(journal: Journal, blob: BlobStore, accepted: ExecutionRecord, plan: Plan) -> History:
     """The history of an execution as far as it has come."""
     return History(accepted, plan, journal, blob, await journal.facts(accepted.id))
 
 
-def _execution_event(fact: Start | Signal | Control | End) -> str:
-    if isinstance(fact, End):
+def _execution_event(fact: ExecutionStarted | SignalReceived | PauseChanged | ExecutionEnded) -> str:
+    if isinstance(fact, ExecutionEnded):
         return f"execution.{fact.status}"
-    if isinstance(fact, Signal):
+    if isinstance(fact, SignalReceived):
         return "execution.signalled"
-    if isinstance(fact, Control):
+    if isinstance(fact, PauseChanged):
         return "execution.paused" if fact.paused else "execution.resumed"
     return "execution.accepted"
 
 
-def _node_event(fact: Result | Begun | Attempt | Suspension | Choice) -> str:
-    if isinstance(fact, Result):
+def _node_event(fact: NodeResult | EffectStarted | AttemptFailed | NodeSuspended | RaceWinner) -> str:
+    if isinstance(fact, NodeResult):
         return f"node.{STATUS.get(fact.status, fact.status)}"
     return _NODE_EVENTS[type(fact)]
 
@@ -266,13 +283,13 @@ def _details(fact: Any, late: bool) -> dict[str, Any]:
     failure = getattr(fact, "failure", None) or getattr(fact, "error", None)
     if isinstance(failure, Error):
         found["error"] = error_document(failure)
-    if isinstance(fact, Attempt | Result):
+    if isinstance(fact, AttemptFailed | NodeResult):
         found["attempt"] = fact.attempt
-    if isinstance(fact, Result) and fact.kept:
+    if isinstance(fact, NodeResult) and fact.kept:
         found["kept"] = True
-    if isinstance(fact, Signal):
+    if isinstance(fact, SignalReceived):
         found |= {"id": fact.id, "signal": fact.name}
-    if isinstance(fact, Suspension):
+    if isinstance(fact, NodeSuspended):
         found["resume_at"] = fact.due
         if fact.signal is not None:
             found["signal"] = fact.signal

@@ -7,23 +7,23 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from rune.core.execution.fact import End, Start
+from rune.core.execution.fact import ExecutionEnded, ExecutionStarted
 from rune.core.execution.fold import fold
 from rune.core.execution.state import State
 from rune.core.execution.token import Path
 from rune.core.plan.model import Plan
-from rune.ports.blobs import Blob
-from rune.ports.journal import Accepted, Journal, Stored
+from rune.ports.blobs import BlobStore
+from rune.ports.journal import ExecutionRecord, Journal, StoredFact
 from rune.ports.queries import Event, Executions, NodeRun
-from rune.ports.workflows import Library
-from rune.runtime.plan_cache import Planbook
+from rune.ports.workflows import WorkflowStore
+from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.history import History
-from rune.runtime.values import UnknownExecution
+from rune.runtime.values import ExecutionNotFoundError
 
 PIECE = 1_000
 
 
-class Index(Executions, Protocol):
+class ExecutionIndex(Executions, Protocol):
     """Executions as a list, and what else is known of them without their facts."""
 
     async def matching(self, prefix: str, limit: int) -> list[str]:
@@ -33,28 +33,34 @@ class Index(Executions, Protocol):
         """How often each token was claimed."""
 
 
-class Sight(Protocol):
+class ReadSnapshot(Protocol):
     """How the reader sees what others write."""
 
-    async def change(self) -> int:
+    async def version(self) -> int:
         """A number that differs when somebody has written since."""
 
-    def still(self) -> AbstractAsyncContextManager[None]:
+    def snapshot(self) -> AbstractAsyncContextManager[None]:
         """While the block runs, what is read does not change."""
 
 
-class Reader:
+class ExecutionReader:
     """The store's verbs over a journal that somebody else may be writing."""
 
     def __init__(
-        self, index: Index, journal: Journal, blob: Blob, plans: Planbook, sight: Sight, library: Library
+        self,
+        index: ExecutionIndex,
+        journal: Journal,
+        blob: BlobStore,
+        plans: PlanCache,
+        sight: ReadSnapshot,
+        library: WorkflowStore,
     ) -> None:
         self._index = index
         self._journal = journal
         self._blob = blob
         self._plans = plans
-        self.change = sight.change
-        self.still = sight.still
+        self.change = sight.version
+        self.still = sight.snapshot
         self.executions = index.executions
         self.execution = index.execution
         self.matching = index.matching
@@ -63,24 +69,24 @@ class Reader:
         self.definition = journal.definition
         self.dead_letters = journal.dead_letters
 
-    async def accepted(self, execution: str) -> Accepted:
+    async def accepted(self, execution: str) -> ExecutionRecord:
         """How an execution was started."""
         found = await self._journal.accepted(execution)
         if found is None:
-            raise UnknownExecution(f"no execution has the id {execution}")
+            raise ExecutionNotFoundError(f"no execution has the id {execution}")
         return found
 
     async def plan(self, execution: str) -> Plan:
         """The plan of an execution."""
         return await self._plans.plan((await self.accepted(execution)).hash)
 
-    async def facts(self, execution: str, after: int = 0, limit: int | None = None) -> list[Stored]:
+    async def facts(self, execution: str, after: int = 0, limit: int | None = None) -> list[StoredFact]:
         """Facts in commit order, behind a number; the first so many of them."""
         return await self._journal.facts(execution, after, limit)
 
     async def pieces(
         self, execution: str, after: int = 0, *, size: int = PIECE
-    ) -> AsyncIterator[list[Stored]]:
+    ) -> AsyncIterator[list[StoredFact]]:
         """The same, all of them, piece by piece: others get their turn in between."""
         while stored := await self.facts(execution, after, size):
             yield stored
@@ -119,7 +125,7 @@ class Reader:
         plan = await self._plans.plan(accepted.hash)
         facts = [each.fact async for stored in self.pieces(execution) for each in stored if not each.late]
         latest = max((each.at for each in facts), default=0)
-        ended = any(isinstance(each, End) for each in facts)
+        ended = any(isinstance(each, ExecutionEnded) for each in facts)
         moment = max(now, latest) if accepted.fake_time and not ended else now
-        state, _ = fold(plan, [Start(accepted.at), *facts], moment)
+        state, _ = fold(plan, [ExecutionStarted(accepted.at), *facts], moment)
         return plan, state

@@ -12,18 +12,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from rune.core.execution.decision import Finish
+from rune.core.execution.decision import FinishExecution
 from rune.core.execution.fact import (
-    Attempt,
-    Begun,
-    Choice,
-    Control,
-    End,
+    AttemptFailed,
+    EffectStarted,
+    ExecutionEnded,
+    ExecutionStarted,
     Fact,
-    Result,
-    Signal,
-    Start,
-    Suspension,
+    NodeResult,
+    NodeSuspended,
+    PauseChanged,
+    RaceWinner,
+    SignalReceived,
     TokenFact,
     fact_key,
 )
@@ -31,12 +31,12 @@ from rune.core.execution.fold import fold
 from rune.core.execution.state import State, started
 from rune.core.execution.token import Path, token_name
 from rune.core.plan.model import Plan
-from rune.ports.journal import Accepted, Stored
+from rune.ports.journal import ExecutionRecord, StoredFact
 from rune.ports.queries import Summary
 
 Key = tuple[int, Path]
 Claims = Mapping[Key, int]
-ABOUT_EXECUTION = Start | Signal | Control | End
+ABOUT_EXECUTION = ExecutionStarted | SignalReceived | PauseChanged | ExecutionEnded
 
 FROM_OUTSIDE = frozenset({"DEAD_LETTERED", "WORKER_CRASH", "UNKNOWN_TYPE"})
 """Ends that no fact of the execution leads to: a message of it could not be handled."""
@@ -50,7 +50,7 @@ class Violation(msgspec.Struct, frozen=True):
     message: str
 
 
-class Audit(msgspec.Struct, frozen=True, kw_only=True):
+class VerificationReport(msgspec.Struct, frozen=True, kw_only=True):
     """What was found in one execution."""
 
     execution_id: str
@@ -70,27 +70,27 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     violations: tuple[Violation, ...] = ()
 
 
-def audit(
-    plan: Plan, accepted: Accepted, stored: Sequence[Stored], claims: Claims, summary: Summary
-) -> Audit:
+def verify_execution(
+    plan: Plan, accepted: ExecutionRecord, stored: Sequence[StoredFact], claims: Claims, summary: Summary
+) -> VerificationReport:
     """Examine one execution."""
     facts = [each.fact for each in stored if not each.late]
-    known = [each for each in facts if not isinstance(each, End | Start)]
-    state, applied = fold(plan, [Start(accepted.at), *known], accepted.at)
+    known = [each for each in facts if not isinstance(each, ExecutionEnded | ExecutionStarted)]
+    state, applied = fold(plan, [ExecutionStarted(accepted.at), *known], accepted.at)
     skipped = set(applied.skipped)
-    subject = _Subject(plan, facts, state, skipped, claims)
-    end = next((each for each in facts if isinstance(each, End)), None)
-    results = [each for each in facts if isinstance(each, Result) and each.status != "skipped"]
+    subject = JournalVerifier(plan, facts, state, skipped, claims)
+    end = next((each for each in facts if isinstance(each, ExecutionEnded)), None)
+    results = [each for each in facts if isinstance(each, NodeResult) and each.status != "skipped"]
     effects = [each for each in results if _made_effect(plan, each)]
     running = sum(len(scope.live) for scope in state.scopes.values())
-    return Audit(
+    return VerificationReport(
         execution_id=accepted.id,
         workflow_id=accepted.workflow,
         status=end.status if end else "running",
         facts=len(stored),
         results=len(results),
-        retries=sum(isinstance(each, Attempt) for each in facts),
-        waits=sum(isinstance(each, Suspension) for each in facts),
+        retries=sum(isinstance(each, AttemptFailed) for each in facts),
+        waits=sum(isinstance(each, NodeSuspended) for each in facts),
         joins=sum(_is_join(plan, each) for each in results),
         skipped=len(skipped),
         open=0 if end else running,
@@ -109,19 +109,19 @@ def audit(
     )
 
 
-def _is_join(plan: Plan, result: Result) -> bool:
+def _is_join(plan: Plan, result: NodeResult) -> bool:
     node = plan.nodes[result.node]
     return node.is_join or node.joins_items
 
 
-def _made_effect(plan: Plan, result: Result) -> bool:
+def _made_effect(plan: Plan, result: NodeResult) -> bool:
     """Whether the node itself ran and reached outside: what the engine detected may have no claim."""
     if plan.nodes[result.node].pure or result.status == "cancelled" or result.kept:
         return False
     return result.failure is None or not result.failure.engine
 
 
-class _Subject:
+class JournalVerifier:
     def __init__(
         self, plan: Plan, facts: list[Fact], state: State, skipped: set[Key], claims: Claims
     ) -> None:
@@ -130,9 +130,9 @@ class _Subject:
         self._state = state
         self._skipped = skipped
         self._claims = claims
-        self._suspended = Counter((each.node, each.path) for each in facts if isinstance(each, Suspension))
+        self._suspended = Counter((each.node, each.path) for each in facts if isinstance(each, NodeSuspended))
 
-    def tries(self, result: Result) -> int:
+    def tries(self, result: NodeResult) -> int:
         """How many claims a result explains: its attempts, and one more for each time it was resumed."""
         return result.attempt + self._suspended[(result.node, result.path)]
 
@@ -156,7 +156,7 @@ class _Subject:
     def placed(self) -> Iterator[Violation]:
         """Facts of tokens that the rules never emit."""
         for fact in self._facts:
-            if isinstance(fact, ABOUT_EXECUTION | Begun):
+            if isinstance(fact, ABOUT_EXECUTION | EffectStarted):
                 continue
             why = self._unplaced(fact)
             if why:
@@ -174,10 +174,10 @@ class _Subject:
         if scope is None and not started(self._state, fact.path):
             return "its item was never started"
         skipped = (fact.node, fact.path) in self._skipped
-        if skipped and not (isinstance(fact, Result) and fact.status == "skipped"):
+        if skipped and not (isinstance(fact, NodeResult) and fact.status == "skipped"):
             return "the rules skip this node here"
         if scope is not None and fact.node not in scope.done:
-            if isinstance(fact, Result):
+            if isinstance(fact, NodeResult):
                 return "nothing has led to it"
             if fact.node not in scope.live:
                 return "no token of it is live"
@@ -185,9 +185,9 @@ class _Subject:
 
     def joined(self) -> Iterator[Violation]:
         """Openings of joins: by edges of their own, each once, and as chosen."""
-        choices = {(each.node, each.path): each for each in self._facts if isinstance(each, Choice)}
+        choices = {(each.node, each.path): each for each in self._facts if isinstance(each, RaceWinner)}
         for fact in self._facts:
-            if not isinstance(fact, Result) or not fact.arrived:
+            if not isinstance(fact, NodeResult) or not fact.arrived:
                 continue
             edges = [each.edge for each in fact.arrived]
             if len(set(edges)) != len(edges) or not set(edges) <= set(self._plan.nodes[fact.node].in_edges):
@@ -198,12 +198,12 @@ class _Subject:
 
     def heard(self) -> Iterator[Violation]:
         """Signals that were taken without having come, or more than once."""
-        came = {each.id for each in self._facts if isinstance(each, Signal)}
+        came = {each.id for each in self._facts if isinstance(each, SignalReceived)}
         taken: set[str] = set()
         for fact in self._facts:
-            if not isinstance(fact, Result | Attempt) or fact.signal is None:
+            if not isinstance(fact, NodeResult | AttemptFailed) or fact.signal is None:
                 continue
-            if isinstance(fact, Result) and fact.kept:
+            if isinstance(fact, NodeResult) and fact.kept:
                 continue
             if fact.signal in taken:
                 yield self._violation("heard", fact, f"took signal {fact.signal}, which was taken before")
@@ -211,7 +211,7 @@ class _Subject:
                 yield self._violation("heard", fact, f"took signal {fact.signal}, which never came")
             taken.add(fact.signal)
 
-    def claimed(self, effects: Sequence[Result]) -> Iterator[Violation]:
+    def claimed(self, effects: Sequence[NodeResult]) -> Iterator[Violation]:
         """Results of nodes that reach outside without anybody having claimed them."""
         for result in effects:
             if not self._claims.get((result.node, result.path)):
@@ -219,9 +219,9 @@ class _Subject:
 
 
 def _ending(
-    plan: Plan, stored: Sequence[Stored], led: Finish | None, summary: Summary
+    plan: Plan, stored: Sequence[StoredFact], led: FinishExecution | None, summary: Summary
 ) -> Iterator[Violation]:
-    ends = [each for each in stored if isinstance(each.fact, End) and not each.late]
+    ends = [each for each in stored if isinstance(each.fact, ExecutionEnded) and not each.late]
     if len(ends) > 1:
         yield Violation("ended", "execution", f"{len(ends)} terminal rows")
     terminal = ends[0] if ends else None
@@ -236,15 +236,15 @@ def _ending(
         yield Violation("ended", "execution", f"{before} facts marked late before any end")
     end = terminal.fact if terminal else None
     marked = summary.status if summary.ended_at is not None else None
-    if marked != (end.status if isinstance(end, End) else None):
+    if marked != (end.status if isinstance(end, ExecutionEnded) else None):
         yield Violation("ended", "execution", f"its row says {marked or 'running'}, its facts say otherwise")
-    if isinstance(end, End):
+    if isinstance(end, ExecutionEnded):
         message = _elsewhere(plan, end, led)
         if message:
             yield Violation("ended", "execution", message)
 
 
-def _elsewhere(plan: Plan, end: End, led: Finish | None) -> str:
+def _elsewhere(plan: Plan, end: ExecutionEnded, led: FinishExecution | None) -> str:
     """Why the end is not where the facts lead; empty if it is."""
     if end.status == "cancelled":
         return ""

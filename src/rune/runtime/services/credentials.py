@@ -12,32 +12,40 @@ from collections.abc import Sequence
 from typing import Any
 
 from rune.ports.clock import Clock
-from rune.ports.credentials import Draft, Listing, Missing, Secret, SecretError, fields_of, is_id
+from rune.ports.credentials import (
+    CredentialError,
+    CredentialNotFoundError,
+    CredentialStore,
+    CredentialSummary,
+    NewCredential,
+    fields_of,
+    is_id,
+)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _LABEL = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
 _HOST = re.compile(rf"(\*\.)?{_LABEL}(\.{_LABEL})*|[0-9a-f:]+")
-MOST_HOSTS = 100
+MAX_HOSTS = 100
 
 
-class Vault:
+class CredentialService:
     """The verbs of `rune credentials`."""
 
-    def __init__(self, secret: Secret, clock: Clock) -> None:
+    def __init__(self, secret: CredentialStore, clock: Clock) -> None:
         self._secret = secret
         self._clock = clock
 
     async def add(
         self, name: str, type: str, values: dict[str, Any], hosts: tuple[str, ...] = (), id: str | None = None
-    ) -> Listing:
+    ) -> CredentialSummary:
         """Store a new credential. Whoever may have to ask again brings its id."""
         if id is not None and not is_id(id):
-            raise SecretError("the id of a credential is a `c` and 32 hexadecimal digits")
+            raise CredentialError("the id of a credential is a `c` and 32 hexadecimal digits")
         if not _NAME.fullmatch(name) or is_id(name):
-            raise SecretError(
+            raise CredentialError(
                 f"`{name[:60]}` cannot be the name of a credential: letters, digits, `.`, `_` and `-`, at most 128"
             )
-        draft = Draft(
+        draft = NewCredential(
             id=id or new_id(),
             name=name,
             fields=fields_of(type, values),
@@ -46,33 +54,33 @@ class Vault:
         )
         return await self._secret.put(draft)
 
-    async def credentials(self) -> tuple[Listing, ...]:
+    async def credentials(self) -> tuple[CredentialSummary, ...]:
         """All of them, without values."""
         return tuple(await self._secret.list())
 
-    async def show(self, reference: str) -> Listing:
+    async def show(self, reference: str) -> CredentialSummary:
         """One of them, without values."""
         found = await self._secret.find(reference)
         if found is None:
-            raise Missing(f"there is no credential `{reference[:128]}`")
+            raise CredentialNotFoundError(f"there is no credential `{reference[:128]}`")
         return found
 
     async def rotate(
         self, reference: str, values: dict[str, Any], hosts: tuple[str, ...] | None = None
-    ) -> Listing:
+    ) -> CredentialSummary:
         """Give a credential new values; what is not given stays as it is."""
         if not values and hosts is None:
-            raise SecretError("nothing was given that could take the place of the old")
+            raise CredentialError("nothing was given that could take the place of the old")
         bound = None if hosts is None else _hosts(hosts)
         return await self._secret.rotate(reference, values, bound, self._clock.now())
 
-    async def remove(self, reference: str) -> Listing:
+    async def remove(self, reference: str) -> CredentialSummary:
         """Forget a credential."""
         return await self._secret.remove(reference)
 
-    async def rekey(self) -> int:
+    async def reencrypt(self) -> int:
         """Seal all of them with the newest key; answers how many were not."""
-        return await self._secret.rekey()
+        return await self._secret.reencrypt()
 
 
 def new_id() -> str:
@@ -83,9 +91,9 @@ def new_id() -> str:
 def _hosts(given: Sequence[str]) -> tuple[str, ...]:
     """Names, `*.domain`s and addresses, as they are compared."""
     found = tuple(dict.fromkeys(each.strip().lower().removesuffix(".").strip("[]") for each in given))
-    if len(found) > MOST_HOSTS:
-        raise SecretError(f"a credential is bound to at most {MOST_HOSTS} hosts")
+    if len(found) > MAX_HOSTS:
+        raise CredentialError(f"a credential is bound to at most {MAX_HOSTS} hosts")
     for each in found:
         if not _HOST.fullmatch(each):
-            raise SecretError(f"`{each[:80]}` is neither a host nor a `*.domain`")
+            raise CredentialError(f"`{each[:80]}` is neither a host nor a `*.domain`")
     return found

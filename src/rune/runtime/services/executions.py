@@ -11,62 +11,68 @@ import msgspec
 
 from rune.core.definition.model import canonical
 from rune.core.definition.parser import parse_input
-from rune.core.execution.decision import Finish
-from rune.core.execution.fact import Control, End, Fact, Signal
+from rune.core.execution.decision import FinishExecution
+from rune.core.execution.fact import ExecutionEnded, Fact, PauseChanged, SignalReceived
 from rune.core.execution.outcome import Error
-from rune.core.execution.rerun import failed_items, from_node, kept, unfinished
+from rune.core.execution.rerun import failed_items, from_node, kept_results, unfinished
 from rune.core.execution.token import ROOT, Path, parse_path, path_text
 from rune.core.limits import LIMITS
 from rune.core.plan.model import Plan
 from rune.documents.loader import check_input
-from rune.errors import InvalidDocument, RuneError
-from rune.ports.credentials import Listing
-from rune.ports.journal import FORMAT, Accepted, DeadLetter, Ended, KeyConflict
-from rune.ports.retention import Collected, Rule
+from rune.errors import InvalidDocumentError, RuneError
+from rune.ports.credentials import CredentialSummary
+from rune.ports.journal import (
+    FORMAT,
+    DeadLetter,
+    ExecutionEndedError,
+    ExecutionRecord,
+    IdempotencyConflictError,
+)
+from rune.ports.retention import RetentionResult, Rule
 from rune.ports.workflows import LATEST, Expected, Version, number_of
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
-from rune.runtime.lifecycle.children import SIGNAL, Signals
-from rune.runtime.lifecycle.finisher import Endings
-from rune.runtime.lifecycle.launcher import PLAIN, Launcher, Options, new_execution_id
-from rune.runtime.plan_cache import Planbook
-from rune.runtime.services.access import AccessDesk
-from rune.runtime.services.audit_log import actor, written_down
-from rune.runtime.services.credentials import Vault
+from rune.runtime.lifecycle.children import SIGNAL, SignalDelivery
+from rune.runtime.lifecycle.finisher import Finisher
+from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, Launcher, StartOptions, new_execution_id
+from rune.runtime.plan_cache import PlanCache
+from rune.runtime.services.access import AccessService
+from rune.runtime.services.audit_log import audited, current_principal
+from rune.runtime.services.credentials import CredentialService
 from rune.runtime.services.limits import Limiter
-from rune.runtime.services.triggers import TriggerBook, TriggerDesk
-from rune.runtime.values import UnknownExecution, kept_bytes
+from rune.runtime.services.triggers import TriggerOperations, TriggerService
+from rune.runtime.values import ExecutionNotFoundError, store_value
 
 Again = Callable[[Plan, Sequence[Fact]], set[tuple[int, Path]]]
 
 
-class Refused(RuneError):
+class RequestRefusedError(RuneError):
     """Something that cannot be done with this execution as it is."""
 
     code = "REFUSED"
 
 
-class Heard(msgspec.Struct, frozen=True):
+class SignalResult(msgspec.Struct, frozen=True):
     """A signal that was taken down, and whether somebody was waiting for it."""
 
     id: str
     resumed: bool
 
 
-MOST_PRIORITY = 10
+MAX_PRIORITY = 10
 
 
-@written_down
-class Desk(TriggerDesk, AccessDesk):
+@audited
+class ExecutionService(TriggerOperations, AccessService):
     """Starts, signals, pauses, ends and reruns executions."""
 
     def __init__(
         self,
         backend: Backend,
-        plans: Planbook,
+        plans: PlanCache,
         launcher: Launcher,
-        signals: Signals,
-        endings: Endings,
+        signals: SignalDelivery,
+        endings: Finisher,
         limiter: Limiter | None = None,
     ) -> None:
         super().__init__(backend, limiter or Limiter(backend))
@@ -77,18 +83,23 @@ class Desk(TriggerDesk, AccessDesk):
         self._clock = backend.clock
         self._library = backend.library
         self._retention = backend.retention
-        self._vault = Vault(backend.secret, backend.clock)
+        self._vault = CredentialService(backend.secret, backend.clock)
         self._plans = plans
-        self._triggers = TriggerBook(backend, plans)
+        self._triggers = TriggerService(backend, plans)
         self._launcher = launcher
         self._signals = signals
         self._endings = endings
 
-    async def run(
-        self, definition: bytes, input: bytes, options: Options = PLAIN, *, execution: str | None = None
-    ) -> Accepted:
+    async def start_definition(
+        self,
+        definition: bytes,
+        input: bytes,
+        options: StartOptions = DEFAULT_OPTIONS,
+        *,
+        execution: str | None = None,
+    ) -> ExecutionRecord:
         """Start a definition that is stored nowhere but with its executions."""
-        plan = self._plans.examined(definition)
+        plan = self._plans.compile_untrusted(definition)
         return await self._start(plan, input, options, None, execution)
 
     async def start(
@@ -96,11 +107,11 @@ class Desk(TriggerDesk, AccessDesk):
         workflow: str,
         which: str | None,
         input: bytes,
-        options: Options = PLAIN,
+        options: StartOptions = DEFAULT_OPTIONS,
         *,
         priority: int | None = None,
         execution: str | None = None,
-    ) -> Accepted:
+    ) -> ExecutionRecord:
         """Start a version of a stored workflow. An alias with weights gives the same version to the same key, or to the
         same execution where there is none."""
         by = options.key or execution
@@ -111,13 +122,13 @@ class Desk(TriggerDesk, AccessDesk):
         return await self._start(plan, input, options, priority, execution)
 
     async def _start(
-        self, plan: Plan, input: bytes, options: Options, priority: int | None, execution: str | None
-    ) -> Accepted:
+        self, plan: Plan, input: bytes, options: StartOptions, priority: int | None, execution: str | None
+    ) -> ExecutionRecord:
         _, problems = check_input(plan.definition, input)
         if problems:
-            raise InvalidDocument(tuple(problems))
-        if priority is not None and not 0 <= priority <= MOST_PRIORITY:
-            raise Refused(f"a priority is between 0 and {MOST_PRIORITY}", code="BAD_PRIORITY")
+            raise InvalidDocumentError(tuple(problems))
+        if priority is not None and not 0 <= priority <= MAX_PRIORITY:
+            raise RequestRefusedError(f"a priority is between 0 and {MAX_PRIORITY}", code="BAD_PRIORITY")
         known = None if execution is None else await self._journal.accepted(execution)
         accepted = known or await self._launcher.start(
             plan,
@@ -125,7 +136,7 @@ class Desk(TriggerDesk, AccessDesk):
             options,
             priority=priority,
             execution=execution,
-            principal=actor(),
+            principal=current_principal(),
             held=await self._limiter.held(plan),
         )
         if accepted.id == execution and (accepted.hash, accepted.input, accepted.key) != (
@@ -133,7 +144,7 @@ class Desk(TriggerDesk, AccessDesk):
             input,
             options.key,
         ):
-            raise KeyConflict(f"an execution `{execution}` is there already")
+            raise IdempotencyConflictError(f"an execution `{execution}` is there already")
         return accepted
 
     async def signal(
@@ -144,41 +155,45 @@ class Desk(TriggerDesk, AccessDesk):
         *,
         key: str | None = None,
         item: str | None = None,
-    ) -> Heard:
+    ) -> SignalResult:
         """Tell an execution something. It is kept until somebody waits for it; under a key it is told once."""
         if name.startswith(SIGNAL) or not name:
-            raise Refused(f"`{name}` is no name for a signal", code="BAD_SIGNAL")
+            raise RequestRefusedError(f"`{name}` is no name for a signal", code="BAD_SIGNAL")
         decoded = parse_input(value)
         if decoded.problems:
-            raise InvalidDocument(decoded.problems)
+            raise InvalidDocumentError(decoded.problems)
         accepted = await self._running(execution)
         plan = await self._plans.plan(accepted.hash)
-        path = await self._addressed(execution, plan, name, item)
+        path = await self._resolve_item(execution, plan, name, item)
         id = key or secrets.token_hex(8)
         # Named by its content: another value under the same key must not take the place of the first.
         name_of = hashlib.blake2b(value, digest_size=8).hexdigest()
-        data = await kept_bytes(self._blob, f"{execution}/signal/{id}/{name_of}", value, LIMITS)
-        mine = Signal(self._clock.now(), id, name, path, data)
+        data = await store_value(self._blob, f"{execution}/signal/{id}/{name_of}", value, LIMITS)
+        mine = SignalReceived(self._clock.now(), id, name, path, data)
         stored, resumed = await self._signals.deliver(execution, mine)
         if (stored.name, stored.value) != (name, data) or (item is not None and stored.path != path):
-            raise KeyConflict(f"key `{key}` was used before with another signal")
-        return Heard(id, resumed)
+            raise IdempotencyConflictError(f"key `{key}` was used before with another signal")
+        return SignalResult(id, resumed)
 
-    async def _addressed(self, execution: str, plan: Plan, name: str, item: str | None) -> Path | None:
+    async def _resolve_item(self, execution: str, plan: Plan, name: str, item: str | None) -> Path | None:
         """In which lineage the signal is meant. Several that wait and none named: nobody can know."""
         if item is not None:
             path = parse_path(item, plan.index)
             if path is None:
-                raise Refused(f"`{item}` is no item of this workflow; for example `users:5`", code="BAD_ITEM")
+                raise RequestRefusedError(
+                    f"`{item}` is no item of this workflow; for example `users:5`", code="BAD_ITEM"
+                )
             return path
-        waiting = [each.path for each in await self._state.listening(execution) if each.signal == name]
+        waiting = [
+            each.path for each in await self._state.waiting_for_signal(execution) if each.signal == name
+        ]
         if len(waiting) <= 1:
             return waiting[0] if waiting else None
         if not any(waiting):
             return ROOT
         shown = ", ".join(path_text(path, plan.ids).lstrip("/") or "/" for path in waiting[:10])
         more = f" and {len(waiting) - 10} more" if len(waiting) > 10 else ""
-        raise Refused(
+        raise RequestRefusedError(
             f"{len(waiting)} wait for `{name}`: say which item is meant, one of {shown}{more}",
             code="AMBIGUOUS_SIGNAL",
         )
@@ -187,7 +202,7 @@ class Desk(TriggerDesk, AccessDesk):
         """End an execution as cancelled; answers how it ended, should something else have been first."""
         await self._running(execution)
         error = Error("CANCELLED", reason or "cancelled by request")
-        end = await self._endings.finish(execution, Finish("cancelled", error), self._clock.now())
+        end = await self._endings.finish(execution, FinishExecution("cancelled", error), self._clock.now())
         return end.status
 
     async def pause(self, execution: str) -> bool:
@@ -201,52 +216,62 @@ class Desk(TriggerDesk, AccessDesk):
     async def _control(self, execution: str, *, paused: bool) -> bool:
         accepted = await self._running(execution)
         while True:
-            number, is_paused = await self._state.controls(execution)
+            number, is_paused = await self._state.pause_state(execution)
             if is_paused is paused:
                 return False
-            mine = Control(self._clock.now(), number + 1, paused)
+            mine = PauseChanged(self._clock.now(), number + 1, paused)
             stored: Fact
             (stored,) = await self._journal.record(execution, [mine])
             failpoint.hit("controlled")  # crash here: the row is there, and the next fold begins with it
-            assert isinstance(stored, Control)
+            assert isinstance(stored, PauseChanged)
             applied = await self._state.control(execution, stored)
             await self._queue.send(execution, applied.emitted, accepted.priority)
             if stored is mine:
                 return True
 
-    async def retry(self, execution: str, *, failed_items: bool = False, key: str | None = None) -> Accepted:
+    async def retry(
+        self, execution: str, *, failed_items: bool = False, key: str | None = None
+    ) -> ExecutionRecord:
         """Run again what failed, was cancelled or never ended, or only the items that failed: as a new execution."""
-        return await self._again(execution, _failed_items if failed_items else unfinished, key, retries=True)
+        return await self._start_again(
+            execution, _failed_items if failed_items else unfinished, key, retries=True
+        )
 
     async def rerun(
         self, execution: str, node: str, *, item: str | None = None, key: str | None = None
-    ) -> Accepted:
+    ) -> ExecutionRecord:
         """Run a node, in one item or in all, and everything behind it again: as a new execution."""
 
         def choose(plan: Plan, facts: Sequence[Fact]) -> set[tuple[int, Path]]:
             if node not in plan.index:
-                raise Refused(f"the workflow has no node `{node}`", code="UNKNOWN_NODE")
+                raise RequestRefusedError(f"the workflow has no node `{node}`", code="UNKNOWN_NODE")
             inside = ROOT if item is None else parse_path(item, plan.index)
             if inside is None:
-                raise Refused(f"`{item}` is no item of this workflow; for example `users:5`", code="BAD_ITEM")
+                raise RequestRefusedError(
+                    f"`{item}` is no item of this workflow; for example `users:5`", code="BAD_ITEM"
+                )
             if plan.index[node] in plan.triggers:
                 return {(each, ROOT) for each in plan.triggers}
             return from_node(plan, facts, plan.index[node], inside)
 
-        return await self._again(execution, choose, key, retries=False)
+        return await self._start_again(execution, choose, key, retries=False)
 
-    async def _again(self, execution: str, choose: Again, key: str | None, *, retries: bool) -> Accepted:
+    async def _start_again(
+        self, execution: str, choose: Again, key: str | None, *, retries: bool
+    ) -> ExecutionRecord:
         old = await self._accepted(execution)
         if await self._journal.end(execution) is None:
-            raise Refused(f"{execution} has not ended; cancel it first", code="NOT_ENDED")
+            raise RequestRefusedError(f"{execution} has not ended; cancel it first", code="NOT_ENDED")
         plan = await self._plans.plan(old.hash)
         facts = [each.fact for each in await self._journal.facts(execution) if not each.late]
         await self._accepted(execution)  # still there: nothing was removed while its facts were read
         again = choose(plan, facts)
         if not again:
-            raise Refused(f"{execution} has nothing of this kind to run again", code="NOTHING_TO_RUN")
+            raise RequestRefusedError(
+                f"{execution} has nothing of this kind to run again", code="NOTHING_TO_RUN"
+            )
         now = self._clock.now()
-        wanted = Accepted(
+        wanted = ExecutionRecord(
             id=new_execution_id(),
             workflow=old.workflow,
             hash=old.hash,
@@ -264,27 +289,27 @@ class Desk(TriggerDesk, AccessDesk):
             format=FORMAT,
         )
         held = await self._limiter.held(plan)
-        return await self._launcher.start_again(wanted, plan, kept(plan, facts, again, now), held)
+        return await self._launcher.start_again(wanted, plan, kept_results(plan, facts, again, now), held)
 
     async def dead_letters(self, limit: int = 100, after: str | None = None) -> list[DeadLetter]:
         """Executions that the engine gave up on, newest first."""
         return await self._journal.dead_letters(limit, after)
 
-    async def requeue(self, letter: str) -> Accepted:
+    async def requeue(self, letter: str) -> ExecutionRecord:
         """Try again what the engine gave up on; the letter is settled by it."""
         accepted = await self.retry(letter, key=f"requeue:{letter}")
-        await self._journal.settle(letter, "requeued")
+        await self._journal.resolve_dead_letter(letter, "requeued")
         return accepted
 
-    async def drop(self, letter: str) -> bool:
+    async def discard(self, letter: str) -> bool:
         """Settle a dead letter without trying again; False if there is none."""
-        return await self._journal.settle(letter, "dropped")
+        return await self._journal.resolve_dead_letter(letter, "dropped")
 
     async def deploy(
         self, definition: bytes, *, alias: str | None = None, expected: Expected | None = None
     ) -> Version:
         """Store a definition as a version of its workflow, where this is as expected."""
-        plan = self._plans.examined(definition)
+        plan = self._plans.compile_untrusted(definition)
         data, now = canonical(plan.definition), self._clock.now()
         await self._triggers.check(plan)
         version = await self._library.deploy(
@@ -293,7 +318,7 @@ class Desk(TriggerDesk, AccessDesk):
         await self._triggers.publish(version.workflow)  # crash here: the next scheduler that looks does it
         return version
 
-    async def point(
+    async def set_alias(
         self,
         workflow: str,
         alias: str,
@@ -305,51 +330,53 @@ class Desk(TriggerDesk, AccessDesk):
         """Let an alias point at a version; with weights so many percent of the starts get others."""
         now = self._clock.now()
         await self._triggers.check_version(workflow, version)
-        pointed = await self._library.point(workflow, alias, version, now, weights=weights, expected=expected)
+        pointed = await self._library.set_alias(
+            workflow, alias, version, now, weights=weights, expected=expected
+        )
         await self._triggers.publish(workflow)
         return pointed
 
-    async def hide(self, workflow: str) -> bool:
+    async def archive(self, workflow: str) -> bool:
         """Take a workflow out of sight."""
-        hid = await self._library.hide(workflow, self._clock.now())
+        hid = await self._library.archive(workflow, self._clock.now())
         await self._triggers.publish(workflow)
         return hid
 
-    async def collect(self, rules: tuple[Rule, ...]) -> Collected:
+    async def delete_ended(self, rules: tuple[Rule, ...]) -> RetentionResult:
         """Remove ended executions."""
         return await self._retention.collect(rules, self._clock.now())
 
     async def add_credential(
         self, name: str, type: str, values: dict[str, Any], hosts: tuple[str, ...] = (), id: str | None = None
-    ) -> Listing:
+    ) -> CredentialSummary:
         """Store a credential. The values are secret: they are neither logged nor repeated."""
         return await self._vault.add(name, type, values, hosts, id)
 
     async def rotate_credential(
         self, reference: str, values: dict[str, Any], hosts: tuple[str, ...] | None = None
-    ) -> Listing:
+    ) -> CredentialSummary:
         """Give a credential new values, which are as secret as the old ones."""
         return await self._vault.rotate(reference, values, hosts)
 
-    async def remove_credential(self, reference: str) -> Listing:
+    async def remove_credential(self, reference: str) -> CredentialSummary:
         """Forget a credential."""
         return await self._vault.remove(reference)
 
-    async def rekey(self) -> int:
+    async def reencrypt_credentials(self) -> int:
         """Seal all credentials with the newest key; answers how many were not."""
-        return await self._vault.rekey()
+        return await self._vault.reencrypt()
 
-    async def _accepted(self, execution: str) -> Accepted:
+    async def _accepted(self, execution: str) -> ExecutionRecord:
         accepted = await self._journal.accepted(execution)
         if accepted is None:
-            raise UnknownExecution(f"no execution has the id {execution}")
+            raise ExecutionNotFoundError(f"no execution has the id {execution}")
         return accepted
 
-    async def _running(self, execution: str) -> Accepted:
+    async def _running(self, execution: str) -> ExecutionRecord:
         accepted = await self._accepted(execution)
-        end: End | None = await self._journal.end(execution)
+        end: ExecutionEnded | None = await self._journal.end(execution)
         if end is not None:
-            raise Ended(end)
+            raise ExecutionEndedError(end)
         return accepted
 
 

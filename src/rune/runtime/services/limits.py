@@ -8,18 +8,18 @@ import logging
 import time
 
 from rune.core.plan.model import Plan
-from rune.ports.access import Held, Limits, of_workflow
-from rune.ports.inspection import Deep
+from rune.ports.access import AppliedLimits, Limits, of_workflow
+from rune.ports.inspection import ReportsDepth
 from rune.ports.queue import Queue
 from rune.runtime.backend import Backend
-from rune.runtime.services.audit_log import actor
+from rune.runtime.services.audit_log import current_principal
 
 log = logging.getLogger("rune.limits")
 
-REMEMBERED = 1.0
+CACHE_S = 1.0
 """How long limits, and the depth of queues elsewhere, are believed, in seconds."""
 
-FORGOTTEN = 10.0
+EVICT_AFTER_S = 10.0
 """After how long an old depth says nothing any more, in seconds."""
 
 MAX_WAITING = 100_000
@@ -32,20 +32,20 @@ class Limiter:
     def __init__(self, backend: Backend, max_waiting: int = MAX_WAITING) -> None:
         self._limits = backend.limits
         # Without a fleet the queue is in this process: looking costs nothing.
-        self._depths = Depths(backend.queue, near=backend.fleet is None)
+        self._depths = QueueDepths(backend.queue, near=backend.fleet is None)
         self._max_waiting = max_waiting
         self._known: dict[str, Limits] = {}
         self._known_until = 0.0
         self._changes = 0
         self._asking = asyncio.Lock()
 
-    async def held(self, plan: Plan) -> Held | None:
+    async def held(self, plan: Plan) -> AppliedLimits | None:
         """What a start is held to; None: nothing."""
         known = await self._all()
         workflow = of_workflow(plan.definition.id)
-        subjects = tuple(each for each in (actor(), workflow) if each in known)
+        subjects = tuple(each for each in (current_principal(), workflow) if each in known)
         full = await self._full(plan, known.get(workflow))
-        return Held(subjects, full) if subjects or full else None
+        return AppliedLimits(subjects, full) if subjects or full else None
 
     def forget(self) -> None:
         """Somebody here has changed them."""
@@ -57,7 +57,7 @@ class Limiter:
             return self._known
         async with self._asking:  # one for all who come meanwhile
             if time.monotonic() >= self._known_until:
-                changes, until = self._changes, time.monotonic() + REMEMBERED
+                changes, until = self._changes, time.monotonic() + CACHE_S
                 self._known = await self._limits.all()
                 self._known_until = until if changes == self._changes else 0.0
         return self._known
@@ -74,14 +74,14 @@ class Limiter:
         return ""
 
 
-class Depths:
+class QueueDepths:
     """How long the queues are, as far as it is known here."""
 
     def __init__(self, queue: Queue, *, near: bool) -> None:
         self._queue = queue
         self._near = near
         self._known: dict[str, int] = {}
-        self._read_at = -FORGOTTEN
+        self._read_at = -EVICT_AFTER_S
         self._reading: asyncio.Task[None] | None = None
 
     def of(self, plan: Plan, depths: dict[str, int]) -> int:
@@ -95,18 +95,18 @@ class Depths:
         age = time.monotonic() - self._read_at
         if self._near:
             await self._ask()
-        elif age >= REMEMBERED:
+        elif age >= CACHE_S:
             if self._reading is None or self._reading.done():
                 self._reading = asyncio.create_task(self._ask())
             if wait:
                 await asyncio.shield(self._reading)
-            elif age >= FORGOTTEN:
+            elif age >= EVICT_AFTER_S:
                 return {}
         return self._known
 
     async def _ask(self) -> None:
         try:
-            if isinstance(self._queue, Deep):
+            if isinstance(self._queue, ReportsDepth):
                 self._known = {each.queue: each.waiting for each in await self._queue.depths()}
         except Exception as error:  # a queue that cannot say how long it is refuses nobody
             log.info("a queue does not say how long it is: %s: %s", type(error).__name__, error)

@@ -16,33 +16,33 @@ import msgspec
 from msgspec.structs import replace
 
 from rune.core.plan.model import Plan
-from rune.core.triggers import Hook, Schedule, Standing, attend
+from rune.core.triggers import Schedule, ScheduleState, WebhookConfig, next_start
 from rune.errors import RuneError
-from rune.nodes.cron import following
-from rune.ports.credentials import Bearer, Draft, Missing, NameTaken
-from rune.ports.journal import StoreAway
-from rune.ports.triggers import PathTaken, Trigger, UnknownTrigger, trigger_id
-from rune.ports.workflows import UnknownWorkflow, Version
+from rune.nodes.cron import next_tick
+from rune.ports.credentials import Bearer, CredentialNameTakenError, CredentialNotFoundError, NewCredential
+from rune.ports.journal import StoreUnavailableError
+from rune.ports.triggers import PathTakenError, Trigger, TriggerNotFoundError, trigger_id
+from rune.ports.workflows import Version, WorkflowNotFoundError
 from rune.runtime.backend import Backend
-from rune.runtime.plan_cache import LacksType, Planbook
-from rune.runtime.services.audit_log import Logbook, written_down
+from rune.runtime.plan_cache import MissingNodeTypeError, PlanCache
+from rune.runtime.services.audit_log import AuditLog, audited
 from rune.runtime.services.credentials import new_id
 
 log = logging.getLogger("rune.triggers")
 
-STABLE = "stable"
+STABLE_ALIAS = "stable"
 """The alias that triggers follow where a workflow has it."""
 
-TRIES = 20
+MAX_TRIES = 20
 
 
-class NotRotated(RuneError):
+class SecretNotRotatedError(RuneError):
     """A path or a secret that is not the trigger's own to change."""
 
     code = "NOT_ROTATED"
 
 
-class Rotated(msgspec.Struct, frozen=True):
+class RotatedSecret(msgspec.Struct, frozen=True):
     """A trigger with a new path or a new secret. The secret is shown this once."""
 
     trigger: Trigger
@@ -52,10 +52,10 @@ class Rotated(msgspec.Struct, frozen=True):
         return f"Rotated({self.trigger.id})"
 
 
-class TriggerBook:
+class TriggerService:
     """Triggers, as far as they follow from what is published and from what people ask for."""
 
-    def __init__(self, backend: Backend, plans: Planbook) -> None:
+    def __init__(self, backend: Backend, plans: PlanCache) -> None:
         self._store = backend.triggers
         self._library = backend.library
         self._secret = backend.secret
@@ -68,26 +68,26 @@ class TriggerBook:
     async def check(self, plan: Plan) -> None:
         """Refuse a definition whose hook would be at the path of another workflow's."""
         for _, _, spec in _specs(plan):
-            path = spec.path if isinstance(spec, Hook) else None
+            path = spec.path if isinstance(spec, WebhookConfig) else None
             other = None if path is None else await self._store.at_path(path)
             if other is not None and other.workflow != plan.definition.id:
-                raise PathTaken(f"a hook of `{other.workflow}` is at `{path}` already")
+                raise PathTakenError(f"a hook of `{other.workflow}` is at `{path}` already")
 
     async def check_version(self, workflow: str, number: int | None) -> None:
         """The same for a version that is stored; one that nobody knows is refused elsewhere."""
         if number is None:
             return
-        with suppress(UnknownWorkflow):
+        with suppress(WorkflowNotFoundError):
             version = await self._library.find(workflow, str(number))
             await self.check(await self._plans.plan(version.hash))
 
     async def publish(self, workflow: str) -> None:
         """Let the triggers of a workflow be those of the version that is followed."""
         try:
-            for _ in range(TRIES):
-                if await self._published(workflow, await self._followed(workflow)):
+            for _ in range(MAX_TRIES):
+                if await self._published(workflow, await self._alias_target(workflow)):
                     return
-        except LacksType as lacking:  # a scheduler that knows the type comes by
+        except MissingNodeTypeError as lacking:  # a scheduler that knows the type comes by
             log.warning("the triggers of %s are left to others: %s", workflow, lacking.message)
             return
         log.warning("the triggers of %s change too often to be published", workflow)
@@ -98,7 +98,7 @@ class TriggerBook:
         for each in await self._store.list():
             stored.setdefault(each.workflow, []).append(each.version)
         wanted = {
-            each.workflow: each.aliases.get(STABLE, each.latest) for each in await self._library.entries()
+            each.workflow: each.aliases.get(STABLE_ALIAS, each.latest) for each in await self._library.list()
         }
         for workflow in stored.keys() | wanted.keys():
             version = wanted.get(workflow, 0)
@@ -107,14 +107,14 @@ class TriggerBook:
                 continue
             try:
                 await self.publish(workflow)
-            except StoreAway:
+            except StoreUnavailableError:
                 raise
             except Exception as error:  # one workflow's trouble must not keep the others from theirs
                 log.warning("the triggers of %s are not published: %s", workflow, error)
 
-    async def _followed(self, workflow: str) -> Version | None:
-        for alias in (STABLE, None):
-            with suppress(UnknownWorkflow):
+    async def _alias_target(self, workflow: str) -> Version | None:
+        for alias in (STABLE_ALIAS, None):
+            with suppress(WorkflowNotFoundError):
                 return await self._library.find(workflow, alias)
         return None
 
@@ -138,7 +138,7 @@ class TriggerBook:
         if not await self._store.remove(trigger):
             return False
         if trigger.made_secret and trigger.credential is not None:
-            with suppress(Missing):
+            with suppress(CredentialNotFoundError):
                 await self._secret.remove(trigger.credential)
         return True
 
@@ -156,9 +156,9 @@ class TriggerBook:
         if len(several) == 1:
             return several[0]
         if not several:
-            raise UnknownTrigger(f"there is no trigger `{reference[:200]}`")
+            raise TriggerNotFoundError(f"there is no trigger `{reference[:200]}`")
         named = ", ".join(f"{each.workflow}/{each.node}" for each in several[:10])
-        raise UnknownTrigger(f"`{reference}` has {len(several)} triggers: say which, of {named}")
+        raise TriggerNotFoundError(f"`{reference}` has {len(several)} triggers: say which, of {named}")
 
     async def enable(self, reference: str, enabled: bool) -> Trigger:
         """Switch a trigger on or off. What was due while it was off is not made up for."""
@@ -169,42 +169,46 @@ class TriggerBook:
             now = self._clock.now()
             standing = replace(trigger.standing, waiting=())
             if trigger.schedule is not None and enabled:
-                standing = replace(standing, next=following(trigger.schedule, trigger.anchor)(now))
+                standing = replace(standing, next=next_tick(trigger.schedule, trigger.anchor)(now))
             # What is about to start is started whatever happens.
-            due = attend(standing, now) if enabled or standing.starting is not None else None
+            due = next_start(standing, now) if enabled or standing.starting is not None else None
             return replace(trigger, enabled=enabled, standing=standing, due=due)
 
         return await self._changed(reference, change)
 
-    async def rotate(self, reference: str, secret: bool) -> Rotated:
+    async def rotate(self, reference: str, secret: bool) -> RotatedSecret:
         """Give a hook a new path, or a new secret: the old one is worth nothing from now on."""
         trigger = await self.find(reference)
         if trigger.hook is None:
-            raise NotRotated("a schedule has neither a path nor a secret")
+            raise SecretNotRotatedError("a schedule has neither a path nor a secret")
         if secret:
             return await self._new_secret(trigger, trigger.hook)
         if trigger.hook.path is not None:
-            raise NotRotated(f"the path `{trigger.path}` is written in the definition; change it there")
-        return Rotated(await self._changed(trigger.id, lambda each: replace(each, path=new_path())))
+            raise SecretNotRotatedError(
+                f"the path `{trigger.path}` is written in the definition; change it there"
+            )
+        return RotatedSecret(await self._changed(trigger.id, lambda each: replace(each, path=new_path())))
 
-    async def _new_secret(self, trigger: Trigger, hook: Hook) -> Rotated:
+    async def _new_secret(self, trigger: Trigger, hook: WebhookConfig) -> RotatedSecret:
         if hook.auth == "none":
-            raise NotRotated("the hook asks for no secret: give its node `auth`")
+            raise SecretNotRotatedError("the hook asks for no secret: give its node `auth`")
         if trigger.credential is not None and not trigger.made_secret:
-            raise NotRotated(f"the secret is that of the credential `{trigger.credential}`; rotate that")
+            raise SecretNotRotatedError(
+                f"the secret is that of the credential `{trigger.credential}`; rotate that"
+            )
         made, name = secrets.token_urlsafe(32), f"trigger-{trigger.id}"
         now = self._clock.now()
         try:
-            await self._secret.put(Draft(id=new_id(), name=name, fields=Bearer(token=made), at=now))
-        except NameTaken:
+            await self._secret.put(NewCredential(id=new_id(), name=name, fields=Bearer(token=made), at=now))
+        except CredentialNameTakenError:
             await self._secret.rotate(name, {"token": made}, None, now)
         stored = await self._changed(
             trigger.id, lambda each: replace(each, credential=name, made_secret=True)
         )
-        return Rotated(stored, made)
+        return RotatedSecret(stored, made)
 
     async def _changed(self, reference: str, change: Callable[[Trigger], Trigger]) -> Trigger:
-        for _ in range(TRIES):
+        for _ in range(MAX_TRIES):
             old = await self.find(reference)
             new = change(old)
             if new == old:
@@ -212,7 +216,7 @@ class TriggerBook:
             stored = await self._store.put(new)
             if stored is not None:
                 return stored
-        raise NotRotated(f"`{reference}` changes too often; try again")
+        raise SecretNotRotatedError(f"`{reference}` changes too often; try again")
 
 
 def new_path() -> str:
@@ -220,7 +224,7 @@ def new_path() -> str:
     return secrets.token_urlsafe(24)
 
 
-def _specs(plan: Plan) -> Iterator[tuple[str, str | None, Hook | Schedule]]:
+def _specs(plan: Plan) -> Iterator[tuple[str, str | None, WebhookConfig | Schedule]]:
     """The triggers in a plan: their node, its credential, and what starts them."""
     for index in sorted(plan.triggers):
         each = plan.nodes[index]
@@ -235,11 +239,11 @@ def _renewed(
     version: Version,
     node: str,
     credential: str | None,
-    spec: Hook | Schedule,
+    spec: WebhookConfig | Schedule,
     now: int,
 ) -> Trigger:
     """A trigger as a version wants it. What does not follow from the version stays: path, secret, how far it is."""
-    if old is None or isinstance(spec, Hook) != (old.hook is not None):
+    if old is None or isinstance(spec, WebhookConfig) != (old.hook is not None):
         old = Trigger(
             id=trigger_id(version.workflow, node),
             workflow=version.workflow,
@@ -257,10 +261,10 @@ def _renewed(
         credential=old.credential if made else credential,
         made_secret=made,
     )
-    return _hooked(new, spec) if isinstance(spec, Hook) else _timed(new, spec, now)
+    return _hooked(new, spec) if isinstance(spec, WebhookConfig) else _timed(new, spec, now)
 
 
-def _hooked(trigger: Trigger, hook: Hook) -> Trigger:
+def _hooked(trigger: Trigger, hook: WebhookConfig) -> Trigger:
     unnamed = trigger.hook is not None and trigger.hook.path is None
     path = hook.path or (trigger.path if unnamed else new_path())
     return replace(trigger, hook=hook, path=path)
@@ -269,18 +273,18 @@ def _hooked(trigger: Trigger, hook: Hook) -> Trigger:
 def _timed(trigger: Trigger, schedule: Schedule, now: int) -> Trigger:
     if schedule.same_times(trigger.schedule):
         return replace(trigger, schedule=schedule)
-    first = following(schedule, now)(now)
-    standing = Standing(first, (), trigger.standing.starting, trigger.standing.last)
-    due = attend(standing, now) if trigger.enabled else None
+    first = next_tick(schedule, now)(now)
+    standing = ScheduleState(first, (), trigger.standing.starting, trigger.standing.last)
+    due = next_start(standing, now) if trigger.enabled else None
     return replace(trigger, schedule=schedule, anchor=now, standing=standing, due=due, trouble="")
 
 
-@written_down
-class TriggerDesk:
+@audited
+class TriggerOperations:
     """What people ask of triggers. A trigger is named by its id, by `workflow/node`, or by a workflow that has one."""
 
-    logbook: Logbook
-    _triggers: TriggerBook
+    logbook: AuditLog
+    _triggers: TriggerService
 
     async def triggers(self, workflow: str | None = None) -> tuple[Trigger, ...]:
         """All of them, or those of a workflow."""
@@ -294,6 +298,6 @@ class TriggerDesk:
         """Switch one on or off."""
         return await self._triggers.enable(reference, enabled)
 
-    async def rotate_trigger(self, reference: str, secret: bool = False) -> Rotated:
+    async def rotate_trigger(self, reference: str, secret: bool = False) -> RotatedSecret:
         """Give a hook a new path, or a new secret, which is shown this once."""
         return await self._triggers.rotate(reference, secret)

@@ -14,7 +14,7 @@ PULSE = 0.005  # s between two looks
 BESIDE = 5.0  # s for which somebody who was there counts as being there
 
 
-class Share:
+class FairShare:
     """How many items may be under way."""
 
     def __init__(self, slots: int) -> None:
@@ -25,12 +25,12 @@ class Share:
         self._others_until = 0.0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
-    def met(self, execution: str, now: float) -> None:
+    def note_other(self, execution: str, now: float) -> None:
         """A token that is no item has come; it counts where the items are another execution's."""
         if self._crowds and execution not in self._crowds:
             self._others_until = now + BESIDE
 
-    async def enter(self, execution: str) -> None:
+    async def acquire(self, execution: str) -> None:
         """Wait until one more item may be under way; it is, then."""
         self._crowds[execution] += 1
         if self._items < self.most:
@@ -42,12 +42,12 @@ class Share:
             await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled():
-                self.leave(execution)
+                self.release(execution)
             else:
                 self._forget(execution)
             raise
 
-    def leave(self, execution: str) -> None:
+    def release(self, execution: str) -> None:
         """One item is under way no more."""
         self._items -= 1
         self._forget(execution)
@@ -58,7 +58,7 @@ class Share:
         if not self._crowds[execution]:
             del self._crowds[execution]
 
-    def measured(self, turn: float, now: float) -> None:
+    def adjust(self, turn: float, now: float) -> None:
         """How long the loop took to come around."""
         if now >= self._others_until:
             self.most = self._slots
@@ -83,4 +83,4 @@ class Share:
             await asyncio.sleep(PULSE)
             if self._items:
                 now = loop.time()
-                self.measured(now - began - PULSE, now)
+                self.adjust(now - began - PULSE, now)

@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 from rune.core.execution.token import Path, Token
-from rune.ports.journal import StoreAway
+from rune.ports.journal import StoreUnavailableError
 from rune.ports.state import Fence, State
 
 log = logging.getLogger("rune.leases")
@@ -74,7 +74,7 @@ class Leases:
             await asyncio.sleep(RENEWAL)
             try:
                 await self.renew()
-            except StoreAway as away:
+            except StoreUnavailableError as away:
                 log.warning("the store is away, leases are not renewed: %s", away.message)
             except Exception:
                 log.exception("renewing leases failed")

@@ -23,33 +23,35 @@ from rune.core.permissions import permits
 from rune.core.plan.model import NodePlan, Plan
 from rune.errors import RuneError
 from rune.ids import idempotency_key
-from rune.nodes.base import Call, RunnableType, failure_of
-from rune.nodes.credentials import Resolving
-from rune.nodes.redaction import IN_USE, NAMES_ONLY
+from rune.nodes.base import NodeCall, RunnableType, failure_of
+from rune.nodes.credentials import CredentialResolver
+from rune.nodes.redaction import NAMES_ONLY, SECRETS_IN_USE
 from rune.nodes.registry import Registry, execute, execute_async, typed
-from rune.nodes.resources import World
-from rune.ports.credentials import Credential, Denied, Grants
-from rune.ports.journal import Accepted
+from rune.nodes.resources import Resources
+from rune.ports.credentials import Credential, CredentialDeniedError, CredentialGrants
+from rune.ports.journal import ExecutionRecord
 from rune.ports.state import Claim
-from rune.ports.workflows import Library
-from rune.runtime.instrumentation import Witness
+from rune.ports.workflows import WorkflowStore
+from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.lifecycle.children import Children
-from rune.runtime.values import Book, NotLoaded, Page
+from rune.runtime.values import ExecutionData, ValueNotLoaded, ValueReader
 from rune.runtime.worker.leases import Leases
 
 
-class Permits:
+class CredentialPolicy:
     """Knows who may use which credential."""
 
-    def __init__(self, grants: Grants, library: Library) -> None:
+    def __init__(self, grants: CredentialGrants, library: WorkflowStore) -> None:
         self._grants = grants
         self._library = library
 
-    def of(self, secret: Resolving | None, execution: Accepted) -> PermittedSecret | None:
+    def of(
+        self, secret: CredentialResolver | None, execution: ExecutionRecord
+    ) -> AuthorizedCredentials | None:
         """The credentials as an execution may use them."""
-        return None if secret is None else PermittedSecret(secret, self, execution)
+        return None if secret is None else AuthorizedCredentials(secret, self, execution)
 
-    async def check(self, credential: Credential, execution: Accepted) -> None:
+    async def check(self, credential: Credential, execution: ExecutionRecord) -> None:
         """Refuse an execution whose principal was not granted the credential."""
         grants = await self._grants.of(credential.id)
         asks, workflow = execution.principal, execution.workflow
@@ -58,16 +60,20 @@ class Permits:
         by_workflow = permits(grants, asks, workflow, stored=True)
         if by_workflow and await self._is_stored(workflow, execution.hash):
             return
-        raise Denied(f"`{asks}`, who started this, was not granted the credential `{credential.name}`")
+        raise CredentialDeniedError(
+            f"`{asks}`, who started this, was not granted the credential `{credential.name}`"
+        )
 
     async def _is_stored(self, workflow: str, hash: str) -> bool:
         return any(each.hash == hash for each in await self._library.versions(workflow))
 
 
-class PermittedSecret:
+class AuthorizedCredentials:
     """The credentials of everybody, of which one execution is given its own."""
 
-    def __init__(self, secret: Resolving, permits: Permits, execution: Accepted) -> None:
+    def __init__(
+        self, secret: CredentialResolver, permits: CredentialPolicy, execution: ExecutionRecord
+    ) -> None:
         self._secret = secret
         self._permits = permits
         self._execution = execution
@@ -80,18 +86,18 @@ class PermittedSecret:
         return found
 
 
-PAUSE = 0.1  # s between two reports of one run
-LONGEST = 200
+REPORT_INTERVAL_S = 0.1  # s between two reports of one run
+MAX_TEXT_CHARS = 200
 
-Told = Callable[[str, Token, str], None]
+ProgressCallback = Callable[[str, Token, str], None]
 
 
-class Reporter:
+class ProgressReporter:
     """Of one run of a node. It may be called from any thread."""
 
     __slots__ = ("_execution", "_loop", "_next", "_token", "_told")
 
-    def __init__(self, told: Told, execution: str, token: Token) -> None:
+    def __init__(self, told: ProgressCallback, execution: str, token: Token) -> None:
         self._told = told
         self._execution = execution
         self._token = token
@@ -102,17 +108,17 @@ class Reporter:
         now = time.monotonic()
         if now < self._next:
             return
-        self._next = now + PAUSE
+        self._next = now + REPORT_INTERVAL_S
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody looks on any more
             self._loop.call_soon_threadsafe(
-                self._told, self._execution, self._token, IN_USE.text(as_text(what))
+                self._told, self._execution, self._token, SECRETS_IN_USE.text(as_text(what))
             )
 
 
 def as_text(what: float | str) -> str:
     """A share as a percentage, words on one line."""
     if isinstance(what, str):
-        return " ".join(what.split())[:LONGEST]
+        return " ".join(what.split())[:MAX_TEXT_CHARS]
     if not math.isfinite(what):
         return ""
     return f"{min(max(what, 0.0), 1.0):.0%}"
@@ -122,10 +128,10 @@ TIMED_OUT = Error("TIMEOUT", "the node took longer than its timeout", engine=Tru
 LEASE_LOST = Error(
     "LEASE_LOST", "the node was stopped: its execution has ended, or somebody else has its token"
 )
-MAX_PLANS = 256
+MAX_PREPARED_PLANS = 256
 
 
-class Post:
+class PreparedNode:
     """Where a node of a plan is run: everything that is the same in every run of it."""
 
     __slots__ = ("asynchronous", "joins", "kind", "named", "node", "parameters", "reads_payload", "root_name")
@@ -142,7 +148,7 @@ class Post:
         self.parameters: Any = None if node.parameters.dynamic else typed(kind, node.parameters.fixed)
 
 
-class Runner:
+class NodeRunner:
     """Runs nodes for one worker."""
 
     def __init__(
@@ -150,10 +156,10 @@ class Runner:
         registry: Registry,
         leases: Leases,
         children: Children,
-        permits: Permits,
-        witness: Witness,
-        world: World,
-        told: Told | None = None,
+        permits: CredentialPolicy,
+        witness: Instrumentation,
+        world: Resources,
+        told: ProgressCallback | None = None,
     ) -> None:
         self._registry = registry
         self._told = told
@@ -162,24 +168,24 @@ class Runner:
         self._world = world
         self._permits = permits
         self._witness = witness
-        self._posts: OrderedDict[str, list[Post | None]] = OrderedDict()
+        self._posts: OrderedDict[str, list[PreparedNode | None]] = OrderedDict()
 
-    def _post(self, plan: Plan, index: int) -> Post:
+    def _prepare(self, plan: Plan, index: int) -> PreparedNode:
         posts = self._posts.get(plan.hash)
         if posts is None:
             posts = self._posts[plan.hash] = [None] * len(plan.nodes)
-            if len(self._posts) > MAX_PLANS:
+            if len(self._posts) > MAX_PREPARED_PLANS:
                 self._posts.popitem(last=False)
         post = posts[index]
         if post is None:
             node = plan.nodes[index]
-            post = posts[index] = Post(node, self._registry[node.node.type])
+            post = posts[index] = PreparedNode(node, self._registry[node.node.type])
         return post
 
-    async def run(self, book: Book, page: Page, token: Token, claim: Claim) -> Outcome:
+    async def run(self, book: ExecutionData, page: ValueReader, token: Token, claim: Claim) -> Outcome:
         """A value that is not in memory is fetched, and the resolving begins anew; no effect was made yet."""
         try:
-            post = self._post(book.plan, token.node)
+            post = self._prepare(book.plan, token.node)
         except RuneError as error:
             return failure_of(error)
         while True:
@@ -192,14 +198,14 @@ class Runner:
                 if post.reads_payload:
                     _ = call.payload
                 break
-            except NotLoaded as missing:
-                await book.fetch(missing.what, page)
+            except ValueNotLoaded as missing:
+                await book.load(missing.what, page)
         try:
-            outcome = await self._followed(post, call, book.accepted.id, token)
+            outcome = await self._run_with_lease(post, call, book.accepted.id, token)
             if call.usage is not None:
-                return call.usage.ended(outcome)
+                return call.usage.close_run(outcome)
             return NAMES_ONLY.outcome(outcome) if type(outcome) is Failure else outcome
-        except NotLoaded as missing:
+        except ValueNotLoaded as missing:
             # The effect may have been made: to fetch and run again is not ours to decide.
             return failure_of(
                 RuneError(f"the node read {missing.what} without its type saying so", code="UNDECLARED_READ")
@@ -208,7 +214,9 @@ class Runner:
             if call.usage is not None:
                 call.usage.close()
 
-    async def _followed(self, post: Post, call: Call[Any], execution: str, token: Token) -> Outcome:
+    async def _run_with_lease(
+        self, post: PreparedNode, call: NodeCall[Any], execution: str, token: Token
+    ) -> Outcome:
         """Run a node that is stopped when its lease is lost."""
         if not post.asynchronous:
             return await self._with_effects(post, call)
@@ -225,7 +233,7 @@ class Runner:
             if not lost:
                 self._leases.left(key)
 
-    async def _with_effects(self, post: Post, call: Call[Any]) -> Outcome:
+    async def _with_effects(self, post: PreparedNode, call: NodeCall[Any]) -> Outcome:
         timeout = post.node.node.timeout
         if timeout is None:
             return await execute_async(post.kind, call) if post.asynchronous else execute(post.kind, call)
@@ -235,7 +243,9 @@ class Runner:
         except TimeoutError:
             return Failure(TIMED_OUT)
 
-    def _call(self, post: Post, book: Book, page: Page, token: Token, claim: Claim) -> Call[Any] | Failure:
+    def _call(
+        self, post: PreparedNode, book: ExecutionData, page: ValueReader, token: Token, claim: Claim
+    ) -> NodeCall[Any] | Failure:
         node = post.node
         name = ""
         if post.named:
@@ -247,7 +257,7 @@ class Runner:
                 parameters = typed(post.kind, node.parameters.resolve(scope))
             except RuneError as error:
                 return failure_of(error)
-        call: Call[Any] = Call(
+        call: NodeCall[Any] = NodeCall(
             parameters,
             scope,
             now=claim.now,
@@ -262,12 +272,12 @@ class Runner:
         if not node.pure:
             call.world = self._world
             call.blobs = book.blobs
-            call.traceparent = self._witness.outgoing(book.accepted, book.plan, token)
+            call.traceparent = self._witness.outgoing_trace(book.accepted, book.plan, token)
             call.credentials = node.node.credentials
             if call.credentials is not None:
                 call.secret = self._permits.of(self._world.secret, book.accepted)
             if self._told is not None:
-                call.progress = Reporter(self._told, book.accepted.id, token)
+                call.progress = ProgressReporter(self._told, book.accepted.id, token)
         if not node.pure and node.node.idempotency_key:
             call.idempotency_key = idempotency_key(book.accepted.root or book.accepted.id, name)
         if node.type.suspends:

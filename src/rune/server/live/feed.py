@@ -25,19 +25,19 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from rune.core.execution.fact import End, Fact, Result, Suspension
+from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult, NodeSuspended
 from rune.core.execution.token import path_text
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
-from rune.ports.journal import Stored
+from rune.ports.journal import StoredFact
 from rune.ports.queries import Event
 from rune.runtime.engine import Engine
 from rune.runtime.queries.history import STATUS, History
-from rune.runtime.queries.reader import Reader
+from rune.runtime.queries.reader import ExecutionReader
 from rune.server.responses import ApiError
 from rune.server.schemas import event_view
 
-MOST_FAILURES = 10
+MAX_FAILURES = 10
 WINDOW = 10  # s over which the rate is taken
 
 
@@ -74,12 +74,12 @@ class Rollups:
 
     def count(self, fact: Fact) -> None:
         """One more fact."""
-        if isinstance(fact, Result) and fact.items is not None:
+        if isinstance(fact, NodeResult) and fact.items is not None:
             self._items[fact.node] += fact.items
-        if not isinstance(fact, Result | Suspension) or not fact.path:
+        if not isinstance(fact, NodeResult | NodeSuspended) or not fact.path:
             return
         split = fact.path[-2]
-        if isinstance(fact, Suspension):
+        if isinstance(fact, NodeSuspended):
             self._suspended.setdefault(split, Counter())[fact.node] += 1
             return
         self._ended.setdefault(split, Counter())[(fact.node, STATUS.get(fact.status, fact.status))] += 1
@@ -87,9 +87,9 @@ class Rollups:
         if fact.failure is not None:
             self._note(split, fact)
 
-    def _note(self, split: int, fact: Result) -> None:
+    def _note(self, split: int, fact: NodeResult) -> None:
         known = self._failures.setdefault(split, [])
-        if len(known) < MOST_FAILURES and fact.failure is not None:
+        if len(known) < MAX_FAILURES and fact.failure is not None:
             lineage = path_text(fact.path, self._plan.ids)
             known.append(
                 Failed(
@@ -138,7 +138,7 @@ RING = 4_096
 STRIDE = 512
 AT_ONCE = 512  # facts between two turns of the loop
 CHUNK = 500  # events that are sent in one piece
-MOST_JOINED = 4 * 1024 * 1024  # bytes of pieces that are kept
+MAX_MERGED_BYTES = 4 * 1024 * 1024  # bytes of pieces that are kept
 ROLLUP_PAUSE = 0.5  # s
 _ENCODER = msgspec.json.Encoder()
 
@@ -146,12 +146,12 @@ _ENCODER = msgspec.json.Encoder()
 class Tale(History):
     """A history that is followed, and can tell any one event again."""
 
-    def event(self, number: int, stored: Stored) -> Event:
+    def event(self, number: int, stored: StoredFact) -> Event:
         """The event of a fact whose number is known."""
         return self._event(number, stored)
 
 
-class Told(msgspec.Struct, frozen=True, gc=False):
+class EncodedEvent(msgspec.Struct, frozen=True, gc=False):
     """One event, ready to be sent. `inside`: it happened in an item of a split."""
 
     number: int
@@ -159,20 +159,20 @@ class Told(msgspec.Struct, frozen=True, gc=False):
     data: bytes
 
 
-def told(event: Event) -> Told:
+def encode_event(event: Event) -> EncodedEvent:
     """An event, encoded."""
-    return Told(event.number, bool(event.lineage), _ENCODER.encode(event_view(event)))
+    return EncodedEvent(event.number, bool(event.lineage), _ENCODER.encode(event_view(event)))
 
 
-def sse(each: Told) -> bytes:
+def sse(each: EncodedEvent) -> bytes:
     """An event as a stream of events has it."""
     return b"id: %d\ndata: %b\n\n" % (each.number, each.data)
 
 
-class Watch:
+class ExecutionFeed:
     """The events of one execution, as far as they have come."""
 
-    def __init__(self, tale: Tale, reader: Reader) -> None:
+    def __init__(self, tale: Tale, reader: ExecutionReader) -> None:
         self.execution = tale.accepted.id
         self.last = 0
         self.ended = False
@@ -180,7 +180,7 @@ class Watch:
         self._tale = tale
         self._reader = reader
         self._rollups = Rollups(tale.plan)
-        self._ring: deque[Told] = deque(maxlen=RING)
+        self._ring: deque[EncodedEvent] = deque(maxlen=RING)
         self._marks = [0]  # after which number of the journal the events behind each stride begin
         self._seen = 0
         self._pieces: dict[int, tuple[bytes, int]] = {}  # by the place they begin behind, oldest first
@@ -188,7 +188,7 @@ class Watch:
         self._rollup: tuple[int, float, bytes] = (-1, 0.0, b"")
         self._reading = asyncio.Lock()
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """Read what is new, and wake who waits for it."""
         async with self._reading:
             if not self.last:
@@ -199,17 +199,17 @@ class Watch:
                     self._take(each)
                 self.wake()
 
-    def _take(self, stored: Stored) -> None:
+    def _take(self, stored: StoredFact) -> None:
         self._seen = stored.number
         self._rollups.count(stored.fact)
         self._keep(self._tale.follow(stored))
         if self.last % STRIDE == 0:
             self._marks.append(stored.number)
-        if isinstance(stored.fact, End):
+        if isinstance(stored.fact, ExecutionEnded):
             self.ended = True
 
     def _keep(self, event: Event) -> None:
-        self._ring.append(told(event))
+        self._ring.append(encode_event(event))
         self.last = event.number
 
     def wake(self) -> None:
@@ -221,7 +221,7 @@ class Watch:
         """Whether everything behind a number is in the ring."""
         return after >= self.last or (bool(self._ring) and self._ring[0].number <= after + 1)
 
-    def newest(self, after: int) -> list[Told]:
+    def newest(self, after: int) -> list[EncodedEvent]:
         """What lies behind a number that the ring holds, as much as is sent in one piece."""
         if after >= self.last:
             return []
@@ -241,26 +241,26 @@ class Watch:
         """A piece from the journal."""
         return self._join(after, await self.backlog(after, CHUNK))
 
-    def _join(self, after: int, found: list[Told]) -> tuple[bytes, int]:
+    def _join(self, after: int, found: list[EncodedEvent]) -> tuple[bytes, int]:
         if not found:
             return b"", after
         piece = b"".join(map(sse, found)), found[-1].number
         self._pieces[after] = piece
         self._joined += len(piece[0])
-        while self._joined > MOST_JOINED and len(self._pieces) > 1:
+        while self._joined > MAX_MERGED_BYTES and len(self._pieces) > 1:
             dropped, _ = self._pieces.pop(next(iter(self._pieces)))
             self._joined -= len(dropped)
         return piece
 
-    async def backlog(self, after: int, limit: int) -> list[Told]:
+    async def backlog(self, after: int, limit: int) -> list[EncodedEvent]:
         """The first so many events behind a number, from the journal."""
         stride = min(after // STRIDE, len(self._marks) - 1)
         number = max(stride * STRIDE, 1)  # of the event before the first fact that is read
         stored = await self._reader.facts(self.execution, self._marks[stride], after - number + limit + 1)
-        found = [told(self._tale.beginning)] if after < 1 else []
+        found = [encode_event(self._tale.beginning)] if after < 1 else []
         for at, each in enumerate(stored, start=number + 1):
             if at > after:
-                found.append(told(self._tale.event(at, each)))
+                found.append(encode_event(self._tale.event(at, each)))
         return found[:limit]
 
     def rollup(self) -> bytes:
@@ -281,19 +281,19 @@ class Watch:
 
 log = logging.getLogger("rune.master.live")
 
-LEAST_PAUSE = 0.02  # s between two looks
+MIN_PAUSE_S = 0.02  # s between two looks
 PER_FOLLOWER = 0.0002  # s: what is sent to many is sent less often, in larger pieces
-MOST_PAUSE = 0.25  # s, however many follow and however much there is to look at
-AWAY_PAUSE = 1.0  # s after a look that failed
+MAX_PAUSE_S = 0.25  # s, however many follow and however much there is to look at
+STORE_RETRY_DELAY_S = 1.0  # s after a look that failed
 SHARE = 4  # a look is followed by a pause this many times as long
 
 Look = Callable[[], Awaitable[None]]
 
 
-class Pulse:
+class ChangeNotifier:
     """One look at the store for everybody. Nobody follows: it rests."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: ExecutionReader) -> None:
         self._reader = reader
         self._looks: dict[object, Look] = {}
         self._closings: dict[object, Callable[[], None]] = {}
@@ -331,15 +331,15 @@ class Pulse:
             await self._needed.wait()
             began = time.thread_time()  # of this thread: a busy machine is no reason to look less often
             try:
-                await self._beat()
+                await self._tick()
             except Exception as error:
                 # Whatever it was, the next look may succeed, and nobody else would take it.
                 log.warning("cannot look: %s", error)
-                await asyncio.sleep(AWAY_PAUSE)
+                await asyncio.sleep(STORE_RETRY_DELAY_S)
             wanted = max(self.crowd * PER_FOLLOWER, SHARE * (time.thread_time() - began))
-            await asyncio.sleep(min(MOST_PAUSE, max(LEAST_PAUSE, wanted)))
+            await asyncio.sleep(min(MAX_PAUSE_S, max(MIN_PAUSE_S, wanted)))
 
-    async def _beat(self) -> None:
+    async def _tick(self) -> None:
         change = await self._reader.change()
         if change == self._change:
             return
@@ -355,20 +355,20 @@ class Pulse:
         self._change = change
 
 
-MOST_CLIENTS = 5_000
-MOST_BACKLOGS = 4
+MAX_SUBSCRIBERS = 5_000
+MAX_BACKLOGS = 4
 
 
-class Watches:
+class FeedRegistry:
     """Opened when the first one comes, dropped when the last one goes."""
 
-    def __init__(self, engine: Engine, reader: Reader, pulse: Pulse) -> None:
+    def __init__(self, engine: Engine, reader: ExecutionReader, pulse: ChangeNotifier) -> None:
         self._backend = engine.backend
         self._reader = reader
         self._pulse = pulse
-        self._open: dict[str, tuple[Watch, int]] = {}
+        self._open: dict[str, tuple[ExecutionFeed, int]] = {}
         self._clients = 0
-        self.backlogs = asyncio.Semaphore(MOST_BACKLOGS)
+        self.backlogs = asyncio.Semaphore(MAX_BACKLOGS)
 
     @property
     def closed(self) -> bool:
@@ -376,16 +376,16 @@ class Watches:
         return self._pulse.closed
 
     @asynccontextmanager
-    async def watch(self, execution: str) -> AsyncIterator[Watch]:
+    async def subscribe(self, execution: str) -> AsyncIterator[ExecutionFeed]:
         """Follow an execution while the block runs."""
-        if self._clients >= MOST_CLIENTS:
-            raise ApiError(f"{MOST_CLIENTS:,} are watching already", code="TOO_MANY_WATCH")
+        if self._clients >= MAX_SUBSCRIBERS:
+            raise ApiError(f"{MAX_SUBSCRIBERS:,} are watching already", code="TOO_MANY_WATCH")
         self._clients += 1
         self._pulse.crowd = self._clients
         try:
             watch = await self._enter(execution)
             try:
-                await watch.look()
+                await watch.poll()
                 yield watch
             finally:
                 self._leave(watch)
@@ -393,20 +393,20 @@ class Watches:
             self._clients -= 1
             self._pulse.crowd = self._clients
 
-    async def _enter(self, execution: str) -> Watch:
+    async def _enter(self, execution: str) -> ExecutionFeed:
         if execution not in self._open:
             accepted = await self._reader.accepted(execution)
             plan = await self._reader.plan(execution)
             tale = Tale(accepted, plan, self._backend.journal, self._backend.blob, [])
             if execution not in self._open:
-                made = Watch(tale, self._reader)
+                made = ExecutionFeed(tale, self._reader)
                 self._open[execution] = (made, 0)
-                self._pulse.join(made, made.look, made.wake)
+                self._pulse.join(made, made.poll, made.wake)
         watch, count = self._open[execution]
         self._open[execution] = (watch, count + 1)
         return watch
 
-    def _leave(self, watch: Watch) -> None:
+    def _leave(self, watch: ExecutionFeed) -> None:
         _, count = self._open[watch.execution]
         if count > 1:
             self._open[watch.execution] = (watch, count - 1)
@@ -417,7 +417,7 @@ class Watches:
     async def until_end(self, execution: str, seconds: float) -> bool:
         """Until an execution has ended, or so long."""
         news = asyncio.Event()
-        async with self.watch(execution) as watch:
+        async with self.subscribe(execution) as watch:
             watch.waiting.add(news)
             try:
                 async with asyncio.timeout(seconds):
@@ -431,7 +431,7 @@ class Watches:
             return watch.ended
 
 
-class Following(ABC):
+class Subscription(ABC):
     """Wakes up for news, for a sign of life that is due, and to go."""
 
     def __init__(self) -> None:
@@ -450,5 +450,5 @@ class Following(ABC):
         self.news.set()
 
     @abstractmethod
-    def pieces(self) -> AsyncGenerator[list[Told] | bytes | None, None]:
+    def pieces(self) -> AsyncGenerator[list[EncodedEvent] | bytes | None, None]:
         """What is to be sent, piece by piece: events, or bytes of them; None where only a sign of life is due."""

@@ -11,13 +11,13 @@ import msgspec
 
 from rune.ports.queries import Summary
 from rune.ports.retention import ENDED
-from rune.runtime.queries.reader import Reader
-from rune.server.live.feed import Following, Pulse
+from rune.runtime.queries.reader import ExecutionReader
+from rune.server.live.feed import ChangeNotifier, Subscription
 from rune.server.schemas import execution_view
 
 NEWEST = 100
-MOST_OPEN = 500
-LEAST_PAUSE = 0.25  # s between two looks
+MAX_OPEN = 500
+MIN_PAUSE_S = 0.25  # s between two looks
 RING = 1_000
 MISSED = b"event: missed\ndata: {}\n\n"
 """Something may have happened that is not told: read the list."""
@@ -26,27 +26,27 @@ _ENCODER = msgspec.json.Encoder()
 Sees = Callable[[str], bool]
 
 
-class Fleet:
+class FleetFeed:
     """Follows the newest executions and those of them that are not over yet. One for all who look."""
 
-    def __init__(self, reader: Reader, pulse: Pulse) -> None:
+    def __init__(self, reader: ExecutionReader, pulse: ChangeNotifier) -> None:
         self._reader = reader
         self._pulse = pulse
         self._known: OrderedDict[str, str] = OrderedDict()  # status by id
         self._ring: list[tuple[str, bytes]] = []  # workflow and what is told of it
-        self._followers: set[FleetFollower] = set()
+        self._followers: set[FleetSubscription] = set()
         self._looked = 0.0
         self._fresh = True  # nothing was seen yet: what is there is no news
         self._due: asyncio.TimerHandle | None = None
         self.last = 0
 
-    def enter(self, follower: FleetFollower) -> None:
+    def enter(self, follower: FleetSubscription) -> None:
         """One more who looks."""
         if not self._followers:
-            self._pulse.join(self, self.look, self.wake)
+            self._pulse.join(self, self.poll, self.wake)
         self._followers.add(follower)
 
-    def leave(self, follower: FleetFollower) -> None:
+    def leave(self, follower: FleetSubscription) -> None:
         """One less."""
         self._followers.discard(follower)
         if not self._followers:
@@ -56,9 +56,9 @@ class Fleet:
             self._looked = 0.0
             self._fresh = True
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """See what changed; not more often than a few times a second, and once more when it has become quiet."""
-        wait = self._looked + LEAST_PAUSE - time.monotonic()
+        wait = self._looked + MIN_PAUSE_S - time.monotonic()
         if wait > 0:
             if self._due is None:
                 self._due = asyncio.get_running_loop().call_later(wait, self._again)
@@ -98,7 +98,7 @@ class Fleet:
         """Forget what is over and no longer among the newest, and the oldest where too many are open."""
         for id in [id for id, status in self._known.items() if status in ENDED and id not in seen]:
             del self._known[id]
-        while len(self._known) > MOST_OPEN + NEWEST:
+        while len(self._known) > MAX_OPEN + NEWEST:
             self._known.popitem(last=False)
 
     def _tell(self, workflow: str, data: bytes) -> None:
@@ -131,10 +131,10 @@ class Fleet:
         return self._pulse.closed
 
 
-class FleetFollower(Following):
+class FleetSubscription(Subscription):
     """Somebody who looks at the fleet."""
 
-    def __init__(self, fleet: Fleet, sees: Sees = lambda _: True) -> None:
+    def __init__(self, fleet: FleetFeed, sees: Sees = lambda _: True) -> None:
         super().__init__()
         self._fleet = fleet
         self._sees = sees

@@ -11,12 +11,12 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from rune.errors import RuneError
-from rune.server.auth import Still, guarded, stay
-from rune.server.live.feed import CHUNK, Following, Told, Watch, Watches, sse
+from rune.server.auth import StillValid, authorize_route, hold_authorized
+from rune.server.live.feed import CHUNK, EncodedEvent, ExecutionFeed, FeedRegistry, Subscription, sse
 
-HEARTBEAT = 15.0  # s
-STALL = 30.0  # s after which one who takes nothing is dropped
-BEAT = b": beat\n\n"
+HEARTBEAT_S = 15.0  # s
+STALL_TIMEOUT_S = 30.0  # s after which one who takes nothing is dropped
+HEARTBEAT_BYTES = b": beat\n\n"
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
@@ -25,11 +25,11 @@ HEADERS = [
 ]
 
 
-class Ticker:
+class HeartbeatTimer:
     """The one timer of a stream: a sign of life where nothing was sent for a while, and the end of one who takes
     nothing. Sending itself arms no timer, so that an event costs each who follows as little as can be."""
 
-    def __init__(self, follower: Following, limit: asyncio.Timeout) -> None:
+    def __init__(self, follower: Subscription, limit: asyncio.Timeout) -> None:
         self._follower = follower
         self._limit = limit
         self._loop = asyncio.get_running_loop()
@@ -39,14 +39,14 @@ class Ticker:
 
     @property
     def _pause(self) -> float:
-        return min(HEARTBEAT / 3, STALL / 2)
+        return min(HEARTBEAT_S / 3, STALL_TIMEOUT_S / 2)
 
     def _tick(self) -> None:
         now = self._loop.time()
-        if self._since is not None and now - self._since >= STALL:
+        if self._since is not None and now - self._since >= STALL_TIMEOUT_S:
             self._limit.reschedule(now)
             return
-        if self._since is None and now - self._last >= HEARTBEAT * 2 / 3:
+        if self._since is None and now - self._last >= HEARTBEAT_S * 2 / 3:
             self._follower.remind()
         self._due = self._loop.call_later(self._pause, self._tick)
 
@@ -61,11 +61,17 @@ class Ticker:
         self._due.cancel()
 
 
-class Follower(Following):
+class EventSubscription(Subscription):
     """Somebody's place among the events of an execution."""
 
     def __init__(
-        self, watches: Watches, watch: Watch, after: int, *, outer: bool = False, singly: bool = False
+        self,
+        watches: FeedRegistry,
+        watch: ExecutionFeed,
+        after: int,
+        *,
+        outer: bool = False,
+        singly: bool = False,
     ) -> None:
         super().__init__()
         self._watches = watches
@@ -79,7 +85,7 @@ class Follower(Following):
         """Whether everything there is was told."""
         return self._watch.ended and self.after >= self._watch.last
 
-    async def pieces(self) -> AsyncGenerator[list[Told] | bytes | None, None]:
+    async def pieces(self) -> AsyncGenerator[list[EncodedEvent] | bytes | None, None]:
         self._watch.waiting.add(self.news)
         try:
             while not self.gone and not self._watches.closed:
@@ -114,7 +120,7 @@ class Follower(Following):
         data, self.after = piece
         return data
 
-    async def _chosen(self) -> list[Told] | bytes:
+    async def _chosen(self) -> list[EncodedEvent] | bytes:
         recent = self._watch.holds(self.after)
         if recent:
             found = self._watch.newest(self.after)
@@ -132,24 +138,24 @@ class Follower(Following):
 class EventStream(Response):
     """The events of an execution as server-sent events, numbered by `id`; over when it has ended."""
 
-    def __init__(self, watches: Watches, execution: str, after: int, *, outer: bool) -> None:
+    def __init__(self, watches: FeedRegistry, execution: str, after: int, *, outer: bool) -> None:
         self.background = None
         self.status_code = 200
         self._asked = (watches, execution, after, outer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         watches, execution, after, outer = self._asked
-        async with watches.watch(execution) as watch:
-            follower = Follower(watches, watch, after, outer=outer)
+        async with watches.subscribe(execution) as watch:
+            follower = EventSubscription(watches, watch, after, outer=outer)
             if follower.over:
                 # A browser that is told this does not come back; one whose stream merely ends does.
                 await send({"type": "http.response.start", "status": 204, "headers": []})
                 await send({"type": "http.response.body", "body": b""})
                 return
-            await stream(follower, receive, guarded(scope, send))
+            await stream(follower, receive, authorize_route(scope, send))
 
 
-async def stream(follower: Following, receive: Receive, send: Send) -> None:
+async def stream(follower: Subscription, receive: Receive, send: Send) -> None:
     """Send pieces until they end, or whoever reads them has gone or takes no more."""
     leaving = asyncio.ensure_future(_left(receive))
     leaving.add_done_callback(follower.leave)
@@ -157,7 +163,7 @@ async def stream(follower: Following, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         await _body(send, b"retry: 1000\n\n")
         async with asyncio.timeout(None) as limit:
-            await _pump(follower, Ticker(follower, limit), send)
+            await _pump(follower, HeartbeatTimer(follower, limit), send)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
     except TimeoutError:
         # The answer is left unfinished, which closes the connection: its reader goes on from the last id it has.
@@ -167,13 +173,13 @@ async def stream(follower: Following, receive: Receive, send: Send) -> None:
         leaving.cancel()
 
 
-async def _pump(follower: Following, ticker: Ticker, send: Send) -> None:
+async def _pump(follower: Subscription, ticker: HeartbeatTimer, send: Send) -> None:
     try:
         async with aclosing(follower.pieces()) as pieces:
             async for piece in pieces:
                 data = b"".join(map(sse, piece)) if isinstance(piece, list) else piece
                 if data != b"":
-                    await ticker.sent(_body(send, BEAT if data is None else data))
+                    await ticker.sent(_body(send, HEARTBEAT_BYTES if data is None else data))
     finally:
         ticker.stop()
 
@@ -187,14 +193,14 @@ async def _left(receive: Receive) -> None:
         pass
 
 
-async def talk(
-    socket: WebSocket, watches: Watches, execution: str, after: int, still: Still | None = None
+async def serve_socket(
+    socket: WebSocket, watches: FeedRegistry, execution: str, after: int, still: StillValid | None = None
 ) -> None:
     """The events of an execution over a WebSocket, one text message each."""
     try:
-        async with watches.watch(execution) as watch:
+        async with watches.subscribe(execution) as watch:
             await socket.accept()
-            follower = Follower(watches, watch, after, singly=True)
+            follower = EventSubscription(watches, watch, after, singly=True)
             leaving = asyncio.ensure_future(_hung_up(socket))
             leaving.add_done_callback(follower.leave)
             try:
@@ -209,14 +215,14 @@ async def talk(
             await socket.close(4404, error.code)
 
 
-async def _tell(socket: WebSocket, follower: Follower, still: Still | None) -> None:
+async def _tell(socket: WebSocket, follower: EventSubscription, still: StillValid | None) -> None:
     async with asyncio.timeout(None) as limit, aclosing(follower.pieces()) as pieces:
-        ticker = Ticker(follower, limit)
+        ticker = HeartbeatTimer(follower, limit)
         try:
             async for piece in pieces:
-                await stay(still)
+                await hold_authorized(still)
                 for each in piece or ():
-                    assert isinstance(each, Told)
+                    assert isinstance(each, EncodedEvent)
                     await ticker.sent(socket.send_text(each.data.decode()))
         finally:
             ticker.stop()

@@ -14,16 +14,27 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from rune.core.permissions import Role
-from rune.ports.access import MOST, NONE, Entry, Key, Limits, Wanted, digest_of, new_key, of_key, of_workflow
-from rune.ports.workflows import LATEST, unknown
+from rune.ports.access import (
+    MAX_LIMIT,
+    NO_LIMITS,
+    ApiKey,
+    AuditEntry,
+    AuditFilter,
+    Limits,
+    digest_of,
+    new_key,
+    of_key,
+    of_workflow,
+)
+from rune.ports.workflows import LATEST, workflow_not_found
 from rune.runtime.queries.history import iso
 from rune.runtime.services.access import key_document
-from rune.server.endpoints import PREFIX, Call, Resource
+from rune.server.endpoints import PREFIX, RequestContext, Router
 from rune.server.requests import Page
 from rune.server.responses import ApiError, Reply, no_content
 from rune.server.schemas import View
 
-entries = Resource("log")
+entries = Router("log")
 
 Text = Annotated[str, Meta(min_length=1, max_length=300)]
 
@@ -56,7 +67,7 @@ class EntryPage(View, frozen=True, kw_only=True):
     next: str | None
 
 
-def entry_view(entry: Entry) -> EntryView:
+def entry_view(entry: AuditEntry) -> EntryView:
     """An entry as it is told."""
     return EntryView(
         number=entry.number,
@@ -70,13 +81,13 @@ def entry_view(entry: Entry) -> EntryView:
 
 
 @entries("GET", "/log", "Who changed what, newest first", need="admin", query=LogQuery, answer=EntryPage)
-async def list_entries(call: Call) -> Response:
+async def list_entries(call: RequestContext) -> Response:
     """Entries are never changed and never removed, and hold no values."""
     query: LogQuery = call.query
     cursor = query.cursor
     if cursor is not None and not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 19):
         raise ApiError(f"`{cursor[:60]}` is no cursor of this list", code="BAD_CURSOR")
-    wanted = Wanted(actor=query.actor, action=query.action, target=query.target)
+    wanted = AuditFilter(actor=query.actor, action=query.action, target=query.target)
     before = None if cursor is None else int(cursor)
     found = await call.master.engine.backend.log.read(wanted, before=before, limit=query.limit + 1)
     page = found[: query.limit]
@@ -84,12 +95,12 @@ async def list_entries(call: Call) -> Response:
     return Reply(EntryPage(entries=[entry_view(each) for each in page], next=following))
 
 
-limits = Resource("workflows")
+limits = Router("workflows")
 
 Rate = Annotated[
     str, Meta(pattern=r"^[1-9][0-9]{0,5}/[smh]$", description="So many per second, minute or hour: `100/m`.")
 ]
-Count = Annotated[int, Meta(ge=1, le=MOST)]
+Count = Annotated[int, Meta(ge=1, le=MAX_LIMIT)]
 
 
 class KeyLimitsBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -122,21 +133,21 @@ def limits_view(found: Limits) -> LimitsView:
 
 def wanted_limits(body: KeyLimitsBody | None) -> Limits:
     """Limits as somebody wants them."""
-    return NONE if body is None else Limits(**msgspec.structs.asdict(body))
+    return NO_LIMITS if body is None else Limits(**msgspec.structs.asdict(body))
 
 
-async def known_limits(call: Call) -> dict[str, Limits]:
+async def known_limits(call: RequestContext) -> dict[str, Limits]:
     """All limits there are."""
     return await call.master.engine.backend.limits.all()
 
 
 @limits("GET", "/workflows/{workflow}/limits", "The limits of a workflow", need="view", answer=LimitsView)
-async def get_limits(call: Call) -> Response:
+async def get_limits(call: RequestContext) -> Response:
     """What its starts are held to."""
     workflow = call.path["workflow"]
     if not await call.master.engine.backend.library.aliases(workflow):
-        raise unknown(workflow, (), LATEST)
-    return Reply(limits_view((await known_limits(call)).get(of_workflow(workflow), NONE)))
+        raise workflow_not_found(workflow, (), LATEST)
+    return Reply(limits_view((await known_limits(call)).get(of_workflow(workflow), NO_LIMITS)))
 
 
 @limits(
@@ -148,14 +159,14 @@ async def get_limits(call: Call) -> Response:
     answer=LimitsView,
     example={"rate": "10/s", "running": 20, "waiting": 1000},
 )
-async def put_limits(call: Call) -> Response:
+async def put_limits(call: RequestContext) -> Response:
     """From the next start on; other processes of a cluster follow within a second. An empty object lifts all."""
     return Reply(
         limits_view(await call.master.desk.limit_workflow(call.path["workflow"], wanted_limits(call.body)))
     )
 
 
-keys = Resource("keys")
+keys = Router("keys")
 
 LONGEST = 10 * 366 * 24 * 3600
 Scope = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_*-]{1,128}$", description="A workflow; `*` for anything.")]
@@ -206,12 +217,12 @@ class Me(View, frozen=True, kw_only=True):
     workflows: list[str]
 
 
-def key_view(key: Key, limits: Limits = NONE) -> KeyView:
+def key_view(key: ApiKey, limits: Limits = NO_LIMITS) -> KeyView:
     """A key as anybody may see it who may see keys."""
     return KeyView(**_said(key, limits))
 
 
-def _said(key: Key, limits: Limits) -> dict[str, Any]:
+def _said(key: ApiKey, limits: Limits) -> dict[str, Any]:
     return {**key_document(key), "limits": limits_view(limits)}
 
 
@@ -230,7 +241,7 @@ def _said(key: Key, limits: Limits) -> dict[str, Any]:
         "limits": {"rate": "100/m"},
     },
 )
-async def create_key(call: Call) -> Response:
+async def create_key(call: RequestContext) -> Response:
     """Its secret is in this answer and nowhere else: what is kept is a digest."""
     body: KeyBody = call.body
     made = new_key()
@@ -244,11 +255,11 @@ async def create_key(call: Call) -> Response:
 
 
 @keys("GET", "/keys", "List the keys of the API", need="admin", answer=KeyList)
-async def list_keys(call: Call) -> Response:
+async def list_keys(call: RequestContext) -> Response:
     """Without secrets."""
     found = await call.master.engine.backend.keys.list()
     limits = await known_limits(call)
-    return Reply(KeyList(keys=[key_view(each, limits.get(of_key(each.id), NONE)) for each in found]))
+    return Reply(KeyList(keys=[key_view(each, limits.get(of_key(each.id), NO_LIMITS)) for each in found]))
 
 
 @keys(
@@ -260,20 +271,20 @@ async def list_keys(call: Call) -> Response:
     answer=LimitsView,
     example={"rate": "100/m", "running": 50},
 )
-async def put_key_limits(call: Call) -> Response:
+async def put_key_limits(call: RequestContext) -> Response:
     """From its next start on; other processes of a cluster follow within a second. An empty object lifts all."""
     return Reply(limits_view(await call.master.desk.limit_key(call.path["id"], wanted_limits(call.body))))
 
 
 @keys("DELETE", "/keys/{id}", "Revoke a key of the API", need="admin", status=204)
-async def revoke_key(call: Call) -> Response:
+async def revoke_key(call: RequestContext) -> Response:
     """It opens nothing from then on, and streams that were opened with it are told nothing more."""
     await call.master.desk.revoke_key(call.path["id"])
     return no_content()
 
 
 @keys("GET", "/me", "Who asks, and what they may", need="view", answer=Me)
-async def get_me(call: Call) -> Response:
+async def get_me(call: RequestContext) -> Response:
     """The principal of the key that was sent."""
     me = call.principal
     return Reply(Me(principal=me.name, role=me.role, workflows=list(me.scopes)))

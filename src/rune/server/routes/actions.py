@@ -9,13 +9,13 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from rune.core.limits import LIMITS
-from rune.ports.journal import Ended
-from rune.server.endpoints import Call, Resource
+from rune.ports.journal import ExecutionEndedError
+from rune.server.endpoints import RequestContext, Router
 from rune.server.responses import Reply
 from rune.server.routes.executions import Id, accepted_reply, key_of
 from rune.server.schemas import Started, View
 
-acting = Resource("executions")
+actions = Router("executions")
 
 Item = Annotated[str, Meta(max_length=400, description="An item: `users:5`, or `users:5/orders:2`.")]
 _AGAIN = {
@@ -70,7 +70,7 @@ class Heard(View, frozen=True, kw_only=True):
     resumed: bool
 
 
-@acting(
+@actions(
     "POST",
     "/executions/{execution}/cancel",
     "End an execution as cancelled",
@@ -81,19 +81,19 @@ class Heard(View, frozen=True, kw_only=True):
     also={409: "It has ended."},
     example={"reason": "ordered twice"},
 )
-async def cancel(call: Call) -> Response:
+async def cancel(call: RequestContext) -> Response:
     """Answers how it ended, should something else have been first. Asked again, it is cancelled already."""
     id = call.path["execution"]
     try:
         status = await call.master.desk.cancel(id, call.body.reason)
-    except Ended as ended:
+    except ExecutionEndedError as ended:
         if ended.end.status != "cancelled":
             raise
         return Reply(Acted(execution_id=id, status="cancelled", changed=False))
     return Reply(Acted(execution_id=id, status=status, changed=status == "cancelled"))
 
 
-@acting(
+@actions(
     "POST",
     "/executions/{execution}/pause",
     "Let nothing more of an execution begin",
@@ -101,13 +101,13 @@ async def cancel(call: Call) -> Response:
     answer=Acted,
     also={409: "It has ended."},
 )
-async def pause(call: Call) -> Response:
+async def pause(call: RequestContext) -> Response:
     """What runs goes on to its end."""
     id = call.path["execution"]
     return Reply(Acted(execution_id=id, status="paused", changed=await call.master.desk.pause(id)))
 
 
-@acting(
+@actions(
     "POST",
     "/executions/{execution}/resume",
     "Let a paused execution go on",
@@ -115,13 +115,13 @@ async def pause(call: Call) -> Response:
     answer=Acted,
     also={409: "It has ended."},
 )
-async def resume(call: Call) -> Response:
+async def resume(call: RequestContext) -> Response:
     """Go on where it was paused."""
     id = call.path["execution"]
     return Reply(Acted(execution_id=id, status="running", changed=await call.master.desk.resume(id)))
 
 
-@acting(
+@actions(
     "POST",
     "/executions/{execution}/retry",
     "Run again what failed, in a new execution",
@@ -134,7 +134,7 @@ async def resume(call: Call) -> Response:
     headers=("Idempotency-Key",),
     example={"failed_items": True},
 )
-async def retry(call: Call) -> Response:
+async def retry(call: RequestContext) -> Response:
     """What succeeded is kept. With `failed_items` only the items of splits that failed run again."""
     accepted = await call.master.desk.retry(
         call.path["execution"], failed_items=call.body.failed_items, key=key_of(call)
@@ -142,7 +142,7 @@ async def retry(call: Call) -> Response:
     return accepted_reply(accepted)
 
 
-@acting(
+@actions(
     "POST",
     "/executions/{execution}/rerun",
     "Run a node and everything behind it again, in a new execution",
@@ -154,7 +154,7 @@ async def retry(call: Call) -> Response:
     headers=("Idempotency-Key",),
     example={"node": "price", "item": "users:5"},
 )
-async def rerun(call: Call) -> Response:
+async def rerun(call: RequestContext) -> Response:
     """In one item, or in all."""
     accepted = await call.master.desk.rerun(
         call.path["execution"], call.body.node, item=call.body.item, key=key_of(call)
@@ -162,7 +162,7 @@ async def rerun(call: Call) -> Response:
     return accepted_reply(accepted)
 
 
-@acting(
+@actions(
     "POST",
     "/executions/{execution}/signals",
     "Tell an execution something",
@@ -174,7 +174,7 @@ async def rerun(call: Call) -> Response:
     headers=("Idempotency-Key",),
     example={"name": "approved", "value": {"by": "ada"}},
 )
-async def signal(call: Call) -> Response:
+async def signal(call: RequestContext) -> Response:
     """It is kept until somebody waits for it; under a key it is told once."""
     body: SignalBody = call.body
     heard = await call.master.desk.signal(

@@ -11,12 +11,12 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from rune.ports.credentials import Missing
-from rune.server.endpoints import PREFIX, Call, Resource
+from rune.ports.credentials import CredentialNotFoundError
+from rune.server.endpoints import PREFIX, RequestContext, Router
 from rune.server.responses import Reply, no_content
 from rune.server.schemas import CredentialView, View, credential_view
 
-credentials = Resource("credentials")
+credentials = Router("credentials")
 
 Hosts = Annotated[list[Annotated[str, Meta(min_length=1, max_length=255)]], Meta(max_length=100)]
 
@@ -60,7 +60,7 @@ class CredentialList(View, frozen=True, kw_only=True):
     also={409: "There is one of this name."},
     example={"name": "shop", "type": "bearer", "values": {"token": "…"}, "hosts": ["api.shop.example"]},
 )
-async def add_credential(call: Call) -> Response:
+async def add_credential(call: RequestContext) -> Response:
     """The values are sealed, and shown to nobody."""
     body: CredentialBody = call.body
     found = await call.master.desk.add_credential(body.name, body.type, body.values, tuple(body.hosts))
@@ -68,7 +68,7 @@ async def add_credential(call: Call) -> Response:
 
 
 @credentials("GET", "/credentials", "List credentials, without values", need="edit", answer=CredentialList)
-async def list_credentials(call: Call) -> Response:
+async def list_credentials(call: RequestContext) -> Response:
     """By name."""
     found = await call.master.engine.backend.secret.list()
     return Reply(CredentialList(credentials=[credential_view(each) for each in found]))
@@ -77,12 +77,12 @@ async def list_credentials(call: Call) -> Response:
 @credentials(
     "GET", "/credentials/{credential}", "One credential, without values", need="edit", answer=CredentialView
 )
-async def get_credential(call: Call) -> Response:
+async def get_credential(call: RequestContext) -> Response:
     """By its name or id."""
     name = call.path["credential"]
     found = await call.master.engine.backend.secret.find(name)
     if found is None:
-        raise Missing(f"there is no credential `{name}`")
+        raise CredentialNotFoundError(f"there is no credential `{name}`")
     return Reply(credential_view(found))
 
 
@@ -95,7 +95,7 @@ async def get_credential(call: Call) -> Response:
     answer=CredentialView,
     example={"values": {"token": "…"}},
 )
-async def rotate_credential(call: Call) -> Response:
+async def rotate_credential(call: RequestContext) -> Response:
     """Nodes use the new ones from their next call on."""
     body: RotateBody = call.body
     hosts = None if body.hosts is None else tuple(body.hosts)
@@ -105,13 +105,13 @@ async def rotate_credential(call: Call) -> Response:
 
 
 @credentials("DELETE", "/credentials/{credential}", "Forget a credential", need="admin", status=204)
-async def remove_credential(call: Call) -> Response:
+async def remove_credential(call: RequestContext) -> Response:
     """Nodes that name it fail from then on."""
     await call.master.desk.remove_credential(call.path["credential"])
     return no_content()
 
 
-granting = Resource("credentials")
+granting = Router("credentials")
 
 Whom = Annotated[
     str,
@@ -139,12 +139,12 @@ class GrantList(View, frozen=True, kw_only=True):
 @granting(
     "GET", "/credentials/{credential}/grants", "Who may use a credential", need="admin", answer=GrantList
 )
-async def list_grants(call: Call) -> Response:
+async def list_grants(call: RequestContext) -> Response:
     """`everyone` where nothing else was said."""
     name, backend = call.path["credential"], call.master.engine.backend
     found = await backend.secret.find(name)
     if found is None:
-        raise Missing(f"there is no credential `{name}`")
+        raise CredentialNotFoundError(f"there is no credential `{name}`")
     return Reply(GrantList(granted=sorted(await backend.grants.of(found.id))))
 
 
@@ -157,7 +157,7 @@ async def list_grants(call: Call) -> Response:
     answer=GrantList,
     example={"grant": ["queue", "workflow:orders-*"], "withdraw": ["everyone"]},
 )
-async def change_grants(call: Call) -> Response:
+async def change_grants(call: RequestContext) -> Response:
     """It holds for every use from then on, also by executions that run already."""
     body: GrantBody = call.body
     name, desk = call.path["credential"], call.master.desk

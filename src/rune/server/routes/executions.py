@@ -17,16 +17,16 @@ from rune.core.definition.diff import Change, difference
 from rune.core.execution.explain import explain as why
 from rune.core.limits import LIMITS
 from rune.core.permissions import Principal
-from rune.errors import LimitExceeded
-from rune.ports.journal import Accepted
-from rune.ports.queries import NodeRun, Summary, Wanted
-from rune.ports.workflows import LATEST, unknown
-from rune.runtime.lifecycle.launcher import Options, new_execution_id
+from rune.errors import LimitExceededError
+from rune.ports.journal import ExecutionRecord
+from rune.ports.queries import ExecutionFilter, NodeRun, Summary
+from rune.ports.workflows import LATEST, workflow_not_found
+from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
 from rune.runtime.queries.history import error_document
-from rune.runtime.values import UnknownExecution
+from rune.runtime.values import ExecutionNotFoundError
 from rune.server.auth import check_definition
-from rune.server.context import Master
-from rune.server.endpoints import PREFIX, Call, Resource
+from rune.server.context import ServerContext
+from rune.server.endpoints import PREFIX, RequestContext, Router
 from rune.server.requests import Page, check_cursor
 from rune.server.responses import ApiError, Reply
 from rune.server.routes.workflows import definition_of
@@ -42,9 +42,9 @@ from rune.server.schemas import (
     started,
 )
 
-starts = Resource("starts")
+starts = Router("starts")
 
-MOST_LABELS = 64
+MAX_LABELS = 64
 START_BYTES = LIMITS.payload_bytes + LIMITS.definition_bytes + 64 * 1024
 
 ALSO = {
@@ -54,7 +54,7 @@ ALSO = {
 
 LabelName = Annotated[str, Meta(min_length=1, max_length=128)]
 LabelValue = Annotated[str, Meta(max_length=1_024)]
-Labels = Annotated[dict[LabelName, LabelValue], Meta(max_length=MOST_LABELS)]
+Labels = Annotated[dict[LabelName, LabelValue], Meta(max_length=MAX_LABELS)]
 Priority = Annotated[int, Meta(ge=0, le=10)]
 Which = Annotated[str, Meta(min_length=1, max_length=128, description="A version number or an alias.")]
 Id = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
@@ -81,7 +81,7 @@ class AnyStartBody(StartBody, frozen=True, kw_only=True, forbid_unknown_fields=T
     definition: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
-def key_of(call: Call) -> str | None:
+def key_of(call: RequestContext) -> str | None:
     """The key under which something is done once."""
     key = call.header("idempotency-key")
     if key is not None and not (0 < len(key) <= 255 and key.isascii() and key.isprintable()):
@@ -89,7 +89,7 @@ def key_of(call: Call) -> str | None:
     return key
 
 
-def accepted_reply(accepted: Accepted, *, replayed: bool = False) -> Response:
+def accepted_reply(accepted: ExecutionRecord, *, replayed: bool = False) -> Response:
     """An execution that was accepted, now or before."""
     place = {"Location": f"{PREFIX}/executions/{accepted.id}"}
     return Reply(started(accepted, replayed=replayed), 200 if replayed else 202, place)
@@ -109,7 +109,7 @@ def accepted_reply(accepted: Accepted, *, replayed: bool = False) -> Response:
     headers=("Idempotency-Key",),
     example={"input": {"name": "World"}, "version": "stable", "labels": {"customer": "7"}},
 )
-async def start_workflow(call: Call) -> Response:
+async def start_workflow(call: RequestContext) -> Response:
     """Start the version that is named, or the latest."""
     return await _start(call, call.path["workflow"], call.body)
 
@@ -127,7 +127,7 @@ async def start_workflow(call: Call) -> Response:
     headers=("Idempotency-Key",),
     example={"workflow": "hello", "input": {"name": "World"}},
 )
-async def start_anything(call: Call) -> Response:
+async def start_anything(call: RequestContext) -> Response:
     """Either `workflow` or `definition` says what."""
     body: AnyStartBody = call.body
     definition = bytes(body.definition)
@@ -141,13 +141,13 @@ async def start_anything(call: Call) -> Response:
     if body.version is not None or body.priority is not None:
         raise ApiError("body: `version` and `priority` belong to a stored workflow", code="BAD_BODY")
     options, name = _named(call, body)
-    accepted = await call.master.desk.run(definition, bytes(body.input), options, execution=name)
+    accepted = await call.master.desk.start_definition(definition, bytes(body.input), options, execution=name)
     return accepted_reply(accepted, replayed=name is not None and accepted.id != name)
 
 
-async def _start(call: Call, workflow: str, body: StartBody) -> Response:
+async def _start(call: RequestContext, workflow: str, body: StartBody) -> Response:
     if not call.principal.sees(workflow):
-        raise unknown(workflow, (), LATEST)
+        raise workflow_not_found(workflow, (), LATEST)
     options, name = _named(call, body)
     accepted = await call.master.desk.start(
         workflow, body.version, bytes(body.input), options, priority=body.priority, execution=name
@@ -155,17 +155,17 @@ async def _start(call: Call, workflow: str, body: StartBody) -> Response:
     return accepted_reply(accepted, replayed=name is not None and accepted.id != name)
 
 
-def _named(call: Call, body: StartBody) -> tuple[Options, str | None]:
+def _named(call: RequestContext, body: StartBody) -> tuple[StartOptions, str | None]:
     """The options of a start. One with a key is given its id here, by which an earlier one is told from it."""
     key = key_of(call)
-    options = Options(key=key, labels=body.labels, fake_time=body.fake_time)
+    options = StartOptions(key=key, labels=body.labels, fake_time=body.fake_time)
     return options, None if key is None else new_execution_id()
 
 
-executions = Resource("executions")
+executions = Router("executions")
 
 AT_ONCE = 200
-MOST_LOOKED_AT = 2_000
+MAX_SCANNED = 2_000
 
 Status = Literal["running", "paused", "completed", "failed", "halted", "cancelled"]
 Label = Annotated[str, Meta(max_length=1_200, pattern="=", description="`name=value`; may be given again.")]
@@ -194,7 +194,7 @@ class WaitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     query=ExecutionQuery,
     answer=ExecutionPage,
 )
-async def list_executions(call: Call) -> Response:
+async def list_executions(call: RequestContext) -> Response:
     """Labels and `q` are compared one by one: such a page may be short, and `next` still leads on."""
     query: ExecutionQuery = call.query
     if not query.label and query.q is None and not call.principal.scopes:
@@ -206,11 +206,11 @@ async def list_executions(call: Call) -> Response:
     return await _searched(call.master, query, call.principal)
 
 
-async def _searched(master: Master, query: ExecutionQuery, principal: Principal) -> Response:
+async def _searched(master: ServerContext, query: ExecutionQuery, principal: Principal) -> Response:
     wanted = dict(each.split("=", 1) for each in query.label)
     page: list[Summary] = []
     after, looked_at = query.cursor, 0
-    while looked_at < MOST_LOOKED_AT:
+    while looked_at < MAX_SCANNED:
         found = await master.reader.executions(_wanted(query), after=after, limit=AT_ONCE)
         await check_cursor(master.reader, query.cursor, found)
         for each in found:
@@ -225,8 +225,8 @@ async def _searched(master: Master, query: ExecutionQuery, principal: Principal)
     return _page(page, after)
 
 
-def _wanted(query: ExecutionQuery) -> Wanted:
-    return Wanted(status=query.status, workflow=query.workflow)
+def _wanted(query: ExecutionQuery) -> ExecutionFilter:
+    return ExecutionFilter(status=query.status, workflow=query.workflow)
 
 
 def _fits(each: Summary, labels: dict[str, str], text: str | None) -> bool:
@@ -243,11 +243,11 @@ def _page(found: list[Summary], following: str | None) -> Response:
     return Reply(ExecutionPage(executions=[execution_view(each) for each in found], next=following))
 
 
-async def summary_of(master: Master, execution: str) -> Summary:
+async def summary_of(master: ServerContext, execution: str) -> Summary:
     """An execution that must be there."""
     found = await master.reader.execution(execution)
     if found is None:
-        raise UnknownExecution(f"no execution has the id {execution}")
+        raise ExecutionNotFoundError(f"no execution has the id {execution}")
     return found
 
 
@@ -259,7 +259,7 @@ async def summary_of(master: Master, execution: str) -> Summary:
     query=WaitQuery,
     answer=ExecutionDetail,
 )
-async def get_execution(call: Call) -> Response:
+async def get_execution(call: RequestContext) -> Response:
     """With `wait` the answer comes when it has ended, or when the time is over."""
     master, id = call.master, call.path["execution"]
     summary = await summary_of(master, id)
@@ -276,13 +276,13 @@ async def get_execution(call: Call) -> Response:
     need="view",
     answer=Any,
 )
-async def get_document(call: Call) -> Response:
+async def get_document(call: RequestContext) -> Response:
     """What `rune run --json` prints. Long executions are better read in pages."""
     return Reply(await (await call.master.reader.history(call.path["execution"])).document())
 
 
 @executions("GET", "/executions/{execution}/output", "What an execution came to", need="view", answer=Any)
-async def get_output(call: Call) -> Response:
+async def get_output(call: RequestContext) -> Response:
     """The value of its output node, or those of its leaves; null unless it has completed."""
     summary = await summary_of(call.master, call.path["execution"])
     if summary.ended_at is None:
@@ -293,7 +293,7 @@ async def get_output(call: Call) -> Response:
 @executions(
     "GET", "/executions/{execution}/input", "What an execution was started with", need="view", answer=Any
 )
-async def get_input(call: Call) -> Response:
+async def get_input(call: RequestContext) -> Response:
     """The start payload."""
     return Reply((await call.master.reader.accepted(call.path["execution"])).input)
 
@@ -305,7 +305,7 @@ async def get_input(call: Call) -> Response:
     need="view",
     answer=Explanation,
 )
-async def explain(call: Call) -> Response:
+async def explain(call: RequestContext) -> Response:
     """Who arrived, who was skipped, who is missing, what is waited for and until when."""
     master, id = call.master, call.path["execution"]
     summary = await summary_of(master, id)
@@ -321,9 +321,9 @@ async def explain(call: Call) -> Response:
     )
 
 
-comparing = Resource("executions")
+comparing = Router("executions")
 
-MOST_RUNS = 20_000
+MAX_COMPARED_RUNS = 20_000
 _SAME = ("status", "attempts", "output", "error")
 
 
@@ -355,7 +355,7 @@ class Difference(View, frozen=True, kw_only=True):
     need="view",
     answer=Difference,
 )
-async def compare(call: Call) -> Response:
+async def compare(call: RequestContext) -> Response:
     """Definition, start payload and what became of each node in each lineage."""
     master = call.master
     pair = [await summary_of(master, call.path[name]) for name in ("execution", "other")]
@@ -375,10 +375,10 @@ async def compare(call: Call) -> Response:
     )
 
 
-async def _runs(master: Master, execution: str) -> dict[tuple[str, str], dict[str, Any]]:
-    found = await master.runs.all(execution, MOST_RUNS)
+async def _runs(master: ServerContext, execution: str) -> dict[tuple[str, str], dict[str, Any]]:
+    found = await master.runs.all(execution, MAX_COMPARED_RUNS)
     if found is None:
-        raise LimitExceeded("node runs of an execution to be compared", MOST_RUNS)
+        raise LimitExceededError("node runs of an execution to be compared", MAX_COMPARED_RUNS)
     return {(each.node_id, _lineage(each)): _said(each) for each in found}
 
 

@@ -12,15 +12,15 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from rune.core.permissions import Principal
-from rune.runtime.values import UnknownExecution
-from rune.server.auth import guarded
-from rune.server.context import Master
-from rune.server.endpoints import ID, PREFIX, Call, Resource
-from rune.server.live.fleet_feed import Fleet, FleetFollower
-from rune.server.live.stream import EventStream, stream, talk
+from rune.runtime.values import ExecutionNotFoundError
+from rune.server.auth import authorize_route
+from rune.server.context import ServerContext
+from rune.server.endpoints import ID, PREFIX, RequestContext, Router
+from rune.server.live.fleet_feed import FleetFeed, FleetSubscription
+from rune.server.live.stream import EventStream, serve_socket, stream
 from rune.server.responses import ApiError
 
-live = Resource("live")
+live = Router("live")
 
 EVENTS = "text/event-stream"
 _ID = re.compile(ID)
@@ -44,7 +44,7 @@ class StreamQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     also={204: "It has ended and everything was told."},
     headers=("Last-Event-ID",),
 )
-async def follow(call: Call) -> Response:
+async def follow(call: RequestContext) -> Response:
     """Numbered without gaps: who comes back with the last `id` misses nothing and gets nothing twice."""
     execution = call.path["execution"]
     await call.master.reader.accepted(execution)
@@ -53,7 +53,7 @@ async def follow(call: Call) -> Response:
 
 
 @live("GET", "/events", "Follow all executions", need="view", answer=str, answers=EVENTS)
-async def follow_all(call: Call) -> Response:
+async def follow_all(call: RequestContext) -> Response:
     """One event when an execution begins, changes its status or ends. What was missed is in the list."""
     return FleetStream(call.master.fleet, call.principal)
 
@@ -69,17 +69,17 @@ def _place(last: str | None, after: int) -> int:
 class FleetStream(Response):
     """The executions of everybody as server-sent events."""
 
-    def __init__(self, fleet: Fleet, principal: Principal) -> None:
+    def __init__(self, fleet: FleetFeed, principal: Principal) -> None:
         self.background = None
         self.status_code = 200
         self._fleet = fleet
         self._principal = principal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        follower = FleetFollower(self._fleet, self._principal.sees)
+        follower = FleetSubscription(self._fleet, self._principal.sees)
         self._fleet.enter(follower)  # before the first word: what happens from here on is told
         try:
-            await stream(follower, receive, guarded(scope, send))
+            await stream(follower, receive, authorize_route(scope, send))
         finally:
             self._fleet.leave(follower)
 
@@ -88,14 +88,14 @@ def add_sockets(router: APIRouter) -> None:
     """Put the WebSocket beside the stream of events."""
 
     async def follow_socket(socket: WebSocket) -> None:
-        master: Master = socket.app.state.master
+        master: ServerContext = socket.app.state.master
         after: Any = socket.query_params.get("after", "0")
         execution = socket.path_params["execution"]
         if not (after.isascii() and after.isdecimal() and len(after) < 16):
             raise ApiError("`after` is the number of an event", code="BAD_QUERY")
         if not _ID.fullmatch(execution):
-            raise UnknownExecution(f"no execution has the id {execution[:128]}")
-        await talk(socket, master.watches, execution, int(after), socket.scope.get("still"))
+            raise ExecutionNotFoundError(f"no execution has the id {execution[:128]}")
+        await serve_socket(socket, master.watches, execution, int(after), socket.scope.get("still"))
 
     follow_socket.need = "view"  # type: ignore[attr-defined]
     router.add_api_websocket_route(f"{PREFIX}/executions/{{execution}}/events", follow_socket)

@@ -8,16 +8,16 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from rune.server.endpoints import Call, Resource
+from rune.server.endpoints import RequestContext, Router
 from rune.server.live.feed import SplitRollup
-from rune.server.node_runs import Wanted
+from rune.server.node_runs import NodeRunFilter
 from rune.server.requests import Limit, Page
 from rune.server.responses import Reply
 from rune.server.routes.actions import Item
 from rune.server.routes.executions import Id
 from rune.server.schemas import EventPage, RunPage, View, run_view
 
-runs = Resource("executions")
+runs = Router("executions")
 
 RunStatus = Literal["success", "failed", "skipped", "cancelled"]
 
@@ -57,12 +57,12 @@ class RollupPage(View, frozen=True, kw_only=True):
     query=RunQuery,
     answer=RunPage,
 )
-async def list_runs(call: Call) -> Response:
+async def list_runs(call: RequestContext) -> Response:
     """In the order they ended; of one lineage and what lies inside it, if that is named."""
     query: RunQuery = call.query
     found, following = await call.master.runs.page(
         call.path["execution"],
-        Wanted(node=query.node, status=query.status, lineage=query.lineage),
+        NodeRunFilter(node=query.node, status=query.status, lineage=query.lineage),
         cursor=query.cursor,
         limit=query.limit,
     )
@@ -77,7 +77,7 @@ async def list_runs(call: Call) -> Response:
     query=LineageQuery,
     answer=Any,
 )
-async def get_run_output(call: Call) -> Response:
+async def get_run_output(call: RequestContext) -> Response:
     """In one lineage; null where the node has none."""
     run = await call.master.runs.one(call.path["execution"], call.path["node"], call.query.lineage)
     return Reply(run.output or b"null")
@@ -91,10 +91,10 @@ async def get_run_output(call: Call) -> Response:
     query=EventQuery,
     answer=EventPage,
 )
-async def list_events(call: Call) -> Response:
+async def list_events(call: RequestContext) -> Response:
     """The same events, with the same numbers, as the live stream."""
     query: EventQuery = call.query
-    async with call.master.watches.watch(call.path["execution"]) as watch:
+    async with call.master.watches.subscribe(call.path["execution"]) as watch:
         found = []
         if watch.holds(query.after):
             found = watch.newest(query.after)[: query.limit]
@@ -114,7 +114,7 @@ async def list_events(call: Call) -> Response:
     need="view",
     answer=RollupPage,
 )
-async def get_rollups(call: Call) -> Response:
+async def get_rollups(call: RequestContext) -> Response:
     """How many nodes ended how, how fast, and the first that failed."""
-    async with call.master.watches.watch(call.path["execution"]) as watch:
+    async with call.master.watches.subscribe(call.path["execution"]) as watch:
         return Reply(RollupPage(splits=watch.rollups().read()))

@@ -17,17 +17,17 @@ from starlette.responses import Response
 import rune
 from rune.core.definition.problems import did_you_mean
 from rune.core.execution.explain import Waiting, explain
-from rune.nodes.registry import UnknownNodeType, describe, described
-from rune.ports.inspection import Deep, Depth
-from rune.ports.processes import Member
+from rune.nodes.registry import UnknownNodeTypeError, describe, described
+from rune.ports.inspection import QueueDepth, ReportsDepth
+from rune.ports.processes import ProcessInfo
 from rune.runtime.queries.history import iso
-from rune.server.context import Master
-from rune.server.endpoints import Call, Resource
+from rune.server.context import ServerContext
+from rune.server.endpoints import RequestContext, Router
 from rune.server.monitoring import HEALTH
 from rune.server.responses import Reply
 from rune.server.schemas import View, moment
 
-machinery = Resource("machinery")
+system = Router("machinery")
 
 
 NEVER = 253_402_300_800_000
@@ -86,16 +86,16 @@ class TimerList(View, frozen=True, kw_only=True):
     timers: list[Waiting]
 
 
-@machinery("GET", "/workers", "List the processes", need="view", answer=WorkerList)
-async def list_workers(call: Call) -> Response:
+@system("GET", "/workers", "List the processes", need="view", answer=WorkerList)
+async def list_workers(call: RequestContext) -> Response:
     """Every process that was seen of late; on the embedded backend this one, which runs nodes itself."""
     fleet = call.master.engine.backend.fleet
-    members = [_here(call.master)] if fleet is None else await fleet.members()
+    members = [_here(call.master)] if fleet is None else await fleet.list()
     return Reply(WorkerList(workers=[_worker(each) for each in members]))
 
 
-def _here(master: Master) -> Member:
-    return Member(
+def _here(master: ServerContext) -> ProcessInfo:
+    return ProcessInfo(
         name=str(os.getpid()),
         host=platform.node(),
         pid=os.getpid(),
@@ -111,7 +111,7 @@ def _here(master: Master) -> Member:
     )
 
 
-def _worker(member: Member) -> WorkerView:
+def _worker(member: ProcessInfo) -> WorkerView:
     return WorkerView(
         id=member.name,
         host=member.host,
@@ -128,30 +128,28 @@ def _worker(member: Member) -> WorkerView:
     )
 
 
-@machinery("GET", "/queues", "List queues", need="view", answer=QueueList)
-async def list_queues(call: Call) -> Response:
+@system("GET", "/queues", "List queues", need="view", answer=QueueList)
+async def list_queues(call: RequestContext) -> Response:
     """Tokens that nobody has taken yet, and those that somebody has."""
     queue = call.master.engine.backend.queue
-    found = await queue.depths() if isinstance(queue, Deep) else []
+    found = await queue.depths() if isinstance(queue, ReportsDepth) else []
     return Reply(QueueList(queues=[_queue(each) for each in found]))
 
 
-def _queue(found: Depth) -> QueueView:
+def _queue(found: QueueDepth) -> QueueView:
     oldest = None if found.age is None else round(found.age * 1000)
     return QueueView(name=found.queue, depth=found.waiting, held=found.held, oldest_ms=oldest)
 
 
-@machinery("GET", "/timers", "When the next timer is due", need="view", answer=TimerClock)
-async def next_timer(call: Call) -> Response:
+@system("GET", "/timers", "When the next timer is due", need="view", answer=TimerClock)
+async def next_timer(call: RequestContext) -> Response:
     """Of all executions."""
     due = await call.master.engine.backend.state.next_due()
     return Reply(TimerClock(next_due_at=iso(due) if due is not None and due < NEVER else None))
 
 
-@machinery(
-    "GET", "/executions/{execution}/timers", "The timers of an execution", need="view", answer=TimerList
-)
-async def list_timers(call: Call) -> Response:
+@system("GET", "/executions/{execution}/timers", "The timers of an execution", need="view", answer=TimerList)
+async def list_timers(call: RequestContext) -> Response:
     """What waits for its time, the nearest first."""
     id = call.path["execution"]
     plan, state = await call.master.reader.state(id, call.master.clock.now())
@@ -160,7 +158,7 @@ async def list_timers(call: Call) -> Response:
     return Reply(TimerList(execution_id=id, timers=found))
 
 
-nodetypes = Resource("node types")
+nodetypes = Router("node types")
 
 
 class NodeTypeView(View, frozen=True, kw_only=True):
@@ -189,18 +187,18 @@ class Catalogue(View, frozen=True, kw_only=True):
 
 
 @nodetypes("GET", "/nodes", "List node types", need="view", answer=Catalogue)
-async def list_types(call: Call) -> Response:
+async def list_types(call: RequestContext) -> Response:
     """Each once, however many names it has."""
     return Reply(Catalogue(nodes=[NodeTypeView(**each) for each in described(call.master.engine.registry)]))
 
 
 @nodetypes("GET", "/nodes/{type}", "One node type", need="view", answer=NodeTypeView)
-async def get_type(call: Call) -> Response:
+async def get_type(call: RequestContext) -> Response:
     """By its name, or one of its other names."""
     registry, name = call.master.engine.registry, call.path["type"]
     if name not in registry.catalogue:
         hint = did_you_mean(name, registry.catalogue)
-        raise UnknownNodeType(f"no node type is called `{name}`; {hint}")
+        raise UnknownNodeTypeError(f"no node type is called `{name}`; {hint}")
     return Reply(NodeTypeView(**describe(registry, registry.catalogue[name])))
 
 

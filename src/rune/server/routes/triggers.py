@@ -6,13 +6,13 @@ import msgspec
 from starlette.responses import Response
 
 from rune.core.permissions import Principal
-from rune.ports.triggers import Trigger, UnknownTrigger
-from rune.server.endpoints import Call, Resource
+from rune.ports.triggers import Trigger, TriggerNotFoundError
+from rune.server.endpoints import RequestContext, Router
 from rune.server.responses import Reply
 from rune.server.routes.executions import Id
 from rune.server.schemas import RotatedView, TriggerList, TriggerView, rotated_view, trigger_view
 
-triggers = Resource("triggers")
+triggers = Router("triggers")
 
 
 class TriggerQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -28,7 +28,7 @@ class RotateTriggerBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 @triggers("GET", "/triggers", "List triggers", need="view", query=TriggerQuery, answer=TriggerList)
-async def list_triggers(call: Call) -> Response:
+async def list_triggers(call: RequestContext) -> Response:
     """Of all workflows, or of one."""
     found = await call.master.desk.triggers(call.query.workflow)
     shown = [_view(each, call.principal) for each in found if call.principal.sees(each.workflow)]
@@ -36,20 +36,20 @@ async def list_triggers(call: Call) -> Response:
 
 
 @triggers("GET", "/triggers/{trigger}", "One trigger", need="view", answer=TriggerView)
-async def get_trigger(call: Call) -> Response:
+async def get_trigger(call: RequestContext) -> Response:
     """By its id."""
     return Reply(_view(await _seen(call), call.principal))
 
 
 @triggers("POST", "/triggers/{trigger}/enable", "Switch a trigger on", need="edit", answer=TriggerView)
-async def enable_trigger(call: Call) -> Response:
+async def enable_trigger(call: RequestContext) -> Response:
     """What was due while it was off is not made up for."""
     trigger = await _seen(call)
     return Reply(_view(await call.master.desk.enable_trigger(trigger.id, True), call.principal))
 
 
 @triggers("POST", "/triggers/{trigger}/disable", "Switch a trigger off", need="edit", answer=TriggerView)
-async def disable_trigger(call: Call) -> Response:
+async def disable_trigger(call: RequestContext) -> Response:
     """A hook is not there then; a schedule is never due."""
     trigger = await _seen(call)
     return Reply(_view(await call.master.desk.enable_trigger(trigger.id, False), call.principal))
@@ -66,18 +66,18 @@ async def disable_trigger(call: Call) -> Response:
     also={409: "It is not the trigger's own to change."},
     example={"secret": True},
 )
-async def rotate_trigger(call: Call) -> Response:
+async def rotate_trigger(call: RequestContext) -> Response:
     """The old one is worth nothing from now on."""
     trigger = await _seen(call)
     rotated = await call.master.desk.rotate_trigger(trigger.id, call.body.secret)
     return Reply(rotated_view(rotated))
 
 
-async def _seen(call: Call) -> Trigger:
+async def _seen(call: RequestContext) -> Trigger:
     id = call.path["trigger"]
     trigger = await call.master.desk.find_trigger(id)
     if not call.principal.sees(trigger.workflow):
-        raise UnknownTrigger(f"there is no trigger `{id}`")
+        raise TriggerNotFoundError(f"there is no trigger `{id}`")
     return trigger
 
 

@@ -21,19 +21,19 @@ from starlette.responses import Response
 from rune.core.definition.strict_json import decode_json
 from rune.core.limits import LIMITS
 from rune.core.permissions import permits
-from rune.core.triggers import DELIVERY, SIGNATURE, TIMESTAMP, Hook, flaw, good_until
-from rune.errors import InvalidDocument
-from rune.ports.credentials import AnyFields, ApiKey, Basic, Bearer, Custom, Header, SecretError
-from rune.ports.triggers import Trigger, Triggers
-from rune.runtime.maintenance.trigger_scheduler import Started
-from rune.server.context import Master
+from rune.core.triggers import DELIVERY, SIGNATURE, TIMESTAMP, WebhookConfig, replay_deadline, signature_error
+from rune.errors import InvalidDocumentError
+from rune.ports.credentials import AnyFields, ApiKey, Basic, Bearer, CredentialError, Custom, Header
+from rune.ports.triggers import Trigger, TriggerStore
+from rune.runtime.maintenance.trigger_scheduler import TriggeredStart
+from rune.server.context import ServerContext
 from rune.server.requests import media_type, read_body
 from rune.server.responses import ApiError, Reply
 
 log = logging.getLogger("rune.hooks")
 
 
-async def check_header(master: Master, trigger: Trigger, request: Request) -> None:
+async def check_header(master: ServerContext, trigger: Trigger, request: Request) -> None:
     """Refuse a request without the secret header."""
     fields = await _fields(master, trigger)
     expected, given = _expected(fields), ""
@@ -48,7 +48,13 @@ async def check_header(master: Master, trigger: Trigger, request: Request) -> No
 
 
 async def check_signature(
-    master: Master, triggers: Triggers, trigger: Trigger, hook: Hook, request: Request, body: bytes, name: str
+    master: ServerContext,
+    triggers: TriggerStore,
+    trigger: Trigger,
+    hook: WebhookConfig,
+    request: Request,
+    body: bytes,
+    name: str,
 ) -> str:
     """Refuse a body whose signature does not hold or has come before under another name than this; the name of the
     delivery otherwise, which is one made of the signature where there is none."""
@@ -56,14 +62,16 @@ async def check_signature(
     timestamp, signature = request.headers.get(TIMESTAMP), request.headers.get(SIGNATURE)
     if secret is None:
         raise refused(trigger, "its credential is of a type that signs nothing")
-    wrong = flaw(secret, timestamp, signature, body, master.clock.now(), hook.window)
+    wrong = signature_error(secret, timestamp, signature, body, master.clock.now(), hook.window)
     if wrong is not None:
         raise refused(trigger, f"the signature is {wrong}")
     assert timestamp is not None
     assert signature is not None
     mark = hashlib.sha256(signature.encode()).hexdigest()
     delivery = name or f"signed:{mark}"
-    first = await triggers.saw(trigger.id, mark, delivery, good_until(timestamp, hook.window))
+    first = await triggers.remember_delivery(
+        trigger.id, mark, delivery, replay_deadline(timestamp, hook.window)
+    )
     # Who died between the two lines, this one and the start, left no execution: the same may come again.
     replayed = first != delivery or (not name and await master.engine.starts.has_started(trigger, delivery))
     if replayed:
@@ -77,12 +85,12 @@ def refused(trigger: Trigger, why: str) -> ApiError:
     return ApiError("the request is not proved to come from who may send it", code="NOT_PROVED")
 
 
-async def _fields(master: Master, trigger: Trigger) -> AnyFields:
+async def _fields(master: ServerContext, trigger: Trigger) -> AnyFields:
     if trigger.credential is None:
         raise refused(trigger, "it has no secret yet")
     try:
         found = await master.engine.backend.secret.resolve(trigger.credential)
-    except SecretError as error:
+    except CredentialError as error:
         log.warning("the secret of %s/%s cannot be read: %s", trigger.workflow, trigger.node, error.message)
         found = None
     if found is None:
@@ -143,7 +151,7 @@ def add_hooks(router: APIRouter) -> None:
 
 async def take(request: Request) -> Response:
     """Start what the hook at this path is for."""
-    master: Master = request.app.state.master
+    master: ServerContext = request.app.state.master
     triggers = master.engine.backend.triggers
     trigger = await _found(triggers, request.path_params["path"])
     if trigger is None or trigger.hook is None:
@@ -164,12 +172,12 @@ async def take(request: Request) -> Response:
 take.need = "hook"  # type: ignore[attr-defined]
 
 
-async def _found(triggers: Triggers, path: str) -> Trigger | None:
+async def _found(triggers: TriggerStore, path: str) -> Trigger | None:
     trigger = await triggers.at_path(path) if _PATH.fullmatch(path) else None
     return trigger if trigger is not None and trigger.enabled else None
 
 
-def _delivery(headers: Headers, hook: Hook) -> str:
+def _delivery(headers: Headers, hook: WebhookConfig) -> str:
     """The name of the delivery; empty if it has none."""
     for each in hook.delivery:
         name = headers.get(each)
@@ -212,7 +220,7 @@ def _body(kind: str, body: bytes) -> Any:
         depth = LIMITS.json_depth - AROUND
         decoded = decode_json(body, max_bytes=len(body), max_depth=depth, root="body")
         if decoded.problems:
-            raise InvalidDocument(decoded.problems)
+            raise InvalidDocumentError(decoded.problems)
         return msgspec.Raw(body.removeprefix(b"\xef\xbb\xbf"))
     try:
         text = body.decode()
@@ -227,7 +235,7 @@ def _body(kind: str, body: bytes) -> Any:
     return form
 
 
-async def _answer(master: Master, hook: Hook, started: Started) -> Response:
+async def _answer(master: ServerContext, hook: WebhookConfig, started: TriggeredStart) -> Response:
     said: dict[str, Any] = {"execution_id": started.execution, "replayed": started.again}
     if hook.respond == "result":
         summary = await master.reader.execution(started.execution)

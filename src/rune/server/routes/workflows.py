@@ -18,14 +18,23 @@ from rune.core.definition.diff import Change, difference
 from rune.core.definition.model import canonical, content_hash
 from rune.core.definition.problems import Problem
 from rune.core.limits import LIMITS
-from rune.core.validation.validate import Verdict
+from rune.core.validation.validate import ValidationResult
 from rune.documents.loader import check_document, definition_in, load_document
 from rune.errors import RuneError
-from rune.ports.workflows import LATEST, NOTHING, Alias, Changed, Expected, Version, choose, unknown
-from rune.runtime.plan_cache import UnknownDefinition
+from rune.ports.workflows import (
+    LATEST,
+    NOTHING,
+    Alias,
+    ConcurrentChangeError,
+    Expected,
+    Version,
+    choose,
+    workflow_not_found,
+)
+from rune.runtime.plan_cache import DefinitionNotFoundError
 from rune.server.auth import check_sees
-from rune.server.context import Master
-from rune.server.endpoints import PREFIX, Call, Resource
+from rune.server.context import ServerContext
+from rune.server.endpoints import PREFIX, RequestContext, Router
 from rune.server.requests import YAML_TYPES, Page, check_json, media_type, offset
 from rune.server.responses import ApiError, Reply, etag, expected, no_content, not_changed, tags
 from rune.server.schemas import (
@@ -40,7 +49,7 @@ from rune.server.schemas import (
     workflow_view,
 )
 
-workflows = Resource("workflows")
+workflows = Router("workflows")
 
 SMALL = 8 * 1024
 YAML_BYTES = 256 * 1024
@@ -92,7 +101,7 @@ class Compared(View, frozen=True, kw_only=True):
     changes: list[Change]
 
 
-async def _verdict(call: Call) -> Verdict:
+async def _verdict(call: RequestContext) -> ValidationResult:
     """What is found in the document of a body: JSON, or YAML where it says so."""
     suffix = "json"
     if media_type(call.request) in YAML_TYPES:
@@ -103,7 +112,7 @@ async def _verdict(call: Call) -> Verdict:
         check_json(call.request, also=" or application/yaml")
     catalogue = call.master.engine.plans.catalogue
 
-    def read() -> Verdict:
+    def read() -> ValidationResult:
         return check_document(load_document(call.data, suffix), catalogue)
 
     if len(call.data) <= SMALL:
@@ -124,7 +133,7 @@ async def _verdict(call: Call) -> Verdict:
     also={409: "A workflow of this id is there."},
     **DOCUMENT,
 )
-async def create(call: Call) -> Response:
+async def create(call: RequestContext) -> Response:
     """The id is the document's own. A hidden workflow of this id is shown again."""
     verdict = await _verdict(call)
     version = await _deploy(call, verdict, (NOTHING,))
@@ -142,7 +151,7 @@ async def create(call: Call) -> Response:
     headers=("If-Match", "If-None-Match"),
     **DOCUMENT,
 )
-async def update(call: Call) -> Response:
+async def update(call: RequestContext) -> Response:
     """Versions never change: this makes the next one, or finds the one that says the same. `latest` points at it."""
     verdict = await _verdict(call)
     workflow = call.path["workflow"]
@@ -156,12 +165,12 @@ async def update(call: Call) -> Response:
     )
 
 
-async def _deploy(call: Call, verdict: Verdict, expecting: Expected | None) -> Version:
+async def _deploy(call: RequestContext, verdict: ValidationResult, expecting: Expected | None) -> Version:
     definition = definition_in(verdict)
     check_sees(call.principal, definition.id)
     try:
         return await call.master.desk.deploy(canonical(definition), expected=expecting)
-    except Changed:
+    except ConcurrentChangeError:
         if expecting != (NOTHING,):
             raise
         said = f"workflow `{definition.id}` is there already; PUT makes a new version of it"
@@ -176,7 +185,7 @@ async def _deploy(call: Call, verdict: Verdict, expecting: Expected | None) -> V
     answer=Checked,
     **DOCUMENT,
 )
-async def validate(call: Call) -> Response:
+async def validate(call: RequestContext) -> Response:
     """Every problem at once, warnings too."""
     verdict = await _verdict(call)
     definition = verdict.definition if verdict.valid else None
@@ -191,10 +200,10 @@ async def validate(call: Call) -> Response:
 
 
 @workflows("GET", "/workflows", "List workflows by id", need="view", query=WorkflowQuery, answer=WorkflowPage)
-async def list_workflows(call: Call) -> Response:
+async def list_workflows(call: RequestContext) -> Response:
     """With `hidden` also those that were deleted."""
     query: WorkflowQuery = call.query
-    entries = await call.master.reader.library.entries(hidden=query.hidden)
+    entries = await call.master.reader.library.list(hidden=query.hidden)
     sees = call.principal.sees
     found = [each for each in entries if each.workflow > (query.cursor or "") and sees(each.workflow)]
     page = found[: query.limit]
@@ -211,7 +220,7 @@ async def list_workflows(call: Call) -> Response:
     also={304: "It is what `If-None-Match` says."},
     headers=("If-None-Match",),
 )
-async def get_workflow(call: Call) -> Response:
+async def get_workflow(call: RequestContext) -> Response:
     """With its definition."""
     return await _version(call, None)
 
@@ -224,12 +233,12 @@ async def get_workflow(call: Call) -> Response:
     query=Page,
     answer=VersionPage,
 )
-async def list_versions(call: Call) -> Response:
+async def list_versions(call: RequestContext) -> Response:
     """The oldest first, also of a workflow that was deleted."""
     workflow = call.path["workflow"]
     versions = await call.master.reader.library.versions(workflow)
     if not versions:
-        raise unknown(workflow, (), LATEST)
+        raise workflow_not_found(workflow, (), LATEST)
     start = offset(call.query.cursor)
     page = versions[start : start + call.query.limit]
     more = start + call.query.limit < len(versions)
@@ -246,12 +255,12 @@ async def list_versions(call: Call) -> Response:
     also={304: "It is what `If-None-Match` says."},
     headers=("If-None-Match",),
 )
-async def get_version(call: Call) -> Response:
+async def get_version(call: RequestContext) -> Response:
     """By its number or by an alias."""
     return await _version(call, call.path["version"])
 
 
-async def _version(call: Call, which: str | None) -> Response:
+async def _version(call: RequestContext, which: str | None) -> Response:
     version = await call.master.reader.library.find(call.path["workflow"], which)
     tag = etag(version.hash)
     if tag in tags(call.header("if-none-match")):
@@ -261,11 +270,11 @@ async def _version(call: Call, which: str | None) -> Response:
     )
 
 
-async def definition_of(master: Master, hash: str) -> dict[str, Any]:
+async def definition_of(master: ServerContext, hash: str) -> dict[str, Any]:
     """A definition as plain data."""
     data = await master.reader.definition(hash)
     if data is None:
-        raise UnknownDefinition(f"no definition has the hash {hash}")
+        raise DefinitionNotFoundError(f"no definition has the hash {hash}")
     found: dict[str, Any] = msgspec.json.decode(data)
     return found
 
@@ -278,7 +287,7 @@ async def definition_of(master: Master, hash: str) -> dict[str, Any]:
     query=VersionQuery,
     answer=Compared,
 )
-async def compare(call: Call) -> Response:
+async def compare(call: RequestContext) -> Response:
     """Node by node, field by field."""
     workflow, query = call.path["workflow"], call.query
     versions = await call.master.reader.library.versions(workflow)
@@ -295,29 +304,29 @@ async def compare(call: Call) -> Response:
 
 
 @workflows("DELETE", "/workflows/{workflow}", "Take a workflow out of sight", need="edit", status=204)
-async def delete(call: Call) -> Response:
+async def delete(call: RequestContext) -> Response:
     """Its versions stay, and so do its executions. Deleted again, it is as deleted."""
-    await call.master.desk.hide(call.path["workflow"])
+    await call.master.desk.archive(call.path["workflow"])
     return no_content()
 
 
 @workflows(
     "POST", "/workflows/{workflow}/restore", "Bring back a deleted workflow", need="edit", answer=Deployed
 )
-async def restore(call: Call) -> Response:
+async def restore(call: RequestContext) -> Response:
     """`latest` is where it was."""
     workflow = call.path["workflow"]
     versions = await call.master.reader.library.versions(workflow)
     latest = choose(workflow, versions, LATEST)
-    return Reply(deployed(await call.master.desk.point(workflow, LATEST, latest.number), []))
+    return Reply(deployed(await call.master.desk.set_alias(workflow, LATEST, latest.number), []))
 
 
-definitions = Resource("definitions")
+definitions = Router("definitions")
 
 FOREVER = "private, max-age=31536000, immutable"
 
 
-class UnknownBlob(RuneError):
+class BlobNotFoundError(RuneError):
     """A key under which an execution keeps nothing."""
 
     code = "UNKNOWN_BLOB"
@@ -332,14 +341,14 @@ class UnknownBlob(RuneError):
     also={304: "It is what `If-None-Match` says."},
     headers=("If-None-Match",),
 )
-async def get_definition(call: Call) -> Response:
+async def get_definition(call: RequestContext) -> Response:
     """In canonical form, of whichever workflow or execution."""
     hash = call.path["hash"]
     if call.header("if-none-match") == etag(hash):
         return not_changed(etag(hash))
     data = await call.master.reader.definition(hash)
     if data is None:
-        raise UnknownDefinition(f"no definition has the hash {hash}")
+        raise DefinitionNotFoundError(f"no definition has the hash {hash}")
     return Reply(data, headers={"ETag": etag(hash), "Cache-Control": FOREVER})
 
 
@@ -351,17 +360,17 @@ async def get_definition(call: Call) -> Response:
     answer=bytes,
     answers="application/octet-stream",
 )
-async def get_blob(call: Call) -> Response:
+async def get_blob(call: RequestContext) -> Response:
     """By the rest of its key."""
     accepted = await call.master.reader.accepted(call.path["execution"])
     data = await call.master.engine.backend.blob.get(f"{accepted.id}/{call.path['key']}")
     if data is None:
-        raise UnknownBlob(f"{accepted.id} keeps nothing under `{call.path['key'][:120]}`")
+        raise BlobNotFoundError(f"{accepted.id} keeps nothing under `{call.path['key'][:120]}`")
     headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": FOREVER}
     return Response(data, headers=headers, media_type="application/octet-stream")
 
 
-aliases = Resource("workflows")
+aliases = Router("workflows")
 
 Number = Annotated[int, Meta(ge=1, le=2**53)]
 Percent = Annotated[float, Meta(gt=0, le=100)]
@@ -393,7 +402,7 @@ class AliasList(View, frozen=True, kw_only=True):
 @aliases(
     "GET", "/workflows/{workflow}/aliases", "List the aliases of a workflow", need="view", answer=AliasList
 )
-async def list_aliases(call: Call) -> Response:
+async def list_aliases(call: RequestContext) -> Response:
     """With the version that each points at, and its weights."""
     found = await _all(call)
     return Reply(AliasList(aliases=[_view(each) for each in found]))
@@ -402,7 +411,7 @@ async def list_aliases(call: Call) -> Response:
 @aliases(
     "GET", "/workflows/{workflow}/aliases/{alias}", "One alias of a workflow", need="view", answer=AliasView
 )
-async def get_alias(call: Call) -> Response:
+async def get_alias(call: RequestContext) -> Response:
     """Where it points, and its weights."""
     return await _one(call)
 
@@ -418,10 +427,10 @@ async def get_alias(call: Call) -> Response:
     headers=("If-Match", "If-None-Match"),
     example={"version": 2, "weights": {"3": 10}},
 )
-async def put_alias(call: Call) -> Response:
+async def put_alias(call: RequestContext) -> Response:
     """Executions that run keep their version. Without weights a roll-out ends; going back is the same call."""
     body: AliasBody = call.body
-    await call.master.desk.point(
+    await call.master.desk.set_alias(
         call.path["workflow"],
         call.path["alias"],
         body.version,
@@ -431,20 +440,20 @@ async def put_alias(call: Call) -> Response:
     return await _one(call)
 
 
-async def _all(call: Call) -> list[Alias]:
+async def _all(call: RequestContext) -> list[Alias]:
     workflow = call.path["workflow"]
     found = await call.master.engine.backend.library.aliases(workflow)
     if not found:
-        raise unknown(workflow, (), LATEST)
+        raise workflow_not_found(workflow, (), LATEST)
     return found
 
 
-async def _one(call: Call) -> Response:
+async def _one(call: RequestContext) -> Response:
     workflow, alias = call.path["workflow"], call.path["alias"]
     for each in await _all(call):
         if each.name == alias:
             return Reply(_view(each), headers={"ETag": etag(str(each.revision))})
-    raise unknown(workflow, await call.master.reader.library.versions(workflow), alias)
+    raise workflow_not_found(workflow, await call.master.reader.library.versions(workflow), alias)
 
 
 def _view(each: Alias) -> AliasView:

@@ -13,13 +13,13 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
-from rune.adapters.rabbitmq.amqp.errors import BadAddress
+from rune.adapters.rabbitmq.amqp.errors import InvalidAddressError
 
 PORTS = {"amqp": 5672, "amqps": 5671}
 HEARTBEAT = 30
 TIMEOUT = 10_000
 FRAME_MAX = 131_072
-LEAST_FRAME = 4096
+MIN_FRAME_BYTES = 4096
 NUMBERS = {"heartbeat": 65_535, "connection_timeout": 600_000, "frame_max": 2**31 - 1, "channel_max": 65_535}
 TEXTS = {"cacertfile", "certfile", "keyfile", "verify", "server_name_indication"}
 
@@ -59,7 +59,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
             if self.certfile:
                 context.load_cert_chain(self.certfile, self.keyfile or None)
         except OSError as error:
-            raise BadAddress(f"{self}: the certificates cannot be read: {error}") from None
+            raise InvalidAddressError(f"{self}: the certificates cannot be read: {error}") from None
         if self.verify == "verify_none":
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -72,12 +72,12 @@ def parse_address(url: str) -> Address:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise BadAddress(f"not the URL of a broker: {error}") from None
+        raise InvalidAddressError(f"not the URL of a broker: {error}") from None
     if parts.scheme not in PORTS:
-        raise BadAddress(f"`{parts.scheme}` is no scheme of a broker; use amqp:// or amqps://")
+        raise InvalidAddressError(f"`{parts.scheme}` is no scheme of a broker; use amqp:// or amqps://")
     vhost = unquote(parts.path[1:])
     if "/" in parts.path[1:]:
-        raise BadAddress(f"vhost `{vhost}`: a slash in it is written %2F")
+        raise InvalidAddressError(f"vhost `{vhost}`: a slash in it is written %2F")
     given = _options(dict(parse_qsl(parts.query, keep_blank_values=True)))
     return msgspec.convert(
         {
@@ -98,16 +98,20 @@ def _options(given: Mapping[str, str]) -> dict[str, int | str]:
     for name, value in given.items():
         if name in NUMBERS:
             if not (value.isascii() and value.isdecimal()) or int(value) > NUMBERS[name]:
-                raise BadAddress(f"{name}={value}: a whole number up to {NUMBERS[name]:,} is expected")
+                raise InvalidAddressError(
+                    f"{name}={value}: a whole number up to {NUMBERS[name]:,} is expected"
+                )
             found[name] = int(value)
         elif name in TEXTS:
             found[name] = value
         else:
-            raise BadAddress(f"`{name}` is no option of a broker's URL")
-    if 0 < int(found.get("frame_max", 0)) < LEAST_FRAME:
-        raise BadAddress(f"frame_max={found['frame_max']}: at least {LEAST_FRAME:,} are needed")
+            raise InvalidAddressError(f"`{name}` is no option of a broker's URL")
+    if 0 < int(found.get("frame_max", 0)) < MIN_FRAME_BYTES:
+        raise InvalidAddressError(f"frame_max={found['frame_max']}: at least {MIN_FRAME_BYTES:,} are needed")
     if found.get("connection_timeout", 1) == 0:
-        raise BadAddress("connection_timeout=0: nobody answers within no time; leave it out for 10 s")
+        raise InvalidAddressError(
+            "connection_timeout=0: nobody answers within no time; leave it out for 10 s"
+        )
     if found.get("verify", "verify_none") not in ("verify_peer", "verify_none"):
-        raise BadAddress(f"verify={found['verify']}: verify_peer or verify_none")
+        raise InvalidAddressError(f"verify={found['verify']}: verify_peer or verify_none")
     return found

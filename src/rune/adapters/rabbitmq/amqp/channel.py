@@ -16,18 +16,18 @@ from pamqp import commands
 
 from rune.adapters.rabbitmq.amqp.errors import (
     AmqpError,
-    Broken,
-    BrokerAway,
-    ChannelClosed,
-    Nacked,
-    Unroutable,
+    BrokerUnavailableError,
+    ChannelClosedError,
+    NackedError,
+    ProtocolError,
+    UnroutableError,
 )
 from rune.adapters.rabbitmq.amqp.frames import (
     GET_OK,
     JSON,
     RETURN,
     Message,
-    Stamp,
+    MessageProperties,
     ack_command,
     command,
     content,
@@ -46,7 +46,7 @@ class Batch(msgspec.Struct, gc=False):
     error: AmqpError | None = None
 
 
-class Confirms:
+class PublisherConfirms:
     """Which published messages are still to be confirmed. Confirms may come out of order and many at once."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Confirms:
     def settle(self, tag: int, *, multiple: bool, taken: bool) -> None:
         """The broker says what became of one message, or of all up to it."""
         if tag > self.last:
-            raise Broken(503, f"message {tag} is confirmed and was never published")
+            raise ProtocolError(503, f"message {tag} is confirmed and was never published")
         waiting = self._waiting
         if not multiple:
             batch = waiting.pop(tag, None)
@@ -84,14 +84,14 @@ class Confirms:
     def _one(self, batch: Batch, taken: bool) -> None:
         batch.left -= 1
         if not taken and batch.error is None:
-            batch.error = Nacked("the broker did not take a message")
+            batch.error = NackedError("the broker did not take a message")
         if batch.left == 0 and not batch.future.done():
             if batch.error is None:
                 batch.future.set_result(None)
             else:
                 batch.future.set_exception(batch.error)
 
-    def returned(self, number: str, error: Unroutable) -> bool:
+    def returned(self, number: str, error: UnroutableError) -> bool:
         """A message came back; its confirm follows. Whether somebody waits for it."""
         batch = self._waiting.get(int(number)) if number.isascii() and number.isdecimal() else None
         if batch is not None and batch.error is None:
@@ -105,7 +105,7 @@ class Confirms:
         while self._marks and self._marks[0][0] <= now - deadline:
             upto = self._marks.popleft()[1]
         late = list(itertools.takewhile(lambda each: each <= upto, self._waiting))
-        self._fail(late, BrokerAway(f"no confirm within {deadline:g} s", code="PUBLISH_DEADLINE"))
+        self._fail(late, BrokerUnavailableError(f"no confirm within {deadline:g} s", code="PUBLISH_DEADLINE"))
         return bool(late)
 
     def fail(self, error: AmqpError) -> None:
@@ -120,7 +120,7 @@ class Confirms:
                 batch.future.set_exception(error)
 
 
-class Acks:
+class PendingAcks:
     """Acks of one turn of the loop, as few frames as possible: one for all below the first that is still in hands."""
 
     def __init__(self, channel: int) -> None:
@@ -165,16 +165,16 @@ class Acks:
         return b"".join(parts)
 
 
-WAYS = 1024  # ways to publish that are remembered
-LARGEST = 128 * 1024 * 1024  # bytes of a message that is taken
+MAX_CACHED_ROUTES = 1024  # ways to publish that are remembered
+MAX_MESSAGE_BYTES = 128 * 1024 * 1024  # bytes of a message that is taken
 
 Consumer = Callable[[Message], None]
 Cancelled = Callable[[str], None]
-Outgoing = tuple[str, str, bytes, Stamp]
+Outgoing = tuple[str, str, bytes, MessageProperties]
 """Exchange, routing key, body and properties of a message to publish."""
 
 
-class Line(Protocol):
+class FrameWriter(Protocol):
     """The connection, as a channel sees it."""
 
     room: int
@@ -191,24 +191,24 @@ class Line(Protocol):
 class Channel:
     """One channel. `on_close` is called once, with the reason, unless this side closed it."""
 
-    def __init__(self, line: Line, number: int) -> None:
+    def __init__(self, line: FrameWriter, number: int) -> None:
         self._line = line
         self._loop = asyncio.get_running_loop()
         self.number = number
         self.error: AmqpError | None = None
         self.on_close: Callable[[AmqpError], None] | None = None
-        self.on_return: Callable[[Message, Unroutable], None] | None = None
+        self.on_return: Callable[[Message, UnroutableError], None] | None = None
         self._answers: deque[tuple[list[str], asyncio.Future[Any]]] = deque()
         self._consumers: dict[bytes, tuple[Consumer, Cancelled | None]] = {}
         self._ways: dict[tuple[str, str], bytes] = {}
         self._posts: dict[tuple[str, str], bytes] = {}
         self._confirming = False
-        self.confirms = Confirms()
-        self.acks = Acks(number)
+        self.confirms = PublisherConfirms()
+        self.acks = PendingAcks(number)
         self._stopped: asyncio.Event | None = None
         self._taker: Callable[[Message], None] | None = None
         self._message: Message | None = None
-        self._why = Unroutable("")
+        self._why = UnroutableError("")
         self._missing = -1
         self._pieces: list[bytes] = []
 
@@ -223,7 +223,9 @@ class Channel:
             async with asyncio.timeout(self._line.deadline):
                 return await answer
         except TimeoutError:
-            away = BrokerAway(f"no answer to {asked.name} within {self._line.deadline:g} s", code="NO_ANSWER")
+            away = BrokerUnavailableError(
+                f"no answer to {asked.name} within {self._line.deadline:g} s", code="NO_ANSWER"
+            )
             self._line.abort(away)
             raise away from None
 
@@ -234,7 +236,7 @@ class Channel:
             self.on_close = None
             await self.request(commands.Channel.Close(200, "done", 0, 0))
             self._line.forget(self.number)
-            self.fail(ChannelClosed("the channel is closed", code="CLOSED"))
+            self.fail(ChannelClosedError("the channel is closed", code="CLOSED"))
 
     async def confirm(self) -> None:
         """From now on the broker confirms what is published."""
@@ -324,7 +326,7 @@ class Channel:
                 await self._line.clear()
 
     def publish(
-        self, exchange: str, routing_key: str, body: bytes, stamp: Stamp = JSON
+        self, exchange: str, routing_key: str, body: bytes, stamp: MessageProperties = JSON
     ) -> asyncio.Future[None]:
         """Publish; the answer comes when the broker has taken it, or says why not. Goes out with all of this turn."""
         return self.publish_all(((exchange, routing_key, body, stamp),))
@@ -355,7 +357,7 @@ class Channel:
             future.set_result(None)
         return future
 
-    def post(self, exchange: str, routing_key: str, body: bytes, stamp: Stamp = JSON) -> None:
+    def post(self, exchange: str, routing_key: str, body: bytes, stamp: MessageProperties = JSON) -> None:
         """Publish without waiting for anything; what becomes of it is not told."""
         if self.error is None:
             serial = self.confirms.next(None) if self._confirming else 0
@@ -363,7 +365,7 @@ class Channel:
             self._line.write(way + content(self.number, stamp.properties(serial), body, self._line.room))
 
     def _way(self, known: dict[tuple[str, str], bytes], exchange: str, routing_key: str) -> bytes:
-        if len(known) >= WAYS:
+        if len(known) >= MAX_CACHED_ROUTES:
             known.clear()
         made = publish_command(self.number, exchange, routing_key, mandatory=known is self._ways)
         known[exchange, routing_key] = made
@@ -404,7 +406,7 @@ class Channel:
     def on_deliver(self, data: bytes, start: int, end: int) -> None:
         """A delivery begins; its content follows."""
         if self._missing >= 0 or self._message is not None:
-            raise Broken(505, "a delivery within the content of another")
+            raise ProtocolError(505, "a delivery within the content of another")
         consumer, self._message = read_deliver(data, start, end)
         found = self._consumers.get(consumer)
         self._taker = self._unwanted if found is None else found[0]
@@ -416,10 +418,10 @@ class Channel:
 
     def on_header(self, data: bytes, start: int, end: int) -> None:
         if self._message is None or self._missing >= 0:
-            raise Broken(505, "a content header that nothing announced")
+            raise ProtocolError(505, "a content header that nothing announced")
         size, self._message.raw = read_content(data, start, end)
-        if size > LARGEST:
-            raise Broken(501, f"a message of {size:,} bytes; at most {LARGEST:,} are taken")
+        if size > MAX_MESSAGE_BYTES:
+            raise ProtocolError(501, f"a message of {size:,} bytes; at most {MAX_MESSAGE_BYTES:,} are taken")
         self._missing = size
         if size == 0:
             self._complete(b"")
@@ -430,7 +432,7 @@ class Channel:
             self._complete(piece)
             return
         if self._missing < 0:
-            raise Broken(505, "more content than its header announced")
+            raise ProtocolError(505, "more content than its header announced")
         self._pieces.append(piece)
         if self._missing == 0:
             self._complete(b"".join(self._pieces))
@@ -448,7 +450,7 @@ class Channel:
     def on_command(self, index: int, told: Any) -> None:
         """Any method but a delivery and confirms."""
         if self._message is not None:
-            raise Broken(505, f"{told.name} within the content of a message")
+            raise ProtocolError(505, f"{told.name} within the content of a message")
         name = told.name
         if index == RETURN:
             self._begin(told, self._returned)
@@ -463,13 +465,13 @@ class Channel:
             self._line.write(command(commands.Channel.CloseOk(), self.number))
             self._line.forget(self.number)
             text = f"{told.reply_code} {told.reply_text}"
-            self.fail(ChannelClosed(f"the broker closed the channel: {text}", told.reply_code))
+            self.fail(ChannelClosedError(f"the broker closed the channel: {text}", told.reply_code))
         else:
             self._answer(name, None if name == "Basic.GetEmpty" else told)
 
     def _answer(self, name: str, value: Any) -> None:
         if not self._answers or name not in self._answers[0][0]:
-            raise Broken(503, f"{name} answers nothing that was asked")
+            raise ProtocolError(503, f"{name} answers nothing that was asked")
         _, answer = self._answers.popleft()
         if not answer.done():
             answer.set_result(value)
@@ -478,7 +480,7 @@ class Channel:
         self._message = Message(b"", tag, redelivered, told.exchange, told.routing_key or "", b"")
         self._taker = taker
         if taker == self._returned:
-            self._why = Unroutable(
+            self._why = UnroutableError(
                 f"{told.reply_code} {told.reply_text}: exchange `{told.exchange}`, routing key `{told.routing_key}`"
             )
 
@@ -493,7 +495,7 @@ class Channel:
         try:
             number = message.properties.correlation_id or ""
         except Exception:
-            raise Broken(502, "a returned message whose header cannot be read") from None
+            raise ProtocolError(502, "a returned message whose header cannot be read") from None
         waited = self.confirms.returned(number, self._why)
         if not waited and self.on_return is not None:
             self.on_return(message, self._why)

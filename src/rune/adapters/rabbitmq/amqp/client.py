@@ -30,24 +30,24 @@ from rune.adapters.rabbitmq.amqp.channel import Channel
 from rune.adapters.rabbitmq.amqp.connection import Connection
 from rune.adapters.rabbitmq.amqp.errors import (
     AmqpError,
-    BadAddress,
-    BrokerAway,
-    ChannelClosed,
-    ConnectionRefused,
-    Nacked,
-    NotTaken,
-    Unroutable,
+    BrokerUnavailableError,
+    ChannelClosedError,
+    ConnectionRefusedByBrokerError,
+    InvalidAddressError,
+    NackedError,
+    PublishError,
+    UnroutableError,
 )
-from rune.adapters.rabbitmq.amqp.frames import Message, Stamp
+from rune.adapters.rabbitmq.amqp.frames import Message, MessageProperties
 
-DEADLINE = 10.0  # s: a request or a publish that is not answered for so long has failed
+REPLY_TIMEOUT_S = 10.0  # s: a request or a publish that is not answered for so long has failed
 
 
 async def connect(
     url: str | Address,
     *,
     name: str = "rune",
-    deadline: float = DEADLINE,
+    deadline: float = REPLY_TIMEOUT_S,
     context: ssl.SSLContext | None = None,
 ) -> Connection:
     """An open connection. `name` is shown by the broker's tools; `context` overrides what the URL says of TLS."""
@@ -67,15 +67,15 @@ async def connect(
             )
             await connection.opened()
     except ssl.SSLCertVerificationError as error:
-        raise ConnectionRefused(
+        raise ConnectionRefusedByBrokerError(
             f"{address}: the certificate of the broker is not trusted: {error.verify_message};"
             " name its authority with ?cacertfile=FILE",
             code="TLS",
         ) from None
     except ssl.SSLError as error:
-        raise ConnectionRefused(f"{address}: {error}", code="TLS") from None
+        raise ConnectionRefusedByBrokerError(f"{address}: {error}", code="TLS") from None
     except (OSError, TimeoutError) as error:
-        away = BrokerAway(
+        away = BrokerUnavailableError(
             f"{address} cannot be reached: {str(error) or 'no answer in time'}", code="UNREACHABLE"
         )
         if connection is not None:
@@ -83,7 +83,7 @@ async def connect(
         raise away from None
     except BaseException:
         if connection is not None:
-            connection.abort(BrokerAway("given up", code="CLOSED"))
+            connection.abort(BrokerUnavailableError("given up", code="CLOSED"))
         raise
     return connection
 
@@ -91,17 +91,17 @@ async def connect(
 __all__ = [
     "Address",
     "AmqpError",
-    "BadAddress",
-    "BrokerAway",
+    "BrokerUnavailableError",
     "Channel",
-    "ChannelClosed",
+    "ChannelClosedError",
     "Connection",
-    "ConnectionRefused",
+    "ConnectionRefusedByBrokerError",
+    "InvalidAddressError",
     "Message",
-    "Nacked",
-    "NotTaken",
-    "Stamp",
-    "Unroutable",
+    "MessageProperties",
+    "NackedError",
+    "PublishError",
+    "UnroutableError",
     "connect",
     "parse_address",
 ]
@@ -109,14 +109,14 @@ __all__ = [
 
 log = logging.getLogger("rune.rabbitmq")
 
-FIRST_PAUSE = 0.1
-LONGEST_PAUSE = 5.0
-GOOD_AFTER = 5.0  # s that a connection has to last for the pauses to begin anew
+MIN_BACKOFF_S = 0.1
+MAX_BACKOFF_S = 5.0
+STABLE_AFTER_S = 5.0  # s that a connection has to last for the pauses to begin anew
 
 Prepare = Callable[[Connection], Awaitable[None]]
 
 
-class Link:
+class ReconnectingConnection:
     """A connection with everything that is needed on it. `prepare` is run on each new one before anybody gets it."""
 
     def __init__(
@@ -125,8 +125,8 @@ class Link:
         name: str,
         prepare: Prepare,
         *,
-        deadline: float = DEADLINE,
-        longest_pause: float = LONGEST_PAUSE,
+        deadline: float = REPLY_TIMEOUT_S,
+        longest_pause: float = MAX_BACKOFF_S,
     ) -> None:
         self._url = url
         self._name = name
@@ -152,13 +152,13 @@ class Link:
     async def up(self, within: float) -> Connection:
         """The connection; an error if there is none within this time."""
         if self._closed:
-            raise BrokerAway("the link to the broker is closed", code="CLOSED")
+            raise BrokerUnavailableError("the link to the broker is closed", code="CLOSED")
         self.start()
         try:
             async with asyncio.timeout(within):
                 await self._up.wait()
         except TimeoutError:
-            raise BrokerAway(f"the broker is away: {self.why}") from None
+            raise BrokerUnavailableError(f"the broker is away: {self.why}") from None
         assert self.connection is not None
         return self.connection
 
@@ -166,7 +166,7 @@ class Link:
         """Something is wrong with this connection: take another."""
         if self.connection is not None and self.connection.error is None:
             log.warning("%s: connecting anew: %s", self._name, reason)
-            self.connection.abort(BrokerAway(reason))
+            self.connection.abort(BrokerUnavailableError(reason))
 
     async def close(self) -> None:
         """Connect no more, and say good-bye."""
@@ -181,7 +181,7 @@ class Link:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        pause = FIRST_PAUSE
+        pause = MIN_BACKOFF_S
         while True:
             began = loop.time()
             try:
@@ -193,8 +193,8 @@ class Link:
                 self.why = str(error)
             finally:
                 self._up.clear()
-            if loop.time() - began > GOOD_AFTER:
-                pause = FIRST_PAUSE
+            if loop.time() - began > STABLE_AFTER_S:
+                pause = MIN_BACKOFF_S
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 2, self._longest)
 
@@ -205,7 +205,7 @@ class Link:
             self.connection = connection
             await self._prepare(connection)
         except BaseException as error:
-            connection.abort(BrokerAway(f"not prepared: {error}"))
+            connection.abort(BrokerUnavailableError(f"not prepared: {error}"))
             raise
         self.made += 1
         self._up.set()

@@ -12,7 +12,13 @@ from pamqp import commands
 
 from rune.adapters.rabbitmq.amqp.address import FRAME_MAX, Address
 from rune.adapters.rabbitmq.amqp.channel import Channel
-from rune.adapters.rabbitmq.amqp.errors import REPLIES, AmqpError, Broken, BrokerAway, ConnectionRefused
+from rune.adapters.rabbitmq.amqp.errors import (
+    REPLIES,
+    AmqpError,
+    BrokerUnavailableError,
+    ConnectionRefusedByBrokerError,
+    ProtocolError,
+)
 from rune.adapters.rabbitmq.amqp.frames import (
     ACK,
     BEAT,
@@ -103,7 +109,7 @@ class Connection(asyncio.Protocol):
             if self.error is None and self._closing is None and self._transport is not None:
                 await self._part()
         finally:
-            self.abort(BrokerAway("the connection is closed", code="CLOSED"))
+            self.abort(BrokerUnavailableError("the connection is closed", code="CLOSED"))
         await asyncio.wait((self.ended,), timeout=self.deadline)
 
     async def _part(self) -> None:
@@ -172,7 +178,11 @@ class Connection(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end(BrokerAway(f"the connection to {self._address} was lost: {exc or 'closed by the broker'}"))
+        self._end(
+            BrokerUnavailableError(
+                f"the connection to {self._address} was lost: {exc or 'closed by the broker'}"
+            )
+        )
         if not self.ended.done():
             assert self.error is not None
             self.ended.set_result(self.error)
@@ -204,10 +214,10 @@ class Connection(asyncio.Protocol):
             return
         try:
             self._rest = data[self._frames(data) :]
-        except Broken as broken:
+        except ProtocolError as broken:
             self._protest(broken)
         except (IndexError, UnicodeDecodeError, struct.error):
-            self._protest(Broken(502, "a frame that cannot be read"))
+            self._protest(ProtocolError(502, "a frame that cannot be read"))
 
     def _frames(self, data: bytes) -> int:
         """Handle every whole frame; answers where the rest begins."""
@@ -218,11 +228,11 @@ class Connection(asyncio.Protocol):
             start = at + 7
             end = start + length
             if length > self._longest:
-                raise Broken(501, f"a frame of {length:,} bytes; {self._longest:,} were agreed on")
+                raise ProtocolError(501, f"a frame of {length:,} bytes; {self._longest:,} were agreed on")
             if end >= size:
                 break
             if data[end] != END:
-                raise Broken(501, "a frame that does not end where it should")
+                raise ProtocolError(501, "a frame that does not end where it should")
             at = end + 1
             channel = channels.get(number)
             if kind == METHOD:
@@ -245,23 +255,23 @@ class Connection(asyncio.Protocol):
             elif kind == BODY:
                 channel.on_body(data[start:end])
             else:
-                raise Broken(501, f"frame type {kind} is unknown")
+                raise ProtocolError(501, f"frame type {kind} is unknown")
             if self.error is not None:
                 return size
         return at
 
     def _unknown(self, number: int) -> None:
         if number == 0 or number > self._most_channels:
-            raise Broken(504, f"content on channel {number}")
+            raise ProtocolError(504, f"content on channel {number}")
 
-    def _protest(self, broken: Broken) -> None:
+    def _protest(self, broken: ProtocolError) -> None:
         """The other side does not keep to the protocol: say so, and go."""
         code = REPLIES.get(broken.reply, "FRAME_ERROR")
         if self._transport is not None and not self._transport.is_closing():
             text = str(broken)[:200]
             self._transport.write(command(commands.Connection.Close(broken.reply, text, 0, 0), 0))
             self._transport.close()
-        error = BrokerAway(f"{self._address} broke the protocol: {broken}", code=code)
+        error = BrokerUnavailableError(f"{self._address} broke the protocol: {broken}", code=code)
         self._end(error)
         self._rest = b""
         self._loop.call_later(TICK, self.abort, error)
@@ -269,7 +279,7 @@ class Connection(asyncio.Protocol):
     def _on_command(self, number: int, index: int, data: bytes, start: int, end: int) -> None:
         if number:
             if number > self._most_channels:
-                raise Broken(504, f"a method on channel {number}")
+                raise ProtocolError(504, f"a method on channel {number}")
             return  # a channel that was closed while this was on its way
         told = read_command(data, start, end)
         name = told.name
@@ -287,7 +297,7 @@ class Connection(asyncio.Protocol):
         elif name == self._expected:
             self._greet(told)
         else:
-            raise Broken(503, f"{name} where {self._expected or 'nothing'} was expected")
+            raise ProtocolError(503, f"{name} where {self._expected or 'nothing'} was expected")
 
     def _closed_by_broker(self, told: Any) -> None:
         text = f"{self._address}: {told.reply_code} {told.reply_text}"
@@ -296,9 +306,9 @@ class Connection(asyncio.Protocol):
             self._transport.write(command(commands.Connection.CloseOk(), 0))
             self._transport.close()
         if self._opened.done():
-            self._end(BrokerAway(f"the broker closed the connection: {text}", code=code))
+            self._end(BrokerUnavailableError(f"the broker closed the connection: {text}", code=code))
         else:
-            self._end(ConnectionRefused(text, code=code))
+            self._end(ConnectionRefusedByBrokerError(text, code=code))
 
     def _greet(self, told: Any) -> None:
         if self._expected == "Connection.Start":
@@ -313,7 +323,7 @@ class Connection(asyncio.Protocol):
     def _start(self, told: Any) -> None:
         self.server = dict(told.server_properties or {})
         if "PLAIN" not in str(told.mechanisms).split():
-            raise Broken(530, f"the broker does not take passwords, only {told.mechanisms}")
+            raise ProtocolError(530, f"the broker does not take passwords, only {told.mechanisms}")
         about: dict[str, Any] = {
             "product": "rune",
             "platform": "Python",
@@ -328,7 +338,7 @@ class Connection(asyncio.Protocol):
         address = self._address
         longest = _lesser(told.frame_max or 0, address.frame_max) or FRAME_MAX
         if longest < 4096:
-            raise Broken(530, f"frames of {longest} bytes are too small")
+            raise ProtocolError(530, f"frames of {longest} bytes are too small")
         self._heartbeat = min(told.heartbeat or 0, address.heartbeat) if told.heartbeat else address.heartbeat
         if address.heartbeat == 0:
             self._heartbeat = 0
@@ -351,7 +361,7 @@ class Connection(asyncio.Protocol):
         if self._heartbeat:
             if now - self._silent_since > 2 * self._heartbeat:
                 text = f"{self._address} was silent for {now - self._silent_since:.0f} s"
-                self.abort(BrokerAway(text, code="HEARTBEAT_MISSED"))
+                self.abort(BrokerUnavailableError(text, code="HEARTBEAT_MISSED"))
                 return
             if self._sent:
                 self._beat_at, self._sent = now, False
@@ -359,7 +369,7 @@ class Connection(asyncio.Protocol):
                 self.write(BEAT)
         late = [each.confirms.overdue(now, self.deadline) for each in self._channels.values()]
         if any(late) and self.blocked is None:
-            self.abort(BrokerAway(f"{self._address} confirms nothing", code="PUBLISH_DEADLINE"))
+            self.abort(BrokerUnavailableError(f"{self._address} confirms nothing", code="PUBLISH_DEADLINE"))
             return
         pause = min(TICK, self.deadline / 4, self._heartbeat / 4 if self._heartbeat else TICK)
         self._timer = self._loop.call_later(pause, self._tick)

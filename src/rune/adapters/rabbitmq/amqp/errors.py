@@ -13,7 +13,7 @@ AmqpError                 everything this client raises on purpose
 from __future__ import annotations
 
 from rune.errors import RuneError
-from rune.ports.journal import StoreAway
+from rune.ports.journal import StoreUnavailableError
 
 REPLIES = {
     311: "CONTENT_TOO_LARGE",
@@ -43,25 +43,25 @@ class AmqpError(RuneError):
     code = "AMQP"
 
 
-class BadAddress(AmqpError):
+class InvalidAddressError(AmqpError):
     """A URL that does not say how to reach a broker."""
 
     code = "BAD_ADDRESS"
 
 
-class ConnectionRefused(AmqpError):
+class ConnectionRefusedByBrokerError(AmqpError):
     """The broker is there and does not let us in: user, password, vhost or a setting."""
 
     code = "CONNECTION_REFUSED"
 
 
-class BrokerAway(AmqpError, StoreAway):
+class BrokerUnavailableError(AmqpError, StoreUnavailableError):
     """The connection is gone or stuck. What was not confirmed may or may not have happened."""
 
     code = "BROKER_AWAY"
 
 
-class ChannelClosed(AmqpError):
+class ChannelClosedError(AmqpError):
     """The broker closed a channel, with its reason; the connection goes on."""
 
     code = "CHANNEL_CLOSED"
@@ -71,25 +71,25 @@ class ChannelClosed(AmqpError):
         self.reply = reply
 
 
-class NotTaken(AmqpError):
+class PublishError(AmqpError):
     """A message that was published and not taken."""
 
     code = "NOT_TAKEN"
 
 
-class Unroutable(NotTaken):
+class UnroutableError(PublishError):
     """No queue is bound where it went."""
 
     code = "NO_ROUTE"
 
 
-class Nacked(NotTaken):
+class NackedError(PublishError):
     """The broker says no to it: a queue is full, or failed."""
 
     code = "NACKED"
 
 
-class Broken(Exception):
+class ProtocolError(Exception):
     """What came from the other side is not the protocol; never leaves the client."""
 
     def __init__(self, reply: int, text: str) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from pamqp import commands, encode, header
 from pamqp import frame as pamqp_frame
 
-from rune.adapters.rabbitmq.amqp.errors import Broken
+from rune.adapters.rabbitmq.amqp.errors import ProtocolError
 
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 END = 0xCE
@@ -59,7 +59,7 @@ class Message(msgspec.Struct, gc=False):
             return {}
 
 
-class Stamp:
+class MessageProperties:
     """The properties of messages of one kind, encoded once. What changes is a number that a return brings back, and of
     `timed` ones the second in which they are sent."""
 
@@ -107,7 +107,7 @@ class Stamp:
         return self.before + bytes((len(text),)) + text + self.after
 
 
-JSON = Stamp()
+JSON = MessageProperties()
 
 
 def command(value: Any, channel: int) -> bytes:
@@ -151,7 +151,7 @@ def read_deliver(data: bytes, start: int, end: int) -> tuple[bytes, Message]:
     key = stop + 10 + data[stop + 9]
     last = key + 1 + data[key]
     if last != end:
-        raise Broken(502, "a delivery that does not end with its frame")
+        raise ProtocolError(502, "a delivery that does not end with its frame")
     exchange, routing_key = data[stop + 10 : key].decode(), data[key + 1 : last].decode()
     return consumer, Message(b"", tag, redelivered != 0, exchange, routing_key, b"")
 
@@ -159,7 +159,7 @@ def read_deliver(data: bytes, start: int, end: int) -> tuple[bytes, Message]:
 def read_settled(data: bytes, start: int, end: int) -> tuple[int, int]:
     """Tag and bits of an ack or nack."""
     if end - start != 9:
-        raise Broken(502, "an ack of the wrong length")
+        raise ProtocolError(502, "an ack of the wrong length")
     tag, bits = _read_tag(data, start)
     return tag, bits
 
@@ -167,10 +167,10 @@ def read_settled(data: bytes, start: int, end: int) -> tuple[int, int]:
 def read_content(data: bytes, start: int, end: int) -> tuple[int, bytes]:
     """The size of the body, and the properties as they are."""
     if end - start < 14:
-        raise Broken(502, "a content header that is too short")
+        raise ProtocolError(502, "a content header that is too short")
     kind, _, size = _read_content(data, start)
     if kind != 60:
-        raise Broken(501, f"content of class {kind}")
+        raise ProtocolError(501, f"content of class {kind}")
     return size, data[start + 12 : end]
 
 
@@ -179,12 +179,12 @@ def read_command(data: bytes, start: int, end: int) -> Any:
     (index,) = read_index(data, start)
     known: Any = commands.INDEX_MAPPING.get(index)
     if known is None:
-        raise Broken(503, f"method {index >> 16}.{index & 0xFFFF} is unknown")
+        raise ProtocolError(503, f"method {index >> 16}.{index & 0xFFFF} is unknown")
     found = known()
     try:
         found.unmarshal(data[start + 4 : end])
     except Exception as error:
-        raise Broken(502, f"{known.name} cannot be read: {error}") from None
+        raise ProtocolError(502, f"{known.name} cannot be read: {error}") from None
     return found
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from rune.core.expr.budget import SLOT_BYTES, ExpressionError, MissingError, Run
+from rune.core.expr.budget import SLOT_BYTES, Evaluation, ExpressionError, MissingError
 from rune.core.expr.functions.table import Table, list_of, object_of, text_of, whole_of
 from rune.core.expr.operators import comparable
-from rune.core.expr.values import look_up, spoken
+from rune.core.expr.values import kind_name, look_up
 
 LISTS = Table("lists and objects")
 
 
 @LISTS.add("len(value)", "How many characters, elements or keys.", "len([1, 2])", "2")
-def length(run: Run, value: Any, /) -> int:
+def length(run: Evaluation, value: Any, /) -> int:
     if type(value) in (str, list, dict):
         return len(value)
-    raise ExpressionError(f"len() takes text, a list or an object, not {spoken(value)}")
+    raise ExpressionError(f"len() takes text, a list or an object, not {kind_name(value)}")
 
 
 @LISTS.add(
@@ -25,14 +25,14 @@ def length(run: Run, value: Any, /) -> int:
     'sorted([{"n": 2}, {"n": 1}], key="n")',
     '[{"n": 1}, {"n": 2}]',
 )
-def sort(run: Run, items: Any, /, key: Any = None, reverse: Any = False) -> list[Any]:
+def sort(run: Evaluation, items: Any, /, key: Any = None, reverse: Any = False) -> list[Any]:
     run.iterate(len(list_of(items, "sorted")))
     if type(reverse) is not bool:
-        raise ExpressionError(f"sorted() takes true or false for reverse, not {spoken(reverse)}")
+        raise ExpressionError(f"sorted() takes true or false for reverse, not {kind_name(reverse)}")
     keys = items if key is None else [_dig(each, text_of(key, "sorted")) for each in items]
     for each in keys:
         if not comparable(keys[0], each):
-            raise ExpressionError(f"sorted() cannot order {spoken(keys[0])} and {spoken(each)}")
+            raise ExpressionError(f"sorted() cannot order {kind_name(keys[0])} and {kind_name(each)}")
     if key is None:
         return run.new_list(sorted(items, reverse=reverse))
     order = sorted(range(len(items)), key=keys.__getitem__, reverse=reverse)
@@ -40,7 +40,7 @@ def sort(run: Run, items: Any, /, key: Any = None, reverse: Any = False) -> list
 
 
 @LISTS.add("reversed(list)", "The elements, last first.", "reversed([1, 2])", "[2, 1]")
-def reverse_(run: Run, items: Any, /) -> list[Any]:
+def reverse_(run: Evaluation, items: Any, /) -> list[Any]:
     run.iterate(len(list_of(items, "reversed")))
     return run.new_list(items[::-1])
 
@@ -48,7 +48,7 @@ def reverse_(run: Run, items: Any, /) -> list[Any]:
 @LISTS.add(
     "unique(list)", "Each different element once, where it first stands.", "unique([3, 1, 3])", "[3, 1]"
 )
-def unique(run: Run, items: Any, /) -> list[Any]:
+def unique(run: Evaluation, items: Any, /) -> list[Any]:
     run.iterate(len(list_of(items, "unique")))
     seen: dict[Any, Any] = {}
     for each in items:
@@ -56,7 +56,7 @@ def unique(run: Run, items: Any, /) -> list[Any]:
     return run.new_list(list(seen.values()))
 
 
-def _identity(value: Any, run: Run) -> Any:
+def _identity(value: Any, run: Evaluation) -> Any:
     """Something hashable that is equal where the values are equal as JSON."""
     kind = type(value)
     if kind is bool:
@@ -71,7 +71,7 @@ def _identity(value: Any, run: Run) -> Any:
 
 
 @LISTS.add("flatten(list)", "One level of inner lists dissolved.", "flatten([[1], [2, 3]])", "[1, 2, 3]")
-def flatten(run: Run, items: Any, /) -> list[Any]:
+def flatten(run: Evaluation, items: Any, /) -> list[Any]:
     run.iterate(len(list_of(items, "flatten")))
     flat: list[Any] = []
     for each in items:
@@ -86,7 +86,7 @@ def flatten(run: Run, items: Any, /) -> list[Any]:
 @LISTS.add(
     "range(stop) or range(start, stop, step)", "Whole numbers, `stop` excluded.", "range(3)", "[0, 1, 2]"
 )
-def range_(run: Run, start: Any, stop: Any = None, step: Any = 1, /) -> list[Any]:
+def range_(run: Evaluation, start: Any, stop: Any = None, step: Any = 1, /) -> list[Any]:
     first, last = (0, start) if stop is None else (start, stop)
     if whole_of(step, "range") == 0:
         raise ExpressionError("range() takes a step other than 0")
@@ -99,12 +99,12 @@ def range_(run: Run, start: Any, stop: Any = None, step: Any = 1, /) -> list[Any
 
 
 @LISTS.add("first(list)", "The first element; missing where there is none.", "first([1, 2])", "1")
-def first(run: Run, items: Any, /) -> Any:
+def first(run: Evaluation, items: Any, /) -> Any:
     return _end(items, 0, "first")
 
 
 @LISTS.add("last(list)", "The last element; missing where there is none.", "last([1, 2])", "2")
-def last(run: Run, items: Any, /) -> Any:
+def last(run: Evaluation, items: Any, /) -> Any:
     return _end(items, -1, "last")
 
 
@@ -120,26 +120,26 @@ def _end(items: Any, at: int, name: str) -> Any:
     'zip([1, 2], ["a", "b"])',
     '[[1, "a"], [2, "b"]]',
 )
-def zip_(run: Run, items: Any, /, *others: Any) -> list[Any]:
+def zip_(run: Evaluation, items: Any, /, *others: Any) -> list[Any]:
     lists = [list_of(each, "zip") for each in (items, *others)]
     run.iterate(min(map(len, lists)) * len(lists))
     return run.new_list([run.new_list(list(row)) for row in zip(*lists, strict=False)])
 
 
 @LISTS.add("keys(object)", "The keys.", 'keys({"x": 1, "y": 2})', '["x", "y"]')
-def keys(run: Run, value: Any, /) -> list[Any]:
+def keys(run: Evaluation, value: Any, /) -> list[Any]:
     run.iterate(len(object_of(value, "keys")))
     return run.new_list(list(value))
 
 
 @LISTS.add("values(object)", "The values.", 'values({"x": 1, "y": 2})', "[1, 2]")
-def values(run: Run, value: Any, /) -> list[Any]:
+def values(run: Evaluation, value: Any, /) -> list[Any]:
     run.iterate(len(object_of(value, "values")))
     return run.new_list(list(value.values()))
 
 
 @LISTS.add("items(object)", "Lists of key and value.", 'items({"x": 1})', '[["x", 1]]')
-def items_(run: Run, value: Any, /) -> list[Any]:
+def items_(run: Evaluation, value: Any, /) -> list[Any]:
     run.iterate(len(object_of(value, "items")))
     return run.new_list([run.new_list([key, each]) for key, each in value.items()])
 
@@ -150,7 +150,7 @@ def items_(run: Run, value: Any, /) -> list[Any]:
     'merge({"x": 1, "y": 1}, {"y": 2})',
     '{"x": 1, "y": 2}',
 )
-def merge(run: Run, value: Any, /, *others: Any) -> dict[str, Any]:
+def merge(run: Evaluation, value: Any, /, *others: Any) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for each in (value, *others):
         run.iterate(len(object_of(each, "merge")))
@@ -164,7 +164,7 @@ def merge(run: Run, value: Any, /, *others: Any) -> dict[str, Any]:
     'get({"a": {"b": 1}}, "a.c", 7)',
     "7",
 )
-def get(run: Run, value: Any, path: Any, default: Any = None, /) -> Any:
+def get(run: Evaluation, value: Any, path: Any, default: Any = None, /) -> Any:
     try:
         return look_up(value, path, "the value") if type(path) is int else _dig(value, text_of(path, "get"))
     except MissingError:
@@ -181,7 +181,7 @@ def _dig(value: Any, path: str) -> Any:
 
 
 @LISTS.add("exists(reference)", "Whether it is there, be it null.", "exists(null)", "true")
-def exists(run: Run, value: Any, /) -> bool:
+def exists(run: Evaluation, value: Any, /) -> bool:
     # Reached only with a value: the compiler answers for a missing one.
     return True
 
@@ -192,5 +192,5 @@ def exists(run: Run, value: Any, /) -> bool:
     'default(null, "d")',
     '"d"',
 )
-def default_(run: Run, value: Any, other: Any, /) -> Any:
+def default_(run: Evaluation, value: Any, other: Any, /) -> Any:
     return other if value is None else value

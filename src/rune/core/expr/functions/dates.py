@@ -13,9 +13,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-from rune.core.expr.budget import ExpressionError, Run
+from rune.core.expr.budget import Evaluation, ExpressionError
 from rune.core.expr.functions.table import Table, number_of, text_of
-from rune.core.expr.values import is_number, spoken
+from rune.core.expr.values import is_number, kind_name
 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTH_NAMES = (
@@ -192,11 +192,11 @@ def moment_of(value: Any, name: str) -> datetime:
             return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise ExpressionError(f'{name}() cannot read the date "{str(value)[:40]}"') from None
-    raise ExpressionError(f"{name}() takes a date as text or in seconds, not {spoken(value)}")
+    raise ExpressionError(f"{name}() takes a date as text or in seconds, not {kind_name(value)}")
 
 
 @DATES.add("now()", "The time of this attempt.", 'starts_with(now(), "20")', "true", pure=False)
-def now(run: Run, /) -> str:
+def now(run: Evaluation, /) -> str:
     try:
         seconds = run.scope["@now"]
     except KeyError:
@@ -213,7 +213,7 @@ def now(run: Run, /) -> str:
     'parse_date("31.12.2024", "%d.%m.%Y")',
     '"2024-12-31T00:00:00Z"',
 )
-def parse_date(run: Run, text: Any, pattern: Any = None, /) -> str:
+def parse_date(run: Evaluation, text: Any, pattern: Any = None, /) -> str:
     run.build(27)
     if pattern is None:
         return iso(moment_of(text, "parse_date"))
@@ -227,7 +227,7 @@ def parse_date(run: Run, text: Any, pattern: Any = None, /) -> str:
     'format_date("2024-12-31T10:00:00Z", "%d.%m.%Y %H:%M")',
     '"31.12.2024 10:00"',
 )
-def format_date(run: Run, date: Any, pattern: Any, /) -> str:
+def format_date(run: Evaluation, date: Any, pattern: Any, /) -> str:
     moment = moment_of(date, "format_date")
     run.build(len(text_of(pattern, "format_date")))
     text = format_with(moment, pattern)
@@ -241,7 +241,7 @@ def format_date(run: Run, date: Any, pattern: Any, /) -> str:
     'add_time("2024-02-28T00:00:00Z", 2, "days")',
     '"2024-03-01T00:00:00Z"',
 )
-def add_time(run: Run, date: Any, amount: Any, unit: Any, /) -> str:
+def add_time(run: Evaluation, date: Any, amount: Any, unit: Any, /) -> str:
     moment = moment_of(date, "add_time")
     count = number_of(amount, "add_time")
     name = text_of(unit, "add_time").removesuffix("s")

@@ -15,15 +15,15 @@ from typing import Any
 
 import msgspec
 
-from rune.core.expr.budget import MAX_JSON_DEPTH, BudgetError, ExpressionError, Run
+from rune.core.expr.budget import MAX_JSON_DEPTH, BudgetError, Evaluation, ExpressionError
 from rune.core.expr.functions.table import Table, text_of
-from rune.core.expr.values import kind_of, spoken, to_json, to_text
+from rune.core.expr.values import kind_name, kind_of, to_json, to_text
 
 ENCODING = Table("encoding")
 
 
 @ENCODING.add("base64(text)", "The text's UTF-8 bytes in base64.", 'base64("hi")', '"aGk="')
-def base64_(run: Run, text: Any, /) -> str:
+def base64_(run: Evaluation, text: Any, /) -> str:
     run.build(2 * len(text_of(text, "base64")))
     return base64.b64encode(text.encode()).decode()
 
@@ -31,7 +31,7 @@ def base64_(run: Run, text: Any, /) -> str:
 @ENCODING.add(
     "from_base64(text)", "The text whose UTF-8 bytes are given in base64.", 'from_base64("aGk=")', '"hi"'
 )
-def from_base64(run: Run, text: Any, /) -> str:
+def from_base64(run: Evaluation, text: Any, /) -> str:
     run.build(len(text_of(text, "from_base64")))
     plain = text.strip().replace("-", "+").replace("_", "/").rstrip("=")
     try:
@@ -46,7 +46,7 @@ def from_base64(run: Run, text: Any, /) -> str:
     'sha256("")',
     '"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"',
 )
-def sha256(run: Run, text: Any, /) -> str:
+def sha256(run: Evaluation, text: Any, /) -> str:
     run.scan(len(text_of(text, "sha256")))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -57,7 +57,7 @@ def sha256(run: Run, text: Any, /) -> str:
     'hmac_sha256("hi", "k")',
     '"233f8e9a13f278f19758a015d82f51e6e27966f1efc29d2cffb5d1a45ae9dc4c"',
 )
-def hmac_sha256(run: Run, text: Any, key: Any, /) -> str:
+def hmac_sha256(run: Evaluation, text: Any, key: Any, /) -> str:
     run.scan(len(text_of(text, "hmac_sha256")) + len(text_of(key, "hmac_sha256")))
     return hmac.new(key.encode(), text.encode(), "sha256").hexdigest()
 
@@ -65,9 +65,9 @@ def hmac_sha256(run: Run, text: Any, key: Any, /) -> str:
 @ENCODING.add(
     "url_encode(value)", "The value's text, safe in any part of a URL.", 'url_encode("a b&c")', '"a%20b%26c"'
 )
-def url_encode(run: Run, value: Any, /) -> str:
+def url_encode(run: Evaluation, value: Any, /) -> str:
     if type(value) in (list, dict):
-        raise ExpressionError(f"url_encode() takes text or a number, not {spoken(value)}")
+        raise ExpressionError(f"url_encode() takes text or a number, not {kind_name(value)}")
     text = to_text(value)
     run.build(3 * len(text))
     return urllib.parse.quote(text, safe="")
@@ -80,7 +80,7 @@ def url_encode(run: Run, value: Any, /) -> str:
     "36",
     pure=False,
 )
-def uuid(run: Run, /) -> str:
+def uuid(run: Evaluation, /) -> str:
     try:
         seed = run.scope["@seed"]
     except KeyError:
@@ -100,16 +100,16 @@ JSONS = Table("JSON and types")
 
 
 @JSONS.add("str(value)", "The value as text, as it looks inside text.", "str([1, null])", '"[1,null]"')
-def str_(run: Run, value: Any, /) -> str:
+def str_(run: Evaluation, value: Any, /) -> str:
     return _written(run, value, to_text)
 
 
 @JSONS.add("json(value)", "The value as compact JSON.", 'json({"a": "b"})', '"{\\"a\\":\\"b\\"}"')
-def json(run: Run, value: Any, /) -> str:
+def json(run: Evaluation, value: Any, /) -> str:
     return _written(run, value, to_json)
 
 
-def _written(run: Run, value: Any, write: Callable[[Any], str]) -> str:
+def _written(run: Evaluation, value: Any, write: Callable[[Any], str]) -> str:
     # Weighed before it is written, because what shares its parts is longer than it looks, and afterwards
     # because escapes are longer than what they stand for.
     before = run.left
@@ -120,7 +120,7 @@ def _written(run: Run, value: Any, write: Callable[[Any], str]) -> str:
 
 
 @JSONS.add("parse_json(text)", "The value that a JSON text holds.", 'parse_json("[1, 2]")', "[1, 2]")
-def parse_json(run: Run, text: Any, /) -> Any:
+def parse_json(run: Evaluation, text: Any, /) -> Any:
     run.build(len(text_of(text, "parse_json")))
     try:
         value = msgspec.json.decode(text.encode())
@@ -142,5 +142,5 @@ def _too_deep(value: Any) -> bool:
 
 
 @JSONS.add("type(value)", "One of null, boolean, number, string, array, object.", "type([1])", '"array"')
-def type_(run: Run, value: Any, /) -> str:
+def type_(run: Evaluation, value: Any, /) -> str:
     return kind_of(value)

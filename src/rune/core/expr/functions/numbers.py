@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from rune.core.expr.budget import MAX_INT_DIGITS, ExpressionError, MissingError, Run
+from rune.core.expr.budget import MAX_INT_DIGITS, Evaluation, ExpressionError, MissingError
 from rune.core.expr.functions.table import Table, list_of, number_of, whole_of
 from rune.core.expr.operators import checked, comparable
-from rune.core.expr.values import spoken, truthy
+from rune.core.expr.values import kind_name, truthy
 
 NUMBERS = Table("numbers")
-_MOST_DIGITS = 300
+_MAX_DIGITS = 300
 _FLOAT_CHARS = frozenset("0123456789+-.eE")
 
 
 @NUMBERS.add("int(value)", "A whole number from text or a number; decimals are cut off.", 'int("42")', "42")
-def int_(run: Run, value: Any, /) -> int:
+def int_(run: Evaluation, value: Any, /) -> int:
     kind = type(value)
     if kind is int or kind is float or kind is bool:
         return int(value)
@@ -25,11 +25,11 @@ def int_(run: Run, value: Any, /) -> int:
         if digits.isascii() and digits.isdigit() and len(digits) <= MAX_INT_DIGITS:
             return int(text)
         raise ExpressionError(f'int() cannot read "{value[:40]}"')
-    raise ExpressionError(f"int() takes text or a number, not {spoken(value)}")
+    raise ExpressionError(f"int() takes text or a number, not {kind_name(value)}")
 
 
 @NUMBERS.add("float(value)", "A number with decimals from text or a number.", 'float("1.5")', "1.5")
-def float_(run: Run, value: Any, /) -> float:
+def float_(run: Evaluation, value: Any, /) -> float:
     kind = type(value)
     if kind is int or kind is float or kind is bool:
         return float(value)
@@ -41,61 +41,61 @@ def float_(run: Run, value: Any, /) -> float:
             except ValueError:
                 pass
         raise ExpressionError(f'float() cannot read "{value[:40]}"')
-    raise ExpressionError(f"float() takes text or a number, not {spoken(value)}")
+    raise ExpressionError(f"float() takes text or a number, not {kind_name(value)}")
 
 
 @NUMBERS.add("bool(value)", "Whether the value counts as true.", "bool([0])", "true")
-def bool_(run: Run, value: Any, /) -> bool:
+def bool_(run: Evaluation, value: Any, /) -> bool:
     return truthy(value)
 
 
 @NUMBERS.add("round(number, digits)", "Rounded; a half goes to the even neighbour.", "round(2.345, 1)", "2.3")
-def round_(run: Run, number: Any, digits: Any = None, /) -> int | float:
+def round_(run: Evaluation, number: Any, digits: Any = None, /) -> int | float:
     value = number_of(number, "round")
     if digits is None:
         return round(value)
     # Rounding a whole number to the minus billionth digit would compute ten to the billionth.
-    if abs(whole_of(digits, "round")) > _MOST_DIGITS:
-        raise ExpressionError(f"round() takes at most {_MOST_DIGITS} digits")
+    if abs(whole_of(digits, "round")) > _MAX_DIGITS:
+        raise ExpressionError(f"round() takes at most {_MAX_DIGITS} digits")
     rounded: int | float = checked(round(value, digits))
     return rounded
 
 
 @NUMBERS.add("abs(number)", "Without its sign.", "abs(-3)", "3")
-def abs_(run: Run, number: Any, /) -> int | float:
+def abs_(run: Evaluation, number: Any, /) -> int | float:
     return abs(number_of(number, "abs"))
 
 
 @NUMBERS.add("min(list) or min(a, b, …)", "The least of numbers or texts.", "min([3, 1])", "1")
-def min_(run: Run, value: Any, /, *others: Any) -> Any:
+def min_(run: Evaluation, value: Any, /, *others: Any) -> Any:
     return min(_ordered(run, value, others, "min"))
 
 
 @NUMBERS.add("max(list) or max(a, b, …)", "The greatest of numbers or texts.", "max([3, 1])", "3")
-def max_(run: Run, value: Any, /, *others: Any) -> Any:
+def max_(run: Evaluation, value: Any, /, *others: Any) -> Any:
     return max(_ordered(run, value, others, "max"))
 
 
-def _ordered(run: Run, value: Any, others: tuple[Any, ...], name: str) -> list[Any]:
+def _ordered(run: Evaluation, value: Any, others: tuple[Any, ...], name: str) -> list[Any]:
     items = [value, *others] if others else list_of(value, name)
     run.iterate(len(items))
     if not items:
         raise MissingError(f"{name}() finds nothing in an empty list")
     for each in items:
         if not comparable(items[0], each):
-            raise ExpressionError(f"{name}() cannot order {spoken(items[0])} and {spoken(each)}")
+            raise ExpressionError(f"{name}() cannot order {kind_name(items[0])} and {kind_name(each)}")
     return items
 
 
 @NUMBERS.add("sum(list)", "All numbers added.", "sum([1, 2])", "3")
-def sum_(run: Run, items: Any, /) -> int | float:
+def sum_(run: Evaluation, items: Any, /) -> int | float:
     run.iterate(len(list_of(items, "sum")))
     total: int | float = checked(sum(number_of(each, "sum") for each in items))
     return total
 
 
 @NUMBERS.add("avg(list)", "The mean of numbers; missing where there are none.", "avg([1, 2, 6])", "3.0")
-def avg(run: Run, items: Any, /) -> float:
+def avg(run: Evaluation, items: Any, /) -> float:
     if not list_of(items, "avg"):
         raise MissingError("avg() finds nothing in an empty list")
     mean: float = checked(sum_(run, items) / len(items))

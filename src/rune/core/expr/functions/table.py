@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from rune.core.expr.budget import ExpressionError
-from rune.core.expr.values import is_number, spoken
+from rune.core.expr.values import is_number, kind_name
 
 
 class Function(msgspec.Struct, frozen=True):
@@ -72,21 +72,21 @@ def text_of(value: Any, name: str) -> str:
     """The argument, which must be text."""
     if type(value) is str:
         return value
-    raise ExpressionError(f"{name}() takes text, not {spoken(value)}")
+    raise ExpressionError(f"{name}() takes text, not {kind_name(value)}")
 
 
 def list_of(value: Any, name: str) -> list[Any]:
     """The argument, which must be a list."""
     if type(value) is list:
         return value
-    raise ExpressionError(f"{name}() takes a list, not {spoken(value)}")
+    raise ExpressionError(f"{name}() takes a list, not {kind_name(value)}")
 
 
 def object_of(value: Any, name: str) -> dict[str, Any]:
     """The argument, which must be an object."""
     if type(value) is dict:
         return value
-    raise ExpressionError(f"{name}() takes an object, not {spoken(value)}")
+    raise ExpressionError(f"{name}() takes an object, not {kind_name(value)}")
 
 
 def number_of(value: Any, name: str) -> int | float:
@@ -94,11 +94,11 @@ def number_of(value: Any, name: str) -> int | float:
     if is_number(value):
         number: int | float = value
         return number
-    raise ExpressionError(f"{name}() takes a number, not {spoken(value)}")
+    raise ExpressionError(f"{name}() takes a number, not {kind_name(value)}")
 
 
 def whole_of(value: Any, name: str) -> int:
     """The argument, which must be a whole number."""
     if type(value) is int:
         return value
-    raise ExpressionError(f"{name}() takes a whole number, not {spoken(value)}")
+    raise ExpressionError(f"{name}() takes a whole number, not {kind_name(value)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rune.core.expr import operators, regex
-from rune.core.expr.budget import ExpressionError, Run
+from rune.core.expr.budget import Evaluation, ExpressionError
 from rune.core.expr.functions.table import Table, list_of, text_of
 from rune.core.expr.values import to_text
 
@@ -13,7 +13,7 @@ TEXT = Table("text")
 
 
 @TEXT.add("upper(text)", "The text in capital letters.", 'upper("ada")', '"ADA"')
-def upper(run: Run, text: Any, /) -> str:
+def upper(run: Evaluation, text: Any, /) -> str:
     run.build(len(text_of(text, "upper")))
     capital = str(text.upper())
     # Some letters become two or three.
@@ -22,13 +22,13 @@ def upper(run: Run, text: Any, /) -> str:
 
 
 @TEXT.add("lower(text)", "The text in small letters.", 'lower("ÄB")', '"äb"')
-def lower(run: Run, text: Any, /) -> str:
+def lower(run: Evaluation, text: Any, /) -> str:
     run.build(len(text_of(text, "lower")))
     return str(text.lower())
 
 
 @TEXT.add("trim(text)", "The text without white space at its ends.", 'trim("  ada ")', '"ada"')
-def trim(run: Run, text: Any, /) -> str:
+def trim(run: Evaluation, text: Any, /) -> str:
     run.build(len(text_of(text, "trim")))
     return str(text.strip())
 
@@ -39,7 +39,7 @@ def trim(run: Run, text: Any, /) -> str:
     'split("a,b", ",")',
     '["a", "b"]',
 )
-def split(run: Run, text: Any, separator: Any = None, /) -> list[Any]:
+def split(run: Evaluation, text: Any, separator: Any = None, /) -> list[Any]:
     run.build(len(text_of(text, "split")))
     if separator is None:
         return run.new_list(text.split())
@@ -54,7 +54,7 @@ def split(run: Run, text: Any, separator: Any = None, /) -> list[Any]:
     'join(["a", 1, true], "-")',
     '"a-1-true"',
 )
-def join(run: Run, items: Any, separator: Any = "", /) -> str:
+def join(run: Evaluation, items: Any, separator: Any = "", /) -> str:
     run.iterate(len(list_of(items, "join")))
     before = run.left
     run.build(len(text_of(separator, "join")) * len(items))
@@ -70,7 +70,7 @@ def join(run: Run, items: Any, separator: Any = "", /) -> str:
     'replace("a.b.c", ".", "/")',
     '"a/b/c"',
 )
-def replace(run: Run, text: Any, old: Any, new: Any, /) -> str:
+def replace(run: Evaluation, text: Any, old: Any, new: Any, /) -> str:
     if not text_of(old, "replace"):
         raise ExpressionError("replace() takes a text to replace that is not empty")
     count = text_of(text, "replace").count(old)
@@ -79,12 +79,12 @@ def replace(run: Run, text: Any, old: Any, new: Any, /) -> str:
 
 
 @TEXT.add("starts_with(text, prefix)", "Whether the text begins so.", 'starts_with("abc", "ab")', "true")
-def starts_with(run: Run, text: Any, prefix: Any, /) -> bool:
+def starts_with(run: Evaluation, text: Any, prefix: Any, /) -> bool:
     return operators.starts_with(text, prefix)
 
 
 @TEXT.add("ends_with(text, suffix)", "Whether the text ends so.", 'ends_with("abc", "bc")', "true")
-def ends_with(run: Run, text: Any, suffix: Any, /) -> bool:
+def ends_with(run: Evaluation, text: Any, suffix: Any, /) -> bool:
     return operators.ends_with(text, suffix)
 
 
@@ -94,7 +94,7 @@ def ends_with(run: Run, text: Any, suffix: Any, /) -> bool:
     'matches("order-42", "^order-[0-9]+$")',
     "true",
 )
-def matches(run: Run, text: Any, pattern: Any, /) -> bool:
+def matches(run: Evaluation, text: Any, pattern: Any, /) -> bool:
     return regex.search(text_of(text, "matches"), text_of(pattern, "matches"), run)
 
 
@@ -104,5 +104,5 @@ def matches(run: Run, text: Any, pattern: Any, /) -> bool:
     'find_all("a1 b22", "[0-9]+")',
     '["1", "22"]',
 )
-def find_all(run: Run, text: Any, pattern: Any, /) -> list[Any]:
+def find_all(run: Evaluation, text: Any, pattern: Any, /) -> list[Any]:
     return regex.find_all(text_of(text, "find_all"), text_of(pattern, "find_all"), run)

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rune.errors import NodeFailure
-from rune.nodes.base import Call
+from rune.nodes.base import NodeCall
 from rune.nodes.io.http_client.request import Request
 from rune.nodes.io.http_client.response import unpacked
 from rune.nodes.io.http_client.ssrf import target
@@ -21,8 +21,8 @@ from rune.ports.credentials import ApiKey, Basic, Bearer, Credential, Header, OA
 
 TYPES = ("basic", "bearer", "header", "api_key", "oauth2")
 NO_TOKEN = "CREDENTIAL_TOKEN"
-LARGEST = 256 * 1024
-UNSAID = 300.0
+MAX_TOKEN_RESPONSE_BYTES = 256 * 1024
+DEFAULT_LIFETIME_S = 300.0
 """Seconds that a token is kept whose server does not say how long it is good."""
 
 _REFUSED = frozenset({400, 401, 403})
@@ -36,17 +36,17 @@ _HEADERS = {
 
 class _Token(msgspec.Struct):
     access_token: str
-    expires_in: float = UNSAID
+    expires_in: float = DEFAULT_LIFETIME_S
     token_type: str = "Bearer"
 
 
-async def authorized(call: Call[Any], request: Request) -> Request:
+async def authorized(call: NodeCall[Any], request: Request) -> Request:
     """The request with the node's credential, if it names one."""
     credential = await call.credential(*TYPES, host=request.where.host)
     return request if credential is None else await with_credential(call, request, credential)
 
 
-async def renewed(call: Call[Any], request: Request) -> Request | None:
+async def renewed(call: NodeCall[Any], request: Request) -> Request | None:
     """The request with a new token, once in a call, after the old one was refused; None if there can be none."""
     credential = await call.credential(*TYPES, host=request.where.host)
     if credential is None or not isinstance(credential.fields, OAuth2) or call.usage is None:
@@ -58,7 +58,7 @@ async def renewed(call: Call[Any], request: Request) -> Request | None:
     return await _with_token(call, request, credential, credential.fields, refused=refused)
 
 
-async def with_credential(call: Call[Any], request: Request, credential: Credential) -> Request:
+async def with_credential(call: NodeCall[Any], request: Request, credential: Credential) -> Request:
     """The request with a credential that may be sent there."""
     fields = credential.fields
     match fields:
@@ -89,7 +89,7 @@ def _header(request: Request, name: str, value: str) -> Request:
 
 
 async def _with_token(
-    call: Call[Any], request: Request, credential: Credential, fields: OAuth2, refused: str | None = None
+    call: NodeCall[Any], request: Request, credential: Credential, fields: OAuth2, refused: str | None = None
 ) -> Request:
     async def fetch() -> tuple[str, float]:
         return await _fetched(call, fields)
@@ -100,7 +100,7 @@ async def _with_token(
     return _header(request, "authorization", f"Bearer {token}")
 
 
-async def _fetched(call: Call[Any], fields: OAuth2) -> tuple[str, float]:
+async def _fetched(call: NodeCall[Any], fields: OAuth2) -> tuple[str, float]:
     """Ask for a token, at an address that passes the same guard as any other."""
     where = target(fields.token_url)
     label = redacted(where.url)
@@ -117,7 +117,10 @@ async def _fetched(call: Call[Any], fields: OAuth2) -> tuple[str, float]:
         async with call.world.http().send("POST", where, headers, body, verify=True) as response:
             status = response.status
             data = await unpacked(
-                response.content.iter_any(), response.headers.get("Content-Encoding", ""), LARGEST, label
+                response.content.iter_any(),
+                response.headers.get("Content-Encoding", ""),
+                MAX_TOKEN_RESPONSE_BYTES,
+                label,
             )
     except (aiohttp.ClientError, OSError, ValueError, zlib.error) as error:
         raise NodeFailure(f"{label}: no token: {type(error).__name__}", code=NO_TOKEN) from None

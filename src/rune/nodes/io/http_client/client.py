@@ -28,10 +28,10 @@ from aiohttp.connector import Connection
 from aiohttp.http import HttpProcessingError, StreamWriter
 from yarl import URL
 
-from rune.nodes.io.http_client.ssrf import Address, Guard, Target, blocked
+from rune.nodes.io.http_client.ssrf import Address, AddressGuard, Target, blocked
 
-LARGE = 256 * 1024
-BUFFER = 64 * 1024
+LARGE_BYTES = 256 * 1024
+BUFFER_BYTES = 64 * 1024
 
 _BARE = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that say nothing of a body that they do not have."""
@@ -104,9 +104,12 @@ async def transfer(connection: Connection, method: str, start: bytes, body: byte
         if protocol is None or transport is None:
             raise aiohttp.ServerDisconnectedError
         protocol.set_response_params(
-            skip_payload=method == "HEAD", read_until_eof=True, auto_decompress=False, read_bufsize=BUFFER
+            skip_payload=method == "HEAD",
+            read_until_eof=True,
+            auto_decompress=False,
+            read_bufsize=BUFFER_BYTES,
         )
-        if body is not None and len(body) > LARGE:
+        if body is not None and len(body) > LARGE_BYTES:
             transport.write(start)
             writing = asyncio.create_task(_write(protocol, body))
         else:
@@ -132,21 +135,21 @@ async def _write(protocol: Any, body: bytes) -> None:
     writer = StreamWriter(protocol, asyncio.get_running_loop())
     view = memoryview(body)
     try:
-        for start in range(0, len(body), BUFFER):
-            await writer.write(view[start : start + BUFFER])
+        for start in range(0, len(body), BUFFER_BYTES):
+            await writer.write(view[start : start + BUFFER_BYTES])
             await writer.drain()
     except (aiohttp.ClientError, OSError):
         return  # whoever waits for the answer hears of it from the connection
 
 
-class Within:
+class Deadline:
     """A block that is cancelled when its time is over, and then raises TimeoutError."""
 
     __slots__ = ("_asked", "_here", "_line", "over", "when")
 
     _here: asyncio.Task[object]
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: DeadlineBucket) -> None:
         self._line = line
         self.when = 0.0
         self.over = False
@@ -173,24 +176,24 @@ class Within:
         self._here.cancel()
 
 
-class Line:
+class DeadlineBucket:
     """Those who were given the same time, in the order in which it runs out."""
 
     def __init__(self, lines: Deadlines, seconds: float) -> None:
         self._lines = lines
         self._seconds = seconds
         self._loop = asyncio.get_running_loop()
-        self._waiting: OrderedDict[Within, None] = OrderedDict()
+        self._waiting: OrderedDict[Deadline, None] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, one: Within) -> None:
+    def add(self, one: Deadline) -> None:
         """Somebody begins."""
         one.when = self._loop.time() + self._seconds
         self._waiting[one] = None
         if self._timer is None:
             self._timer = self._loop.call_at(one.when, self._ring)
 
-    def remove(self, one: Within) -> None:
+    def remove(self, one: Deadline) -> None:
         """Somebody is done in time."""
         self._waiting.pop(one, None)
 
@@ -216,14 +219,14 @@ class Deadlines:
     """The lines, by seconds."""
 
     def __init__(self) -> None:
-        self._lines: dict[float, Line] = {}
+        self._lines: dict[float, DeadlineBucket] = {}
 
-    def within(self, seconds: float) -> Within:
+    def within(self, seconds: float) -> Deadline:
         """So many seconds for a block."""
         line = self._lines.get(seconds)
         if line is None:
-            line = self._lines[seconds] = Line(self, seconds)
-        return Within(line)
+            line = self._lines[seconds] = DeadlineBucket(self, seconds)
+        return Deadline(line)
 
     def forget(self, seconds: float) -> None:
         """Nobody is in this line any more."""
@@ -238,10 +241,10 @@ class Deadlines:
 
 CONNECT_SECONDS = 5.0
 IDLE_SECONDS = 15.0
-MOST_ROUTES = 1024
-MOST_PEERS = 64
+MAX_ROUTES = 1024
+MAX_PEERS = 64
 
-_PATIENCE = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+_TIMEOUTS = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
 _REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 _passed: ContextVar[list[Address] | None] = ContextVar("passed", default=None)
 """The addresses that the guard let through for the request of this task."""
@@ -264,9 +267,9 @@ class Route:
 class Client:
     """Sends single requests; redirects, decoding and limits are its caller's."""
 
-    def __init__(self, guard: Guard, per_host: int) -> None:
+    def __init__(self, guard: AddressGuard, per_host: int) -> None:
         self._guard = guard
-        self._lanes = Lanes(per_host)
+        self._lanes = HostLimiter(per_host)
         self._deadlines = Deadlines()
         self._routes: dict[tuple[str, str, int, bool], Route] = {}
         self._connector = _Connector(
@@ -280,22 +283,22 @@ class Client:
 
     def send(
         self, method: str, where: Target, headers: Mapping[str, str], body: bytes | None, *, verify: bool
-    ) -> Sending:
+    ) -> PendingRequest:
         """One request; entered, it is the answer, whose body is as it came."""
         key = (where.scheme, where.host, where.port, verify)
         route = self._routes.get(key)
         if route is None:
             self._guard.check_target(where)
-            if len(self._routes) >= MOST_ROUTES:
+            if len(self._routes) >= MAX_ROUTES:
                 self._routes.clear()
             route = self._routes[key] = Route(where, verify)
-        return Sending(self._connector, route, method, head(method, where, headers, body), body)
+        return PendingRequest(self._connector, route, method, head(method, where, headers, body), body)
 
-    def lane(self, where: Target) -> Lane:
+    def lane(self, where: Target) -> HostLimit:
         """A place among the calls to a host; there are only so many at once."""
-        return self._lanes.lane(where.host)
+        return self._lanes.limit(where.host)
 
-    def within(self, seconds: float) -> Within:
+    def within(self, seconds: float) -> Deadline:
         """So long may a block take."""
         return self._deadlines.within(seconds)
 
@@ -305,7 +308,7 @@ class Client:
         await self._connector.close()
 
 
-class Sending:
+class PendingRequest:
     """A request under way."""
 
     __slots__ = ("_body", "_connector", "_head", "_method", "_response", "_route")
@@ -338,7 +341,7 @@ class Sending:
 class _Resolver(AbstractResolver):
     """Asks the guard, so that nothing is connected to that it did not see."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: AddressGuard) -> None:
         self._guard = guard
 
     async def resolve(
@@ -367,7 +370,7 @@ class _Resolver(AbstractResolver):
 class _Connector(aiohttp.TCPConnector):
     """Looks at who is on the other end before anything is sent, on a new connection and on one that was kept."""
 
-    def __init__(self, guard: Guard, **options: Any) -> None:
+    def __init__(self, guard: AddressGuard, **options: Any) -> None:
         super().__init__(**options)
         self._guard = guard
 
@@ -376,7 +379,7 @@ class _Connector(aiohttp.TCPConnector):
         passed: list[Address] = []
         token = _passed.set(passed)
         try:
-            connection = await self.connect(route.request, [], _PATIENCE)
+            connection = await self.connect(route.request, [], _TIMEOUTS)
         except TimeoutError as late:
             raise aiohttp.ConnectionTimeoutError(f"no connection to {route.host} in time") from late
         finally:
@@ -395,16 +398,16 @@ class _Connector(aiohttp.TCPConnector):
         address = ip_address(peer)
         if (passed and address not in passed) or not self._guard.permits(route.host, address):
             return False
-        if len(route.peers) >= MOST_PEERS:
+        if len(route.peers) >= MAX_PEERS:
             route.peers.clear()
         route.peers.add(peer)
         return True
 
 
-class Lane:
+class HostLimit:
     """One host's share of the calls under way."""
 
-    def __init__(self, lanes: Lanes, host: str) -> None:
+    def __init__(self, lanes: HostLimiter, host: str) -> None:
         self._lanes = lanes
         self._host = host
         self._free = asyncio.Semaphore(lanes.width)
@@ -428,18 +431,18 @@ class Lane:
             self._lanes.forget(self._host)
 
 
-class Lanes:
+class HostLimiter:
     """How many calls to one host may be under way; hosts that nobody calls are forgotten."""
 
     def __init__(self, width: int) -> None:
         self.width = width
-        self._lanes: dict[str, Lane] = {}
+        self._lanes: dict[str, HostLimit] = {}
 
-    def lane(self, host: str) -> Lane:
+    def limit(self, host: str) -> HostLimit:
         """The lane of a host."""
         found = self._lanes.get(host)
         if found is None:
-            found = self._lanes[host] = Lane(self, host)
+            found = self._lanes[host] = HostLimit(self, host)
         return found
 
     def forget(self, host: str) -> None:

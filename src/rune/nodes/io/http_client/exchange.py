@@ -15,7 +15,7 @@ import aiohttp
 import msgspec
 
 from rune.errors import NodeFailure
-from rune.nodes.base import Call
+from rune.nodes.base import NodeCall
 from rune.nodes.io.http_client.auth import authorized, renewed
 from rune.nodes.io.http_client.client import Response
 from rune.nodes.io.http_client.pagination import PAGES, Pagination, following, items_of, rule_of
@@ -24,7 +24,7 @@ from rune.nodes.io.http_client.response import AS_BLOB, excerpt, named, read, un
 from rune.nodes.io.http_client.ssrf import Target, joined
 from rune.nodes.redaction import redacted
 
-_LONGEST_DELAY = 10 * 365 * 86_400
+_MAX_DELAY_S = 10 * 365 * 86_400
 
 
 class sent:  # noqa: N801 - reads like the function that it is to whoever enters it
@@ -32,7 +32,7 @@ class sent:  # noqa: N801 - reads like the function that it is to whoever enters
 
     __slots__ = ("_call", "_request", "_sending", "_verify")
 
-    def __init__(self, call: Call[Any], request: Request, *, verify: bool = True) -> None:
+    def __init__(self, call: NodeCall[Any], request: Request, *, verify: bool = True) -> None:
         self._call = call
         self._request = request
         self._verify = verify
@@ -81,7 +81,7 @@ def _cause(error: Exception) -> str:
     return (getattr(inner, "strerror", None) or str(inner) or type(inner).__name__)[:200]
 
 
-def patience(now: int, retry_after: str | None) -> dict[str, int]:
+def retry_delay(now: int, retry_after: str | None) -> dict[str, int]:
     """The details of a failure that say when the next attempt may be, if the server does."""
     asked = None if retry_after is None else _asked_delay(retry_after)
     return {} if asked is None else {"retry_at": now + round(asked * 1000)}
@@ -90,12 +90,12 @@ def patience(now: int, retry_after: str | None) -> dict[str, int]:
 def _asked_delay(text: str) -> float | None:
     """Seconds that a `Retry-After` asks for; it is a number or a date."""
     if text.isascii() and text.isdigit():
-        return float(min(int(text[:12]), _LONGEST_DELAY))
+        return float(min(int(text[:12]), _MAX_DELAY_S))
     try:
         seconds = parsedate_to_datetime(text).timestamp() - time.time()
     except (ValueError, TypeError, OverflowError):
         return None
-    return min(max(seconds, 0.0), _LONGEST_DELAY)
+    return min(max(seconds, 0.0), _MAX_DELAY_S)
 
 
 REDIRECTS = 5
@@ -133,7 +133,7 @@ class Pages(msgspec.Struct):
     complete: bool = True
 
 
-async def exchange(call: Call[Any]) -> dict[str, Any]:
+async def exchange(call: NodeCall[Any]) -> dict[str, Any]:
     """What the node gives back."""
     rule = rule_of(call.parameters)
     request = await build(call, rule)
@@ -151,7 +151,7 @@ async def exchange(call: Call[Any]) -> dict[str, Any]:
     return await _output(call, pages, round((time.monotonic() - began) * 1000))
 
 
-async def _pages(call: Call[Any], request: Request, rule: Pagination | None) -> Pages:
+async def _pages(call: NodeCall[Any], request: Request, rule: Pagination | None) -> Pages:
     """The answer and, if there is a rule, all that follow from it. They share the bytes that one may have."""
     left = call.parameters.max_bytes
     answer = await _answer(call, request, left)
@@ -193,11 +193,11 @@ def _next(rule: Pagination, pages: Pages) -> Target | None:
     return joined(last.request.where, found) if isinstance(found, str) else found
 
 
-def _body(call: Call[Any], answer: Answer) -> Any:
+def _body(call: NodeCall[Any], answer: Answer) -> Any:
     return read(answer.body, answer.content_type, call.limits, answer, call.parameters.response)
 
 
-async def _answer(call: Call[Any], request: Request, most: int) -> Answer:
+async def _answer(call: NodeCall[Any], request: Request, most: int) -> Answer:
     """The answer to one request; a token that is refused is renewed once, a status that is to fail does so here."""
     answer = await _led(call, request, most)
     if answer.status == 401 and answer.request.where.origin == request.where.origin:
@@ -209,7 +209,7 @@ async def _answer(call: Call[Any], request: Request, most: int) -> Answer:
     return answer
 
 
-async def _led(call: Call[Any], request: Request, most: int) -> Answer:
+async def _led(call: NodeCall[Any], request: Request, most: int) -> Answer:
     """The answer at the end of the redirects."""
     for hop in range(REDIRECTS + 1):
         async with sent(call, request, verify=not call.parameters.ignore_ssl) as response:
@@ -225,7 +225,7 @@ async def _led(call: Call[Any], request: Request, most: int) -> Answer:
     raise AssertionError("the last hop answers or raises")
 
 
-def _check_step(call: Call[Any], request: Request, where: Target) -> None:
+def _check_step(call: NodeCall[Any], request: Request, where: Target) -> None:
     """A redirect or a next page does not give up encryption and takes no secret elsewhere."""
     if request.where.scheme == "https" and where.scheme == "http":
         raise _redirect(request, "a redirect from https to http is not followed")
@@ -274,17 +274,17 @@ def _linked(answer: Answer) -> Target | None:
     return None
 
 
-def _failed(call: Call[Any], answer: Answer) -> NodeFailure:
+def _failed(call: NodeCall[Any], answer: Answer) -> NodeFailure:
     details: dict[str, Any] = {
         "status": answer.status,
         "body": excerpt(answer.body, answer.content_type),
     }
-    details |= patience(call.now, answer.headers.get("retry-after"))
+    details |= retry_delay(call.now, answer.headers.get("retry-after"))
     message = f"{answer.request.method} {answer.label} answered {answer.status}"
     return NodeFailure(message, code="HTTP_STATUS", details=details)
 
 
-async def _output(call: Call[Any], pages: Pages, duration: int) -> dict[str, Any]:
+async def _output(call: NodeCall[Any], pages: Pages, duration: int) -> dict[str, Any]:
     last = pages.answers[-1]
     bodies = [
         await _kept(call, answer) if body is AS_BLOB else body
@@ -301,7 +301,7 @@ async def _output(call: Call[Any], pages: Pages, duration: int) -> dict[str, Any
     return output
 
 
-async def _kept(call: Call[Any], answer: Answer) -> dict[str, Any]:
+async def _kept(call: NodeCall[Any], answer: Answer) -> dict[str, Any]:
     """The reference to a body that is too large or too binary to be a value."""
     name = named(str(answer.headers.get("content-disposition", "")), answer.request.where.resource)
     return await call.blobs.put(answer.body, name, answer.content_type)

@@ -15,7 +15,7 @@ from rune.nodes.io.http_client.ssrf import Target
 from rune.nodes.schema import Model, conflicting, missing, plain
 
 PAGES = "HTTP_PAGES"
-MOST = 100
+MAX_PAGES = 100
 _PARAMETERS = {"cursor": "cursor", "page": "page", "offset": "offset"}
 _ABSENT = object()
 
@@ -55,7 +55,7 @@ class Pagination(Model, kw_only=True, frozen=True):
             description="How much the number grows. Default: 1 for `page`, the size of the page for `offset`."
         ),
     ] = None
-    max_pages: Annotated[int, Meta(ge=1, le=1_000, description="Most pages to fetch.")] = MOST
+    max_pages: Annotated[int, Meta(ge=1, le=1_000, description="Most pages to fetch.")] = MAX_PAGES
 
 
 def combined(parameters: Mapping[str, Any]) -> list[Problem]:
@@ -85,7 +85,7 @@ def rule_of(parameters: Any) -> Pagination | None:
     wanted = parameters.follow_next
     if not wanted:
         return None
-    return Pagination(style="link", max_pages=MOST if wanted is True else int(wanted) + 1)
+    return Pagination(style="link", max_pages=MAX_PAGES if wanted is True else int(wanted) + 1)
 
 
 def first(rule: Pagination | None, where: Target) -> Target:
@@ -105,7 +105,7 @@ def items_of(rule: Pagination, body: Any, label: str) -> list[Any] | None:
                 f"{label}: the body is no list; `pagination.items` says where the list is", code=PAGES
             )
         return None
-    found = dig(body, rule.items)
+    found = get_path(body, rule.items)
     if found is None or found is _ABSENT:
         return []
     if not isinstance(found, list):
@@ -118,14 +118,14 @@ def following(
 ) -> str | Target | None:
     """What leads on: an address in the body, or the same address with another number or cursor."""
     if rule.style == "next":
-        found = dig(body, rule.path or "next")
+        found = get_path(body, rule.path or "next")
         if found is _ABSENT or found is None or found == "" or found is False:
             return None
         if not isinstance(found, str):
             raise NodeFailure(f"{label}: there is no address at `{rule.path or 'next'}`", code=PAGES)
         return found
     if rule.style == "cursor":
-        found = dig(body, rule.path or "next")
+        found = get_path(body, rule.path or "next")
         if found is _ABSENT or found is None or found == "" or found is False:
             return None
         if isinstance(found, list | dict):
@@ -154,7 +154,7 @@ def _with(where: Target, rule: Pagination, value: int | str) -> Target:
     return replace(where, resource=f"{path}?{'&'.join(kept)}")
 
 
-def dig(value: Any, path: str) -> Any:
+def get_path(value: Any, path: str) -> Any:
     """What stands at a dotted path; a number is an index where it meets a list."""
     for part in path.split("."):
         if isinstance(value, dict) and part in value:

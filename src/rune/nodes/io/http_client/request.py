@@ -22,12 +22,12 @@ from msgspec.structs import replace
 
 from rune.core.definition import problems
 from rune.errors import NodeFailure
-from rune.nodes.base import Call
+from rune.nodes.base import NodeCall
 from rune.nodes.blobs import BINARY, Blobs, file_name, is_reference, media_type
 from rune.nodes.io.http import BodyType
 from rune.nodes.io.http_client.pagination import Pagination, first
 from rune.nodes.io.http_client.ssrf import Target, target
-from rune.nodes.redaction import is_telling
+from rune.nodes.redaction import is_secret_name
 from rune.nodes.schema import Model, plain
 
 TEXT = "text/plain"
@@ -124,7 +124,7 @@ def decoded(text: str, where: str) -> bytes:
         raise refused(where, "this is no base64") from None
 
 
-LARGEST = 64 * 1024 * 1024
+MAX_BODY_BYTES = 64 * 1024 * 1024
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
 _JSON = "application/json"
@@ -171,7 +171,7 @@ async def _bytes(body: Any, content_type: str, blobs: Blobs) -> tuple[bytes, str
             f"{_WHERE}: bytes are given by reference to a blob, or as text in base64",
             code=problems.BAD_PARAMETER,
         )
-    file = await load(as_file(body, _WHERE), blobs, LARGEST, _WHERE)
+    file = await load(as_file(body, _WHERE), blobs, MAX_BODY_BYTES, _WHERE)
     return file.data, content_type or file.content_type
 
 
@@ -195,14 +195,16 @@ async def _multipart(body: Mapping[str, Any], blobs: Blobs) -> tuple[bytes, str]
         for each in value if isinstance(value, list) else [value]:
             if each is None:
                 continue
-            head, data = await _part(name, each, blobs, LARGEST - len(written))
+            head, data = await _part(name, each, blobs, MAX_BODY_BYTES - len(written))
             written += f"--{boundary}\r\nContent-Disposition: form-data; {head}\r\n\r\n".encode(
                 "utf-8", "replace"
             )
             written += data
             written += b"\r\n"
-            if len(written) > LARGEST:
-                raise NodeFailure(f"{_WHERE}: more than {LARGEST:,} bytes", code=problems.BAD_PARAMETER)
+            if len(written) > MAX_BODY_BYTES:
+                raise NodeFailure(
+                    f"{_WHERE}: more than {MAX_BODY_BYTES:,} bytes", code=problems.BAD_PARAMETER
+                )
     written += f"--{boundary}--\r\n".encode()
     return bytes(written), f"{MULTIPART}; boundary={boundary}"
 
@@ -274,10 +276,10 @@ class Request(msgspec.Struct, frozen=True):
 
 
 def _is_secret(name: str) -> bool:
-    return name != KEY and (is_telling(name) or name.endswith("-key"))
+    return name != KEY and (is_secret_name(name) or name.endswith("-key"))
 
 
-async def build(call: Call[Any], rule: Pagination | None) -> Request:
+async def build(call: NodeCall[Any], rule: Pagination | None) -> Request:
     """The first request of a node."""
     parameters, key = call.parameters, call.idempotency_key
     where = first(rule, _with_query(target(parameters.url), parameters.query))

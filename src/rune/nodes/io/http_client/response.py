@@ -139,8 +139,8 @@ def _is_known(charset: str) -> bool:
 
 
 TOO_LARGE = "HTTP_TOO_LARGE"
-RATIO = 200
-SMALL = 1024 * 1024
+MAX_COMPRESSION_RATIO = 200
+MIN_CHECKED_BYTES = 1024 * 1024
 """Up to this size nobody minds how well a body was packed."""
 
 _PIECE = 256 * 1024
@@ -219,7 +219,7 @@ async def unpacked(pieces: AsyncIterator[bytes], encoding: str, most: int, label
     received = 0
     async for piece in pieces:
         received += len(piece)
-        if received > most + SMALL:  # what is packed has ended, and still more comes
+        if received > most + MIN_CHECKED_BYTES:  # what is packed has ended, and still more comes
             raise NodeFailure(f"{label}: the answer has more than {most:,} bytes", code=TOO_LARGE)
         left = piece
         while left:
@@ -227,9 +227,10 @@ async def unpacked(pieces: AsyncIterator[bytes], encoding: str, most: int, label
             left = worker.rest
             if len(body) > most:
                 raise NodeFailure(f"{label}: the answer has more than {most:,} bytes", code=TOO_LARGE)
-            if len(body) > SMALL and len(body) > RATIO * received:
+            if len(body) > MIN_CHECKED_BYTES and len(body) > MAX_COMPRESSION_RATIO * received:
                 raise NodeFailure(
-                    f"{label}: the answer unpacks to more than {RATIO} times its size", code=TOO_LARGE
+                    f"{label}: the answer unpacks to more than {MAX_COMPRESSION_RATIO} times its size",
+                    code=TOO_LARGE,
                 )
     if not worker.done:
         raise zlib.error("the packed body breaks off")

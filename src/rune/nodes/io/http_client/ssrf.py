@@ -84,7 +84,7 @@ def is_public(address: Address) -> bool:
 
 
 BLOCKED = "HTTP_BLOCKED"
-LONGEST = 8_000
+MAX_URL_CHARS = 8_000
 PORTS = {"http": 80, "https": 443}
 
 _URL = re.compile(
@@ -135,8 +135,8 @@ def blocked(url: str, reason: str) -> NodeFailure:
 @lru_cache(maxsize=256)
 def target(url: str) -> Target:
     """Read an address; anything unusual about its host is refused."""
-    if len(url) > LONGEST:
-        raise blocked(url[:200], f"it is longer than {LONGEST:,} characters")
+    if len(url) > MAX_URL_CHARS:
+        raise blocked(url[:200], f"it is longer than {MAX_URL_CHARS:,} characters")
     url = url.strip(" ")
     if _UNSAFE.search(url):
         raise blocked(url, "it holds a space, a backslash or a control character")
@@ -187,11 +187,11 @@ def _seen_host(text: str) -> tuple[str, Address | None] | str:
     """A host as it was read, or what is wrong with it; workflows call the same ones again and again."""
     try:
         return _read_host(text)
-    except _Odd as odd:
+    except _MalformedHostError as odd:
         return str(odd)
 
 
-class _Odd(ValueError):
+class _MalformedHostError(ValueError):
     """What is wrong with a host."""
 
 
@@ -206,23 +206,23 @@ def _read_host(text: str) -> tuple[str, Address | None]:
     labels = name.split(".")
     if _NUMBER.fullmatch(labels[-1]):
         if not plain or not _QUAD.fullmatch(name):
-            raise _Odd("its host is an unusual spelling of a number")
+            raise _MalformedHostError("its host is an unusual spelling of a number")
         try:
             return name, IPv4Address(name)
         except ValueError:
-            raise _Odd("its host is no address") from None
+            raise _MalformedHostError("its host is no address") from None
     if len(name) > 253 or not all(map(_LABEL.fullmatch, labels)):
-        raise _Odd("its host is no name")
+        raise _MalformedHostError("its host is no name")
     return name, None
 
 
 def _v6(text: str) -> tuple[str, Address]:
     if "%" in text:
-        raise _Odd("its host has a zone")
+        raise _MalformedHostError("its host has a zone")
     try:
         address = IPv6Address(text)
     except ValueError:
-        raise _Odd("its host is no address") from None
+        raise _MalformedHostError("its host is no address") from None
     return str(address), address
 
 
@@ -232,7 +232,7 @@ def _ascii(name: str) -> str:
     try:
         return idna.encode(name, uts46=True, std3_rules=True).decode("ascii").lower()
     except (idna.IDNAError, UnicodeError):
-        raise _Odd("its host is no name") from None
+        raise _MalformedHostError("its host is no name") from None
 
 
 Policy = Literal["public_only", "allow", "open"]
@@ -241,13 +241,13 @@ Resolve = Callable[[str, int], Awaitable[list[str]]]
 RESOLVE_SECONDS = 5.0
 
 
-class BadAllowList(RuneError):
+class AllowListError(RuneError):
     """An entry of the allow list that is neither a host nor a network."""
 
     code = "BAD_SETTINGS"
 
 
-class Guard:
+class AddressGuard:
     """`public_only`: public addresses, and what the allow list names. `allow`: only what the allow list names.
     `open`: any address. The form of an address is checked under every policy."""
 
@@ -280,7 +280,7 @@ class Guard:
         except NodeFailure:
             found = None
         if found is None or found.literal is not None or found.host != entry.removesuffix("."):
-            raise BadAllowList(f"RUNE_HTTP_ALLOW: `{entry}` is neither a host nor a network")
+            raise AllowListError(f"RUNE_HTTP_ALLOW: `{entry}` is neither a host nor a network")
 
     def check(self, url: str) -> Target:
         """The target of an address that may be called as far as its text tells; a name is looked up later."""
