@@ -175,7 +175,7 @@ TABLE: dict[str, Fault] = {
             "rune.nodes.registry:execute_async",
             (
                 "(StoreUnavailableError, ExecutionEndedError, TokenEndedError)",
-                "(StoreAway, Ended, TokenEnded, NodeFailure)",
+                "(StoreUnavailableError, ExecutionEndedError, TokenEndedError, NodeFailure)",
             ),
         ),
         NO_ENGINE_RETRY,

@@ -223,7 +223,7 @@ class OwnerServer:
         try:
             if len(self._talks) > MAX_CONNECTIONS:
                 crowded = ErrorReply(
-                    "StoreAway", "STORE_AWAY", f"more than {MAX_CONNECTIONS} processes ask at once"
+                    "StoreUnavailableError", "STORE_AWAY", f"more than {MAX_CONNECTIONS} processes ask at once"
                 )
                 await _send(writer, crowded)
                 return
