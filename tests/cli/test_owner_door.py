@@ -125,7 +125,7 @@ def test_only_what_the_desk_declares_can_be_called(place: pathlib.Path) -> None:
                 _ = line.secret
             assert "run" not in VERBS_HERE, "this desk has no such verb"
             for verb in ("secret", "run", "__init__", "known", ""):
-                with pytest.raises(InvalidRequestError, match="no verb"):
+                with pytest.raises(InvalidRequestError, match="unknown method"):
                     await asked(line, verb, {})
             for arguments in (
                 {},
@@ -147,7 +147,7 @@ async def asked(line: OwnerConnection, verb: str, arguments: Any) -> Any:
     header = await line._reader.readexactly(HEADER.size)
     reply = wire.read_reply(await line._reader.readexactly(wire.body_size(header)))
     assert isinstance(reply, wire.ErrorReply)
-    raise wire.error_of(reply)
+    raise wire.decode_error(reply)
 
 
 DEEP = b"\x91" * 200_000 + b"\xc0"
@@ -320,7 +320,7 @@ def test_an_owner_that_never_answers_is_named_at_last(
 
     async def work() -> None:
         async with OwnerClient(place, VERBS_HERE, Owning(Desk()), lambda: "m") as caller:
-            with pytest.raises(StoreUnavailableError, match="does not answer"):
+            with pytest.raises(StoreUnavailableError, match="does not reply"):
                 await caller.cancel("x")
 
     run(work())
@@ -383,7 +383,7 @@ def test_who_comes_in_while_the_door_is_closed_is_not_served_behind_it(
     async def work() -> None:
         desk = Desk()
         verb = VERBS_HERE["cancel"]
-        asks = wire.frame(verb.request(verb.named("odd")))
+        asks = wire.frame(verb.request(verb.bind("odd")))
         with socket.socket(socket.AF_UNIX) as caller:
             async with OwnerServer(place, VERBS_HERE, desk):
                 caller.connect(str(place))
