@@ -256,7 +256,11 @@ def test_doctor_says_which_setting_is_wrong(tmp_path: pathlib.Path) -> None:
     ("given", "verdict", "found"),
     [
         ({}, "ok", "public_only: public addresses"),
-        ({"RUNE_HTTP_ALLOW": "10.0.0.0/8"}, "ok", "public_only: public addresses; always allowed: 10.0.0.0/8"),
+        (
+            {"RUNE_HTTP_ALLOW": "10.0.0.0/8"},
+            "ok",
+            "public_only: public addresses; always allowed: 10.0.0.0/8",
+        ),
         ({"RUNE_HTTP_POLICY": "allow"}, "ok", "allow: no address; RUNE_HTTP_ALLOW is empty"),
         ({"RUNE_HTTP_POLICY": "open"}, "warn", "open: every address, including private ones"),
     ],

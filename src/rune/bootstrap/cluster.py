@@ -115,7 +115,9 @@ def _engine(
         queue, wrapped = broker.queue, broker.around(state, stores)
     else:
         queue = stores.queue(member.name, settings.queues)
-        wrapped = state = stores.state(opened.journal, plans.plan, queue=queue, running_executions=list_running)
+        wrapped = state = stores.state(
+            opened.journal, plans.plan, queue=queue, running_executions=list_running
+        )
     backend = Backend(
         journal=opened.journal,
         state=observe_state(wrapped, observer) if observer is not None else wrapped,

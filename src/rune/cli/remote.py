@@ -443,13 +443,13 @@ class RemoteCredentials:
         await self._client.remove_credential(found.id)
         return found
 
-    async def grant_credential(self, reference: str, whom: Sequence[str]) -> frozenset[str]:
+    async def grant_credential(self, reference: str, grantees: Sequence[str]) -> frozenset[str]:
         """Return the grants after the change."""
-        return frozenset(await self._client.grant(reference, whom))
+        return frozenset(await self._client.grant(reference, grantees))
 
-    async def withdraw_credential(self, reference: str, whom: Sequence[str]) -> frozenset[str]:
+    async def withdraw_credential(self, reference: str, grantees: Sequence[str]) -> frozenset[str]:
         """Return the grants after the change."""
-        return frozenset(await self._client.grant(reference, withdraw=whom))
+        return frozenset(await self._client.grant(reference, withdraw=grantees))
 
     async def granted(self, reference: str) -> list[str] | None:
         """Return the grants of a credential; None if the API key may not read them."""
