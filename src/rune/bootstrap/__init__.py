@@ -24,12 +24,12 @@ from rune.ports.clock import Clock
 from rune.ports.inspection import BackupResult, ClusterSurvey, FileInspection
 from rune.ports.processes import ProcessInfo
 from rune.ports.retention import RetentionResult, Rule
+from rune.runtime.components import Services
 from rune.runtime.engine import ROLES, Engine
 from rune.runtime.failpoint import arm_from_environment
-from rune.runtime.messaging.state_middleware import ExecutionObserver
 from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.services.credentials import CredentialService
-from rune.runtime.services.executions import ExecutionService
+from rune.runtime.state_wrapper import ExecutionObserver
 from rune.settings import Settings
 
 SWITCH_INTERVAL_S = 0.02  # s that one thread may keep the interpreter while another wants it
@@ -94,9 +94,9 @@ async def running_engine(
         yield engine
 
 
-def open_services(settings: Settings) -> AbstractAsyncContextManager[ExecutionService]:
+def open_services(settings: Settings) -> AbstractAsyncContextManager[Services]:
     """The verbs, done by whoever may."""
-    opened: AbstractAsyncContextManager[ExecutionService] = _backend(settings).open_services(settings)
+    opened: AbstractAsyncContextManager[Services] = _backend(settings).open_services(settings)
     return opened
 
 

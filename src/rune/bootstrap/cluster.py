@@ -27,13 +27,15 @@ from rune.ports.retention import RetentionResult, Rule
 from rune.ports.state import State
 from rune.runtime.backend import Backend
 from rune.runtime.clock import SystemClock
+from rune.runtime.components import Services
 from rune.runtime.engine import ROLES, Engine
 from rune.runtime.maintenance.heartbeat import this_process
-from rune.runtime.messaging.state_middleware import ExecutionObserver, observe_state
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.reader import ExecutionReader
+from rune.runtime.services.audit_log import AuditLog
 from rune.runtime.services.credentials import CredentialService
-from rune.runtime.services.executions import ExecutionService
+from rune.runtime.state_wrapper import ExecutionObserver, ObservedState
+from rune.runtime.values import ExecutionDataCache
 from rune.settings import Settings
 
 
@@ -108,17 +110,18 @@ def _engine(
         own = {each.id for each in starts if each is not None and each.fake_time}
         return [(each.id, None if each.id in own else each.due) for each in rows]
 
+    data_cache = ExecutionDataCache(opened.journal, opened.blob, plans, clock)
     queue: Queue
     told: State
     if carrier is not None:
         state = stores.state(opened.journal, plans.plan, roll=roll)
-        queue, told = carrier.queue, carrier.around(state, stores)
+        queue, told = carrier.queue, carrier.wrap_state(state, stores, data_cache)
     else:
         queue = stores.queue(member.name, settings.queues)
         told = state = stores.state(opened.journal, plans.plan, queue=queue, roll=roll)
     backend = Backend(
         journal=opened.journal,
-        state=observe_state(told, observer) if observer is not None else told,
+        state=ObservedState(told, observer) if observer is not None else told,
         queue=queue,
         blob=opened.blob,
         library=opened.library,
@@ -135,17 +138,17 @@ def _engine(
         log=PostgresAuditLog(opened.database),
         limits=PostgresStartLimits(opened.database),
     )
-    engine = new_engine(settings, backend, plans, registry, observer, member)
+    engine = new_engine(settings, backend, plans, registry, observer, member, data_cache)
     if carrier is not None:
         carrier.serve(engine)
     return engine
 
 
 @asynccontextmanager
-async def open_services(settings: Settings) -> AsyncIterator[ExecutionService]:
+async def open_services(settings: Settings) -> AsyncIterator[Services]:
     """The verbs. Any process may do them."""
     async with running_engine(settings, roles=frozenset()) as engine:
-        yield engine.desk
+        yield engine.services
 
 
 @asynccontextmanager
@@ -168,7 +171,13 @@ async def open_reader(settings: Settings) -> AsyncIterator[ExecutionReader]:
 async def open_credentials(settings: Settings) -> AsyncIterator[CredentialService]:
     """The credentials as anybody may see them."""
     async with _reading(settings) as opened:
-        yield CredentialService(PostgresCredentials(opened.database, keys(settings)), SystemClock())
+        clock = SystemClock()
+        yield CredentialService(
+            PostgresCredentials(opened.database, keys(settings)),
+            PostgresGrants(opened.database),
+            clock,
+            AuditLog(PostgresAuditLog(opened.database), clock),
+        )
 
 
 @asynccontextmanager

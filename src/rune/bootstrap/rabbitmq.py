@@ -21,15 +21,9 @@ from rune.ports.state import State
 from rune.runtime.engine import Engine
 from rune.runtime.messaging.foreign_messages import ForeignMessages
 from rune.runtime.messaging.full_messages import SelfContainedMessages
-from rune.runtime.messaging.state_middleware import (
-    BatchingState,
-    PredictingState,
-    ServedQueuesFilter,
-    batch_state,
-    predict_state_end,
-    skip_unserved_queues,
-)
-from rune.runtime.messaging.status_publisher import StatusPublisher, publish_statuses
+from rune.runtime.messaging.state_middleware import BatchingState, EndPredictingState, ServedQueuesFilter
+from rune.runtime.messaging.status_publisher import StatusPublisher
+from rune.runtime.values import ExecutionDataCache
 from rune.settings import Settings
 
 log = logging.getLogger("rune.rabbitmq")
@@ -54,27 +48,20 @@ class RabbitComponents:
         spoken = BatchingEventPublisher if settings.statuses == "batched" else RabbitEventPublisher
         self._voice = spoken(self.queue.publisher, self.queue.topology, self._legacy)
         self._herald: StatusPublisher | None = None
-        self._unserved: ServedQueuesFilter | None = None
 
-    def around(self, state: RedisState, stores: RedisStores) -> State:
-        """The state, with those around it who spare it work, and a herald if statuses are wanted. The herald stands
-        inside of who gathers: it has spoken of all when one of them sends."""
+    def wrap_state(self, state: RedisState, stores: RedisStores, data_cache: ExecutionDataCache) -> State:
+        """Wrap the state. Statuses are published inside of the batch: before one of its callers sends the tokens."""
         self.queue.routes(state.queue_of)
         self.queue.names(state.names_of)
-        self._unserved = ServedQueuesFilter(state, state.queue_of)
-        told = predict_state_end(PredictingState(skip_unserved_queues(self._unserved), stores.release))
+        wrapped: State = ServedQueuesFilter(state, state.queue_of, stores.fleet)
+        wrapped = EndPredictingState(wrapped, stores.release)
         if self._settings.statuses != "none":
-            self._herald = StatusPublisher(told, self._voice)
-            told = publish_statuses(self._herald)
-        return batch_state(BatchingState(told))
+            wrapped = self._herald = StatusPublisher(wrapped, self._voice, data_cache)
+        return BatchingState(wrapped)
 
     def serve(self, engine: Engine) -> None:
         """Tell of its executions, and bring it what others write."""
         engine.notify(self._voice)
-        if self._unserved is not None:
-            self._unserved.follows(engine.backend.fleet)
-        if self._herald is not None:
-            self._herald.follows(engine.data_cache)
         strangers = ForeignMessages(engine.backend, engine.plans, engine.launcher)
         self.queue.strangers(strangers.take)
         self._legacy.on_result(strangers.take)

@@ -36,29 +36,29 @@ from rune.ports.workflows import (
     choose,
     workflow_not_found,
 )
+from rune.runtime.components import Services
 from rune.runtime.queries.history import iso
 from rune.runtime.queries.reader import ExecutionReader
-from rune.runtime.services.executions import ExecutionService
 from rune.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from rune.cli.remote import RemoteCredentials
+    from rune.cli.remote import RemoteCredentialService
 
 
 @asynccontextmanager
-async def open_services(settings: Settings) -> AsyncIterator[ExecutionService]:
+async def open_services(settings: Settings) -> AsyncIterator[Services]:
     """The verbs, done by whoever may."""
     if not settings.url:
         async with bootstrap.open_services(settings) as opened:
             yield opened
         return
     from rune.cli.remote import (
-        RemoteServices,
         client,
+        remote_services,
     )
 
     async with client(settings) as asked:
-        yield cast(ExecutionService, RemoteServices(asked, settings))
+        yield remote_services(asked, settings)
 
 
 @asynccontextmanager
@@ -123,12 +123,12 @@ def beside(
         return nothing
 
 
-def write(settings: Settings, wish: Callable[[ExecutionService], Awaitable[T]]) -> T:
+def write(settings: Settings, wish: Callable[[Services], Awaitable[T]]) -> T:
     """Have something written by whoever owns the stores."""
 
     async def asked() -> T:
-        async with bootstrap.open_services(settings) as desk:
-            return await wish(desk)
+        async with bootstrap.open_services(settings) as services:
+            return await wish(services)
 
     return asyncio.run(asked())
 
@@ -144,22 +144,20 @@ def with_client(settings: Settings, wish: Callable[[AsyncClient], Awaitable[T]])
     return asyncio.run(asked())
 
 
-def with_credentials(settings: Settings, wish: Callable[[RemoteCredentials], Awaitable[T]]) -> T:
-    """Ask a server about its credentials."""
-    from rune.cli.remote import remote_credentials
+def with_credentials(settings: Settings, wish: Callable[[RemoteCredentialService], Awaitable[T]]) -> T:
+    """Call the credential service of a server."""
+    from rune.cli.remote import RemoteCredentialService, client
 
-    async def asked() -> T:
-        async with remote_credentials(settings) as opened:
-            return await wish(opened)
+    async def run() -> T:
+        async with client(settings) as opened:
+            return await wish(RemoteCredentialService(opened, settings))
 
-    return asyncio.run(asked())
+    return asyncio.run(run())
 
 
-def changed(settings: Settings, wish: Callable[[ExecutionService], Awaitable[T]]) -> T:
+def changed(settings: Settings, wish: Callable[[Services], Awaitable[T]]) -> T:
     """Have a credential changed, by a server or by whoever owns the stores. Both know the same verbs."""
-    if settings.url:
-        return with_credentials(settings, cast("Callable[[RemoteCredentials], Awaitable[T]]", wish))
-    return write(settings, wish)
+    return ask(settings, wish)
 
 
 def exit_with(work: Callable[[Settings], None], *, as_json: bool) -> None:
@@ -294,7 +292,7 @@ def run_reporting_errors(work: Callable[[], int], *, as_json: bool) -> int:
         return INTERRUPTED
 
 
-def ask(settings: Settings, wish: Callable[[ExecutionService], Awaitable[T]]) -> T:
+def ask(settings: Settings, wish: Callable[[Services], Awaitable[T]]) -> T:
     """Have something written by whoever owns the file."""
 
     async def asked() -> T:

@@ -41,10 +41,10 @@ from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import Registry
 from rune.ports.journal import ExecutionRecord, StoredFact, StoreUnavailableError
 from rune.ports.processes import FileInUseError, NoOwnerError, OwnerLostError
+from rune.runtime.components import Services
 from rune.runtime.engine import Engine
 from rune.runtime.queries.history import History, iso, read_history
 from rune.runtime.queries.reader import ExecutionReader
-from rune.runtime.services.executions import ExecutionService
 from rune.settings import Settings, load_settings
 
 FEW_FACTS = (
@@ -142,7 +142,7 @@ class FollowedCommand(Protocol):
     async def here(self, engine: Engine) -> ExecutionRecord:
         """Do it in this process, which owns the file."""
 
-    async def there(self, desk: ExecutionService) -> ExecutionRecord:
+    async def there(self, services: Services) -> ExecutionRecord:
         """Have the owner do it."""
 
 
@@ -395,7 +395,7 @@ async def _print(opened: ExecutionReader, execution: str, *, as_json: bool) -> N
 
 
 T = TypeVar("T")
-Ask = Callable[[ExecutionService], Awaitable[ExecutionRecord]]
+Ask = Callable[[Services], Awaitable[ExecutionRecord]]
 
 NOT_AS_IT_IS = frozenset({"ENDED", "NOT_ENDED", "NOTHING_TO_RUN"})
 _HINTS = {**HINTS, "UNKNOWN_EXECUTION": "`rune list` shows what there is"}
@@ -441,19 +441,19 @@ async def find(settings: Settings, given: str) -> str:
         raise nothing from None
 
 
-async def ask(settings: Settings, wish: Callable[[ExecutionService], Awaitable[T]]) -> T:
+async def ask(settings: Settings, wish: Callable[[Services], Awaitable[T]]) -> T:
     """Have something done by whoever owns the file."""
     async with open_services(settings) as opened:
         return await wish(opened)
 
 
-async def ask_and_see(settings: Settings, wish: Callable[[ExecutionService], Awaitable[T]]) -> tuple[T, bool]:
+async def ask_and_see(settings: Settings, wish: Callable[[Services], Awaitable[T]]) -> tuple[T, bool]:
     """The same, and whether some process was there that runs executions."""
     async with open_services(settings) as opened:
         answer = await wish(opened)
         if settings.clustered and not settings.url:
             return answer, (await owner(settings))[0]
-        return answer, not getattr(opened, "owns", False)
+        return answer, not opened.local
 
 
 class SentCommand:
@@ -463,10 +463,10 @@ class SentCommand:
         self._wish = wish
 
     async def here(self, engine: Engine) -> ExecutionRecord:
-        return await self._wish(engine.desk)
+        return await self._wish(engine.services)
 
-    async def there(self, desk: ExecutionService) -> ExecutionRecord:
-        return await self._wish(desk)
+    async def there(self, services: Services) -> ExecutionRecord:
+        return await self._wish(services)
 
 
 async def begin(settings: Settings, wish: Ask, *, wait: bool, as_json: bool, name: str = "") -> int:

@@ -32,6 +32,7 @@ from rune.ports.journal import DeadLetter, ExecutionRecord
 from rune.ports.processes import ProcessInfo
 from rune.ports.queries import ALL_EXECUTIONS, Event, ExecutionFilter, Frame, Summary
 from rune.ports.workflows import LATEST, Alias, Version, WorkflowEntry, choose
+from rune.runtime.components import Services
 from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, StartOptions
 from rune.runtime.services.executions import SignalResult
 from rune.settings import Settings
@@ -140,18 +141,19 @@ class RemoteWorkflows:
         ]
 
 
-class RemoteServices:
-    """What people ask of executions, asked of a server. Values go over as the bytes they are."""
-
-    owns = False  # whoever answers runs executions
+class _RemoteService:
+    """Operations of one service, called on a server."""
 
     def __init__(self, client: AsyncClient, settings: Settings) -> None:
         self._client = client
         self._settings = settings
-        self._library = RemoteWorkflows(client)
 
-    def __getattr__(self, verb: str) -> Any:
-        raise not_over_url(f"`{verb.replace('_', ' ')}`", self._settings)
+    def __getattr__(self, method: str) -> Any:
+        raise not_over_url(f"`{method.replace('_', ' ')}`", self._settings)
+
+
+class RemoteExecutionService(_RemoteService):
+    """Starts and controls executions of a server. Values are sent as the bytes they are."""
 
     async def start_definition(
         self,
@@ -229,6 +231,10 @@ class RemoteServices:
     ) -> ExecutionRecord:
         return _accepted(await self._client.rerun(execution, node, item=item, key=key))
 
+
+class RemoteDeadLetterService(_RemoteService):
+    """Requeues and discards dead letters of a server."""
+
     async def requeue(self, letter: str) -> ExecutionRecord:
         return _accepted(await self._client.requeue(letter))
 
@@ -240,6 +246,14 @@ class RemoteServices:
                 raise
             return False
         return True
+
+
+class RemoteWorkflowService(_RemoteService):
+    """Deploys and archives workflows of a server."""
+
+    def __init__(self, client: AsyncClient, settings: Settings) -> None:
+        super().__init__(client, settings)
+        self._library = RemoteWorkflows(client)
 
     async def deploy(self, definition: bytes, *, alias: str | None = None) -> Version:
         """Two acts where an alias is named: whoever asks again after the first finds the version there."""
@@ -426,13 +440,10 @@ def _event(each: models.Event) -> Event:
     )
 
 
-class RemoteCredentials:
+class RemoteCredentialService(_RemoteService):
     """What commands ask of credentials, asked of a server."""
 
-    def __init__(self, client: AsyncClient) -> None:
-        self._client = client
-
-    async def credentials(self) -> tuple[CredentialSummary, ...]:
+    async def list(self) -> tuple[CredentialSummary, ...]:
         """All of them, without values."""
         return tuple(_listing(each) for each in await self._client.credentials())
 
@@ -440,33 +451,33 @@ class RemoteCredentials:
         """One of them, without values."""
         return _listing(await self._client.credential(reference))
 
-    async def add_credential(
+    async def add(
         self, name: str, type: str, values: dict[str, Any], hosts: Sequence[str] = (), id: str | None = None
     ) -> CredentialSummary:
         """The server names it itself."""
         return _listing(await self._client.add_credential(name, type, values, hosts=hosts))
 
-    async def rotate_credential(
+    async def rotate(
         self, reference: str, values: dict[str, Any], hosts: Sequence[str] | None = None
     ) -> CredentialSummary:
         """What is not given stays."""
         return _listing(await self._client.rotate_credential(reference, values, hosts=hosts))
 
-    async def remove_credential(self, reference: str) -> CredentialSummary:
+    async def remove(self, reference: str) -> CredentialSummary:
         """What it was."""
         found = await self.show(reference)
         await self._client.remove_credential(found.id)
         return found
 
-    async def grant_credential(self, reference: str, whom: Sequence[str]) -> frozenset[str]:
+    async def grant(self, reference: str, whom: Sequence[str]) -> frozenset[str]:
         """Who may use it, afterwards."""
         return frozenset(await self._client.grant(reference, whom))
 
-    async def withdraw_credential(self, reference: str, whom: Sequence[str]) -> frozenset[str]:
+    async def withdraw(self, reference: str, whom: Sequence[str]) -> frozenset[str]:
         """Who may use it, afterwards."""
         return frozenset(await self._client.grant(reference, withdraw=whom))
 
-    async def granted(self, reference: str) -> list[str] | None:
+    async def granted(self, reference: str) -> Sequence[str] | None:
         """Who may use it; None for those who may not know."""
         try:
             return await self._client.granted(reference)
@@ -476,11 +487,23 @@ class RemoteCredentials:
             return None
 
 
-@asynccontextmanager
-async def remote_credentials(settings: Settings) -> AsyncIterator[RemoteCredentials]:
-    """The credentials of the server that the settings name."""
-    async with client(settings) as opened:
-        yield RemoteCredentials(opened)
+def remote_services(client: AsyncClient, settings: Settings) -> Services:
+    """The services of a server."""
+    unsupported: Any = _RemoteService(client, settings)
+    executions: Any = RemoteExecutionService(client, settings)
+    workflows: Any = RemoteWorkflowService(client, settings)
+    dead_letters: Any = RemoteDeadLetterService(client, settings)
+    credentials: Any = RemoteCredentialService(client, settings)
+    return Services(
+        executions=executions,
+        workflows=workflows,
+        dead_letters=dead_letters,
+        triggers=unsupported,
+        credentials=credentials,
+        access=unsupported,
+        limits=unsupported,
+        local=False,
+    )
 
 
 def _listing(each: Credential) -> CredentialSummary:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import struct
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -125,7 +125,9 @@ class RpcMethod:
             required = each.default is inspect.Parameter.empty
             kind = Any if each.annotation is inspect.Parameter.empty else each.annotation
             fields.append((each.name, kind) if required else (each.name, kind, each.default))
-        arguments = msgspec.defstruct(name.title(), fields, kw_only=True, forbid_unknown_fields=True)
+        arguments = msgspec.defstruct(
+            name.title().replace(".", ""), fields, kw_only=True, forbid_unknown_fields=True
+        )
         self._arguments: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(arguments)
         returned = signature.return_annotation
         self._answer: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
@@ -166,11 +168,20 @@ class RpcMethod:
             raise InvalidFrameError(f"the answer to `{self.name}` does not fit: {error}") from None
 
 
+Call = Callable[[RpcMethod, dict[str, Any]], Awaitable[Any]]
+
+
 class RpcMethods:
     """The verbs that may be called: those named that the class has. Each is read when it is first used."""
 
-    def __init__(self, offered: type, names: Iterable[str]) -> None:
-        self._functions = {name: getattr(offered, name) for name in names if hasattr(offered, name)}
+    def __init__(self, services: type, names: Iterable[str]) -> None:
+        kinds = get_type_hints(services)
+        self._functions: dict[str, Callable[..., Any]] = {}
+        for name in names:
+            service, _, method = name.partition(".")
+            function = getattr(kinds.get(service), method, None)
+            if function is not None:
+                self._functions[name] = function
         self._verbs: dict[str, RpcMethod] = {}
 
     def __contains__(self, name: str) -> bool:
@@ -184,6 +195,26 @@ class RpcMethods:
                 raise InvalidRequestError(f"there is no verb `{name[:80]}`")
             found = self._verbs[name] = RpcMethod(name, function)
         return found
+
+
+class ServiceProxy:
+    """Stands for one service whose methods run in another process."""
+
+    def __init__(self, name: str, methods: RpcMethods, call: Call) -> None:
+        self._name = name
+        self._methods = methods
+        self._call = call
+
+    def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
+        name = f"{self._name}.{method}"
+        if name not in self._methods:
+            raise AttributeError(method)
+        known = self._methods[name]
+
+        async def call(*values: Any, **named: Any) -> Any:
+            return await self._call(known, known.named(*values, **named))
+
+        return call
 
 
 def error_reply(error: RuneError) -> ErrorReply:

@@ -50,7 +50,7 @@ class StoreStats:
                 self._read_at = time.monotonic()
         last, state = self._last, self._backend.state
         last.rebuilds = getattr(
-            state, "folds", 0
+            state, "rebuilds", 0
         )  # it may stand behind others who pass on what they do not know
         last.busy, last.slots, last.errors = self._busy(), self._slots, self._troubles
         return last

@@ -181,7 +181,7 @@ def _endpoint(operation: Endpoint) -> Callable[[Request], Awaitable[Response]]:
             call.body = decode(decoder, call.data or b"{}" if optional else call.data, limit)
         return await act(call)
 
-    endpoint.need = operation.need  # type: ignore[attr-defined]
+    endpoint.need = operation.permission  # type: ignore[attr-defined]
     return endpoint
 
 

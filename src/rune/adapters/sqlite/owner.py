@@ -151,10 +151,10 @@ async def receive(reader: asyncio.StreamReader, large: asyncio.Lock | None = Non
 class OwnerServer:
     """Open while the block runs. Only the owner of the file opens one, so what is in its place is left over."""
 
-    def __init__(self, path: Path, verbs: RpcMethods, desk: object) -> None:
+    def __init__(self, path: Path, verbs: RpcMethods, services: object) -> None:
         self._path = path
         self._verbs = verbs
-        self._desk = desk
+        self._services = services
         self._server: asyncio.Server | None = None
         self._named = ExitStack()
         self._talks: set[asyncio.Task[Any]] = set()
@@ -223,7 +223,9 @@ class OwnerServer:
         try:
             if len(self._talks) > MAX_CONNECTIONS:
                 crowded = ErrorReply(
-                    "StoreUnavailableError", "STORE_AWAY", f"more than {MAX_CONNECTIONS} processes ask at once"
+                    "StoreUnavailableError",
+                    "STORE_AWAY",
+                    f"more than {MAX_CONNECTIONS} processes ask at once",
                 )
                 await _send(writer, crowded)
                 return
@@ -254,12 +256,19 @@ class OwnerServer:
         try:
             request = read_request(body)
             verb = self._verbs[request.verb]
-            return verb.answer(await getattr(self._desk, verb.name)(**verb.arguments(request)))
+            return verb.answer(await bound_method(self._services, verb.name)(**verb.arguments(request)))
         except RuneError as error:
             return error_reply(error)
         except Exception as error:
             log.exception("a request failed")
             return ErrorReply("RuneError", "INTERNAL", f"the owner stumbled: {type(error).__name__}: {error}")
+
+
+def bound_method(services: Any, name: str) -> Callable[..., Awaitable[Any]]:
+    """Return the method that `service.method` names."""
+    service, _, method = name.partition(".")
+    found: Callable[..., Awaitable[Any]] = getattr(getattr(services, service), method)
+    return found
 
 
 async def _send(writer: asyncio.StreamWriter, reply: Reply) -> None:
@@ -274,7 +283,7 @@ async def _send(writer: asyncio.StreamWriter, reply: Reply) -> None:
 
 CONNECT_TIMEOUT_S = 10.0  # s until somebody must be found who answers
 REPLY_TIMEOUT_S = 60.0  # s that an answer may take
-SLOW_METHOD_TIMEOUTS_S = {"delete_ended": 3600.0}  # s, of verbs that go through the whole file
+SLOW_METHOD_TIMEOUTS_S = {"executions.delete_ended": 3600.0}  # s, of verbs that go through the whole file
 MIN_BACKOFF_S, MAX_BACKOFF_S = 0.005, 0.05  # s between two tries
 
 
@@ -330,16 +339,6 @@ class OwnerConnection:
     def close(self) -> None:
         self._writer.close()
 
-    def __getattr__(self, verb: str) -> Callable[..., Awaitable[Any]]:
-        if verb not in self._verbs:
-            raise AttributeError(verb)
-        known = self._verbs[verb]
-
-        async def call(*values: Any, **named: Any) -> Any:
-            return await self.ask(known, known.named(*values, **named))
-
-        return call
-
 
 class OwnerClient:
     """The verbs, wherever they are done: by the owner, or here where nobody is and this process becomes it.
@@ -361,7 +360,7 @@ class OwnerClient:
         self._make_up = make_up
         self._stack = AsyncExitStack()
         self._line: OwnerConnection | None = None
-        self._desk: Any = None
+        self._services: Any = None
 
     async def __aenter__(self) -> OwnerClient:
         return self
@@ -375,28 +374,19 @@ class OwnerClient:
     @property
     def owns(self) -> bool:
         """Whether this process became the owner."""
-        return self._desk is not None
+        return self._services is not None
 
-    def __getattr__(self, verb: str) -> Callable[..., Awaitable[Any]]:
-        if verb not in self._verbs:
-            raise AttributeError(verb)
-
-        async def call(*values: Any, **named: Any) -> Any:
-            return await self._call(verb, self._verbs[verb].named(*values, **named))
-
-        return call
-
-    async def _call(self, name: str, arguments: dict[str, Any]) -> Any:
-        verb = self._verbs[name]
-        mark = IDEMPOTENT_METHODS.get(name)
+    async def call(self, verb: RpcMethod, arguments: dict[str, Any]) -> Any:
+        """Call a method of a service, here or in the owner."""
+        mark = IDEMPOTENT_METHODS.get(verb.name)
         if mark is not None and arguments.get(mark) is None and verb.takes(mark):
             arguments[mark] = self._make_up()
         deadline = asyncio.get_running_loop().time() + CONNECT_TIMEOUT_S
         lost = False
         while True:
             try:
-                if self._desk is not None:
-                    return await getattr(self._desk, name)(**arguments)
+                if self._services is not None:
+                    return await bound_method(self._services, verb.name)(**arguments)
                 return await self._ask(verb, arguments)
             except NoOwnerError as nobody:
                 missing: StoreUnavailableError = nobody
@@ -404,7 +394,7 @@ class OwnerClient:
                 missing, lost = gone, True
                 deadline = asyncio.get_running_loop().time() + CONNECT_TIMEOUT_S
             except ExecutionEndedError as ended:
-                if lost and name == "cancel":
+                if lost and verb.name == "executions.cancel":
                     return ended.end.status  # most likely by the one who could not say so any more
                 raise
             if await self._become_owner():
@@ -424,7 +414,7 @@ class OwnerClient:
 
     async def _become_owner(self) -> bool:
         try:
-            self._desk = await self._stack.enter_async_context(self._own())
+            self._services = await self._stack.enter_async_context(self._own())
         except FileInUseError:
             return False
         return True

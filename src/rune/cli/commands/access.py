@@ -104,7 +104,7 @@ def _made(
     made: NewApiKey = new_key()
     ends = None if seconds is None else SystemClock().now() + seconds * 1000
     given = (made.id, digest_of(made.secret), name, role, scopes, ends, limits)
-    key = write(settings, lambda desk: desk.create_key(*given))
+    key = write(settings, lambda services: services.access.create_key(*given))
     return _key_document(key, limits), made.text
 
 
@@ -171,7 +171,7 @@ def revoke(
         if settings.url:
             with_client(settings, lambda asked: asked.revoke_key(id))
         else:
-            write(settings, lambda desk: desk.revoke_key(id))
+            write(settings, lambda services: services.access.revoke_key(id))
         if as_json:
             print_json({"status": "ok", "id": id})
         else:
@@ -370,7 +370,7 @@ def _workflow(settings: Settings, workflow: str) -> Limits:
 def _set_workflow(settings: Settings, workflow: str, limits: Limits) -> Limits:
     if settings.url:
         return _here(with_client(settings, lambda asked: asked.limit(workflow, _there(limits))))
-    return write(settings, lambda desk: desk.limit_workflow(workflow, limits))
+    return write(settings, lambda services: services.limits.limit_workflow(workflow, limits))
 
 
 def _key(settings: Settings, id: str) -> Limits:
@@ -391,7 +391,7 @@ async def _keys(opened: Access) -> dict[str, Limits]:
 def _set_key(settings: Settings, id: str, limits: Limits) -> Limits:
     if settings.url:
         return _here(with_client(settings, lambda asked: asked.limit_key(id, _there(limits))))
-    return write(settings, lambda desk: desk.limit_key(id, limits))
+    return write(settings, lambda services: services.limits.limit_key(id, limits))
 
 
 def _here(there: models.Limits) -> Limits:

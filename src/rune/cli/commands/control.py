@@ -92,7 +92,9 @@ async def _start(
     name = new_execution_id()
     return await begin(
         settings,
-        lambda desk: desk.start(workflow, which, payload, options, priority=priority, execution=name),
+        lambda services: services.executions.start(
+            workflow, which, payload, options, priority=priority, execution=name
+        ),
         wait=wait,
         as_json=as_json,
         name=name,
@@ -118,7 +120,7 @@ def cancel(
         from rune.cli.follow import ask
         from rune.cli.output import print_json
 
-        status = await ask(settings, lambda desk: desk.cancel(found, reason))
+        status = await ask(settings, lambda services: services.executions.cancel(found, reason))
         if as_json:
             print_json({"execution_id": found, "status": status})
         else:
@@ -159,7 +161,12 @@ def _set(execution: str, *, paused: bool, as_json: bool) -> None:
         from rune.cli.follow import ask
         from rune.cli.output import print_json
 
-        changed = await ask(settings, lambda desk: desk.pause(found) if paused else desk.resume(found))
+        changed = await ask(
+            settings,
+            lambda services: (
+                services.executions.pause(found) if paused else services.executions.resume(found)
+            ),
+        )
         status = "paused" if paused else "running"
         if as_json:
             print_json({"execution_id": found, "status": status, "changed": changed})
@@ -207,7 +214,7 @@ def signal(
 
         data = value_of(value, "--value")
         heard, owned = await ask_and_see(
-            settings, lambda desk: desk.signal(found, name, data, key=key, item=item)
+            settings, lambda services: services.executions.signal(found, name, data, key=key, item=item)
         )
         if as_json:
             print_json({"execution_id": found, "signal_id": heard.id, "resumed": heard.resumed})
@@ -255,7 +262,7 @@ def retry(
         mark = key or new_execution_id()
         return await begin(
             settings,
-            lambda desk: desk.retry(found, failed_items=failed_items, key=mark),
+            lambda services: services.executions.retry(found, failed_items=failed_items, key=mark),
             wait=wait,
             as_json=as_json,
         )
@@ -291,7 +298,7 @@ def rerun(
         mark = key or new_execution_id()
         return await begin(
             settings,
-            lambda desk: desk.rerun(found, node, item=item, key=mark),
+            lambda services: services.executions.rerun(found, node, item=item, key=mark),
             wait=wait,
             as_json=as_json,
         )

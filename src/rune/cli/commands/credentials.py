@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import getpass
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
@@ -23,7 +23,7 @@ from rune.core.definition.strict_json import decode_json
 from rune.ports.credentials import TYPES, CredentialError, Fields, secret_names
 
 if TYPE_CHECKING:
-    from rune.cli.remote import RemoteCredentials
+    from rune.cli.remote import RemoteCredentialService
     from rune.ports.credentials import CredentialSummary
     from rune.runtime.services.credentials import CredentialService
     from rune.settings import Settings
@@ -57,7 +57,7 @@ def withdraw(name: Name, whom: Whom, as_json: Json = False) -> None:
     _change(name, whom, granted=False, as_json=as_json)
 
 
-def granted_to(settings: Settings, credential: str) -> list[str] | None:
+def granted_to(settings: Settings, credential: str) -> Sequence[str] | None:
     """Who may use the credential of this id; None where a server does not tell."""
     from rune.cli.backend import read_access, with_credentials
     from rune.core.permissions import DEFAULT_GRANTS
@@ -74,10 +74,10 @@ def _change(name: str, whom: list[str], *, granted: bool, as_json: bool) -> None
     def work(settings: Settings) -> None:
         found = changed(
             settings,
-            lambda desk: (
-                desk.grant_credential(name, tuple(whom))
+            lambda services: (
+                services.credentials.grant(name, tuple(whom))
                 if granted
-                else desk.withdraw_credential(name, tuple(whom))
+                else services.credentials.withdraw(name, tuple(whom))
             ),
         )
         if as_json:
@@ -150,7 +150,8 @@ def add(
         values = values_of(type.value, fields or [], source)
         id = new_id()  # asked again because a connection broke, it is still the same one
         return changed(
-            settings, lambda desk: desk.add_credential(name, type.value, values, tuple(hosts or ()), id)
+            settings,
+            lambda services: services.credentials.add(name, type.value, values, tuple(hosts or ()), id),
         )
 
     _done(work, "added", as_json=as_json)
@@ -161,9 +162,7 @@ def list_all(as_json: Json = False) -> None:
     """List the credentials, without values."""
 
     def work(settings: Settings) -> int:
-        found: tuple[CredentialSummary, ...] = _read_credentials(
-            settings, lambda vault: vault.credentials(), ()
-        )
+        found: tuple[CredentialSummary, ...] = _read_credentials(settings, lambda vault: vault.list(), ())
         _print_all(found, as_json=as_json)
         return 0
 
@@ -202,7 +201,7 @@ def rotate(
         partly = bool(fields) or hosts is not None
         values = values_of(known.type, fields or [], source, only_given=partly)
         bound = None if hosts is None else tuple(hosts)
-        return changed(settings, lambda desk: desk.rotate_credential(name, values, bound))
+        return changed(settings, lambda services: services.credentials.rotate(name, values, bound))
 
     _done(work, "rotated", as_json=as_json)
 
@@ -223,7 +222,7 @@ def remove(
         known = _known(settings, name)
         if sys.stdin.isatty() and not yes:
             typer.confirm(f"Remove {known.name} ({known.type})?", abort=True, err=True)
-        return changed(settings, lambda desk: desk.remove_credential(name))
+        return changed(settings, lambda services: services.credentials.remove(name))
 
     _done(work, "removed", as_json=as_json)
 
@@ -241,7 +240,9 @@ def rekey(as_json: Json = False) -> None:
 
         require_local(settings, "credentials rekey")
         count = (
-            write(settings, lambda desk: desk.reencrypt_credentials()) if bootstrap.exists(settings) else 0
+            write(settings, lambda services: services.credentials.reencrypt())
+            if bootstrap.exists(settings)
+            else 0
         )
         if as_json:
             from rune.cli.output import print_json
@@ -291,7 +292,7 @@ def _read_credentials(settings: Settings, wish: Callable[[CredentialService], Aw
     from rune.cli.backend import beside, with_credentials
 
     if settings.url:
-        return with_credentials(settings, cast("Callable[[RemoteCredentials], Awaitable[T]]", wish))
+        return with_credentials(settings, cast("Callable[[RemoteCredentialService], Awaitable[T]]", wish))
     return beside(settings, bootstrap.open_credentials, wish, nothing)
 
 
@@ -381,7 +382,7 @@ def _print_all(found: tuple[CredentialSummary, ...], *, as_json: bool) -> None:
         print_table(("name", "type", "version", "changed", "hosts"), rows)
 
 
-def _print_one(each: CredentialSummary, granted: list[str] | None = None, *, as_json: bool) -> None:
+def _print_one(each: CredentialSummary, granted: Sequence[str] | None = None, *, as_json: bool) -> None:
     from rune.cli.output import (
         Cell,
         moment,

@@ -103,7 +103,9 @@ def requeue(
         if message is not None:
             return await requeue_message(settings, message, as_json=as_json)
         found = await _find(settings, letter)
-        return await begin(settings, lambda desk: desk.requeue(found.id), wait=wait, as_json=as_json)
+        return await begin(
+            settings, lambda services: services.dead_letters.requeue(found.id), wait=wait, as_json=as_json
+        )
 
     raise typer.Exit(refusing(work, as_json=as_json))
 
@@ -124,7 +126,7 @@ def drop(letter: Id, as_json: Json = False) -> None:
         if message is not None:
             return await drop_message(settings, message, as_json=as_json)
         found = await _find(settings, letter)
-        dropped = await ask(settings, lambda desk: desk.discard(found.id))
+        dropped = await ask(settings, lambda services: services.dead_letters.discard(found.id))
         if as_json:
             print_json({"id": found.id, "dropped": dropped})
         else:

@@ -113,7 +113,7 @@ def _collect(
     if there and rules and dry_run:
         done = asyncio.run(bootstrap.preview(settings, rules, time.time_ns() // 1_000_000))
     elif there and rules:
-        done = ask(settings, lambda desk: desk.delete_ended(rules))
+        done = ask(settings, lambda services: services.executions.delete_ended(rules))
     if there and vacuum and not dry_run:
         done = asyncio.run(_vacuumed(settings, done))
     _print(done, rules, dry_run=dry_run, vacuum=vacuum, as_json=as_json)

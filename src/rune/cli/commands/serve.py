@@ -322,7 +322,7 @@ async def _store_examples(engine: Engine) -> int:
     for path in _examples():
         verdict = check_document(load_document(path), engine.plans.catalogue)
         if verdict.valid and verdict.definition is not None:
-            await engine.desk.deploy(canonical(verdict.definition))
+            await engine.services.workflows.deploy(canonical(verdict.definition))
             stored += 1
     return stored
 

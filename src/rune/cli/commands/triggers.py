@@ -115,7 +115,7 @@ def _found(settings: Settings, workflow: str | None) -> list[dict[str, Any]]:
         return []
     from rune.server.schemas import trigger_view
 
-    found = ask(settings, lambda desk: desk.triggers(workflow))
+    found = ask(settings, lambda services: services.triggers.list(workflow))
     return [msgspec.to_builtins(trigger_view(each)) for each in found]
 
 
@@ -147,7 +147,7 @@ def _switch(settings: Settings, name: str, *, enabled: bool, as_json: bool) -> N
     if settings.url:
         document = _plain(_over_url(settings, lambda asked: asked.enable_trigger(id, enabled=enabled)))
     else:
-        changed = ask(settings, lambda desk: desk.enable_trigger(id, enabled))
+        changed = ask(settings, lambda services: services.triggers.enable(id, enabled))
         document = msgspec.to_builtins(trigger_view(changed))
     if as_json:
         print_json(document)
@@ -165,7 +165,7 @@ def _rotated(settings: Settings, name: str, *, secret: bool) -> dict[str, Any]:
     if settings.url:
         return _plain(_over_url(settings, lambda asked: asked.rotate_trigger(id, secret=secret)))
     found: dict[str, Any] = msgspec.to_builtins(
-        rotated_view(ask(settings, lambda desk: desk.rotate_trigger(id, secret)))
+        rotated_view(ask(settings, lambda services: services.triggers.rotate(id, secret)))
     )
     return found
 

@@ -190,7 +190,7 @@ def remove(workflow: Name, as_json: Json = False) -> None:
     def work() -> int:
         settings = load_settings()
         known(settings, workflow, None)
-        hid = ask(settings, lambda desk: desk.archive(workflow))
+        hid = ask(settings, lambda services: services.workflows.archive(workflow))
         _say(
             {"status": "removed", "workflow_id": workflow, "changed": hid},
             f"{workflow} removed" if hid else f"{workflow} was removed before",
@@ -211,7 +211,9 @@ def _set_alias(workflow: str, name: str, which: str, others: tuple[str, ...] = (
         settings = load_settings()
         number = known(settings, workflow, which).number
         weights = shares_of(others, name, lambda other: known(settings, workflow, other).number)
-        version: Version = ask(settings, lambda desk: desk.set_alias(workflow, name, number, weights=weights))
+        version: Version = ask(
+            settings, lambda services: services.workflows.set_alias(workflow, name, number, weights=weights)
+        )
         document = {"workflow_id": workflow, **version_document(version), "change": version.change}
         moved = "now" if version.change == "moved" else "already"
         shown = "".join(f", {share:g} % of its starts get {other}" for other, share in weights.items())
@@ -310,7 +312,7 @@ def _deploy(file: str, alias: str | None, *, as_json: bool) -> int:
     if not verdict.valid or verdict.definition is None:
         return refuse(verdict.problems, as_json=as_json)
     definition = canonical(verdict.definition)
-    version = ask(settings, lambda desk: desk.deploy(definition, alias=alias))
+    version = ask(settings, lambda services: services.workflows.deploy(definition, alias=alias))
     if as_json:
         _print_document(version, verdict.problems)
     else:

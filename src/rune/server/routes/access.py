@@ -162,7 +162,9 @@ async def get_limits(call: RequestContext) -> Response:
 async def put_limits(call: RequestContext) -> Response:
     """From the next start on; other processes of a cluster follow within a second. An empty object lifts all."""
     return Reply(
-        limits_view(await call.master.desk.limit_workflow(call.path["workflow"], wanted_limits(call.body)))
+        limits_view(
+            await call.master.services.limits.limit_workflow(call.path["workflow"], wanted_limits(call.body))
+        )
     )
 
 
@@ -247,7 +249,7 @@ async def create_key(call: RequestContext) -> Response:
     made = new_key()
     expires = None if body.expires_in is None else call.master.clock.now() + body.expires_in * 1000
     limits = wanted_limits(body.limits)
-    key = await call.master.desk.create_key(
+    key = await call.master.services.access.create_key(
         made.id, digest_of(made.secret), body.name, body.role, tuple(body.workflows), expires, limits
     )
     place = {"Location": f"{PREFIX}/keys/{key.id}"}
@@ -273,13 +275,15 @@ async def list_keys(call: RequestContext) -> Response:
 )
 async def put_key_limits(call: RequestContext) -> Response:
     """From its next start on; other processes of a cluster follow within a second. An empty object lifts all."""
-    return Reply(limits_view(await call.master.desk.limit_key(call.path["id"], wanted_limits(call.body))))
+    return Reply(
+        limits_view(await call.master.services.limits.limit_key(call.path["id"], wanted_limits(call.body)))
+    )
 
 
 @keys("DELETE", "/keys/{id}", "Revoke a key of the API", need="admin", status=204)
 async def revoke_key(call: RequestContext) -> Response:
     """It opens nothing from then on, and streams that were opened with it are told nothing more."""
-    await call.master.desk.revoke_key(call.path["id"])
+    await call.master.services.access.revoke_key(call.path["id"])
     return no_content()
 
 

@@ -85,7 +85,7 @@ async def cancel(call: RequestContext) -> Response:
     """Answers how it ended, should something else have been first. Asked again, it is cancelled already."""
     id = call.path["execution"]
     try:
-        status = await call.master.desk.cancel(id, call.body.reason)
+        status = await call.master.services.executions.cancel(id, call.body.reason)
     except ExecutionEndedError as ended:
         if ended.end.status != "cancelled":
             raise
@@ -104,7 +104,9 @@ async def cancel(call: RequestContext) -> Response:
 async def pause(call: RequestContext) -> Response:
     """What runs goes on to its end."""
     id = call.path["execution"]
-    return Reply(Acted(execution_id=id, status="paused", changed=await call.master.desk.pause(id)))
+    return Reply(
+        Acted(execution_id=id, status="paused", changed=await call.master.services.executions.pause(id))
+    )
 
 
 @actions(
@@ -118,7 +120,9 @@ async def pause(call: RequestContext) -> Response:
 async def resume(call: RequestContext) -> Response:
     """Go on where it was paused."""
     id = call.path["execution"]
-    return Reply(Acted(execution_id=id, status="running", changed=await call.master.desk.resume(id)))
+    return Reply(
+        Acted(execution_id=id, status="running", changed=await call.master.services.executions.resume(id))
+    )
 
 
 @actions(
@@ -136,7 +140,7 @@ async def resume(call: RequestContext) -> Response:
 )
 async def retry(call: RequestContext) -> Response:
     """What succeeded is kept. With `failed_items` only the items of splits that failed run again."""
-    accepted = await call.master.desk.retry(
+    accepted = await call.master.services.executions.retry(
         call.path["execution"], failed_items=call.body.failed_items, key=key_of(call)
     )
     return accepted_reply(accepted)
@@ -156,7 +160,7 @@ async def retry(call: RequestContext) -> Response:
 )
 async def rerun(call: RequestContext) -> Response:
     """In one item, or in all."""
-    accepted = await call.master.desk.rerun(
+    accepted = await call.master.services.executions.rerun(
         call.path["execution"], call.body.node, item=call.body.item, key=key_of(call)
     )
     return accepted_reply(accepted)
@@ -177,7 +181,7 @@ async def rerun(call: RequestContext) -> Response:
 async def signal(call: RequestContext) -> Response:
     """It is kept until somebody waits for it; under a key it is told once."""
     body: SignalBody = call.body
-    heard = await call.master.desk.signal(
+    heard = await call.master.services.executions.signal(
         call.path["execution"], body.name, bytes(body.value), key=key_of(call), item=body.item
     )
     return Reply(Heard(id=heard.id, resumed=heard.resumed))

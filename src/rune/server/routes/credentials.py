@@ -63,7 +63,7 @@ class CredentialList(View, frozen=True, kw_only=True):
 async def add_credential(call: RequestContext) -> Response:
     """The values are sealed, and shown to nobody."""
     body: CredentialBody = call.body
-    found = await call.master.desk.add_credential(body.name, body.type, body.values, tuple(body.hosts))
+    found = await call.master.services.credentials.add(body.name, body.type, body.values, tuple(body.hosts))
     return Reply(credential_view(found), 201, {"Location": f"{PREFIX}/credentials/{found.name}"})
 
 
@@ -100,14 +100,16 @@ async def rotate_credential(call: RequestContext) -> Response:
     body: RotateBody = call.body
     hosts = None if body.hosts is None else tuple(body.hosts)
     return Reply(
-        credential_view(await call.master.desk.rotate_credential(call.path["credential"], body.values, hosts))
+        credential_view(
+            await call.master.services.credentials.rotate(call.path["credential"], body.values, hosts)
+        )
     )
 
 
 @credentials("DELETE", "/credentials/{credential}", "Forget a credential", need="admin", status=204)
 async def remove_credential(call: RequestContext) -> Response:
     """Nodes that name it fail from then on."""
-    await call.master.desk.remove_credential(call.path["credential"])
+    await call.master.services.credentials.remove(call.path["credential"])
     return no_content()
 
 
@@ -160,10 +162,10 @@ async def list_grants(call: RequestContext) -> Response:
 async def change_grants(call: RequestContext) -> Response:
     """It holds for every use from then on, also by executions that run already."""
     body: GrantBody = call.body
-    name, desk = call.path["credential"], call.master.desk
+    name, services = call.path["credential"], call.master.services
     granted: frozenset[str] = frozenset()
     if body.grant or not body.withdraw:  # what is not asked for is not written down either
-        granted = await desk.grant_credential(name, tuple(body.grant))
+        granted = await services.credentials.grant(name, tuple(body.grant))
     if body.withdraw:
-        granted = await desk.withdraw_credential(name, tuple(body.withdraw))
+        granted = await services.credentials.withdraw(name, tuple(body.withdraw))
     return Reply(GrantList(granted=sorted(granted)))

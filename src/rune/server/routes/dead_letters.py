@@ -41,7 +41,7 @@ async def list_letters(call: RequestContext) -> Response:
 )
 async def requeue(call: RequestContext) -> Response:
     """In a new execution that keeps what succeeded."""
-    return accepted_reply(await call.master.desk.requeue(call.path["letter"]))
+    return accepted_reply(await call.master.services.dead_letters.requeue(call.path["letter"]))
 
 
 @dead_letters(
@@ -49,6 +49,6 @@ async def requeue(call: RequestContext) -> Response:
 )
 async def drop(call: RequestContext) -> Response:
     """Its execution stays as it ended."""
-    if not await call.master.desk.discard(call.path["letter"]):
+    if not await call.master.services.dead_letters.discard(call.path["letter"]):
         raise dead_letter_not_found(call.path["letter"])
     return no_content()

@@ -141,7 +141,9 @@ async def start_anything(call: RequestContext) -> Response:
     if body.version is not None or body.priority is not None:
         raise ApiError("body: `version` and `priority` belong to a stored workflow", code="BAD_BODY")
     options, name = _named(call, body)
-    accepted = await call.master.desk.start_definition(definition, bytes(body.input), options, execution=name)
+    accepted = await call.master.services.executions.start_definition(
+        definition, bytes(body.input), options, execution=name
+    )
     return accepted_reply(accepted, replayed=name is not None and accepted.id != name)
 
 
@@ -149,7 +151,7 @@ async def _start(call: RequestContext, workflow: str, body: StartBody) -> Respon
     if not call.principal.sees(workflow):
         raise workflow_not_found(workflow, (), LATEST)
     options, name = _named(call, body)
-    accepted = await call.master.desk.start(
+    accepted = await call.master.services.executions.start(
         workflow, body.version, bytes(body.input), options, priority=body.priority, execution=name
     )
     return accepted_reply(accepted, replayed=name is not None and accepted.id != name)

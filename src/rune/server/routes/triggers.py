@@ -30,7 +30,7 @@ class RotateTriggerBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 @triggers("GET", "/triggers", "List triggers", need="view", query=TriggerQuery, answer=TriggerList)
 async def list_triggers(call: RequestContext) -> Response:
     """Of all workflows, or of one."""
-    found = await call.master.desk.triggers(call.query.workflow)
+    found = await call.master.services.triggers.list(call.query.workflow)
     shown = [_view(each, call.principal) for each in found if call.principal.sees(each.workflow)]
     return Reply(TriggerList(triggers=shown))
 
@@ -45,14 +45,14 @@ async def get_trigger(call: RequestContext) -> Response:
 async def enable_trigger(call: RequestContext) -> Response:
     """What was due while it was off is not made up for."""
     trigger = await _seen(call)
-    return Reply(_view(await call.master.desk.enable_trigger(trigger.id, True), call.principal))
+    return Reply(_view(await call.master.services.triggers.enable(trigger.id, True), call.principal))
 
 
 @triggers("POST", "/triggers/{trigger}/disable", "Switch a trigger off", need="edit", answer=TriggerView)
 async def disable_trigger(call: RequestContext) -> Response:
     """A hook is not there then; a schedule is never due."""
     trigger = await _seen(call)
-    return Reply(_view(await call.master.desk.enable_trigger(trigger.id, False), call.principal))
+    return Reply(_view(await call.master.services.triggers.enable(trigger.id, False), call.principal))
 
 
 @triggers(
@@ -69,13 +69,13 @@ async def disable_trigger(call: RequestContext) -> Response:
 async def rotate_trigger(call: RequestContext) -> Response:
     """The old one is worth nothing from now on."""
     trigger = await _seen(call)
-    rotated = await call.master.desk.rotate_trigger(trigger.id, call.body.secret)
+    rotated = await call.master.services.triggers.rotate(trigger.id, call.body.secret)
     return Reply(rotated_view(rotated))
 
 
 async def _seen(call: RequestContext) -> Trigger:
     id = call.path["trigger"]
-    trigger = await call.master.desk.find_trigger(id)
+    trigger = await call.master.services.triggers.find(id)
     if not call.principal.sees(trigger.workflow):
         raise TriggerNotFoundError(f"there is no trigger `{id}`")
     return trigger

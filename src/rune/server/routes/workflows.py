@@ -169,7 +169,7 @@ async def _deploy(call: RequestContext, verdict: ValidationResult, expecting: Ex
     definition = definition_in(verdict)
     check_sees(call.principal, definition.id)
     try:
-        return await call.master.desk.deploy(canonical(definition), expected=expecting)
+        return await call.master.services.workflows.deploy(canonical(definition), expected=expecting)
     except ConcurrentChangeError:
         if expecting != (NOTHING,):
             raise
@@ -306,7 +306,7 @@ async def compare(call: RequestContext) -> Response:
 @workflows("DELETE", "/workflows/{workflow}", "Take a workflow out of sight", need="edit", status=204)
 async def delete(call: RequestContext) -> Response:
     """Its versions stay, and so do its executions. Deleted again, it is as deleted."""
-    await call.master.desk.archive(call.path["workflow"])
+    await call.master.services.workflows.archive(call.path["workflow"])
     return no_content()
 
 
@@ -318,7 +318,9 @@ async def restore(call: RequestContext) -> Response:
     workflow = call.path["workflow"]
     versions = await call.master.reader.library.versions(workflow)
     latest = choose(workflow, versions, LATEST)
-    return Reply(deployed(await call.master.desk.set_alias(workflow, LATEST, latest.number), []))
+    return Reply(
+        deployed(await call.master.services.workflows.set_alias(workflow, LATEST, latest.number), [])
+    )
 
 
 definitions = Router("definitions")
@@ -430,7 +432,7 @@ async def get_alias(call: RequestContext) -> Response:
 async def put_alias(call: RequestContext) -> Response:
     """Executions that run keep their version. Without weights a roll-out ends; going back is the same call."""
     body: AliasBody = call.body
-    await call.master.desk.set_alias(
+    await call.master.services.workflows.set_alias(
         call.path["workflow"],
         call.path["alias"],
         body.version,
