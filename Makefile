@@ -1,4 +1,4 @@
-# Every gate of the project is one target here; .ci/run calls nothing else.
+# Every gate of the project is one target; .ci/run calls nothing else.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
@@ -15,21 +15,21 @@ SCALE  ?= 1
 KILLS  ?= 1000
 STATUSES ?= each
 
-# The tests start hundreds of processes, and each would compile everything anew if nobody kept what was compiled.
+# The tests start hundreds of processes; without stored bytecode each would compile every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-# Under the tracer of the coverage everything takes two to three times as long, so only what it is for is run there:
-# the tests of the core. Those that evaluate a great deal to no end for it run with all the others.
+# Coverage makes tests two to three times slower, so only the tests of the core run under it. Core tests with a large
+# amount of evaluation that adds no coverage run with the others.
 COVERING := tests/core tests/sim/test_signals.py
 UNTRACED := tests/core/expr/test_hostile.py tests/core/expr/test_properties.py
 OTHERS   := $(filter-out tests/core tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/))) $(wildcard tests/test_*.py)
 
-.PHONY: faults chaos-embedded chaos-cluster chaos-rabbitmq services-up services-down help setup stores lock run test test-long check lint type contracts unit sim mutants bench bench-cluster bench-rabbitmq bench-api audit format clean
+.PHONY: faults chaos-embedded chaos-cluster chaos-rabbitmq services-up services-down help setup stores lock run test test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api audit format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
-setup: $(READY) ## Make .venv and install everything from requirements.lock
+setup: $(READY) ## Create .venv and install everything from requirements.lock
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
@@ -46,7 +46,7 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $(READY)
 
-stores: ## Install the servers that the tests start for themselves, where they are missing
+stores: ## Install missing servers that the tests start: PostgreSQL, Redis, RabbitMQ, Chromium, Prometheus
 	@missing=""
 	command -v redis-server > /dev/null || missing="$$missing redis-server"
 	ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || command -v initdb > /dev/null || missing="$$missing postgresql"
@@ -57,22 +57,22 @@ stores: ## Install the servers that the tests start for themselves, where they a
 	[ "$$(id -u)" = 0 ] || { echo "The tests need:$$missing. Install them and try again." >&2; exit 1; }
 	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing
 
-services-up: setup stores ## Start PostgreSQL, Redis and RabbitMQ under .services, and write the settings that lead to them
+services-up: setup stores ## Start PostgreSQL, Redis and RabbitMQ under .services and write their settings
 	@$(PYTHON) deploy/services.py up
 	set -a; . .services/redis.env; set +a
 	$(BIN)/rune migrate
 
-services-down: ## Stop them; their data stays
+services-down: ## Stop the servers of services-up; their data stays
 	@$(PYTHON) deploy/services.py down
 
-lock: ## Write requirements.lock anew from pyproject.toml
+lock: ## Regenerate requirements.lock from pyproject.toml
 	@tool=$$(mktemp -d); trap 'rm -rf "$$tool"' EXIT
 	$(PYTHON) -m venv "$$tool"
 	"$$tool/bin/pip" install --quiet uv
 	"$$tool/bin/uv" pip compile --no-config --quiet --upgrade --universal --python-version 3.11 --extra dev --extra cluster --extra server --extra fast --extra telemetry \
 	  --generate-hashes --no-emit-index-url --no-header --no-annotate --output-file requirements.lock pyproject.toml
 
-run: setup ## Start Rune in one process on this machine; prints its URL
+run: setup ## Start Rune in one local process and print its URL
 	@exec $(BIN)/rune up
 
 test: setup ## All gates: lint, types, contracts, mutants, tests with coverage, 10,000 seeds
@@ -80,7 +80,7 @@ test: setup ## All gates: lint, types, contracts, mutants, tests with coverage, 
 	$(MAKE) --no-print-directory unit
 	$(MAKE) --no-print-directory sim SEEDS=10000
 
-test-long: test ## All gates, then every matrix whole, 100,000 seeds, 1,000 kills and crash images, faults, the cluster campaign
+test-long: test ## All gates, then full matrices, 100,000 seeds, 1,000 kills and crash images, faults, cluster chaos
 	@RUNE_WHOLE=1 RUNE_IMAGES=1000 $(BIN)/python -m pytest -q -n $(WORKERS) $(OTHERS)
 	$(MAKE) --no-print-directory sim SEEDS=100000
 	$(MAKE) --no-print-directory chaos-embedded KILLS=1000
@@ -88,63 +88,66 @@ test-long: test ## All gates, then every matrix whole, 100,000 seeds, 1,000 kill
 	$(MAKE) --no-print-directory chaos-cluster
 	$(MAKE) --no-print-directory chaos-rabbitmq
 
-check: setup lint type contracts ## Only the static gates
+check: setup lint type contracts ## Static gates only
 
 lint: setup ## ruff: rules and format
 	@$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-format: setup ## Let ruff mend what it can
+format: setup ## Fix and format with ruff
 	@$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 type: setup ## mypy, strict
 	@$(BIN)/mypy
 
-contracts: setup ## Who may import whom
+generate: setup ## Regenerate the synchronous client from the asynchronous one
+	@$(BIN)/python tools/unasync.py
+
+contracts: setup ## import-linter: permitted imports
 	@$(BIN)/lint-imports --cache-dir .cache/imports
 
-unit: setup stores ## pytest; the tests of rune.core must pass through all of its branches
+unit: setup stores ## pytest; the tests of rune.core must cover all of its branches
 	@$(BIN)/python -m compileall -q src tests
 	$(BIN)/python -m pytest -q -n $(WORKERS) $(COVERING) $(UNTRACED:%=--ignore=%) \
 	  --cov=rune.core --cov-branch --cov-fail-under=100 --cov-report=term-missing:skip-covered
 	$(BIN)/python -m pytest -q -n $(WORKERS) $(OTHERS) $(UNTRACED)
 
-sim: setup ## The simulator: make sim SEEDS=100000 [JOBS=2]
+sim: setup ## Run the simulator: make sim SEEDS=100000 [JOBS=2]
 	@$(BIN)/python -m tests.sim --seeds $(SEEDS) --jobs $(JOBS)
 
-mutants: setup ## Break the rules on purpose; the simulator must notice each time
+mutants: setup ## Install each mutant of the rules; the simulator must detect it
 	@$(BIN)/python -m tests.sim.mutants
 
-faults: setup stores ## Install each named fault in turn, and see that its test fails
+faults: setup stores ## Install each named fault; its test must fail
 	@$(BIN)/python -m tests.faults --jobs $(JOBS)
 
-bench: setup ## Measure the rules, then the embedded engine (SCALE=0.1 for a quick look)
+bench: setup ## Measure the core, then the embedded engine (SCALE=0.1 for a quick run)
 	@$(BIN)/python bench/core.py
 	$(BIN)/rune bench --scale $(SCALE)
 
-bench-cluster: setup stores ## Measure a cluster over Redis Streams, beside a bare client
+bench-cluster: setup stores ## Measure a cluster over Redis Streams against a bare client
 	@$(BIN)/python bench/cluster.py
 
-bench-rabbitmq: setup stores ## Measure a cluster over RabbitMQ, beside a bare client: make bench-rabbitmq STATUSES=batched
+bench-rabbitmq: setup stores ## Measure a cluster over RabbitMQ against a bare client: make bench-rabbitmq STATUSES=batched
 	@$(BIN)/python bench/rabbitmq.py --statuses $(STATUSES)
 
-bench-api: setup ## Measure starts, live events and pages over HTTP, beside an empty handler
+bench-api: setup ## Measure starts, live events and pages over HTTP against an empty handler
 	@$(BIN)/python bench/api.py
 	$(BIN)/python bench/pages.py
 
-audit: setup ## Known vulnerabilities among the locked packages (asks the public database)
+audit: setup ## Report known vulnerabilities of the locked packages (queries the public database)
 	@$(BIN)/pip-audit --strict --require-hashes --disable-pip -r requirements.lock
 
-clean: ## Remove .venv and everything that was made
+clean: ## Remove .venv and all generated files
 	@rm -rf $(VENV) .cache .hypothesis .coverage .coverage.* build dist htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-chaos-embedded: setup ## Random kill -9 under load, then the verdict: make chaos-embedded KILLS=1000
+chaos-embedded: setup ## Random kill -9 under load, then verify: make chaos-embedded KILLS=1000
 	@$(BIN)/python -m tests.chaos.embedded --kills $(KILLS)
 
-chaos-cluster: setup stores ## Faults of processes and stores under load, then the verdict: make chaos-cluster SCALE=0.1
+chaos-cluster: setup stores ## Process and store faults under load, then verify: make chaos-cluster SCALE=0.1
 	@$(BIN)/python -m tests.chaos.cluster --scale $(SCALE)
 
-chaos-rabbitmq: setup stores ## The broker killed, emptied, cut off under load, then the verdict: make chaos-rabbitmq SCALE=0.1
+chaos-rabbitmq: setup stores ## Broker killed, emptied or cut off under load, then verify: make chaos-rabbitmq SCALE=0.1
 	@$(BIN)/python -m tests.chaos.rabbitmq --scale $(SCALE)

@@ -1,8 +1,8 @@
-"""Starts over HTTP, beside the same server with an empty handler; and how long a live event takes to many watchers.
+"""Measures starts over HTTP, compared with an empty handler, and the latency of live events to many subscribers.
 
     python bench/api.py [--seconds 5] [--connections 32] [--watchers 200] [--events 2000]
 
-The server is a process of its own and so is the one that asks. A start counts when it was acknowledged: it is on disk.
+Server and client are separate processes. A start is counted when it was acknowledged, which means it is durable.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-# This folder has a file that is called like a module of the standard library.
+# This folder contains a file with the name of a standard library module.
 sys.path[0] = str(Path(__file__).resolve().parents[1] / "src")
 
 import uvloop  # noqa: E402
@@ -32,11 +32,11 @@ from starlette.responses import Response  # noqa: E402
 
 DOCUMENT = {"id": "bench", "nodes": [{"id": "in", "type": "input"}, {"id": "n", "type": "noop"}]}
 DOCUMENT["edges"] = [{"src": "in", "dst": "n"}]  # type: ignore[list-item]
+# Number of one-second waits per item; each publishes two events.
 LAPS = 30
-"""How often each item waits for a second: each time it tells of two events."""
 
-HEARD = {
-    "id": "heard",
+WATCHED = {
+    "id": "watched",
     "nodes": [
         {"id": "in", "type": "input"},
         {"id": "s", "type": "split", "parameters": {"input_array": "{{ $trigger.items }}"}},
@@ -57,23 +57,23 @@ AT = re.compile(rb'"at":"([^"]+)"')
 
 
 async def server(home: str) -> None:
-    """The API over an embedded engine, with one route that does nothing."""
-    import rune.bootstrap.http  # noqa: PLC0415 - the other process needs none of it
+    """Serve the API over an embedded engine, with one additional empty route."""
+    import rune.bootstrap.http  # noqa: PLC0415 - not needed by the client process
     from rune.bootstrap import open_reader, running_engine  # noqa: PLC0415
     from rune.server import app as application  # noqa: PLC0415
     from rune.server.responses import Reply  # noqa: PLC0415
     from rune.settings import Settings  # noqa: PLC0415
 
-    made = application.make_app
+    make_app = application.make_app
 
-    def with_empty(*given: Any) -> Any:
-        app = made(*given)
+    def with_empty(*arguments: Any) -> Any:
+        app = make_app(*arguments)
 
         async def empty(request: Request) -> Response:
             await request.body()
             return Reply({"execution_id": "x" * 26, "replayed": False}, 202)
 
-        empty.need = "view"  # type: ignore[attr-defined]
+        empty.permission = "view"  # type: ignore[attr-defined]
         router = application.gated()
         router.add_api_route("/api/v1/empty", empty, methods=["POST"])
         app.router.routes.insert(0, router.routes[0])
@@ -83,7 +83,7 @@ async def server(home: str) -> None:
     settings = Settings(home=home)
     async with running_engine(settings) as engine, open_reader(settings) as opened:
         await engine.services.workflows.deploy(json.dumps(DOCUMENT).encode())
-        await engine.services.workflows.deploy(json.dumps(HEARD).encode())
+        await engine.services.workflows.deploy(json.dumps(WATCHED).encode())
         await rune.bootstrap.http.serve(
             settings, engine, opened, "127.0.0.1", 0, ready=lambda url: print(url, flush=True)
         )
@@ -96,14 +96,14 @@ def request(path: str, body: bytes) -> bytes:
     )
 
 
-async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+async def read_response(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     head = await reader.readuntil(b"\r\n\r\n")
     size = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
     return int(head[9:12]), await reader.readexactly(size)
 
 
 async def rate(port: int, path: str, body: bytes, seconds: float, connections: int) -> tuple[float, float]:
-    """Answers a second, and the time in ms that 99 of 100 took at most."""
+    """Return the responses per second and the 99th percentile of their times in ms."""
     until = time.perf_counter() + seconds
     times: list[float] = []
 
@@ -111,9 +111,9 @@ async def rate(port: int, path: str, body: bytes, seconds: float, connections: i
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         while (began := time.perf_counter()) < until:
             writer.write(request(path, body))
-            status, said = await answer(reader)
+            status, body_text = await read_response(reader)
             if status != 202:
-                raise RuntimeError(f"{status}: {said.decode()}")
+                raise RuntimeError(f"{status}: {body_text.decode()}")
             times.append(time.perf_counter() - began)
         writer.close()
 
@@ -125,53 +125,54 @@ async def rate(port: int, path: str, body: bytes, seconds: float, connections: i
 async def watched(
     port: int, pid: int, watchers: int, per_second: int, seconds: float
 ) -> tuple[float, float, float, float]:
-    """Items that wait one after the other tell of so many events a second. How many ms after it was decided the oldest
-    event of a piece is with a watcher (99 of 100 pieces, half of them), how many events a second each watcher was told,
-    and which part of a processor the server took."""
+    """Measure live events of items that wait, spread over time to publish `per_second` events.
+
+    Return the p99 and p50 latency in ms from the decision to a subscriber (by the oldest event of a chunk), the events
+    per second received by each subscriber, and the CPU share of the server.
+    """
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     items = [round(at * 2 / per_second, 4) for at in range(per_second // 2)]
-    writer.write(request("/workflows/heard/executions", json.dumps({"input": {"items": items}}).encode()))
-    execution = json.loads((await answer(reader))[1])["execution_id"]
+    writer.write(request("/workflows/watched/executions", json.dumps({"input": {"items": items}}).encode()))
+    execution = json.loads((await read_response(reader))[1])["execution_id"]
     late: list[float] = []
-    told = 0
-    begins = (
-        time.time() + 4 + watchers / 100
-    )  # by then everybody has what was before, and all items are apart
+    received = 0
+    # By then all subscribers have received earlier events, and the items are spread out.
+    begins = time.time() + 4 + watchers / 100
     until = begins + seconds
 
-    class Watcher(asyncio.Protocol):
+    class Subscriber(asyncio.Protocol):
         def connection_made(self, transport: Any) -> None:
-            ask = f"GET /api/v1/executions/{execution}/events HTTP/1.1\r\nhost: localhost\r\n\r\n"
-            transport.write(ask.encode())
+            head = f"GET /api/v1/executions/{execution}/events HTTP/1.1\r\nhost: localhost\r\n\r\n"
+            transport.write(head.encode())
 
         def data_received(self, data: bytes) -> None:
-            nonlocal told
+            nonlocal received
             now = time.time()
             if begins < now < until and (found := AT.search(data)) is not None:
-                told += data.count(b"\nid: ")
+                received += data.count(b"\nid: ")
                 late.append(now - datetime.fromisoformat(found[1].decode()).timestamp())
 
     loop = asyncio.get_running_loop()
-    watching = [(await loop.create_connection(Watcher, "127.0.0.1", port))[0] for _ in range(watchers)]
+    transports = [(await loop.create_connection(Subscriber, "127.0.0.1", port))[0] for _ in range(watchers)]
     await asyncio.sleep(begins - time.time())
-    before = busy(pid)
+    before = cpu_seconds(pid)
     await asyncio.sleep(until - time.time())
-    share = (busy(pid) - before) / seconds
-    for each in (*watching, writer):
+    share = (cpu_seconds(pid) - before) / seconds
+    for each in (*transports, writer):
         each.close()
     cuts = statistics.quantiles(late, n=100)
-    return cuts[98] * 1_000, cuts[49] * 1_000, told / watchers / seconds, share
+    return cuts[98] * 1_000, cuts[49] * 1_000, received / watchers / seconds, share
 
 
-def busy(pid: int) -> float:
-    """Seconds that a process has worked."""
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU seconds used by a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
 def started(home: str | None = None) -> Iterator[tuple[int, int]]:
-    """A server over a folder, or over an empty one: its port and its process."""
+    """Run a server over a folder, by default an empty one; yield its port and process id."""
     with tempfile.TemporaryDirectory(prefix="rune-bench-") as empty:
         process = subprocess.Popen(
             [sys.executable, __file__, "--serve", home or empty], stdout=subprocess.PIPE, text=True
@@ -190,14 +191,14 @@ async def main(options: argparse.Namespace) -> None:
         for path in ("/empty", "/workflows/bench/executions"):
             await rate(port, path, body, 1.0, options.connections)
         limit, _ = await rate(port, "/empty", body, options.seconds, options.connections)
-        before = busy(pid)
+        before = cpu_seconds(pid)
         starts, slow = await rate(
             port, "/workflows/bench/executions", body, options.seconds, options.connections
         )
-        cost = (busy(pid) - before) / (starts * options.seconds) * 1e6
+        cost = (cpu_seconds(pid) - before) / (starts * options.seconds) * 1e6
         print(
-            f"starts: {starts:,.0f}/s accepted and durable, 99 of 100 within {slow:.0f} ms; an empty handler:"
-            f" {limit:,.0f}/s; {starts / limit:.0%} of it; {cost:.0f} µs of the server's time each, run to the end"
+            f"starts: {starts:,.0f}/s accepted and durable, p99 {slow:.0f} ms; empty handler: {limit:,.0f}/s"
+            f" ({starts / limit:.0%}); {cost:.0f} µs of server CPU per execution, including its run"
         )
     if options.watchers:
         with started() as (port, pid):
@@ -205,8 +206,8 @@ async def main(options: argparse.Namespace) -> None:
                 port, pid, options.watchers, options.events, options.seconds
             )
             print(
-                f"live: {each:,.0f} events/s to each of {options.watchers} watchers, 99 of 100 pieces within"
-                f" {p99:.0f} ms of the decision, half within {half:.0f} ms; {share:.0%} of a processor"
+                f"live: {each:,.0f} events/s to each of {options.watchers} subscribers, p99 {p99:.0f} ms and"
+                f" p50 {half:.0f} ms after the decision; {share:.0%} of a CPU core"
             )
 
 
@@ -224,6 +225,6 @@ if __name__ == "__main__":
         with asyncio.Runner(loop_factory=rune.bootstrap.http.loop_factory()) as runner:
             runner.run(server(given.serve))
     else:
-        # Who watches must not be what is measured.
+        # uvloop, so that the client is not the bottleneck.
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(main(given))

@@ -1,4 +1,4 @@
-"""What a client without an engine writes: the rows of facts, into a table `bare` beside theirs."""
+"""The insert statement of a client without an engine: fact rows into the separate table `bare`."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What a cluster does: real worker processes on stores of their own, beside a bare client in the same run.
+"""Measures a cluster of real worker processes with new stores, and compares it with a bare client in the same run.
 
     python bench/cluster.py [--quick] [--json] [--only NAME ...]
 
-The load comes from a process without a role, which starts executions the public way and waits for their ends. What is
-counted has completed; afterwards every execution is audited. The limit is a client without an engine that inserts
-the same rows in the same groups and runs as many small scripts.
+The load comes from a process without a role, which starts executions through the public interface and waits for their
+ends. Only completed executions are counted, and all are verified afterwards. The limit is a client without an engine
+that inserts the same rows in the same groups and runs as many small scripts.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-sys.path.pop(0)  # this folder: its names hide those of the library
+# Remove this folder: its file names shadow standard library modules.
+sys.path.pop(0)
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 import msgspec
 
-from bench.cluster_load import AT_ONCE, Figure, chained, fanned, listed, new_folder, one_by_one
+from bench.cluster_load import CONCURRENCY, Figure, chained, fanned, listed, new_folder, one_by_one
 from bench.cluster_stores import Stores, limit, running, slowest
 from rune.adapters.redis.client import Client, info
 from rune.adapters.redis.keys import Keys
@@ -39,17 +40,17 @@ from rune.settings import Settings
 
 
 async def chains(stores: Stores, scale: float, *, effectful: bool, workers: int = 1) -> Figure:
-    """10-node chains, 400 at once."""
+    """10-node chains, 400 concurrent."""
     goal = 4_000 if effectful else 12_000
     async with running(stores, workers=workers) as bench:
         load = await chained(bench, scale, effectful=effectful)
         slow = await slowest(stores)
         await bench.audited(load.nodes, load.nodes if effectful else 0)
         if effectful:
-            bare = await limit(bench.settings, nodes=load.count, group=AT_ONCE, claims=True, scripts=2)
+            bare = await limit(bench.settings, nodes=load.count, group=CONCURRENCY, claims=True, scripts=2)
         else:
             bare = await limit(
-                bench.settings, nodes=load.count, group=AT_ONCE * 10, claims=False, scripts=0.4
+                bench.settings, nodes=load.count, group=CONCURRENCY * 10, claims=False, scripts=0.4
             )
     name = f"chain-{'effectful' if effectful else 'pure'}{'' if workers == 1 else f', {workers} workers'}"
     return Figure(
@@ -65,7 +66,7 @@ async def chains(stores: Stores, scale: float, *, effectful: bool, workers: int 
 
 
 async def fan(stores: Stores, scale: float) -> Figure:
-    """10,000 items: split, a node each, aggregator."""
+    """A fan-out of 10,000 items: split, one node each, aggregator."""
     async with running(stores) as bench:
         load = await fanned(bench, scale)
         slow = await slowest(stores)
@@ -84,7 +85,7 @@ async def fan(stores: Stores, scale: float) -> Figure:
 
 
 async def latency(stores: Stores, scale: float) -> Figure:
-    """One node, nothing else going on: start to completed, as whoever started it sees it."""
+    """Latency of one node in an idle cluster, from start to completion, as seen by the client."""
     async with running(stores) as bench:
         load = await one_by_one(bench, scale)
         slow = await slowest(stores)
@@ -104,7 +105,7 @@ async def latency(stores: Stores, scale: float) -> Figure:
 
 
 async def fair_share(stores: Stores, scale: float) -> Figure:
-    """One-node executions, one after the other: alone, then beside a fan-out of 100,000 items on the same worker."""
+    """Sequential one-node executions: alone, then during a fan-out of 100,000 items on the same worker."""
     items, count = max(2_000, int(100_000 * scale)), max(100, int(500 * scale))
     async with running(stores) as bench:
         small = workloads.chain(1, bench.catalogue, effectful=True)
@@ -113,11 +114,11 @@ async def fair_share(stores: Stores, scale: float) -> Figure:
         alone = await completed(bench.engine, small, [b"{}"] * count, 1)
         payload = msgspec.json.encode({"xs": list(range(items))})
         beside: list[float] = []
-        async with bench.measured() as taken:
-            crowd = asyncio.create_task(completed(bench.engine, big, [payload], 1))
-            while not crowd.done():
+        async with bench.measured() as usage:
+            fan_out = asyncio.create_task(completed(bench.engine, big, [payload], 1))
+            while not fan_out.done():
                 beside += await completed(bench.engine, small, [b"{}"], 1)
-            await crowd
+            await fan_out
         slow = await slowest(stores)
         ran = 20 + count + len(beside)
         await bench.audited(ran + items + 3, ran + items)
@@ -128,7 +129,7 @@ async def fair_share(stores: Stores, scale: float) -> Figure:
         unit="x p99 alone",
         goal=f"<= {MAX_FAIR_RATIO:g}",
         met=busy <= MAX_FAIR_RATIO * quiet,
-        cpu=taken.each(items),
+        cpu=usage.cpu_us_per_unit(items),
         notes={
             "p99_alone_ms": quiet,
             "p99_beside_ms": busy,
@@ -136,7 +137,7 @@ async def fair_share(stores: Stores, scale: float) -> Figure:
             "p50_beside_ms": percentile(beside, 0.5),
             "max_beside_ms": max(beside),
             "beside": len(beside),
-            "items_per_s": items / taken.seconds,
+            "items_per_s": items / usage.seconds,
             "load": os.getloadavg()[0],
             **slow,
         },
@@ -144,13 +145,13 @@ async def fair_share(stores: Stores, scale: float) -> Figure:
 
 
 async def idle(stores: Stores, scale: float) -> Figure:
-    """Nothing to do: what a worker and a scheduler use of a core."""
+    """The CPU share of an idle worker and an idle scheduler."""
     async with running(stores) as bench:
         plan = workloads.chain(1, bench.catalogue, effectful=False)
         await completed(bench.engine, plan, [b"{}"] * 20, 1)
-        async with bench.measured() as taken:
+        async with bench.measured() as usage:
             await asyncio.sleep(10)
-    shares = {name: used / taken.seconds * 100 for name, used in taken.cpu.items()}
+    shares = {name: used / usage.seconds * 100 for name, used in usage.cpu.items()}
     worst = max(shares["worker"], shares["scheduler"])
     rounded = {name: round(share, 2) for name, share in shares.items()}
     return Figure(
@@ -159,15 +160,15 @@ async def idle(stores: Stores, scale: float) -> Figure:
 
 
 async def timers(stores: Stores, scale: float) -> Figure:
-    """Executions that wait in Redis beside so many that wait for years; then 1,000 a second are due."""
+    """Timers: a million executions wait for years in Redis; then 1,000 others per second become due."""
     waiting, woken = int(1_000_000 * min(1.0, scale)), max(2_000, int(10_000 * scale))
     async with running(stores) as bench:
         client = Client(stores.redis.url)
         plan = workloads.waiting(bench.catalogue)
         far = [msgspec.json.encode({"when": "2099-01-01T00:00:00Z"})] * 1_000
         empty = await _memory(client)
-        await _started(bench.engine, plan, far)
-        await _resting(client, bench.settings, len(far))
+        await _start_all(bench.engine, plan, far)
+        await _wait_evicted(client, bench.settings, len(far))
         used = await _memory(client) - empty
         await _fill(client, bench.settings, waiting - len(far))
         full = await _memory(client) - empty
@@ -175,7 +176,7 @@ async def timers(stores: Stores, scale: float) -> Figure:
         late: list[float] = []
         async with asyncio.TaskGroup() as group:
             await _arm(bench.engine, plan, [soon + i / 1_000 for i in range(woken)], late, group)
-            assert time.time() < soon, "it took too long to start them"
+            assert time.time() < soon, "starting the executions took too long"
             await asyncio.sleep(soon - time.time())
             before = stores.processes(bench.workers)
         after = stores.processes(bench.workers)
@@ -205,18 +206,18 @@ async def _memory(client: Client) -> int:
     return int(info(await client.call("INFO", "memory"))["used_memory"])
 
 
-async def _started(engine: Engine, plan: Plan, payloads: Sequence[bytes]) -> None:
+async def _start_all(engine: Engine, plan: Plan, payloads: Sequence[bytes]) -> None:
     waiting = iter(payloads)
 
     async def lane() -> None:
         for payload in waiting:
             await engine.launcher.start(plan, payload)
 
-    await asyncio.gather(*(lane() for _ in range(AT_ONCE)))
+    await asyncio.gather(*(lane() for _ in range(CONCURRENCY)))
 
 
-async def _resting(client: Client, settings: Settings, count: int) -> None:
-    """Until nothing is left of them but when they are due."""
+async def _wait_evicted(client: Client, settings: Settings, count: int) -> None:
+    """Wait until only the due times of the executions are left in Redis."""
     keys = Keys(settings.prefix, settings.partitions)
     while True:
         due = [int(await client.call("ZCARD", keys.due(each))) for each in range(keys.partitions)]
@@ -227,7 +228,7 @@ async def _resting(client: Client, settings: Settings, count: int) -> None:
 
 
 async def _fill(client: Client, settings: Settings, count: int) -> None:
-    """The rest of the million, as those that were started have left it behind."""
+    """Add the due times of further waiting executions directly."""
     keys = Keys(settings.prefix, settings.partitions)
     years = int((time.time() + 3e9) * 1000)
     for start in range(0, count, 10_000):
@@ -241,7 +242,7 @@ async def _fill(client: Client, settings: Settings, count: int) -> None:
 async def _arm(
     engine: Engine, plan: Plan, moments: Sequence[float], late: list[float], group: asyncio.TaskGroup
 ) -> None:
-    """Start executions that wait until these moments; the group watches how late each is."""
+    """Start executions that wait until these times; tasks of the group record how late each resumes."""
     waiting = iter(moments)
 
     async def one(moment: float, ending: asyncio.Future[Any]) -> None:
@@ -254,7 +255,7 @@ async def _arm(
             _, ending = await engine.start(plan, msgspec.json.encode({"when": when}))
             group.create_task(one(moment, ending))
 
-    await asyncio.gather(*(lane() for _ in range(AT_ONCE)))
+    await asyncio.gather(*(lane() for _ in range(CONCURRENCY)))
 
 
 Measure = Callable[[Stores, float], Coroutine[Any, Any, Figure]]
@@ -271,7 +272,7 @@ MEASURES: dict[str, Measure] = {
 }
 
 
-def shown(figure: Figure) -> str:
+def format_figure(figure: Figure) -> str:
     bare = "" if figure.limit is None else f"{figure.limit:,.1f}"
     met = "met" if figure.met else "missed"
     line = f"{figure.name:28} {figure.measured:10,.1f} {figure.unit:13} limit {bare:>10}"
@@ -280,7 +281,7 @@ def shown(figure: Figure) -> str:
 
 
 def compare(figures: Sequence[Figure], name: str) -> None:
-    """Two workers are held against one worker of the same run."""
+    """Set the goal of a two-worker measure relative to one worker in the same run."""
     one = next((each for each in figures if name == f"{each.name}-2"), None)
     if one is not None:
         times = figures[-1].measured / one.measured
@@ -297,7 +298,7 @@ async def measure(names: Sequence[str], scale: float, *, as_json: bool) -> int:
             figures.append(await MEASURES[name](stores, scale))
             compare(figures, name)
             if not as_json:
-                print(shown(figures[-1]), flush=True)
+                print(format_figure(figures[-1]), flush=True)
     if as_json:
         print(msgspec.json.encode(figures).decode())
     return 0 if all(each.met for each in figures) else 1
@@ -307,8 +308,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="a tenth of everything")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--quick", action="store_true", help="run a tenth of each load")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--only", nargs="+", choices=sorted(MEASURES), default=list(MEASURES))
     given = parser.parse_args()
     return quick_loop(measure(given.only, 0.1 if given.quick else 1.0, as_json=given.json))

@@ -1,4 +1,4 @@
-"""The servers, processes and the bare client of `bench/cluster.py`."""
+"""The servers, worker processes and bare client of `bench/cluster.py`."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from tests.services.postgres import Server, new_server
 from tests.services.redis_server import RedisServer
 
 SOURCES = str(Path(__file__).resolve().parents[1] / "src")
-SLOW = 1_000  # µs: what is slower is noted by the server
-TICKS = os.sysconf("SC_CLK_TCK")
-NOBODY: frozenset[str] = frozenset()
+SLOW_COMMAND_US = 1_000
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+NO_ROLES: frozenset[str] = frozenset()
 BARE = "CREATE TABLE bare (LIKE fact INCLUDING ALL); CREATE TABLE bare_claim (LIKE claim INCLUDING ALL)"
 CLAIM = """
 INSERT INTO bare_claim (execution, incarnation, fence, at, node, path)
@@ -42,12 +42,12 @@ redis.call('XTRIM', KEYS[2], 'MAXLEN', '1000')
 
 
 class Stores:
-    """The servers of this run, and a database and a prefix for each measure."""
+    """The servers of a run; each measure gets a new database and key prefix."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.postgres: Server = new_server(folder, shared_buffers="256MB", max_wal_size="1GB")
-        slow = ("--slowlog-log-slower-than", str(SLOW), "--slowlog-max-len", "1000")
+        slow = ("--slowlog-log-slower-than", str(SLOW_COMMAND_US), "--slowlog-max-len", "1000")
         self.redis = RedisServer("--appendonly", "yes", "--appendfsync", "everysec", *slow)
         self._count = 0
         self._redis_id = 0
@@ -74,39 +74,39 @@ class Stores:
         self.postgres.stop()
 
     def processes(self, workers: Fleet) -> dict[str, float]:
-        """Seconds of the processor that each kind of process has used."""
+        """Return the CPU seconds used so far by each kind of process."""
         main = int((self.postgres.data / "postmaster.pid").read_text().split()[0])
         children = Path(f"/proc/{main}/task/{main}/children").read_text().split()
         return {
-            "worker": sum(_cpu(each.process.pid) for each in workers.of("worker")),
-            "scheduler": sum(_cpu(each.process.pid) for each in workers.of("scheduler")),
-            "load": _cpu(os.getpid()),
-            "postgres": _cpu(main, children=True) + sum(_cpu(int(each)) for each in children),
-            "redis": _cpu(self._redis_id),
+            "worker": sum(cpu_seconds(each.process.pid) for each in workers.of("worker")),
+            "scheduler": sum(cpu_seconds(each.process.pid) for each in workers.of("scheduler")),
+            "load": cpu_seconds(os.getpid()),
+            "postgres": cpu_seconds(main, children=True) + sum(cpu_seconds(int(each)) for each in children),
+            "redis": cpu_seconds(self._redis_id),
         }
 
 
-def _cpu(process: int, *, children: bool = False) -> float:
+def cpu_seconds(process: int, *, children: bool = False) -> float:
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return 0.0
-    return sum(map(int, fields[11 : 15 if children else 13])) / TICKS
+    return sum(map(int, fields[11 : 15 if children else 13])) / TICKS_PER_S
 
 
-class Taken:
-    """What a measured stretch took: seconds, and processor time of each kind of process."""
+class Usage:
+    """Wall-clock seconds of a measurement, and CPU seconds by kind of process."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
         self.cpu: dict[str, float] = {}
 
-    def each(self, count: int) -> dict[str, float]:
+    def cpu_us_per_unit(self, count: int) -> dict[str, float]:
         return {name: round(used / count * 1e6, 1) for name, used in self.cpu.items() if used}
 
 
 class Bench:
-    """A cluster under load."""
+    """A running cluster and the engine that puts load on it."""
 
     def __init__(self, stores: Stores, settings: Settings, workers: Fleet, engine: Engine) -> None:
         self.stores = stores
@@ -116,27 +116,27 @@ class Bench:
         self.catalogue = engine.registry.catalogue
 
     @asynccontextmanager
-    async def measured(self) -> AsyncIterator[Taken]:
-        taken = Taken()
+    async def measured(self) -> AsyncIterator[Usage]:
+        usage = Usage()
         before = self.stores.processes(self.workers)
         began = time.perf_counter()
-        yield taken
-        taken.seconds = time.perf_counter() - began
+        yield usage
+        usage.seconds = time.perf_counter() - began
         after = self.stores.processes(self.workers)
-        taken.cpu = {name: after[name] - before[name] for name in before}
+        usage.cpu = {name: after[name] - before[name] for name in before}
 
     async def audited(self, results: int, claims: int) -> None:
-        """One result and one claim per node, and nothing that the rules could not have written."""
+        """Verify all executions and the total number of results and claims."""
         found = claimed = 0
         async with cluster.open_reader(self.settings) as reader:
             after: str | None = None
             while page := await reader.executions(after=after, limit=200):
                 after = page[-1].id
                 for each in page:
-                    claimed_here = await reader.claims(each.id)
+                    execution_claims = await reader.claims(each.id)
                     facts = await reader.facts(each.id)
                     plan, accepted = await reader.plan(each.id), await reader.accepted(each.id)
-                    seen = verify_execution(plan, accepted, facts, claimed_here, each)
+                    seen = verify_execution(plan, accepted, facts, execution_claims, each)
                     assert not seen.violations, seen
                     assert not seen.repeated, seen
                     found += seen.results
@@ -148,31 +148,33 @@ class Bench:
 async def running(stores: Stores, *, workers: int = 1, schedulers: int = 1) -> AsyncIterator[Bench]:
     settings = await stores.fresh()
     path = os.pathsep.join((SOURCES, os.environ.get("PYTHONPATH", "")))
-    more = {
+    environment = {
         "PYTHONPATH": path,
         "RUNE_QUEUE_KIND": settings.queue_kind,
         "RUNE_STATUSES": settings.statuses,
     }
     folder = Path(settings.home)
-    with fleet(folder, settings, workers=workers, schedulers=schedulers, environment=more) as made:
-        async with cluster.running_engine(settings, roles=NOBODY) as engine:
-            yield Bench(stores, settings, made, engine)
+    with fleet(
+        folder, settings, workers=workers, schedulers=schedulers, environment=environment
+    ) as processes:
+        async with cluster.running_engine(settings, roles=NO_ROLES) as engine:
+            yield Bench(stores, settings, processes, engine)
 
 
 async def slowest(stores: Stores) -> dict[str, float | str]:
-    """The longest command of the measure, as the server saw it, and how many were longer than a millisecond."""
+    """Return the slowest Redis command of the measure and the number of commands above one millisecond."""
     client = Client(stores.redis.url)
     seen = await client.call("SLOWLOG", "GET", 1000)
     await client.close()
     if not seen:
-        return {"longest_ms": SLOW / 1000}
+        return {"longest_ms": SLOW_COMMAND_US / 1000}
     longest = max(seen, key=lambda each: int(each[2]))
     name = b" ".join(longest[3][:2]).decode(errors="replace").split("_")[0]
     return {"longest_ms": int(longest[2]) / 1000, "longest": name, "over_1_ms": len(seen)}
 
 
 async def limit(settings: Settings, *, nodes: int, group: int, claims: bool, scripts: float) -> float:
-    """Nodes a second of a client without an engine: rows in groups, then small scripts, two groups at a time."""
+    """Return the nodes per second of a client without an engine: grouped rows, then small scripts, in two lanes."""
     fact = columns(NodeResult(1, (), 1_700_000_000_000, "ok", value=Inline(b"x" * 40)))
     pool = await asyncpg.create_pool(settings.journal, min_size=2, max_size=2)
     await pool.execute(BARE)

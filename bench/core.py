@@ -1,8 +1,8 @@
-"""How fast the rules are: µs per act, and the ratio to a plain Python function that does the minimum.
+"""Measures the core: µs per operation, and the ratio to a plain Python function that does the minimum.
 
     python bench/core.py [--json]
 
-Every figure is the best of several repeats, so that a noisy neighbour does not count.
+Every result is the best of several repetitions, to exclude other load on the machine.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ REPEATS = 7
 NOW = 1_700_000_000_000
 
 
-def best(act: Callable[[], int], repeats: int = REPEATS) -> float:
-    """Seconds per unit of an act that answers how many units it did."""
+def best(operation: Callable[[], int], repeats: int = REPEATS) -> float:
+    """Return the seconds per unit of an operation, which returns how many units it did."""
     times = []
     for _ in range(repeats):
         began = time.perf_counter()
-        units = act()
+        units = operation()
         times.append((time.perf_counter() - began) / units)
     return min(times)
 
@@ -49,7 +49,7 @@ def chain(length: int) -> Definition:
 
 
 def linear_token() -> tuple[float, float, float]:
-    """`step` and `apply` for each token of a chain; beside it the least there is: a queue and a set."""
+    """Measure `step` and `apply` per token of a chain, compared with a minimal loop over a queue and a dict."""
     plan = compile_definition(chain(1_000), standard_catalogue())
     value = {"k": 1}
 
@@ -158,7 +158,7 @@ def fan_plan() -> Plan:
 
 
 def fan_out(items: int) -> tuple[float, float]:
-    """The longest single step in ms, and µs per item, of a fan-out decided by cursor."""
+    """Return the longest single step in ms and the µs per item of a fan-out."""
     plan = fan_plan()
     longest = 0.0
 

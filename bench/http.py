@@ -1,7 +1,7 @@
-"""http nodes against a bare client: `python bench/http.py [rounds] [scale]`.
+"""Compares http nodes with a bare client: `python bench/http.py [rounds] [scale]`.
 
-Each round takes both measures of `rune bench` in a process of its own. A busy machine shifts every figure, so the ratio
-to the bare client of the same round is what counts; the median of the rounds is the result.
+Each round runs the measure `http-64` of `rune bench` in a separate process. Load on the machine shifts every rate, so
+the result is the ratio to the bare client of the same round, as the median of the rounds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 
-def measured(name: str, scale: str) -> dict[str, float]:
+def measure(name: str, scale: str) -> dict[str, float]:
     command = [sys.executable, "-m", "rune.bench", name, scale]
     found: dict[str, float] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     return found
@@ -21,15 +21,15 @@ def measured(name: str, scale: str) -> dict[str, float]:
 def main(rounds: int = 5, scale: str = "0.5") -> None:
     ratios = []
     for number in range(1, rounds + 1):
-        found = measured("http-64", scale)
+        found = measure("http-64", scale)
         ratios.append(found["ratio"])
         print(
             f"round {number}: {found['rate']:,.0f} requests/s through the engine, {found['limit']:,.0f} without, "
             f"{found['ratio']:.0%}"
         )
-    held = measured("http-1000", "1")
+    held = measure("http-1000", "1")
     print(f"median ratio {statistics.median(ratios):.0%}, best {max(ratios):.0%}")
-    print(f"1,000 requests under way: {held['rss_mb']:.0f} MB")
+    print(f"1,000 concurrent requests: {held['rss_mb']:.0f} MB")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Pages of an API over a full file: lists among many executions, and the node runs of one with many items.
+"""Measures API pages over a large database: lists of executions, and the node runs of one with many items.
 
     python bench/pages.py [--executions 1000000] [--items 100000] [--rounds 20]
 
-The file is written without an engine, by the adapter's own row code. A page is asked for over HTTP, one at a time; its
-time is what the asker waits, and beside it what the server's processor worked.
+The database is written without an engine, with the row code of the adapter. Pages are requested over HTTP one at a
+time; the results are the response time and the CPU time of the server.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-# This folder has a file that is called like a module of the standard library.
+# This folder contains a file with the name of a standard library module.
 sys.path[0] = str(Path(__file__).resolve().parents[1] / "src")
 sys.path.append(str(Path(__file__).resolve().parent))
 
 import msgspec  # noqa: E402
-from api import answer, busy, started  # noqa: E402
+from api import cpu_seconds, read_response, started  # noqa: E402
 
 from rune.adapters.sqlite.database import (  # noqa: E402
     Rows,
@@ -61,7 +61,7 @@ WIDE = {
 
 
 def facts(plan: Plan, items: int) -> Iterator[Fact]:
-    """What an execution with many items leaves."""
+    """Yield the facts of an execution with many items."""
     s, c, big, small = (plan.index[name] for name in ("s", "c", "big", "small"))
     yield NodeResult(s, (), NOW, "ok", items=items)
     for item in range(items):
@@ -72,7 +72,7 @@ def facts(plan: Plan, items: int) -> Iterator[Fact]:
 
 
 def fill(path: Path, executions: int, items: int) -> str:
-    """Write the file; the id of the one with many items."""
+    """Write the database; return the id of the execution with many items."""
     baseline.fill(path, executions * 9 // 10, ended_by=NOW - 10**9)
     baseline.fill(path, executions // 10, ended_by=NOW - 10**6, workflow="other", status="failed")
     plan = compiled(WIDE)
@@ -94,20 +94,20 @@ def fill(path: Path, executions: int, items: int) -> str:
     return id
 
 
-async def ask(port: int, pid: int, path: str, rounds: int) -> tuple[str, float, float, bytes]:
-    """A page: how many ms the first one took, the median of the rest, and the processor time of one."""
+async def get_page(port: int, pid: int, path: str, rounds: int) -> tuple[str, float, bytes]:
+    """Request a page repeatedly; return the response times as text, the CPU ms per request, and the last body."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
     times: list[float] = []
-    before, body = busy(pid), b""
+    before, body = cpu_seconds(pid), b""
     for _ in range(rounds):
         began = time.perf_counter()
         writer.write(f"GET /api/v1{path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
-        status, body = await answer(reader)
+        status, body = await read_response(reader)
         assert status == 200, body
         times.append((time.perf_counter() - began) * 1_000)
     writer.close()
-    worked = (busy(pid) - before) / rounds * 1_000
-    return f"first {times[0]:.1f} ms, then {statistics.median(times):.1f} ms", worked, times[0], body
+    cpu_ms = (cpu_seconds(pid) - before) / rounds * 1_000
+    return f"first {times[0]:.1f} ms, then {statistics.median(times):.1f} ms", cpu_ms, body
 
 
 async def main(options: argparse.Namespace) -> None:
@@ -117,31 +117,29 @@ async def main(options: argparse.Namespace) -> None:
         print(f"{options.executions:,} executions, written in {time.perf_counter() - began:.0f} s")
         with started(home) as (port, pid):
             cursor = ""
-            asked = [
+            queries = [
                 "",
                 "status=failed",
                 "status=completed",
                 "status=running",
                 "workflow=full",
-                "workflow=nobody",
+                "workflow=unknown",
             ]
-            for query in [*asked, "workflow=full&status=failed"]:
-                told, worked, _, body = await ask(port, pid, f"/executions?limit=50&{query}", options.rounds)
-                count = len(json.loads(body)["executions"])
-                print(
-                    f"list {query or 'of all'}: {count} of them, {told}, {worked:.1f} ms of the server's time"
+            for query in [*queries, "workflow=full&status=failed"]:
+                times, cpu_ms, body = await get_page(
+                    port, pid, f"/executions?limit=50&{query}", options.rounds
                 )
+                count = len(json.loads(body)["executions"])
+                print(f"list {query or 'of all'}: {count} results, {times}, {cpu_ms:.1f} ms of server CPU")
             for query in ("", "status=failed", "node=s", "lineage=s:5"):
                 path = f"/executions/{wide}/nodes?limit=50&{query}"
-                told, worked, _, body = await ask(port, pid, path, options.rounds)
+                times, cpu_ms, body = await get_page(port, pid, path, options.rounds)
                 page = json.loads(body)
                 cursor = cursor or page["next"]
-                print(
-                    f"node runs {query}: {len(page['nodes'])}, {told}, {worked:.1f} ms of the server's time"
-                )
+                print(f"node runs {query}: {len(page['nodes'])}, {times}, {cpu_ms:.1f} ms of server CPU")
             path = f"/executions/{wide}/nodes?limit=50&cursor={cursor}"
-            told, worked, _, body = await ask(port, pid, path, options.rounds)
-            print(f"node runs, second page: {told}, {worked:.1f} ms of the server's time")
+            times, cpu_ms, body = await get_page(port, pid, path, options.rounds)
+            print(f"node runs, second page: {times}, {cpu_ms:.1f} ms of server CPU")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What PostgreSQL takes: the journal beside a bare client that inserts the same rows, in the same run.
+"""Compares the PostgreSQL journal with a bare client that inserts the same rows, in the same run.
 
     python bench/postgres.py [postgresql://…]
 
-Without an address a server is started on this machine's disk, for as long as this takes.
+Without a URL a temporary server is started on this machine.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def fact(node: int) -> NodeResult:
 
 
 async def bare(dsn: str, rows: int, lanes: int) -> float:
-    """Rows a second of a client that does nothing but insert, in groups."""
+    """Return the rows per second of a client that only inserts, in groups."""
     ready: list[tuple[int, Columns]] = [
         (caller, columns(fact(node))) for node in range(rows // CALLERS) for caller in range(CALLERS)
     ]
@@ -68,7 +68,7 @@ async def bare(dsn: str, rows: int, lanes: int) -> float:
 
 
 async def journal(found: PostgresJournal, rows: int, executions: int, name: str, width: int = 1) -> float:
-    """Rows a second through `record`, by callers that each wait for their answer, `width` facts at a time."""
+    """Return the rows per second of concurrent callers of `record`, each recording `width` facts at a time."""
     for number in range(executions):
         await found.accept(ExecutionRecord(id=f"{name}{number}", workflow="w", hash="h", at=1, input=b"{}"))
     each = rows // CALLERS
@@ -78,8 +78,8 @@ async def journal(found: PostgresJournal, rows: int, executions: int, name: str,
         first = number // executions * each
         for node in range(first, first + each, width):
             mine = [fact(node + more) for more in range(width)]
-            answer = await found.record(execution, mine)
-            assert answer[0] is mine[0]
+            recorded = await found.record(execution, mine)
+            assert recorded[0] is mine[0]
 
     began = time.perf_counter()
     await asyncio.gather(*(caller(number) for number in range(CALLERS)))
@@ -87,7 +87,7 @@ async def journal(found: PostgresJournal, rows: int, executions: int, name: str,
 
 
 async def starts(found: PostgresJournal, count: int) -> float:
-    """Starts a second."""
+    """Return the starts per second."""
 
     async def caller(number: int) -> None:
         for each in range(count // CALLERS):
@@ -100,7 +100,7 @@ async def starts(found: PostgresJournal, count: int) -> float:
 
 
 async def idle(found: PostgresJournal, count: int) -> list[float]:
-    """Milliseconds of one record after the other, with nobody else."""
+    """Return the sorted durations in ms of sequential records without other load."""
     await found.accept(ExecutionRecord(id="idle", workflow="w", hash="h", at=1, input=b"{}"))
     times = []
     for node in range(count):
@@ -112,7 +112,7 @@ async def idle(found: PostgresJournal, count: int) -> list[float]:
 
 
 async def bare_idle(dsn: str, count: int) -> list[float]:
-    """The same for a bare single-row insert."""
+    """Return the sorted durations in ms of bare single-row inserts."""
     connection = await asyncpg.connect(dsn)
     await connection.execute(BARE)
     times = []
@@ -159,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with contextlib.ExitStack() as stack:
         dsn: Any = given.dsn
         if dsn is None:
-            from tests.services.postgres import new_server  # noqa: PLC0415 - only who has no server needs one
+            from tests.services.postgres import new_server  # noqa: PLC0415 - needed only without a URL
 
             server = new_server(Path(tempfile.gettempdir()))
             stack.callback(server.stop)

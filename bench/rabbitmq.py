@@ -1,16 +1,16 @@
-"""What a cluster does with RabbitMQ between its processes, beside the bare client in the same run.
+"""Measures a cluster with RabbitMQ as its queue, and compares it with a bare client in the same run.
 
     python bench/rabbitmq.py [--quick] [--quorum] [--statuses each|batched|none] [--only NAME ...]
 
-    hops        the bare client: deliver, confirmed publish, ack; the limit of what travels
-    travelling  chains of 10 nodes with an effect: every one is a message
-    pure        chains of 10 nodes without: run where their predecessors did
-    fan         10,000 items
-    latency     one node while nothing else goes on, start to completed
-    backlog     100,000 messages that wait for a worker: how evenly they go, and what the worker's memory does
+    hops        the bare client: delivery, confirmed publish, ack; the limit of queued nodes
+    travelling  chains of 10 effectful nodes, each sent as a message
+    pure        chains of 10 pure nodes, each run in the process of its predecessor
+    fan         a fan-out of 10,000 items
+    latency     one node in an idle cluster, from start to completion
+    backlog     100,000 messages published before a worker starts: throughput over time and memory of the worker
 
-Processor time is given beside each rate, in µs of each kind of process for one of what is counted: on a machine that is
-busy otherwise it says more than the rate.
+Each rate comes with the CPU time in µs per counted unit and kind of process, which is more reliable than the rate on a
+machine with other load.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-sys.path.pop(0)  # this folder: its names hide those of the library
+# Remove this folder: its file names shadow standard library modules.
+sys.path.pop(0)
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from bench.cluster_load import Figure, chained, fanned, listed, new_folder, one_by_one
 from bench.cluster_stores import running
-from bench.rabbitmq_backlog import drained
-from bench.rabbitmq_hops import TOKENS, hops
+from bench.rabbitmq_backlog import drain
+from bench.rabbitmq_hops import MESSAGES, hops
 from bench.rabbitmq_stores import Brokered, Statuses
 from rune.bench.measures import percentile
 from rune.cli.commands.serve import quick_loop
@@ -39,7 +40,7 @@ from tests.services.rabbitmq import new_broker
 
 async def bare(stores: Brokered, scale: float) -> Figure:
     count = max(5_000, int(60_000 * scale))
-    runs = [await hops(stores.broker.url(), count, TOKENS, stores.quorum) for _ in range(3)]
+    runs = [await hops(stores.broker.url(), count, MESSAGES, stores.quorum) for _ in range(3)]
     alone, _ = await hops(stores.broker.url(), 500, 1, stores.quorum)
     stores.bare = statistics.median(rate for rate, _ in runs)
     return Figure(
@@ -105,7 +106,7 @@ async def latency(stores: Brokered, scale: float) -> Figure:
 
 async def backlog(stores: Brokered, scale: float) -> Figure:
     count = max(5_000, int(100_000 * scale))
-    seen = await drained(stores, count)
+    seen = await drain(stores, count)
     return Figure(
         name="backlog",
         measured=seen.steady,
@@ -132,7 +133,7 @@ MEASURES: dict[str, Measure] = {
 }
 
 
-def shown(figure: Figure) -> str:
+def format_figure(figure: Figure) -> str:
     cpu, notes = listed(figure.cpu, 0), listed(figure.notes, 2)
     met = "met" if figure.met else "missed"
     line = f"{figure.name:12} {figure.measured:10,.1f} {figure.unit:13} goal {figure.goal:24} {met}"
@@ -149,7 +150,7 @@ async def measure(names: Sequence[str], scale: float, *, quorum: bool, statuses:
         stack.callback(stores.stop)
         for name in names:
             figures.append(await MEASURES[name](stores, scale))
-            print(shown(figures[-1]), flush=True)
+            print(format_figure(figures[-1]), flush=True)
     return 0 if all(each.met for each in figures) else 1
 
 
@@ -157,8 +158,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="a tenth of everything")
-    parser.add_argument("--quorum", action="store_true", help="with replicated queues")
+    parser.add_argument("--quick", action="store_true", help="run a tenth of each load")
+    parser.add_argument("--quorum", action="store_true", help="use quorum queues")
     parser.add_argument("--statuses", choices=("each", "batched", "none"), default="each")
     parser.add_argument("--only", nargs="+", choices=sorted(MEASURES), default=list(MEASURES))
     given = parser.parse_args()

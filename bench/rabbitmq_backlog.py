@@ -1,4 +1,4 @@
-"""A backlog: messages that were sent while nobody read them, and how a worker gets through them."""
+"""Measures how a worker drains a backlog of messages published before it started."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rune.bench import workloads
 from tests.services.fleet import Process
 
 QUEUE = "workflow.execution"
-AT_ONCE = 200
-LOOK = 0.5  # s
+CONCURRENCY = 200
+POLL_INTERVAL_S = 0.5
 
 
 class Drained(NamedTuple):
-    """By thirds of the messages: how many went in a second, and the worker's memory at its end (MB)."""
+    """Messages per second in each third of the backlog, and the worker's memory in MB at the end of each."""
 
     rates: list[float]
     memory: list[float]
@@ -35,10 +35,10 @@ class Drained(NamedTuple):
         return self.memory[-1] / self.memory[0]
 
 
-async def drained(stores: Brokered, count: int) -> Drained:
-    """Executions of one node with an effect, all accepted before there is a worker."""
+async def drain(stores: Brokered, count: int) -> Drained:
+    """Accept executions of one effectful node, then start a worker and measure it."""
     async with running(stores, workers=0) as bench:
-        await _filled(bench, count)
+        await _fill(bench, count)
         connection = await connect(bench.settings.queue, name="bench")
         channel = await connection.channel()
         most = await _ready(channel)
@@ -48,7 +48,7 @@ async def drained(stores: Brokered, count: int) -> Drained:
         for third in (1, 2, 3):
             while (ready := await _ready(channel)) > count - count * third // 3:
                 most = max(most, ready)
-                await asyncio.sleep(LOOK)
+                await asyncio.sleep(POLL_INTERVAL_S)
             moments.append(time.perf_counter())
             memory.append(_megabytes(worker))
         await connection.close()
@@ -56,7 +56,7 @@ async def drained(stores: Brokered, count: int) -> Drained:
     return Drained(rates, memory, most)
 
 
-async def _filled(bench: Bench, count: int) -> None:
+async def _fill(bench: Bench, count: int) -> None:
     plan = workloads.chain(1, bench.catalogue, effectful=True)
     left = iter(range(count))
 
@@ -64,7 +64,7 @@ async def _filled(bench: Bench, count: int) -> None:
         for _ in left:
             await bench.engine.launcher.start(plan, b"{}")
 
-    await asyncio.gather(*(lane() for _ in range(AT_ONCE)))
+    await asyncio.gather(*(lane() for _ in range(CONCURRENCY)))
 
 
 async def _ready(channel: Channel) -> int:

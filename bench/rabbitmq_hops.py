@@ -1,4 +1,4 @@
-"""The bare client doing a hop: a delivery, a confirmed publish, an ack, with persistent messages of 1 KB."""
+"""The bare AMQP client: each hop is a delivery, a confirmed publish and an ack of a persistent 1 KB message."""
 
 from __future__ import annotations
 
@@ -8,49 +8,49 @@ import time
 from rune.adapters.rabbitmq.amqp.client import Channel, Message, MessageProperties, connect
 
 QUEUE = "bench.hops"
-TOKENS = 500  # messages that go around
-STAMP = MessageProperties()
+MESSAGES = 500
+PROPERTIES = MessageProperties()
 BODY = b'{"value":"' + b"x" * 1000 + b'"}'
 
 
 class Hops:
-    """A message that comes in goes out again, and is let go when the broker has taken its successor."""
+    """Republishes each delivered message, and acknowledges it once the broker has confirmed the new one."""
 
-    def __init__(self, channel: Channel, posting: Channel, wanted: int) -> None:
+    def __init__(self, channel: Channel, publishing: Channel, hops: int) -> None:
         self._channel = channel
-        self._posting = posting
-        self._to_go = self._left = wanted
+        self._publishing = publishing
+        self._to_publish = self._to_confirm = hops
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def take(self, message: Message) -> None:
-        if self._to_go == 0:
+        if self._to_publish == 0:
             return
-        self._to_go -= 1
-        posted = self._posting.publish("", QUEUE, message.body)
-        posted.add_done_callback(lambda _: self._taken(message.tag))
+        self._to_publish -= 1
+        confirmation = self._publishing.publish("", QUEUE, message.body)
+        confirmation.add_done_callback(lambda _: self._confirmed(message.tag))
 
-    def _taken(self, tag: int) -> None:
+    def _confirmed(self, tag: int) -> None:
         self._channel.ack(tag)
-        self._left -= 1
-        if self._left == 0 and not self.done.done():
+        self._to_confirm -= 1
+        if self._to_confirm == 0 and not self.done.done():
             self.done.set_result(None)
 
 
-async def hops(url: str, wanted: int, tokens: int, quorum: bool) -> tuple[float, float]:
-    """Hops a second, and microseconds of this process's CPU for each."""
-    consuming, posting = await connect(url, name="bench in"), await connect(url, name="bench out")
-    channel, out = await consuming.channel(), await posting.channel()
+async def hops(url: str, count: int, messages: int, quorum: bool) -> tuple[float, float]:
+    """Return the hops per second and the CPU time of this process in µs per hop."""
+    consuming, publishing = await connect(url, name="bench in"), await connect(url, name="bench out")
+    channel, out = await consuming.channel(), await publishing.channel()
     await out.confirm()
     await channel.declare_queue(QUEUE, {"x-queue-type": "quorum" if quorum else "classic"})
     await channel.purge(QUEUE)
-    await out.publish_all(("", QUEUE, BODY, STAMP) for _ in range(tokens))
-    await channel.prefetch(tokens)
-    running = Hops(channel, out, wanted)
+    await out.publish_all(("", QUEUE, BODY, PROPERTIES) for _ in range(messages))
+    await channel.prefetch(messages)
+    running = Hops(channel, out, count)
     began, cpu = time.perf_counter(), time.process_time()
     await channel.consume(QUEUE, running.take, "bench")
     await running.done
     took, used = time.perf_counter() - began, time.process_time() - cpu
     await channel.delete_queue(QUEUE)
     await consuming.close()
-    await posting.close()
-    return wanted / took, used / wanted * 1e6
+    await publishing.close()
+    return count / took, used / count * 1e6

@@ -1,4 +1,4 @@
-"""The servers and processes of `bench/rabbitmq.py`: those of `bench/cluster.py`, and a broker."""
+"""The servers and processes of `bench/rabbitmq.py`: those of `bench/cluster.py` plus a broker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from bench.cluster_stores import Stores, _cpu
+from bench.cluster_stores import Stores, cpu_seconds
 from rune.settings import Settings
 from tests.services.fleet import Fleet
 from tests.services.rabbitmq import Broker
@@ -16,7 +16,7 @@ Statuses = Literal["each", "batched", "none"]
 
 
 class Brokered(Stores):
-    """A vhost for each measure. `bare`: what the bare client did in this run."""
+    """Stores with a new vhost for each measure. `bare` is the rate of the bare client in this run."""
 
     def __init__(self, folder: Path, broker: Broker, *, quorum: bool, statuses: Statuses) -> None:
         super().__init__(folder)
@@ -35,4 +35,4 @@ class Brokered(Stores):
     def processes(self, workers: Fleet) -> dict[str, float]:
         process = self.broker._process
         assert process is not None
-        return {**super().processes(workers), "broker": _cpu(process.pid)}
+        return {**super().processes(workers), "broker": cpu_seconds(process.pid)}

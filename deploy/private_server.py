@@ -1,4 +1,4 @@
-"""A server with a port, a folder and a password of its own, that outlives whoever started it."""
+"""Start and stop servers with private ports, folders and passwords that keep running after this process exits."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 HOST = "127.0.0.1"
-PATIENCE = 90.0
-"""Seconds that a server has to answer, or to stop."""
+TIMEOUT_S = 90.0
+"""How long a server may take to respond, or to stop."""
 
 
-class Trouble(Exception):
-    """What has to be told to whoever called."""
+class ServiceError(Exception):
+    """An error with a message for the caller of the script."""
 
 
 def free_port() -> int:
@@ -41,46 +41,46 @@ def is_free(port: int) -> bool:
         return True
 
 
-class Memory:
-    """What is known from one call to the next: ports, passwords, and which processes are ours."""
+class ServiceRecords:
+    """Ports, passwords and process ids, stored between calls."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._file = folder / "services.json"
-        self._known: dict[str, Any] = json.loads(self._file.read_text()) if self._file.exists() else {}
+        self._values: dict[str, Any] = json.loads(self._file.read_text()) if self._file.exists() else {}
 
     def password(self, name: str) -> str:
-        return str(self._kept(f"{name}.password", secrets.token_hex(16)))
+        return str(self._get_or_set(f"{name}.password", secrets.token_hex(16)))
 
     def port(self, name: str) -> int:
-        return int(self._kept(f"{name}.port", free_port()))
+        return int(self._get_or_set(f"{name}.port", free_port()))
 
-    def settle(self, *names: str) -> None:
-        """Before a start: other ports than the last ones, where somebody else has taken those."""
+    def replace_taken_ports(self, *names: str) -> None:
+        """Choose new ports for those that another process has taken since the last start."""
         for name in names:
             if not is_free(self.port(name)):
-                self._keep(f"{name}.port", free_port())
+                self._set(f"{name}.port", free_port())
 
     def started(self, name: str, process: int) -> None:
-        self._keep(f"{name}.process", [process, _birth(process)])
+        self._set(f"{name}.process", [process, _start_time(process)])
 
     def process(self, name: str) -> int | None:
-        """The process of a server while it lives. A number alone would not do: numbers come back."""
-        process, birth = self._known.get(f"{name}.process", (0, None))
-        return process if birth is not None and _birth(process) == birth else None
+        """Return the pid of a running server. Its start time is compared too, because pids are reused."""
+        process, start_time = self._values.get(f"{name}.process", (0, None))
+        return process if start_time is not None and _start_time(process) == start_time else None
 
-    def _kept(self, name: str, new: str | int) -> Any:
-        if name not in self._known:
-            self._keep(name, new)
-        return self._known[name]
+    def _get_or_set(self, name: str, new: str | int) -> Any:
+        if name not in self._values:
+            self._set(name, new)
+        return self._values[name]
 
-    def _keep(self, name: str, value: Any) -> None:
-        self._known[name] = value
-        write_private(self._file, json.dumps(self._known, indent=1) + "\n")
+    def _set(self, name: str, value: Any) -> None:
+        self._values[name] = value
+        write_private(self._file, json.dumps(self._values, indent=1) + "\n")
 
 
-def _birth(process: int) -> str | None:
-    """When a process began, in the terms of this boot; None if it has ended."""
+def _start_time(process: int) -> str | None:
+    """Return boot id and start time of a process; None if it has ended."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -89,45 +89,45 @@ def _birth(process: int) -> str | None:
     return None if fields[0] == "Z" else f"{boot} {fields[19]}"
 
 
-def family(process: int) -> dict[int, str]:
-    """A process and all that it has begun, each with its birth. Not by session: some begin sessions of their own."""
+def process_tree(process: int) -> dict[int, str]:
+    """Return a process and its descendants with their start times. Sessions do not suffice: some start their own."""
     parents: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(FileNotFoundError, ProcessLookupError):
             parent = int(stat.read_text().rpartition(")")[2].split()[1])
             parents.setdefault(parent, []).append(int(stat.parent.name))
     found: dict[int, str] = {}
-    open_ends = [process]
-    while open_ends:
-        each = open_ends.pop()
-        birth = _birth(each)
-        if birth is not None:
-            found[each] = birth
-            open_ends += parents.get(each, [])
+    pending = [process]
+    while pending:
+        each = pending.pop()
+        start_time = _start_time(each)
+        if start_time is not None:
+            found[each] = start_time
+            pending += parents.get(each, [])
     return found
 
 
 def write_private(path: Path, text: str) -> None:
-    """A file that only its owner reads, whole or not there."""
-    passing = path.with_name(f".{path.name}.new")
-    passing.unlink(missing_ok=True)
-    with open(passing, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+    """Write a file atomically, readable by its owner only."""
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.unlink(missing_ok=True)
+    with open(temporary, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         file.write(text)
-    passing.replace(path)
+    temporary.replace(path)
 
 
 class Server:
-    """One server. Root does not run it itself, but as the user that its package has made."""
+    """One server. If called by root, it runs as the user of its package."""
 
     name = ""
     user = ""
-    goodbye = signal.SIGTERM
+    stop_signal = signal.SIGTERM
 
-    def __init__(self, memory: Memory, found: Mapping[str, Path]) -> None:
-        self.memory = memory
-        self.folder = memory.folder / self.name
-        self.port = memory.port(self.name)
-        self.password = memory.password(self.name)
+    def __init__(self, records: ServiceRecords, found: Mapping[str, Path]) -> None:
+        self.records = records
+        self.folder = records.folder / self.name
+        self.port = records.port(self.name)
+        self.password = records.password(self.name)
         self.programs = found
 
     @property
@@ -135,7 +135,7 @@ class Server:
         raise NotImplementedError
 
     def prepare(self) -> None:
-        """What has to be there before a start; may be called again."""
+        """Prepare the folder before a start; may be repeated."""
 
     def command(self) -> Sequence[str]:
         raise NotImplementedError
@@ -143,27 +143,27 @@ class Server:
     def environment(self) -> dict[str, str]:
         return {name: value for name, value in os.environ.items() if not name.startswith("PG")}
 
-    def answers(self) -> bool:
-        """Whether it is ready to do what it is there for."""
+    def is_ready(self) -> bool:
+        """Return whether the server is ready."""
         raise NotImplementedError
 
     def complete(self) -> None:
-        """What can only be made once it answers; may be called again."""
+        """Finish the setup once the server is ready; may be repeated."""
 
     def up(self) -> str:
-        """Start it unless it runs; answers what was done."""
-        runs = self.memory.process(self.name) is not None
+        """Start the server unless it runs; return what was done."""
+        runs = self.records.process(self.name) is not None
         if not runs:
-            self._begin()
-        self.wait(self.answers)
+            self._start()
+        self.wait(self.is_ready)
         self.complete()
         return f"{'already runs' if runs else 'started'} on port {self.port}"
 
-    def _begin(self) -> None:
-        self.memory.settle(self.name)
-        self.port = self.memory.port(self.name)
+    def _start(self) -> None:
+        self.records.replace_taken_ports(self.name)
+        self.port = self.records.port(self.name)
         self.folder.mkdir(exist_ok=True)
-        self._hand_over(self.folder)
+        self._give_to_user(self.folder)
         self.prepare()
         self.start(self.name, self.command())
 
@@ -179,7 +179,7 @@ class Server:
                 start_new_session=True,
                 **self.identity(),
             )
-        self.memory.started(name, process.pid)
+        self.records.started(name, process.pid)
 
     def run(self, *command: str, **environment: str) -> str:
         done: subprocess.CompletedProcess[str] = subprocess.run(
@@ -192,32 +192,32 @@ class Server:
             **self.identity(),
         )
         if done.returncode != 0:
-            raise Trouble(f"{self.name}: {Path(command[0]).name} failed: {done.stderr.strip()[-1000:]}")
+            raise ServiceError(f"{self.name}: {Path(command[0]).name} failed: {done.stderr.strip()[-1000:]}")
         return done.stdout.strip()
 
     def wait(self, until: Callable[[], bool], name: str = "") -> None:
         name = name or self.name
-        ends = time.monotonic() + PATIENCE
+        ends = time.monotonic() + TIMEOUT_S
         while not until():
-            if self.memory.process(name) is None:
-                raise Trouble(f"{name} has ended; the last it said:\n{self._last_words()}")
+            if self.records.process(name) is None:
+                raise ServiceError(f"{name} has ended; the end of its log:\n{self._log_tail()}")
             if time.monotonic() > ends:
-                raise Trouble(f"{name} does not answer; the last it said:\n{self._last_words()}")
+                raise ServiceError(f"{name} does not respond; the end of its log:\n{self._log_tail()}")
             time.sleep(0.05)
 
     def down(self) -> str:
-        """Stop it if it runs; answers what was done."""
+        """Stop the server if it runs; return what was done."""
         return "stopped" if self.stop(self.name) else "did not run"
 
     def stop(self, name: str) -> bool:
-        process = self.memory.process(name)
+        process = self.records.process(name)
         if process is None:
             return False
-        ours = family(process)
+        processes = process_tree(process)
         with suppress(ProcessLookupError):
-            os.kill(process, self.goodbye)
-        ends = time.monotonic() + PATIENCE
-        while left := [each for each, birth in ours.items() if _birth(each) == birth]:
+            os.kill(process, self.stop_signal)
+        ends = time.monotonic() + TIMEOUT_S
+        while left := [each for each, start_time in processes.items() if _start_time(each) == start_time]:
             if time.monotonic() > ends:
                 for each in left:
                     with suppress(ProcessLookupError):
@@ -226,9 +226,9 @@ class Server:
         return True
 
     def status(self) -> str:
-        if self.memory.process(self.name) is None:
+        if self.records.process(self.name) is None:
             return "does not run"
-        return f"runs on port {self.port}" if self.answers() else "runs but does not answer"
+        return f"runs on port {self.port}" if self.is_ready() else "runs but does not respond"
 
     def identity(self) -> dict[str, Any]:
         owner = self._owner()
@@ -242,9 +242,11 @@ class Server:
         try:
             return pwd.getpwnam(self.user)
         except KeyError:
-            raise Trouble(f"{self.name}: root does not run it, and there is no user `{self.user}`") from None
+            raise ServiceError(
+                f"{self.name}: root cannot run it, and there is no user `{self.user}`"
+            ) from None
 
-    def _hand_over(self, folder: Path) -> None:
+    def _give_to_user(self, folder: Path) -> None:
         owner = self._owner()
         if owner is None:
             folder.chmod(0o700)
@@ -253,17 +255,17 @@ class Server:
         folder.chmod(0o700)
         tried = subprocess.run(["test", "-w", str(folder)], check=False, **self.identity())
         if tried.returncode != 0:
-            raise Trouble(
-                f"{self.name} runs as the user `{self.user}`, who cannot get to {folder}: let others pass through"
-                " the folders above it (chmod o+x), or name another place with --folder"
+            raise ServiceError(
+                f"{self.name} runs as the user `{self.user}`, which cannot access {folder}: make the folders"
+                " above it searchable (chmod o+x), or choose another folder with --folder"
             )
 
-    def _last_words(self) -> str:
+    def _log_tail(self) -> str:
         log = self.folder / "log"
         return log.read_text(errors="replace")[-1500:].strip() if log.exists() else "nothing"
 
     def write(self, name: str, text: str) -> Path:
-        """A file of the server's own, for nobody else to read."""
+        """Write a file that only the user of the server can read."""
         path = self.folder / name
         write_private(path, text)
         owner = self._owner()

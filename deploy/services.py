@@ -1,10 +1,10 @@
 """Redis, PostgreSQL and RabbitMQ for one checkout: private ports, folders and passwords, below `.services/`.
 
-    python deploy/services.py up       start what does not run, and write redis.env and rabbitmq.env
-    python deploy/services.py status   say what runs
-    python deploy/services.py down     stop what `up` has started; what they hold stays
+    python deploy/services.py up       start the servers and write redis.env and rabbitmq.env
+    python deploy/services.py status   print which servers run
+    python deploy/services.py down     stop them; their data stays
 
-Needs nothing but Python and the three servers. `set -a; . .services/redis.env` points Rune at them.
+Needs only Python and the three servers. `set -a; . .services/redis.env` points Rune at them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from private_server import HOST, Memory, Server, Trouble, write_private
+from private_server import HOST, Server, ServiceError, ServiceRecords, write_private
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = {
@@ -31,11 +31,11 @@ PACKAGES = {
     "epmd": "erlang-base",
 }
 NAME = "rune"
-"""User, database and owner of everything here."""
+"""Name of the user and the database in every server."""
 
 
 class Redis(Server):
-    """Keeps what it was told across a restart, and never throws anything away to make room."""
+    """Redis with an append-only file and without eviction."""
 
     name = "redis"
 
@@ -60,36 +60,36 @@ class Redis(Server):
     def command(self) -> Sequence[str]:
         return [str(self.programs["redis-server"]), str(self.folder / "redis.conf")]
 
-    def answers(self) -> bool:
-        said = _asked(self.port, f"AUTH {self.password}\r\nPING\r\n".encode(), b"+PONG")
-        return said == b"+OK\r\n+PONG\r\n"
+    def is_ready(self) -> bool:
+        response = _probe(self.port, f"AUTH {self.password}\r\nPING\r\n".encode(), b"+PONG")
+        return response == b"+OK\r\n+PONG\r\n"
 
 
 class Postgres(Server):
-    """One cluster with one database. It speaks over TCP only: the path of a socket may be too long for one."""
+    """One cluster with one database, over TCP only: the path of a Unix socket may be too long."""
 
     name = "postgres"
     user = "postgres"
-    goodbye = signal.SIGINT  # does not wait until everybody has left
+    stop_signal = signal.SIGINT  # fast shutdown: does not wait for clients
 
     @property
     def url(self) -> str:
         return f"postgresql://{NAME}:{self.password}@{HOST}:{self.port}/{NAME}"
 
     def prepare(self) -> None:
-        data, passing = self.folder / "data", self.folder / "data.new"
+        data, temporary = self.folder / "data", self.folder / "data.new"
         if data.exists():
             return
-        shutil.rmtree(passing, ignore_errors=True)  # of a call that was interrupted
+        shutil.rmtree(temporary, ignore_errors=True)  # left behind by an interrupted call
         password = self.write("password", self.password + "\n")
         try:
             self.run(
-                str(self.programs["initdb"]), "-D", str(passing), "-U", NAME, f"--pwfile={password}",
+                str(self.programs["initdb"]), "-D", str(temporary), "-U", NAME, f"--pwfile={password}",
                 "--auth=scram-sha-256", "-E", "UTF8", "--locale=C.UTF-8",
             )  # fmt: skip
         finally:
             password.unlink()
-        passing.rename(data)
+        temporary.rename(data)
 
     def command(self) -> Sequence[str]:
         settings = {
@@ -102,10 +102,10 @@ class Postgres(Server):
         given = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         return [str(self._program("postgres")), "-D", str(self.folder / "data"), *given]
 
-    def answers(self) -> bool:
+    def is_ready(self) -> bool:
         try:
             return self._sql("SELECT 1") == "1"
-        except Trouble:
+        except ServiceError:
             return False
 
     def complete(self) -> None:
@@ -123,12 +123,11 @@ class Postgres(Server):
 
 
 class RabbitMQ(Server):
-    """A node of its own, with an epmd of its own: the usual one would be shared with every other node here, and would
-    stay behind."""
+    """A node with its own epmd: the default one would be shared with other nodes and keep running."""
 
     name = "rabbitmq"
     user = "rabbitmq"
-    registry = "epmd"
+    epmd = "epmd"
 
     @property
     def url(self) -> str:
@@ -145,12 +144,12 @@ class RabbitMQ(Server):
         self.write("rabbitmq.conf", "".join(f"{name} = {value}\n" for name, value in lines.items()))
         self.write("enabled_plugins", "[].\n")
         self.write("empty.conf", "")
-        self.memory.settle("rabbitmq-distribution")
-        if self.memory.process(self.registry) is None:
-            self.memory.settle(self.registry)
-            port = str(self.memory.port(self.registry))
-            self.start(self.registry, [str(self.programs["epmd"]), "-port", port, "-address", HOST])
-            self.wait(lambda: _asked(int(port), b"\0\1n", b"") is not None, self.registry)
+        self.records.replace_taken_ports("rabbitmq-distribution")
+        if self.records.process(self.epmd) is None:
+            self.records.replace_taken_ports(self.epmd)
+            port = str(self.records.port(self.epmd))
+            self.start(self.epmd, [str(self.programs["epmd"]), "-port", port, "-address", HOST])
+            self.wait(lambda: _probe(int(port), b"\0\1n", b"") is not None, self.epmd)
 
     def command(self) -> Sequence[str]:
         return [str(self.programs["rabbitmq-server"])]
@@ -162,61 +161,60 @@ class RabbitMQ(Server):
         }
         return {
             **usual,
-            "HOME": str(self.folder),  # where the cookie is
-            "ERL_EPMD_PORT": str(self.memory.port(self.registry)),
+            "HOME": str(self.folder),  # contains the Erlang cookie
+            "ERL_EPMD_PORT": str(self.records.port(self.epmd)),
             "ERL_EPMD_ADDRESS": HOST,
             "RABBITMQ_NODENAME": f"{NAME}-{ours}@localhost",
             "RABBITMQ_NODE_PORT": str(self.port),
             "RABBITMQ_NODE_IP_ADDRESS": HOST,
-            "RABBITMQ_DIST_PORT": str(self.memory.port("rabbitmq-distribution")),
+            "RABBITMQ_DIST_PORT": str(self.records.port("rabbitmq-distribution")),
             "RABBITMQ_MNESIA_BASE": str(self.folder / "data"),
             "RABBITMQ_LOG_BASE": str(self.folder / "logs"),
             "RABBITMQ_CONFIG_FILE": str(self.folder / "rabbitmq.conf"),
             "RABBITMQ_CONF_ENV_FILE": str(self.folder / "empty.conf"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "enabled_plugins"),
             "RABBITMQ_PID_FILE": str(self.folder / "pid"),
-            # Nobody but this machine has business between nodes.
+            # Inter-node ports are bound to this machine only.
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
         }
 
-    def answers(self) -> bool:
-        """It listens only when everything else is done."""
-        said = _asked(self.port, b"AMQP\0\0\x09\1", b"RabbitMQ")
-        return said is not None and said.startswith(b"\1\0\0")
+    def is_ready(self) -> bool:
+        """The broker listens only after its startup is complete."""
+        response = _probe(self.port, b"AMQP\0\0\x09\1", b"RabbitMQ")
+        return response is not None and response.startswith(b"\1\0\0")
 
     def down(self) -> str:
-        said = super().down()
-        self.stop(self.registry)
-        return said
+        result = super().down()
+        self.stop(self.epmd)
+        return result
 
 
-def _asked(port: int, question: bytes, until: bytes) -> bytes | None:
-    """What somebody says on a port, up to a word or the end; None if nobody does."""
-    said = b""
+def _probe(port: int, request: bytes, until: bytes) -> bytes | None:
+    """Send bytes to a port and return the response up to a word or its end; None if the connection fails."""
+    response = b""
     try:
-        with socket.create_connection((HOST, port), timeout=2) as line:
-            line.sendall(question)
-            while (not until or until not in said) and (more := line.recv(4096)):
-                said += more
+        with socket.create_connection((HOST, port), timeout=2) as connection:
+            connection.sendall(request)
+            while (not until or until not in response) and (more := connection.recv(4096)):
+                response += more
     except OSError:
         return None
-    return said
+    return response
 
 
 def programs() -> dict[str, Path]:
-    """Where the servers are; complains about all that are missing at once."""
+    """Return the paths of the server programs; the error lists all missing ones."""
     found = {name: _program(name) for name in PACKAGES}
     missing = [name for name, path in found.items() if path is None]
     if missing:
         named = ", ".join(f"{name} (package {PACKAGES[name]})" for name in missing)
         packages = " ".join(dict.fromkeys(PACKAGES[name] for name in missing))
-        raise Trouble(f"not installed: {named}\ntry: apt-get install --no-install-recommends {packages}")
+        raise ServiceError(f"not installed: {named}\ntry: apt-get install --no-install-recommends {packages}")
     return {name: path for name, path in found.items() if path is not None}
 
 
 def _program(name: str) -> Path | None:
-    """Debian keeps the programs of PostgreSQL out of the path, and puts a guard before those of RabbitMQ that lets
-    nothing of ours through."""
+    """Debian installs the programs of PostgreSQL outside PATH, and its RabbitMQ wrapper rejects other users."""
     library = Path("/usr/lib")
     aside = {
         "initdb": sorted(library.glob("postgresql/*/bin/initdb"), key=lambda each: float(each.parts[-3])),
@@ -229,7 +227,7 @@ def _program(name: str) -> Path | None:
 
 
 def environments(servers: Mapping[str, Server]) -> dict[str, dict[str, str]]:
-    """Settings of Rune, by the name of their file."""
+    """Return the settings of Rune by file name."""
     redis = {
         "RUNE_JOURNAL": servers["postgres"].url,
         "RUNE_STATE": servers["redis"].url,
@@ -241,64 +239,63 @@ def environments(servers: Mapping[str, Server]) -> dict[str, dict[str, str]]:
 
 def up(folder: Path, servers: Mapping[str, Server]) -> None:
     for name, server in servers.items():
-        say(f"{name}: {server.up()}")
+        echo(f"{name}: {server.up()}")
     for name, values in environments(servers).items():
         write_private(folder / name, "".join(f"{key}={value}\n" for key, value in values.items()))
-        say(f"settings: {folder / name}")
+        echo(f"settings: {folder / name}")
 
 
 def down(servers: Mapping[str, Server]) -> None:
     for name in reversed(list(servers)):
-        say(f"{name}: {servers[name].down()}")
+        echo(f"{name}: {servers[name].down()}")
 
 
 def status(servers: Mapping[str, Server]) -> bool:
-    said = {name: server.status() for name, server in servers.items()}
-    for name, text in said.items():
-        say(f"{name}: {text}")
-    return all(text.startswith("runs on") for text in said.values())
+    statuses = {name: server.status() for name, server in servers.items()}
+    for name, text in statuses.items():
+        echo(f"{name}: {text}")
+    return all(text.startswith("runs on") for text in statuses.values())
 
 
-def say(text: str) -> None:
+def echo(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """One call at a time; a second one waits."""
+def exclusive(folder: Path) -> Iterator[None]:
+    """Serialise concurrent calls with a lock file."""
     folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o711)  # the users of the servers pass through; what is secret is closed by itself
+    folder.chmod(0o711)  # the server users need to traverse it; secret files have their own mode
     (folder / ".gitignore").write_text("*\n")
     with (folder / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def main(given: Sequence[str] | None = None) -> int:
-    """0: done, and at `status`: all run. 1: not so."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return 0 on success; for `status`, 0 if all servers run, else 1."""
     parser = argparse.ArgumentParser(description="Redis, PostgreSQL and RabbitMQ for this checkout.")
     parser.add_argument("act", choices=["up", "down", "status"])
-    parser.add_argument("--folder", type=Path, default=ROOT / ".services", help="where they live")
-    asked = parser.parse_args(given)
-    folder: Path = asked.folder.resolve()
+    parser.add_argument("--folder", type=Path, default=ROOT / ".services", help="folder of the servers")
+    options = parser.parse_args(arguments)
+    folder: Path = options.folder.resolve()
     try:
-        if asked.act != "up" and not folder.exists():
-            say("nothing was ever started here")
-            return int(asked.act == "status")
-        found = (
-            {} if asked.act == "down" else programs()
-        )  # what runs is stopped, whatever became of its program
-        with alone(folder):
-            memory = Memory(folder)
-            servers = {kind.name: kind(memory, found) for kind in (Redis, Postgres, RabbitMQ)}
-            if asked.act == "up":
+        if options.act != "up" and not folder.exists():
+            echo("no servers were started in this folder")
+            return int(options.act == "status")
+        # A running server is stopped even if its program was removed.
+        found = {} if options.act == "down" else programs()
+        with exclusive(folder):
+            records = ServiceRecords(folder)
+            servers = {kind.name: kind(records, found) for kind in (Redis, Postgres, RabbitMQ)}
+            if options.act == "up":
                 up(folder, servers)
-            elif asked.act == "down":
+            elif options.act == "down":
                 down(servers)
             else:
                 return int(not status(servers))
-    except Trouble as trouble:
+    except ServiceError as trouble:
         sys.stderr.write(f"{trouble}\n")
         return 1
     return 0

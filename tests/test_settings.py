@@ -78,7 +78,7 @@ def test_a_journal_without_a_file_is_refused(tmp_path: pathlib.Path) -> None:
 def test_an_unknown_setting_in_the_file_is_named(tmp_path: pathlib.Path) -> None:
     (tmp_path / "rune.toml").write_text("slotz = 5\n")
 
-    with pytest.raises(SettingsError, match=r"rune\.toml: there is no setting `slotz`"):
+    with pytest.raises(SettingsError, match=r"rune\.toml: unknown setting `slotz`"):
         load_settings({}, tmp_path)
 
 

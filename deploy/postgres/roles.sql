@@ -1,9 +1,9 @@
--- A database for Rune with its owner and a user for each role; run by an administrator, once or again:
+-- Creates a database for Rune with its owner and a user for each role. Run by an administrator; may be repeated:
 --
 --     psql -X -v owner_password=… -v worker_password=… -v scheduler_password=… -v api_password=… -f roles.sql
 --
--- `-v database=…` names the database, `rune` unless given. The users may do nothing in it until the owner has run
--- `rune migrate --roles`, which is also what gives them their part of tables that a later version brings.
+-- `-v database=…` sets the name of the database, default `rune`. The users have no rights in it until the owner runs
+-- `rune migrate --roles`, which also grants rights on the tables of later versions.
 
 \set ON_ERROR_STOP on
 \if :{?database}

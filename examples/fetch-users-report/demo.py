@@ -1,4 +1,4 @@
-"""Runs the example without the outside world: a web service and a mail server on this machine, for as long as it takes.
+"""Run the example against a local web service and a local mail server.
 
 python examples/fetch-users-report/demo.py
 """
@@ -25,7 +25,7 @@ PAGE = 3
 
 
 class Shop(BaseHTTPRequestHandler):
-    """`/users`, three a page, and `/users/<id>/orders`. Bob's orders are busy the first time one asks."""
+    """Serves `/users`, three per page, and `/users/<id>/orders`. The first request for Bob's orders returns a 5xx."""
 
     protocol_version = "HTTP/1.1"
     busy: ClassVar[set[str]] = {"/users/1/orders"}
@@ -50,7 +50,7 @@ class Shop(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Quiet: the run itself says what happens."""
+        """Log nothing: `rune run` prints the progress."""
 
 
 def _users(first: int) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def _users(first: int) -> dict[str, Any]:
 
 
 class Sink(socketserver.StreamRequestHandler):
-    """A mail server that takes everything and keeps it."""
+    """A mail server that accepts every mail and stores it."""
 
     mails: ClassVar[list[bytes]] = []
 
@@ -81,7 +81,7 @@ class Sink(socketserver.StreamRequestHandler):
 
 
 def run(shop: str, sink: str) -> int:
-    """`rune run`, with the two servers allowed and known."""
+    """Run `rune run` with both servers permitted."""
     with tempfile.TemporaryDirectory(prefix="rune-demo-") as home:
         environment = {
             **os.environ,
@@ -95,7 +95,7 @@ def run(shop: str, sink: str) -> int:
 
 
 def show(raw: bytes) -> None:
-    """The mail as its reader sees it."""
+    """Return the mail as its reader sees it."""
     mail = email.message_from_bytes(raw, policy=email.policy.default)
     assert isinstance(mail, EmailMessage)
     for name in ("From", "To", "Subject"):

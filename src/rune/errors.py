@@ -1,10 +1,59 @@
-"""The exception tree.
+"""The base exceptions, and the tree of all exceptions of the package.
 
-RuneError                      everything Rune raises on purpose; has a code
-├── InvalidDocument            a definition or a start payload is refused; holds every problem found
-├── NodeFailure                a node ends as failed, with a code and details
-├── LimitExceeded              a size, depth or count limit was passed; names the limit
-└── core.expr.errors           ExpressionError, ExpressionSyntaxError
+Subclasses are in parentheses after their base. Paths are relative to `rune`.
+
+RuneError                              base of all errors that Rune raises on purpose; has a code
+├── InvalidDocumentError               a definition or start payload is rejected; holds every problem
+├── LimitExceededError                 a size, depth or count exceeds a limit; names the limit
+├── NodeFailure                        a node fails with a code and details
+├── settings                           SettingsError
+├── core.expr.budget                   ExpressionError (MissingError, BudgetError), ExpressionSyntaxError,
+│                                      ExpressionSyntaxErrors
+├── ports.journal                      StoreUnavailableError, ExecutionEndedError, TokenEndedError,
+│                                      ExecutionRemovedError, NewerFormatError, IdempotencyConflictError,
+│                                      IdempotencyKeyExpiredError
+├── ports.processes                    FileInUseError, NoOwnerError, OwnerLostError: all StoreUnavailableError
+├── ports.workflows                    WorkflowNotFoundError, InvalidAliasError, InvalidWeightsError,
+│                                      ConcurrentChangeError
+├── ports.credentials                  CredentialError (CredentialNotFoundError, CredentialNameTakenError,
+│                                      CredentialUnreadableError, CredentialDeniedError, EncryptionKeyError)
+├── ports.access                       InvalidKeyError, KeyNotFoundError, InvalidLimitsError, StartLimitError
+├── ports.triggers                     TriggerNotFoundError, PathTakenError
+├── ports.retention                    InvalidRuleError
+├── codec.messages                     InvalidMessageError, MessageTooLargeError
+├── codec.rpc                          InvalidFrameError (FrameTooLargeError), InvalidRequestError
+├── nodes.registry                     UnknownNodeTypeError, NodeModuleError
+├── nodes.io.http_client.ssrf          AllowListError
+├── runtime.values                     ExecutionNotFoundError
+├── runtime.plan_cache                 DefinitionNotFoundError, MissingNodeTypeError
+├── runtime.worker.executor            UnservableTokenError
+├── runtime.lifecycle.launcher         ExternalExecutorError
+├── runtime.services.executions        RequestRefusedError
+├── runtime.services.triggers          SecretNotRotatedError
+├── runtime.messaging.foreign_messages UnknownScopeError, DefinitionMismatchError, UnknownNodeError
+├── adapters.sqlite.backup             InvalidBackupError
+├── adapters.postgres.database         DatabaseRefusedError, OutOfLocksError (a StoreUnavailableError)
+├── adapters.redis.client              RedisError, InvalidAddressError
+├── adapters.redis.checks              UnsuitableServerError
+├── adapters.rabbitmq.amqp.errors      AmqpError (InvalidAddressError, ConnectionRefusedByBrokerError,
+│                                      ChannelClosedError, PublishError (UnroutableError, NackedError),
+│                                      BrokerUnavailableError, which is also a StoreUnavailableError)
+├── adapters.rabbitmq.topology         InvalidQueueNameError, TopologyMismatchError: both AmqpError
+├── adapters.blobs.keys                InvalidBlobKeyError
+├── server.responses                   ApiError
+├── server.auth                        DeadLetterNotFoundError, UndeclaredPermissionError
+├── server.node_runs                   NodeRunNotFoundError
+├── server.routes.workflows            BlobNotFoundError
+├── bootstrap                          UnsupportedByBackendError, UnsupportedOverUrlError
+├── bootstrap.http                     ServerStartError
+├── bootstrap.components               TracingUnavailableError
+├── client.errors                      ClientError (ConnectionFailedError, ApiError)
+├── cli.backend                        UnknownReferenceError
+└── cli.commands.credentials           SecretInArgumentsError (a CredentialError)
+
+Outside of the tree are exceptions that callers never receive: `nodes.base.Interruption` (a BaseException, with
+`runtime.values.ValueNotLoaded`), `nodes.io.llm_service.EventTooLongError`, `adapters.postgres.journal_writes`
+(MissingDefinitionError, IdBeingReleasedError), `adapters.rabbitmq.amqp.errors.ProtocolError` and private ones.
 """
 
 from __future__ import annotations
@@ -13,7 +62,7 @@ from typing import Any
 
 
 class RuneError(Exception):
-    """An error with a machine-readable code beside its message."""
+    """An error with a message and a machine-readable code."""
 
     code = "ERROR"
 
@@ -25,7 +74,7 @@ class RuneError(Exception):
 
 
 class NodeFailure(RuneError):
-    """Raised by a node to end as failed; its retry and error policies then apply."""
+    """Raised by a node to fail its attempt; its retry and error policies then apply."""
 
     code = "NODE_FAILED"
 
@@ -37,7 +86,7 @@ class NodeFailure(RuneError):
 
 
 class LimitExceededError(RuneError):
-    """A configured limit was passed."""
+    """A configured limit was exceeded."""
 
     code = "LIMIT_EXCEEDED"
 
@@ -49,7 +98,7 @@ class LimitExceededError(RuneError):
 
 
 class InvalidDocumentError(RuneError):
-    """A document or start payload that is refused, with all of its problems."""
+    """A document or start payload is rejected. `problems` lists all of its problems."""
 
     code = "INVALID"
 

@@ -1,4 +1,4 @@
-"""Every knob: name, unit, default, meaning. Read once, from the environment and `rune.toml`, and passed down."""
+"""Settings of a process, loaded once from the environment and `rune.toml` and passed to its components."""
 
 from __future__ import annotations
 
@@ -16,80 +16,74 @@ from rune.errors import RuneError
 from rune.ports.retention import InvalidRuleError, Rule, parse_rules
 
 LISTS = frozenset({"nodes", "http_allow", "queues"})
-"""What is several values, separated by commas in the environment."""
+"""Settings that hold several values, separated by commas in the environment."""
 
 SECRET = frozenset({"secret_key", "api_key", "smtp_url", "journal", "state", "queue"})
-"""What holds a key or a password."""
-
+"""Settings that hold or may contain a key or a password."""
 
 POSTGRES = ("postgresql://", "postgres://")
 REDIS = ("redis://", "rediss://", "unix://")
 AMQP = ("amqp://", "amqps://")
 
-STATUSES = {"true": "each", "1": "each", "false": "none", "0": "none"}
-"""Other ways to say how steps are told."""
+STATUS_SYNONYMS = {"true": "each", "1": "each", "false": "none", "0": "none"}
+"""Synonyms of the values of `statuses`."""
 
 
 class SettingsError(RuneError):
-    """A setting that does not fit."""
-
     code = "BAD_SETTINGS"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The configuration of one process. `RUNE_<NAME>` in the environment beats `rune.toml`."""
+    """The configuration of one process. `RUNE_<NAME>` in the environment takes precedence over `rune.toml`."""
 
     home: str = ".rune"
     journal: str = ""  # `sqlite:///path` or `postgresql://…`; empty: `rune.db` in the home folder
     state: str = "embedded"  # or `redis://…`
     queue: str = "embedded"  # or `redis://…`, `amqp://…`
     blob: str = "embedded"  # in the journal's store; or `file:///folder`, `s3://bucket/prefix`
-    queues: tuple[str, ...] = ("default",)  # of a cluster: the queues whose nodes a worker runs
-    prefix: str = "rune"  # of a cluster: what the names of everything in Redis begin with
-    queue_kind: Literal["classic", "quorum"] = "classic"  # of a cluster with RabbitMQ
-    queue_prefix: str = "workflow"  # of a cluster with RabbitMQ: what the names of queues begin with
-    statuses: Literal["each", "batched", "none"] = "each"  # of a cluster with RabbitMQ: how steps are told
-    legacy_consume: bool = False  # of a cluster with RabbitMQ: whether `workflow.started` is read here
-    wire_inline: bool = False  # of a cluster with RabbitMQ: messages bring definition and outputs along
-    wire_bytes: int = 16 * 1024 * 1024  # the most that such a message may have
-    partitions: int = 16  # of a cluster: fixed with its first start
-    durability: Literal["full", "relaxed"] = (
-        "full"  # relaxed: a power cut may lose the last moments, a crash does not
-    )
-    in_place: bool = True
-    slots: int = 256  # nodes that may be under way at once
-    grace: float = 30.0  # seconds that running nodes get at a stop
+    queues: tuple[str, ...] = ("default",)  # cluster: the queues whose nodes a worker runs
+    prefix: str = "rune"  # cluster: prefix of every Redis key
+    queue_kind: Literal["classic", "quorum"] = "classic"  # cluster with RabbitMQ
+    queue_prefix: str = "workflow"  # cluster with RabbitMQ: prefix of queue names
+    statuses: Literal["each", "batched", "none"] = "each"  # cluster with RabbitMQ: status messages
+    legacy_consume: bool = False  # cluster with RabbitMQ: consume `workflow.started`
+    wire_inline: bool = False  # cluster with RabbitMQ: messages carry definition and outputs
+    wire_bytes: int = 16 * 1024 * 1024  # maximum size of such a message
+    partitions: int = 16  # cluster: fixed at its first start
+    durability: Literal["full", "relaxed"] = "full"  # relaxed: a power cut may lose recent writes
+    in_place: bool = True  # run pure successors in the same commit instead of sending them
+    slots: int = 256  # nodes that run concurrently in one process
+    grace: float = 30.0  # seconds that running nodes may take to finish at shutdown
     nodes: tuple[str, ...] = ()  # modules with custom nodes
-    http_policy: Literal["public_only", "allow", "open"] = "public_only"  # whom nodes may call
-    http_allow: tuple[str, ...] = ()  # hosts, `*.domain`s and networks that may be called in any case
-    http_per_host: int = 64  # calls to one host that may be under way at once
-    smtp_url: str = ""  # `smtps://host`: where nodes without credentials hand their mails
-    secret_key: str = ""  # keys of the credentials in base64, separated by commas: the first seals, all open
-    secret_key_file: str = ""  # or a file that holds them, one a line; empty: `secret.key` in the home folder
-    url: str = ""  # of a server that commands ask instead of opening anything themselves
-    api_key: str = ""  # what servers ask for, and what those who ask them send
-    health_port: int = 0  # where workers and schedulers say how they are; 0: nowhere
+    http_policy: Literal["public_only", "allow", "open"] = "public_only"  # hosts that nodes may call
+    http_allow: tuple[str, ...] = ()  # hosts, `*.domain`s and networks that are always allowed
+    http_per_host: int = 64  # concurrent calls to one host
+    smtp_url: str = ""  # `smtps://host`: mail server of nodes without credentials
+    secret_key: str = ""  # base64 keys of credentials, separated by commas: the first encrypts, all decrypt
+    secret_key_file: str = ""  # a file with these keys, one per line; empty: `secret.key` in the home folder
+    url: str = ""  # server that commands call instead of opening the stores
+    api_key: str = ""  # key that servers require and clients send
+    health_port: int = 0  # health endpoint of workers and schedulers; 0: none
     health_host: str = "127.0.0.1"
-    log: Literal["text", "json"] = "text"  # how servers write their log
-    log_level: Literal["", "debug", "info", "warning", "error"] = ""  # empty: info, of `rune up` warning
-    traces: str = ""  # where spans go (OTLP over HTTP); `off`: nowhere; empty: as OpenTelemetry is set
-    trace_share: float = 1.0  # of the executions that come without a trace
-    max_waiting: int = 100_000  # depth of a queue beyond which no execution is started; 0: whatever it is
-    retention: tuple[Rule, ...] = ()  # what is removed by itself, once an hour; nothing unless given
+    log: Literal["text", "json"] = "text"  # log format of servers
+    log_level: Literal["", "debug", "info", "warning", "error"] = ""  # empty: info, for `rune up` warning
+    traces: str = ""  # OTLP endpoint (HTTP) for spans; `off`: none; empty: OTEL_EXPORTER_OTLP_ENDPOINT
+    trace_share: float = 1.0  # share of executions without an incoming trace that are sampled
+    max_waiting: int = 100_000  # queue depth beyond which starts are rejected; 0: no limit
+    retention: tuple[Rule, ...] = ()  # rules for hourly deletion; empty: nothing is deleted
 
     def __repr__(self) -> str:
-        """Settings are shown without what is secret in them."""
+        """Omit secrets, so that settings can be logged."""
         shown = {name: getattr(self, name) for name in self.__struct_fields__ if name not in SECRET}
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     @property
     def key_file(self) -> Path:
-        """The file with the keys of the credentials."""
         return Path(self.secret_key_file) if self.secret_key_file else Path(self.home) / "secret.key"
 
     @property
     def collector(self) -> str:
-        """Where spans are sent; empty: nowhere."""
+        """The URL that spans are sent to; empty: none."""
         if self.traces in ("", "off"):
             return ""
         base = self.traces.rstrip("/")
@@ -97,28 +91,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def clustered(self) -> bool:
-        """Whether several machines may take part."""
+        """Whether the backend is shared by several machines."""
         return self.journal.startswith(POSTGRES)
 
     @property
     def brokered(self) -> bool:
-        """Whether messages travel through RabbitMQ."""
+        """Whether messages are delivered by RabbitMQ."""
         return self.queue.startswith(AMQP)
 
     @property
     def runs_with(self) -> str:
-        """The command that brings somebody who runs executions."""
+        """The command that runs executions, for hints in messages."""
         return "rune serve worker" if self.clustered else "rune run"
 
     @property
     def database(self) -> Path:
-        """The file of the embedded backend."""
+        """The SQLite file of the embedded backend."""
         if not self.journal:
             return Path(self.home) / "rune.db"
         if not self.journal.startswith("sqlite:///"):
-            raise SettingsError(
-                "RUNE_JOURNAL: this is no address that Rune knows; use `sqlite:///path` or `postgresql://…`"
-            )
+            raise SettingsError("RUNE_JOURNAL: unsupported address; use `sqlite:///path` or `postgresql://…`")
         path = self.journal.removeprefix("sqlite:///")
         if not path:
             raise SettingsError("RUNE_JOURNAL: `sqlite:///` names no file; write `sqlite:///path`")
@@ -126,21 +118,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def load_settings(environment: Mapping[str, str] | None = None, folder: Path | None = None) -> Settings:
-    """Read the configuration once."""
+    """Load and validate the settings."""
     given = os.environ if environment is None else environment
-    values: dict[str, Any] = _from_file((folder or Path()) / "rune.toml")
+    values: dict[str, Any] = _load_file((folder or Path()) / "rune.toml")
     if "secret_key" in values:
         raise SettingsError(
-            "rune.toml: a key does not belong there; set RUNE_SECRET_KEY or RUNE_SECRET_KEY_FILE"
+            "rune.toml: a key must not be stored here; set RUNE_SECRET_KEY or RUNE_SECRET_KEY_FILE"
         )
     if "api_key" in values:
-        raise SettingsError("rune.toml: a key does not belong there; set RUNE_API_KEY")
+        raise SettingsError("rune.toml: a key must not be stored here; set RUNE_API_KEY")
     for field in msgspec.structs.fields(Settings):
         text = given.get(f"RUNE_{field.name.upper()}")
         if text is not None:
-            values[field.name] = _several(text) if field.name in LISTS else text
-    told = values.get("statuses", "each")
-    values["statuses"] = STATUSES.get(str(told).lower(), told)
+            values[field.name] = _split_list(text) if field.name in LISTS else text
+    statuses = values.get("statuses", "each")
+    values["statuses"] = STATUS_SYNONYMS.get(str(statuses).lower(), statuses)
     if "traces" not in values:
         values["traces"] = given.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
     try:
@@ -150,47 +142,47 @@ def load_settings(environment: Mapping[str, str] | None = None, folder: Path | N
     try:
         settings = msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError:
-        raise _conflicts(values) from None
-    _within_bounds(settings)
-    _fit_together(settings)
+        raise _type_error(values) from None
+    _check_bounds(settings)
+    _check_combination(settings)
     return settings
 
 
-def _several(text: str) -> list[str]:
-    """The values between the commas; an empty text holds none."""
+def _split_list(text: str) -> list[str]:
+    """Split a comma-separated list. An empty text is an empty list."""
     return [each.strip() for each in text.split(",")] if text.strip() else []
 
 
-def _conflicts(values: dict[str, Any]) -> SettingsError:
-    """What to say of the first setting that is unknown or of another type, by the name that it is set with."""
+def _type_error(values: dict[str, Any]) -> SettingsError:
+    """Return the error for the first setting that is unknown or has the wrong type."""
     known = {field.name: field.type for field in msgspec.structs.fields(Settings)}
     for name, value in values.items():
         if name not in known:
-            return SettingsError(f"rune.toml: there is no setting `{name}`")
+            return SettingsError(f"rune.toml: unknown setting `{name}`")
         try:
             msgspec.convert(value, known[name], strict=False)
         except msgspec.ValidationError:
             found = "this" if name in SECRET else f"`{value}`"
-            expected = _expected(known[name])
+            expected = _describe_type(known[name])
             return SettingsError(f"RUNE_{name.upper()}, or `{name}` in rune.toml: {found} is not {expected}")
-    return SettingsError("configuration: the settings do not fit together")
+    return SettingsError("configuration: the settings contradict each other")
 
 
-def _expected(kind: Any) -> str:
-    """A type in words."""
+def _describe_type(kind: Any) -> str:
+    """Describe a type in an error message."""
     if get_origin(kind) is Literal:
         return "one of " + ", ".join(f"`{each}`" for each in get_args(kind) if each)
     words = {int: "a whole number", float: "a number", bool: "`true` or `false`", str: "text"}
     return words.get(kind, "a list of texts")
 
 
-def _within_bounds(settings: Settings) -> None:
-    """Numbers with which nothing would ever run, or an address that leads nowhere."""
+def _check_bounds(settings: Settings) -> None:
+    """Reject numbers that would keep the process from running anything, and malformed addresses."""
     for name in ("slots", "http_per_host", "partitions"):
         if getattr(settings, name) < 1:
             raise SettingsError(f"RUNE_{name.upper()}: at least 1")
     if settings.max_waiting < 0:
-        raise SettingsError("RUNE_MAX_WAITING: a number of hints, or 0 for no limit")
+        raise SettingsError("RUNE_MAX_WAITING: a queue depth, or 0 for no limit")
     if not (math.isfinite(settings.grace) and settings.grace >= 0):
         raise SettingsError("RUNE_GRACE: a number of seconds, 0 or more")
     if settings.traces not in ("", "off") and not settings.traces.startswith(("http://", "https://")):
@@ -204,7 +196,7 @@ def _within_bounds(settings: Settings) -> None:
 
 
 def _is_reachable(url: str) -> bool:
-    """Whether an address has a scheme, a host, and no port that cannot be."""
+    """Return whether an address has an HTTP scheme, a host and a valid port."""
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -212,8 +204,8 @@ def _is_reachable(url: str) -> bool:
         return False
 
 
-def _readable(url: str) -> bool:
-    """Whether an address has parts at all. PostgreSQL's may have several hosts, which have ports of their own."""
+def _is_parsable(url: str) -> bool:
+    """Return whether an address can be parsed. PostgreSQL allows several hosts, each with its port."""
     try:
         parts = urlsplit(url)
         return url.startswith(POSTGRES) or parts.port is None or parts.port > 0
@@ -221,19 +213,19 @@ def _readable(url: str) -> bool:
         return False
 
 
-def _fit_together(settings: Settings) -> None:
-    """A backend is embedded as a whole, or it is a cluster as a whole."""
+def _check_combination(settings: Settings) -> None:
+    """Reject a mix of embedded and cluster backends."""
     if not settings.clustered:
         for name in ("state", "queue", "blob"):
             if getattr(settings, name) != "embedded":
                 raise SettingsError(
-                    f"RUNE_{name.upper()}: with the embedded journal this can only be `embedded`;"
+                    f"RUNE_{name.upper()}: with the embedded journal this must be `embedded`;"
                     " a cluster needs RUNE_JOURNAL=postgresql://…"
                 )
         return
     for name in ("journal", "state", "queue"):
-        if not _readable(getattr(settings, name)):
-            raise SettingsError(f"RUNE_{name.upper()}: this is no address: its host or port cannot be read")
+        if not _is_parsable(getattr(settings, name)):
+            raise SettingsError(f"RUNE_{name.upper()}: invalid address: its host or port cannot be parsed")
     if not settings.state.startswith(REDIS):
         raise SettingsError("RUNE_STATE: with RUNE_JOURNAL=postgresql://… this must be `redis://…`")
     if not settings.queue.startswith((*REDIS, *AMQP)):
@@ -241,18 +233,18 @@ def _fit_together(settings: Settings) -> None:
             "RUNE_QUEUE: with RUNE_JOURNAL=postgresql://… this must be `redis://…` or `amqp://…`"
         )
     if not settings.brokered and settings.queue != settings.state:
-        raise SettingsError("RUNE_QUEUE: a queue in Redis must be in the same one as RUNE_STATE")
+        raise SettingsError("RUNE_QUEUE: a queue in Redis must use the same server as RUNE_STATE")
     if not settings.blob.startswith(("embedded", "file:///", "s3://")):
-        raise SettingsError("RUNE_BLOB: this can be `embedded`, `file:///folder` or `s3://bucket/prefix`")
+        raise SettingsError("RUNE_BLOB: this must be `embedded`, `file:///folder` or `s3://bucket/prefix`")
     if not 1 <= settings.wire_bytes <= 128 * 1024 * 1024:
         raise SettingsError("RUNE_WIRE_BYTES: between 1 and 134217728")
     if not settings.queues or not all(settings.queues):
         raise SettingsError("RUNE_QUEUES: at least one queue, separated by commas")
 
 
-def _from_file(path: Path) -> dict[str, Any]:
+def _load_file(path: Path) -> dict[str, Any]:
     try:
-        return _flat(tomllib.loads(path.read_text(encoding="utf-8")))
+        return _flatten(tomllib.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return {}
     except OSError as error:
@@ -263,8 +255,8 @@ def _from_file(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path}: {error}") from error
 
 
-def _flat(values: dict[str, Any]) -> dict[str, Any]:
-    """`wire.inline` is another way to write `wire_inline`."""
+def _flatten(values: dict[str, Any]) -> dict[str, Any]:
+    """Flatten tables: `wire.inline` is a synonym of `wire_inline`."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         flat.update(

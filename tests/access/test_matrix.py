@@ -101,14 +101,14 @@ def test_a_route_that_says_nothing_is_not_built() -> None:
     beside.add_api_route("/things", nothing)
     with pytest.raises(UndeclaredPermissionError):
         check_declared(beside.routes, HEALTH.values())
-    nothing.need = "view"  # type: ignore[attr-defined]
-    with pytest.raises(UndeclaredPermissionError, match="gate"):
+    nothing.permission = "view"  # type: ignore[attr-defined]
+    with pytest.raises(UndeclaredPermissionError, match="skips authentication"):
         check_declared(beside.routes, HEALTH.values())
-    nothing.need = "everything"  # type: ignore[attr-defined]
+    nothing.permission = "everything"  # type: ignore[attr-defined]
     with pytest.raises(UndeclaredPermissionError):
         check_declared([*_gated(nothing).routes], ())
     for elsewhere in ("hook", "page"):
-        nothing.need = elsewhere  # type: ignore[attr-defined]
+        nothing.permission = elsewhere  # type: ignore[attr-defined]
         with pytest.raises(UndeclaredPermissionError, match=elsewhere):
             check_declared([*_gated(nothing).routes], ())
     imitated = FastAPI(openapi_url=None)

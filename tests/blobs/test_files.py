@@ -18,9 +18,9 @@ from tests.contract.suites.scenario import scenario
 DIES = """
 import asyncio, os, sys
 from pathlib import Path
-from rune.adapters.blobs.filesystem import FileBlob
+from rune.adapters.blobs.filesystem import FilesystemBlobs
 os.replace = lambda *names: os._exit(9)
-asyncio.run(FileBlob(Path(sys.argv[1])).put("x/a@/", b"new" * 100_000))
+asyncio.run(FilesystemBlobs(Path(sys.argv[1])).put("x/a@/", b"new" * 100_000))
 """
 
 

@@ -77,7 +77,7 @@ class TestPages:
         await asyncio.gather(*(blob.put(f"x/{number}", b"data") for number in range(count)))
         await blob.put("xy/0", b"data")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(s3, "BATCH", PAGE)
+            patch.setattr(s3, "DELETE_BATCH", PAGE)
             assert await blob.delete("x") == count
         assert [await blob.get(f"x/{number}") for number in range(count)] == [None] * count
         assert await blob.get("xy/0") == b"data"
@@ -97,7 +97,7 @@ class TestRefused:
     async def test_wrong_keys(self, folder: Path) -> None:
         blob = S3Blobs(s3_server().bucket(), Keys("nobody", SECRET))
         with s3_server().strict():
-            said = await refusal(blob, r"access is refused \(InvalidAccessKeyId: .+\)")
+            said = await refusal(blob, r"access denied \(InvalidAccessKeyId: .+\)")
         assert all("blobs" in each and SECRET not in each for each in said), said
 
     @scenario
@@ -114,7 +114,7 @@ class TestAway:
     async def test_nobody_listens(self, folder: Path) -> None:
         url = f"http://127.0.0.1:{free_port()}"
         said = await refusal(S3Blobs(Bucket("blobs", endpoint=url), KEYS))
-        assert said == [f"{url}, bucket `blobs`: it cannot be reached"] * 3
+        assert said == [f"{url}, bucket `blobs`: the service cannot be reached"] * 3
 
     @scenario
     async def test_no_such_host(self, folder: Path) -> None:
@@ -123,9 +123,9 @@ class TestAway:
     @scenario
     async def test_a_server_that_says_nothing_is_waited_for_so_long_and_no_longer(self, folder: Path) -> None:
         async with serving() as (url, _):
-            blob = S3Blobs(Bucket("blobs", endpoint=url), KEYS, patience=0.3)
+            blob = S3Blobs(Bucket("blobs", endpoint=url), KEYS, timeout=0.3)
             began = time.monotonic()
-            await refusal(blob, r"no answer within 0\.3 s|cannot be reached")
+            await refusal(blob, r"no response within 0\.3 s|cannot be reached")
             assert time.monotonic() - began < 60
 
     @scenario
@@ -134,7 +134,7 @@ class TestAway:
             deaf.bind(("127.0.0.1", 0))
             deaf.listen(0)
             url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
-            await refusal(S3Blobs(Bucket("blobs", endpoint=url), KEYS, patience=0.3))
+            await refusal(S3Blobs(Bucket("blobs", endpoint=url), KEYS, timeout=0.3))
 
     @scenario
     async def test_a_passing_trouble_is_not_noticed(self, folder: Path) -> None:

@@ -36,15 +36,15 @@ def page(browser: Browser, locked: str) -> Iterator[Page]:
 
 
 def _give(page: Page, key: str) -> None:
-    page.get_by_label("This server asks for a key").fill(key)
-    page.get_by_role("button", name="Use it").click()
+    page.get_by_label("API key").fill(key)
+    page.get_by_role("button", name="Sign in").click()
 
 
 def test_the_key_is_asked_for_once_and_sent_with_everything(page: Page, locked: str) -> None:
     page.goto(locked)
     expect(page.locator("#login")).to_be_visible()
     _give(page, "wrong")
-    expect(page.locator("#key-said")).to_have_text("This key does not hold.")
+    expect(page.locator("#key-said")).to_have_text("Invalid key.")
     assert page.evaluate("sessionStorage.length") == 0
     _give(page, SECRET)
     expect(page.locator("#link")).to_have_text("live")

@@ -41,7 +41,7 @@ def test_without_rules_it_says_so_and_removes_nothing(rune: Rune) -> None:
     done = rune("gc")
 
     assert done.returncode == 0, done.stderr
-    assert "No rule of retention is configured" in done.stdout
+    assert "No retention rule is configured" in done.stdout
     assert left(rune) == 41
 
 
@@ -50,13 +50,13 @@ def test_it_tells_what_went_and_how_large_the_file_is(rune: Rune) -> None:
 
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()
-    assert first == "removed 30 executions, 120 facts, 0 blobs, 0 definitions, 0 keys"  # four facts each
-    assert second.startswith("the file had ")
+    assert first == "deleted 30 executions, 120 facts, 0 blobs, 0 definitions, 0 keys"  # four facts each
+    assert second.startswith("database size ")
     assert left(rune) == 11
 
 
 def test_a_dry_run_only_tells(rune: Rune) -> None:
-    assert rune("gc", "--older-than", "30m", "--dry-run").stdout.startswith("would remove 40 executions; ")
+    assert rune("gc", "--older-than", "30m", "--dry-run").stdout.startswith("would delete 40 executions; ")
     told = rune.json("gc", "--keep", "39", "--dry-run")
     assert (told["executions"], told["dry_run"], told["rules"]) == (1, True, 1)
     assert left(rune) == 41
@@ -84,8 +84,8 @@ def test_the_document_holds_all_numbers(rune: Rune) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--older-than", "30"), "--older-than: `30` is no duration"),
-        (("--older-than", "5 moons"), "no duration"),
+        (("--older-than", "30"), "--older-than: `30` is not a duration"),
+        (("--older-than", "5 moons"), "not a duration"),
         (("--status", "failed"), "--keep 0"),
         (("--workflow", "full"), "--older-than 30d"),
         (("--keep", "1", "--status", "running"), "running"),
@@ -176,13 +176,13 @@ def test_rules_are_read_from_the_file_and_from_the_environment(tmp_path: pathlib
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("30d", "is no JSON"),
-        ("{}", "a list of rules"),
-        ("[5]", "rule 1: it is no table"),
-        ('[{"keep": 1}, {}]', "rule 2: a rule says `older_than`, `keep` or both"),
-        ('[{"older_than": 30}]', "rule 1: older_than: `30` is no duration"),
+        ("30d", "is not JSON"),
+        ("{}", "must be a list"),
+        ("[5]", "rule 1: not a table"),
+        ('[{"keep": 1}, {}]', "rule 2: a rule needs `older_than`, `keep` or both"),
+        ('[{"older_than": 30}]', "rule 1: older_than: `30` is not a duration"),
         ('[{"keep": 1.5}]', "keep"),
-        ('[{"keep": -5}]', "not negative"),
+        ('[{"keep": -5}]', "must not be negative"),
         ('[{"keep": 1, "status": "running"}]', "status `running`"),
         ('[{"keep": 1, "workflow": ""}]', "the name is empty"),
         ('[{"max": 1}]', "`max` is unknown; a rule has workflow, status, older_than and keep"),

@@ -143,7 +143,7 @@ def test_long_links_bend_around_boxes() -> None:
 
     layout = lay_out(draw_definition(verdict(raw)))
 
-    bends = layout.ways[3][1:-1]
+    bends = layout.routes[3][1:-1]
     assert len(bends) == 2
     for bend in bends:
         assert all(box.y != bend.y or abs(box.x - bend.x) >= box.width / 2 for box in layout.boxes)
@@ -166,9 +166,9 @@ def test_links_are_drawn_straight_where_bends_would_be_too_many() -> None:
     chain = [f"n{at}>n{at + 1}" for at in range(count - 1)]
     raw = document([node(f"n{at}") for at in range(count)], *chain, *(f"n0>n{at}" for at in range(2, count)))
 
-    assert all(len(way) == 2 for way in lay_out(draw_definition(verdict(raw))).ways)
+    assert all(len(way) == 2 for way in lay_out(draw_definition(verdict(raw))).routes)
 
 
 def test_only_what_could_be_read_can_be_drawn() -> None:
-    with pytest.raises(ValueError, match="could be read"):
+    with pytest.raises(ValueError, match="valid document"):
         draw_definition(ValidationResult(()))

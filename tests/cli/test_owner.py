@@ -138,7 +138,7 @@ def test_a_stop_beside_the_owner_stops_nothing_else(rune: Rune, asked: signal.Si
         assert first.poll() is None
 
     assert second.returncode == code
-    assert f"second goes on in process {first.pid}" in err
+    assert f"second runs in process {first.pid}" in err
     assert "Traceback" not in err
     assert json.loads(out)["status"] == "running"
 

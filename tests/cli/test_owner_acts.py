@@ -95,7 +95,7 @@ def test_a_signal_from_another_process_lets_it_go_on(rune: Rune) -> None:
         text = rune("signal", "order", "go", "--value", '{"by": "Ada"}')
         told = finished(process)
 
-    assert text.stdout == "order-7 goes on: `go` was waited for\n"
+    assert text.stdout == "signal `go` delivered; order-7 resumed\n"
     assert text.stderr == ""
     assert told["output"] == [7, {"by": "Ada"}]
     assert code_of(rune, "signal", "order", "go", code=1) == "ENDED"
@@ -109,7 +109,7 @@ def test_a_signal_after_kill_9_of_the_owner_is_kept_for_the_next(rune: Rune) -> 
     sent = rune("signal", "order-7", "go", "--value", "5", "--key", "k")
     again = rune.json("signal", "order-7", "go", "--value", "5", "--key", "k")
 
-    assert (sent.returncode, "No process runs executions here now" in sent.stderr) == (0, True)
+    assert (sent.returncode, "No process is running executions now" in sent.stderr) == (0, True)
     assert again["signal_id"] == "k"
     assert status(rune, "order-7") == "running"
     # Any run owns the file, so what was left goes on with it.
@@ -124,7 +124,7 @@ def test_a_kept_signal_is_taken_by_whoever_comes_to_wait(rune: Rune) -> None:
         go(rune, "order-7")
         finished(process)
 
-    assert early.stdout == "order-7 keeps `later` until something waits for it\n"
+    assert early.stdout == "signal `later` stored until a node of order-7 waits for it\n"
 
 
 def test_a_signal_for_one_item(rune: Rune) -> None:
@@ -146,7 +146,7 @@ def test_a_signal_for_one_item(rune: Rune) -> None:
 def test_pause_resume_and_cancel_beside_an_owner(rune: Rune) -> None:
     with begun(rune, "order-7", "--json") as process:
         assert rune.json("pause", "order") == {"execution_id": "order-7", "status": "paused", "changed": True}
-        assert rune("pause", "order").stdout == "order-7 was paused already\n"
+        assert rune("pause", "order").stdout == "order-7 was already paused\n"
         assert rune.json("list", "--status", "paused")["executions"][0]["status"] == "paused"
         rune.json("signal", "order", "go", "--value", "1")
         assert rune.json("resume", "order")["changed"]
@@ -204,7 +204,7 @@ class TestStart:
         again = rune.json("start", "partly", "--input", '{"list": [1]}', "--key", "k", "--label", "a=b")
 
         assert done.returncode == 0, done.stderr
-        assert "No process runs executions here now" in done.stderr
+        assert "No process is running executions now" in done.stderr
         assert (again["execution_id"], again["owner"], again["workflow_id"]) == (name, None, "partly")
         assert status(rune, name) == "running"
 

@@ -180,7 +180,7 @@ def test_where_nothing_was_run(tmp_path: pathlib.Path) -> None:
 
     assert rune.json("list") == {"executions": []}
     assert rune("list").stdout == "no executions\n"
-    assert "nothing was run here yet" in rune("show", "x").stderr
+    assert "no executions yet" in rune("show", "x").stderr
     assert rune("show", "x").returncode == 2
     assert rune.json("audit", "--all")["executions"] == 0
     assert not (tmp_path / "nothing").exists()
@@ -256,9 +256,13 @@ def test_doctor_says_which_setting_is_wrong(tmp_path: pathlib.Path) -> None:
     ("given", "verdict", "found"),
     [
         ({}, "ok", "public_only: public addresses"),
-        ({"RUNE_HTTP_ALLOW": "10.0.0.0/8"}, "ok", "public_only: public addresses; in any case 10.0.0.0/8"),
-        ({"RUNE_HTTP_POLICY": "allow"}, "ok", "allow: nobody, and RUNE_HTTP_ALLOW is empty"),
-        ({"RUNE_HTTP_POLICY": "open"}, "warn", "open: every address, private ones too"),
+        (
+            {"RUNE_HTTP_ALLOW": "10.0.0.0/8"},
+            "ok",
+            "public_only: public addresses; always allowed: 10.0.0.0/8",
+        ),
+        ({"RUNE_HTTP_POLICY": "allow"}, "ok", "allow: no address; RUNE_HTTP_ALLOW is empty"),
+        ({"RUNE_HTTP_POLICY": "open"}, "warn", "open: every address, including private ones"),
     ],
 )
 def test_doctor_tells_whom_nodes_may_call(
@@ -277,7 +281,7 @@ def test_a_home_that_is_no_folder_is_out_of_reach_by_its_name(tmp_path: pathlib.
     for command in (("run", str(path)), ("deploy", str(path)), ("up", "--port", "0")):
         done = Rune(taken)(*command)
         assert done.returncode == 3, done.stderr
-        assert done.stderr == f"rune: cannot open {taken / 'rune.db'}: {taken} is no folder\n"
+        assert done.stderr == f"rune: cannot open {taken / 'rune.db'}: {taken} is not a folder\n"
 
 
 @pytest.mark.parametrize(

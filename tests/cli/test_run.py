@@ -75,7 +75,7 @@ def test_a_folder_without_a_workflow_or_with_two_is_refused(rune: Rune, tmp_path
     folder.mkdir()
 
     (problem,) = rune.json("run", str(folder), code=2)["problems"]
-    assert "holds no workflow" in problem["message"]
+    assert "contains no workflow" in problem["message"]
 
     for name in ("empty.json", "empty.yaml"):
         (folder / name).write_text(json.dumps(ADD))

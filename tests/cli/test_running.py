@@ -83,7 +83,7 @@ def test_others_can_read_about_it_while_it_runs(rune: Rune, waiting: subprocess.
 
     assert "running hours-1 (hours)" in shown
     for text in (shown, told):
-        assert "waits for its time" in text
+        assert "waits for its timer" in text
         assert "times out in" in text
     assert owner == f"process {waiting.pid}"
     assert "No process runs it" not in told
@@ -112,7 +112,7 @@ def test_a_signal_stops_it_cleanly(
     _, err = waiting.communicate(timeout=PATIENCE)
 
     assert waiting.returncode == code
-    assert "hours-1 is kept as it is and goes on with the next `rune run`" in err
+    assert "hours-1 resumes with the next `rune run`" in err
     assert "Traceback" not in err
     assert "No process runs it now" in rune("explain", "hours").stdout
     assert rune.json("list")["executions"][0]["status"] == "running"

@@ -88,7 +88,7 @@ def test_an_earlier_content_becomes_the_latest_again(two: Shelf) -> None:
     assert (again["version"], again["change"], again["aliases"]) == (1, "moved", ["latest", "stable"])
     two.deploy(orders("http://c"))
     said = two.rune.said("deploy", two.file(orders()))
-    assert said == "orders@1 was deployed before; it is now latest, stable\n"
+    assert said == "orders@1 was deployed before and is now latest, stable\n"
 
 
 def test_a_broken_document_is_refused_like_check_refuses_it(shelf: Shelf) -> None:
@@ -167,7 +167,7 @@ def test_where_nothing_was_deployed(shelf: Shelf) -> None:
         (problem,) = shelf.rune.json("workflows", *command, code=2)["problems"]
         assert (problem["code"], problem["hint"]) == (
             "UNKNOWN_WORKFLOW",
-            "`rune workflows` shows what there is",
+            "see `rune workflows`",
         )
     assert not shelf.rune.home.exists()
 
@@ -296,7 +296,7 @@ def test_diff_of_texts_orders_and_labels(shelf: Shelf) -> None:
     assert shelf.rune.said("workflows", "diff", "b", "1", "2").splitlines() == [
         "b 1 → 2",
         "workflow",
-        "  ~ nodes: in another order: start, n, c",
+        "  ~ nodes: reordered: start, n, c",
         "nodes",
         "  ~ n (log)",
         "      ~ parameters.message:",
@@ -345,7 +345,7 @@ def test_an_alias_points_where_it_is_told(two: Shelf) -> None:
 
 def test_an_alias_spreads_starts_as_it_is_told(two: Shelf) -> None:
     said = two.rune.said("workflows", "alias", "orders", "stable", "1", "latest=30")
-    assert said == "orders@1 is now stable, 30 % of its starts get 2\n"
+    assert said == "orders@1 is now stable, 30 % of its starts use version 2\n"
     shown = two.rune.said("workflows", "show", "orders")
     assert "stable 70 %" in shown
     assert "stable 30 %" in shown
@@ -372,7 +372,7 @@ def test_remove_hides_and_loses_nothing(two: Shelf) -> None:
         "workflow_id": "orders",
         "changed": True,
     }
-    assert two.rune.said("workflows", "remove", "orders") == "orders was removed before\n"
+    assert two.rune.said("workflows", "remove", "orders") == "orders was already removed\n"
     assert two.rune.json("workflows")["workflows"] == []
     assert two.rune.json("workflows", "--all")["workflows"][0]["hidden"] is True
     assert "(removed)" in two.rune.said("workflows", "list", "--all")

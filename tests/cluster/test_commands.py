@@ -137,7 +137,7 @@ def test_doctor_looks_at_both_stores(rune: Here) -> None:
     assert {name for name, each in checks.items() if each["verdict"] == "warn"} == {"redis persistence"}
     assert checks["workers"]["found"] == "2, of default"
     assert checks["schedulers"]["found"] == "1"
-    assert "answers in" in checks["postgresql"]["found"]
+    assert "responds in" in checks["postgresql"]["found"]
     assert "noeviction" in checks["redis memory"]["found"]
     assert "schema" in rune.said("doctor")
 

@@ -64,7 +64,7 @@ def test_a_worker_that_is_told_to_stop_finishes_what_it_runs(crew: Standing, tmp
     execution = asyncio.run(begin())
     with pipe.open("w") as gate:  # opens when the node reads: its effect is made, it still runs
         first.process.terminate()
-        first.wait_said("1 nodes under way")
+        first.wait_said("1 nodes still running")
         gate.write("finished")
     assert first.process.wait(PATIENCE) == 0
     assert {key: count for key, count in crew.effects().items() if execution in key} == {
@@ -89,7 +89,7 @@ def test_a_worker_of_an_older_deploy_hands_back_what_it_does_not_know(crew: Stan
         async with crew.asked() as (engine, _):
             made = Harness(engine, None)
             run = await made.start(_where(None))
-            await asyncio.to_thread(old.wait_said, f"{run.id} is left to others")
+            await asyncio.to_thread(old.wait_said, f"{run.id} is left to other workers")
             plain = await made.start(document([node("start", "input"), node("do")], "start>do", id="plain"))
             await plain.end(PATIENCE)  # it goes on with what it knows
             new = await asyncio.to_thread(crew.worker)
@@ -174,7 +174,7 @@ def test_what_is_handed_back_stays_in_its_queue(crew: Standing) -> None:
             made = Harness(engine, None)
             runs = [await made.start(_where(None)) for _ in range(8)]
             for run in runs:
-                await asyncio.to_thread(old.wait_said, f"{run.id} is left to others", 3)
+                await asyncio.to_thread(old.wait_said, f"{run.id} is left to other workers", 3)
             assert not any(run.ending.done() for run in runs)
             new = await asyncio.to_thread(crew.worker)
             for run in runs:

@@ -28,15 +28,15 @@ def test_a_token_that_kills_every_worker_ends_its_execution() -> None:
             died = 0
             while not run.ending.done() and died < DEATHS:
                 async with engines(settings, registry=counting(calls), roles=frozenset()) as doomed:
-                    attempt = doomed.engine._worker._attempt
+                    executor = doomed.engine._worker._executor
                     fence = (1, died)
                     claim = Claim("run", token, book.accepted.at, fence, again=died > 0)
                     try:
-                        await attempt._hold_lease(book, claim, fence)
+                        await executor._hold_lease(book, claim)
                     except UnservableTokenError:
                         break
                     died += 1
-                    doomed.engine.backend.journal._recorder._claims.clear()  # type: ignore[attr-defined]
+                    doomed.engine.backend.journal._fact_writer._claims.clear()  # type: ignore[attr-defined]
             end = await run.end(PATIENCE)
             return died, end.status, end.error.code if end.error is not None else ""
 

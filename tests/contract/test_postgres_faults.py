@@ -137,7 +137,7 @@ def test_a_server_with_room_for_few_locks_takes_groups_in_pieces() -> None:
 class TestAway:
     @scenario
     async def test_a_server_that_is_not_there_is_away(self, folder: Path) -> None:
-        database = Database(f"postgresql://rune@127.0.0.1:{free_port()}/none", patience=0.0)
+        database = Database(f"postgresql://rune@127.0.0.1:{free_port()}/none", retry_timeout=0.0)
         with pytest.raises(StoreUnavailableError):
             await database.open()
 
@@ -145,14 +145,14 @@ class TestAway:
     async def test_a_server_that_does_not_know_us_is_away(self, folder: Path) -> None:
         for dsn in (server().dsn("nowhere"), server().dsn().replace("rune@", "nobody@")):
             with pytest.raises(StoreUnavailableError):
-                await Database(dsn, patience=0.0).open()
+                await Database(dsn, retry_timeout=0.0).open()
 
     @scenario
     async def test_a_refusal_shows_no_password(self, folder: Path) -> None:
         port = free_port()
         for hosts in (f"127.0.0.1:{port}", f"127.0.0.1:{port},127.0.0.1:{port}"):
             dsn = f"postgresql://rune:hush@{hosts}/none?password=hush"
-            for attempt in (Database(dsn, patience=0.0).open(), migrate(dsn)):
+            for attempt in (Database(dsn, retry_timeout=0.0).open(), migrate(dsn)):
                 with pytest.raises(StoreUnavailableError) as refused:
                     await attempt
                 assert hosts in refused.value.message
@@ -179,7 +179,7 @@ class TestAway:
         """What a demoted server says after a fail-over."""
         name = database_of(folder)
         dsn = dsn_of(folder)
-        database = Database(dsn, patience=0.0)
+        database = Database(dsn, retry_timeout=0.0)
         await database.open()
         journal = PostgresJournal(database)
         await journal.accept(accepted())

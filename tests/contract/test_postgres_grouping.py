@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rune.adapters.postgres.batching import Batcher
-from rune.adapters.postgres.database import DatabaseRefusedError, TooManyConnectionsError
+from rune.adapters.postgres.database import DatabaseRefusedError, OutOfLocksError
 from rune.adapters.postgres.journal_writes import FactRun, fact_batch
 from rune.core.execution.fact import ExecutionEnded, Fact, PauseChanged
 from rune.ports.journal import StoreUnavailableError
@@ -120,7 +120,7 @@ def test_a_group_has_its_limit() -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("error", [DatabaseRefusedError, TooManyConnectionsError, RuntimeError])
+@pytest.mark.parametrize("error", [DatabaseRefusedError, OutOfLocksError, RuntimeError])
 def test_whoever_cannot_be_written_is_found_and_the_others_are_written(error: type[Exception]) -> None:
     async def scenario() -> None:
         press = Press(bad="x", error=lambda: error("no"))

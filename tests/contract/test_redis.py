@@ -66,7 +66,7 @@ class TestState(StateContract):
         keys = fresh_keys()
         client = Client(redis_server().url, incarnation_key=keys.incarnation)
         self._clients.append(client)
-        return RedisState(client, keys, journal, plan, clock=clock, roll=roll)
+        return RedisState(client, keys, journal, plan, clock=clock, running_executions=roll)
 
     def crashed(self, folder: Path) -> Path:
         return left_on_disk(folder)

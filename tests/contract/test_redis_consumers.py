@@ -78,7 +78,7 @@ class TestConsumers:
         heir = await world.reader("heir")
         (again,) = await heir.reclaim(0, 1)
         assert (again.id, again.execution) == (entry.id, "x")
-        await heir.let_go(again)
+        await heir.delete(again)
         await world.consumers.forget(0.0)
         assert await _names(world.client, heir.all) == set()
         await world.client.close()

@@ -59,7 +59,7 @@ class Cluster:
         stores = RedisStores(self._url, prefix=self.prefix)
         self._stores.append(stores)
         queue = stores.queue(f"worker-{len(self._stores)}") if streams else None
-        return stores.state(self.journal, self._plan, queue=queue, roll=self._roll)
+        return stores.state(self.journal, self._plan, queue=queue, running_executions=self._roll)
 
     async def _plan(self, hash: str) -> Plan:
         if hash in self.unreadable:
@@ -397,7 +397,7 @@ class TestDeliveries:
         async def route(execution: str, token: Token) -> str:
             return "gpu" if token.node == 9 else "default"
 
-        plain.routes(route)
+        plain.set_route(route)
         await plain.send("x", [Token(9), Token(1)])
         assert (await gpu.receive()).token == Token(9)
         assert (await plain.receive()).token == Token(1)

@@ -25,12 +25,12 @@ TABLES = ("execution", "fact", "claim", "blob", "needs", "dead_letter", "removed
 KILLED = """
 import asyncio, sys
 from pathlib import Path
-from rune.adapters.sqlite.stores import Embedded
+from rune.adapters.sqlite.stores import SqliteStores
 from rune.ports.retention import Rule
 from rune.testing.clock import VirtualClock
 
 async def collect():
-    embedded = Embedded(Path(sys.argv[1]), VirtualClock())
+    embedded = SqliteStores(Path(sys.argv[1]), VirtualClock())
     embedded.database.start()
     await embedded.retention.collect([Rule(keep=10)], int(sys.argv[2]), progress=step)
     await embedded.journal.close()

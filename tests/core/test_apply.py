@@ -15,7 +15,7 @@ from rune.core.execution.routing import decision_for_fact
 from rune.core.execution.state import State, own_timer, started
 from rune.core.execution.step import step, step_unrun
 from rune.core.execution.token import START, Arrived, Ref
-from rune.core.execution.transition import FINISH_GRACE, Transition, apply, start_execution
+from rune.core.execution.transition import FINISH_DELAY_MS, Transition, apply, start_execution
 from tests.core.plans import NOW, Life, choose, edge, gather, merge, node, plan, race, split
 
 
@@ -51,7 +51,7 @@ def test_the_end_comes_once_with_a_timer_that_makes_sure_of_it() -> None:
 
     life.fail("a")
     first = life.finish
-    assert life.timers == {Timer("finish"): NOW + FINISH_GRACE}
+    assert life.timers == {Timer("finish"): NOW + FINISH_DELAY_MS}
     life.ok("b")
 
     assert life.state.finish == first

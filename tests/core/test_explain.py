@@ -26,7 +26,7 @@ def test_a_wait_says_when() -> None:
     life = Life(plan("start -> w", w=node("wait", {"amount": 1})))
     life.sleep("w", NOW + 1_000)
 
-    assert told(life, "w") == Waiting("w", "/", "waits for its time", due=NOW + 1_000)
+    assert told(life, "w") == Waiting("w", "/", "waits for its timer", due=NOW + 1_000)
 
 
 def test_a_signal_has_a_name() -> None:
@@ -40,7 +40,7 @@ def test_a_retry_has_a_number() -> None:
     life = Life(plan("start -> x", x=node(retry={"max_attempts": 3, "initial_delay": 2, "jitter": False})))
     life.fail("x")
 
-    assert told(life, "x") == Waiting("x", "/", "waits to be tried again (attempt 2)", due=NOW + 2_000)
+    assert told(life, "x") == Waiting("x", "/", "waits for its retry (attempt 2)", due=NOW + 2_000)
 
 
 def test_a_pause_parks() -> None:
@@ -122,10 +122,10 @@ def test_an_opened_join_is_a_token() -> None:
 def test_an_aggregator_says_how_far_it_is() -> None:
     life = Life(plan("start -> s -> x -> g, s -> y -> g", s=split(), g=gather()))
     life.fan("s", 3)
-    assert told(life, "g") == Waiting("g", "/", "gathers the items of `s`", done=0, total=3)
+    assert told(life, "g") == Waiting("g", "/", "collects the items of `s`", done=0, total=3)
     life.ok("x@/s:0", "y@/s:0", "x@/s:1")
     assert told(life, "g") == Waiting(
-        "g", "/", "gathers the items of `s`", done=1, total=3, due=NOW + 300_000
+        "g", "/", "collects the items of `s`", done=1, total=3, due=NOW + 300_000
     )
     life.ok("y@/s:1", "x@/s:2", "y@/s:2")
 

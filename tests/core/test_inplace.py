@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rune.core.execution.decision import Decision
-from rune.core.execution.inline_run import MAX_RESULTS, InlineRun
+from rune.core.execution.inline_run import MAX_INLINE_RESULTS, InlineRun
 from rune.core.execution.outcome import Error, Failure, FanOut, Outcome, Output, Suspend
 from rune.core.execution.step import step
 from rune.core.execution.token import Token
@@ -19,7 +19,7 @@ def go(
     outcomes: dict[str, Outcome] | None = None,
     *,
     in_place: bool = True,
-    bound: int = MAX_RESULTS,
+    bound: int = MAX_INLINE_RESULTS,
 ) -> tuple[list[str], list[str]]:
     """Run in place from a token; answers what ran, and what is left to send after the commit."""
     run = InlineRun(life.plan, life.token(first), in_place=in_place, bound=bound)
@@ -129,12 +129,12 @@ def test_off_means_one_node_one_message() -> None:
 
 
 def test_a_run_has_a_bound() -> None:
-    life = Life(plan("start -> " + " -> ".join(f"n{i}" for i in range(MAX_RESULTS + 3))))
+    life = Life(plan("start -> " + " -> ".join(f"n{i}" for i in range(MAX_INLINE_RESULTS + 3))))
 
     ran, left = go(life, "n0")
 
-    assert len(ran) == MAX_RESULTS
-    assert left == [f"n{MAX_RESULTS}@/"]
+    assert len(ran) == MAX_INLINE_RESULTS
+    assert left == [f"n{MAX_INLINE_RESULTS}@/"]
 
 
 def test_a_bound_may_be_smaller() -> None:

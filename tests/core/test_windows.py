@@ -14,7 +14,7 @@ from rune.core.execution.outcome import Error, Failure, FanOut, Output
 from rune.core.execution.state import State
 from rune.core.execution.step import step, step_unrun
 from rune.core.execution.token import Token, TokenPurpose
-from rune.core.execution.transition import CHUNK, apply, start_execution
+from rune.core.execution.transition import MAX_ITEMS_PER_TRANSITION, apply, start_execution
 from rune.core.limits import Limits
 from rune.core.plan.model import Plan
 from tests.core.plans import NOW, Life, choose, gather, node, plan, race, split
@@ -98,14 +98,14 @@ def test_no_act_starts_more_than_a_chunk() -> None:
     life = Life(plan(FAN, s=split(), g=gather()))
     life.auto = False
 
-    life.fan("s", 2 * CHUNK + 88)
-    assert len(life.state.scopes) == 1 + CHUNK
+    life.fan("s", 2 * MAX_ITEMS_PER_TRANSITION + 88)
+    assert len(life.state.scopes) == 1 + MAX_ITEMS_PER_TRANSITION
     assert life.token("s").fate is TokenPurpose.DISPATCH
     life.decide("s")
-    assert len(life.state.scopes) == 1 + 2 * CHUNK
+    assert len(life.state.scopes) == 1 + 2 * MAX_ITEMS_PER_TRANSITION
     life.decide("s")
 
-    assert len(life.state.scopes) == 2 * CHUNK + 89
+    assert len(life.state.scopes) == 2 * MAX_ITEMS_PER_TRANSITION + 89
     assert "s@/" not in life.queue
 
 
@@ -117,20 +117,20 @@ def test_a_dispatch_in_flight_is_not_doubled_by_items_that_end() -> None:
     life.ok("x@/s:0")
 
     assert len([name for name in life.queue if name.startswith("s@")]) == 1
-    assert life.scope().fans[life.plan.index["s"]].next == 2 * CHUNK
+    assert life.scope().fans[life.plan.index["s"]].next == 2 * MAX_ITEMS_PER_TRANSITION
 
 
 def test_items_that_end_at_once_are_dispatched_in_chunks_too() -> None:
     life = Life(plan("start -> s -> g -> z", s=split(), g=gather()))
     life.auto = False
 
-    life.fan("s", CHUNK + 44)
+    life.fan("s", MAX_ITEMS_PER_TRANSITION + 44)
     assert life.queue == {"s@/"}
     assert len(life.state.scopes) == 1
     life.decide("s")
 
     assert life.queue == {"g@/"}
-    assert life.token("g").items == CHUNK + 44
+    assert life.token("g").items == MAX_ITEMS_PER_TRANSITION + 44
 
 
 def test_nested_items_share_the_cap_and_each_fan_out_keeps_one() -> None:

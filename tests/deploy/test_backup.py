@@ -68,7 +68,7 @@ def test_a_copy_is_one_file_that_only_its_owner_reads(tmp_path: Path) -> None:
     copy = tmp_path / "kept" / "copy.db"
     copy.parent.mkdir()
     said = rune(tmp_path / "home").said("backup", str(copy))
-    assert "1 execution, 1 of them not ended, are in" in said
+    assert "backed up 1 execution (1 not ended) to" in said
     assert [each.name for each in copy.parent.iterdir()] == ["copy.db"]
     assert copy.stat().st_mode & 0o077 == 0
     assert rune(tmp_path / "home").json("backup", str(copy), code=2)["problems"][0]["code"] == "BAD_COPY"

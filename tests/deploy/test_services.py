@@ -166,4 +166,4 @@ def test_a_server_that_is_not_installed_is_named_with_its_package(tmp_path: Path
 def test_down_where_nothing_was_started(tmp_path: Path) -> None:
     done = call(tmp_path / "services", "down")
     assert done.returncode == 0
-    assert "nothing was ever started here" in done.stdout
+    assert "no servers were started in this folder" in done.stdout

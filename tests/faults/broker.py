@@ -150,12 +150,12 @@ TABLE: dict[str, Fault] = {
         _CARRIED + "c14_statuses_come_in_the_order_in_which_things_happened",
         edit(
             "rune.adapters.rabbitmq.status_publisher:RabbitEventPublisher.publish_status",
-            ("self._kept or not self._post(body)", "True"),
+            ("self._pending or not self._post(body)", "True"),
         ),
         edit(
             "rune.adapters.rabbitmq.status_publisher:RabbitEventPublisher._catch_up",
-            ("self._kept[0]", "self._kept[-1]"),
-            ("self._kept.popleft()", "self._kept.pop()"),
+            ("self._pending[0]", "self._pending[-1]"),
+            ("self._pending.popleft()", "self._pending.pop()"),
         ),
     ),
     "c15-broker": fault(

@@ -50,10 +50,10 @@ RUN_AGAIN = edit_script(
     "if not live then return 'run' end",
 )
 DECIDE_AGAIN = edit_script(
-    "deciding", "if act.is_done(path, node) and (not live or kind ~= 'skip') then return true end", ""
+    "decide", "if act.is_done(path, node) and (not live or kind ~= 'skip') then return true end", ""
 )
 COMPLETE_AGAIN = edit_script(
-    "deciding",
+    "decide",
     "else return false end if live and live.f == 'dispatch'",
     "end if live and live.f == 'dispatch'",
 )
@@ -68,13 +68,13 @@ def _report_no_progress(fan: Any) -> Any:
 
 
 def _recover_late(init: Any) -> Any:
-    """Executions that should be looked at as soon as possible are looked at in a far future."""
+    """Executions that are due at once are scheduled in the far future."""
 
-    def changed(self: Any, client: Any, keys: Any, roll: Any) -> None:
-        async def roll_late(after: str, limit: int) -> Any:
-            return [(execution, when or 1 << 52) for execution, when in await roll(after, limit)]
+    def changed(self: Any, client: Any, keys: Any, running: Any) -> None:
+        async def running_late(after: str, limit: int) -> Any:
+            return [(execution, when or 1 << 52) for execution, when in await running(after, limit)]
 
-        init(self, client, keys, roll and roll_late)
+        init(self, client, keys, running and running_late)
 
     return changed
 
@@ -166,8 +166,8 @@ TABLE: dict[str, Fault] = {
         _D + "d5_on_a_cluster_failed_and_dead_ending_items_are_counted",
         edit_script(
             "transition",
-            "act.gather(path, e[2], e[3])",
-            "if e[3] == 1 then act.gather(path, e[2], e[3]) end",
+            "act.collect_item(path, e[2], e[3])",
+            "if e[3] == 1 then act.collect_item(path, e[2], e[3]) end",
         ),
     ),
     "cluster-d6": fault(
@@ -217,8 +217,8 @@ TABLE: dict[str, Fault] = {
         _D + "d21_on_a_cluster_a_slow_item_holds_up_only_its_place",
         edit_script(
             "transition",
-            "if fan.x < fan.n then act.fill(around, split) end",
-            "if fan.x < fan.n and fan.i == 0 then act.fill(around, split) end",
+            "if fan.x < fan.n then act.start_items(around, split) end",
+            "if fan.x < fan.n and fan.i == 0 then act.start_items(around, split) end",
         ),
     ),
     "cluster-e1": fault(
@@ -243,7 +243,7 @@ TABLE: dict[str, Fault] = {
     "cluster-e4": fault(
         _E + "e4_on_a_cluster_an_arrival_after_the_timeout_brings_nothing_back",
         ARRIVE_AGAIN,
-        edit_script("deciding", "act.drop_barrier(path, node)", ""),
+        edit_script("decide", "act.drop_barrier(path, node)", ""),
         hangs=True,
     ),
     "cluster-e5": fault(
@@ -349,12 +349,12 @@ TABLE: dict[str, Fault] = {
     ),
     "cluster-i10": fault(
         _I + "i10_recovery_uses_up_no_retries",
-        replace("rune.adapters.redis.state:RedisState._claimed", _count_recovery_as_attempt),
+        replace("rune.adapters.redis.state:RedisState._decode_claim", _count_recovery_as_attempt),
     ),
     "cluster-i11": fault(
         _I + "i11_what_has_a_row_is_not_done_again_after_a_loss",
-        replace("rune.adapters.redis.rebuild:StateRebuilder._folded", _fold_no_facts),
-        replace("rune.adapters.redis.state:RedisState._claimed", _ignore_rows_after_recovery),
+        replace("rune.adapters.redis.rebuild:StateRebuilder._fold", _fold_no_facts),
+        replace("rune.adapters.redis.state:RedisState._decode_claim", _ignore_rows_after_recovery),
     ),
     "cluster-i12": fault(
         _I + "i12_the_work_of_a_dead_worker_is_taken_over",

@@ -41,7 +41,7 @@ def _raise_unknown_execution(original: Any) -> Any:
     """Let the error about an unknown execution out as it is, so that the message is tried again."""
 
     async def _book(attempt: Any, execution: str, token: Any) -> Any:
-        await attempt._books.book(execution)
+        await attempt._data_cache.get(execution)
         return await original(attempt, execution, token)
 
     return _book
@@ -178,7 +178,7 @@ TABLE: dict[str, Fault] = {
             "rune.runtime.worker.executor:Executor._apply_and_send",
             (
                 "run.remaining(applied.emitted)",
-                "[replace(each, signal=str(book.start)) for each in run.remaining(applied.emitted)]",
+                "[replace(each, signal=str(data.start)) for each in run.remaining(applied.emitted)]",
             ),
         ),
     ),

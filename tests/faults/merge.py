@@ -29,11 +29,11 @@ def _count_sources(token: Any, plan: Any, *_: Any) -> Any:
 
 
 def _name_by_payload(original: Any) -> Any:
-    def _met(values: Any, arrived: Any) -> Iterator[Any]:
+    def _arrived_values(values: Any, arrived: Any) -> Iterator[Any]:
         for each, (_, value) in zip(arrived, original(values, arrived), strict=True):
             yield values._plan.ids[each.payload.node], value
 
-    return _met
+    return _arrived_values
 
 
 def _order_by_arrival(original: Any) -> Any:
@@ -86,7 +86,7 @@ TABLE: dict[str, Fault] = {
     ),
     "e7": fault(
         _E + "e7_a_wait_before_a_merge_is_known_by_name",
-        replace("rune.core.execution.scope:ValueSource._met", _name_by_payload),
+        replace("rune.core.execution.scope:ValueSource._arrived_values", _name_by_payload),
     ),
     "e8": fault(
         _E + "e8_of_conflicting_keys_the_later_edge_wins_whoever_comes_first",

@@ -114,9 +114,9 @@ TABLE: dict[str, Fault] = {
     "h3-size": fault(
         _H + "h3_an_answer_has_a_largest_size",
         replace(
-            "rune.nodes.io.http_client.response:unpacked",
-            lambda unpacked: (
-                lambda pieces, encoding, most, label: unpacked(pieces, encoding, sys.maxsize, label)
+            "rune.nodes.io.http_client.response:read_decoded",
+            lambda read_decoded: (
+                lambda pieces, encoding, max_bytes, label: read_decoded(pieces, encoding, sys.maxsize, label)
             ),
         ),
     ),
@@ -142,7 +142,7 @@ TABLE: dict[str, Fault] = {
     ),
     "h4-silence": fault(
         _H + "h4_a_silent_mail_server_is_not_waited_for",
-        edit("rune.nodes.io.smtp:deliver", ("asyncio.timeout(WHOLE_SECONDS)", "asyncio.timeout(None)")),
+        edit("rune.nodes.io.smtp:deliver", ("asyncio.timeout(DELIVERY_TIMEOUT_S)", "asyncio.timeout(None)")),
         SHORT_COMMANDS,
     ),
     "h4-tls": fault(
@@ -163,7 +163,7 @@ TABLE: dict[str, Fault] = {
     ),
     "f7": fault(
         _CREDENTIALS + "f7_who_wakes_up_uses_the_credential_of_today",
-        replace("rune.nodes.credentials:_resolved", _keep_credential),
+        replace("rune.nodes.credentials:_resolve", _keep_credential),
     ),
     "i6-use": fault(
         _CREDENTIALS + "i6_whether_a_credential_may_be_used_is_asked_when_it_is_used",

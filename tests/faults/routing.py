@@ -67,7 +67,7 @@ def _blame_engine(decision: Any, *_: Any) -> Any:
 
 def _end_at_start(original: Any) -> Any:
     async def finish(endings: Any, execution: str, finish: Any, now: int) -> Any:
-        began = (await endings._books.book(execution)).accepted.at
+        began = (await endings._data_cache.get(execution)).accepted.at
         return await original(endings, execution, finish, began)
 
     return finish
@@ -82,7 +82,7 @@ def _complete_at_leaf(original: Any) -> Any:
         await original(attempt, book, run, decisions)
         last = decisions[-1]
         if not book.plan.nodes[last.node].out:
-            await attempt._endings.finish(book.accepted.id, FinishExecution("completed"), last.at)
+            await attempt._finisher.finish(book.accepted.id, FinishExecution("completed"), last.at)
 
     return _follow
 
@@ -91,7 +91,7 @@ def _finish_when_idle(_: Any, act: Any, scope: Any, *, refill: bool = True) -> N
     """Complete when nothing runs, although something may wait."""
     reached = refill or not scope.path
     if reached and not act.state.folding and act.state.root.active == 0:
-        act.finish(act._ending())
+        act.finish(act._final_status())
 
 
 def _keep_last_result(original: Any) -> Any:
@@ -145,7 +145,7 @@ TABLE: dict[str, Fault] = {
         _A + "a6_a_cycle_is_refused",
         adjust("rune.core.plan.graph:find_cycle", lambda cycle, graph: () if graph.order else cycle),
     ),
-    "a7": fault(_A + "a7_two_nodes_of_one_id_are_refused", skip("rune.core.validation.checks:_unique")),
+    "a7": fault(_A + "a7_two_nodes_of_one_id_are_refused", skip("rune.core.validation.checks:_check_unique")),
     "a8": fault(
         _A + "a8_the_tail_of_a_diamond_runs_once",
         adjust("rune.core.execution.routing:activate_edges", _emit_at_joins),
@@ -180,7 +180,8 @@ TABLE: dict[str, Fault] = {
     "b5": fault(
         _B + "b5_waiting_at_a_join_is_told_apart_from_dead",
         adjust(
-            "rune.core.execution.explain:_joins", lambda found, *_: [_set(each, missing=()) for each in found]
+            "rune.core.execution.explain:_explain_joins",
+            lambda found, *_: [_set(each, missing=()) for each in found],
         ),
     ),
 }

@@ -98,7 +98,7 @@ TABLE: dict[str, Fault] = {
         _D + "d2_the_lineage_ends_at_the_aggregator",
         edit(
             "rune.core.execution.transition:Transition._collect_item",
-            ("self._open_aggregator(around, node, fan)", "self._open_aggregator(scope, node, fan)"),
+            ("self._open_aggregator(enclosing, node, fan)", "self._open_aggregator(scope, node, fan)"),
         ),
         skip("rune.core.execution.transition:_release"),
     ),
@@ -147,7 +147,7 @@ TABLE: dict[str, Fault] = {
         _D + "d8_two_aggregators_share_nothing",
         edit(
             "rune.core.execution.transition:Transition._collect_item",
-            ("around.fans[split]", "around.fans[min(around.fans)]"),
+            ("enclosing.fans[split]", "enclosing.fans[min(enclosing.fans)]"),
         ),
     ),
     "d9": fault(
@@ -181,7 +181,8 @@ TABLE: dict[str, Fault] = {
     "d18": fault(
         _D + "d18_progress_is_part_of_the_explanation",
         adjust(
-            "rune.core.execution.explain:_fans", lambda found, *_: [_set(each, done=None) for each in found]
+            "rune.core.execution.explain:_explain_fans",
+            lambda found, *_: [_set(each, done=None) for each in found],
         ),
     ),
     "d20": fault(

@@ -83,7 +83,7 @@ def ran(
 async def accepted(cluster: Harness, plan: Plan, input: bytes = b"{}") -> ExecutionRecord:
     """The row of an execution that nobody has opened."""
     backend = cluster.engine.backend
-    await cluster.engine.launcher._save(plan)
+    await cluster.engine.launcher._save_definition(plan)
     row = ExecutionRecord(
         id=new_execution_id(),
         workflow="hazard",

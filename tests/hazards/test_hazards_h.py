@@ -107,7 +107,7 @@ def test_h_h4_a_line_break_adds_no_header_and_no_recipient() -> None:
 
 def test_h_h4_a_silent_mail_server_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     # fault: h4-silence: the session as a whole has no time limit
-    monkeypatch.setattr("rune.nodes.io.smtp.WHOLE_SECONDS", 0.1)
+    monkeypatch.setattr("rune.nodes.io.smtp.DELIVERY_TIMEOUT_S", 0.1)
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()

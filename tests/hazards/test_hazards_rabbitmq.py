@@ -57,7 +57,7 @@ async def test_h_c2_what_cannot_be_routed_is_not_taken_for_sent() -> None:
 
     with broker().vhost() as vhost:
         async with opened(broker().url(vhost), deadline=1.0) as queue:
-            queue.routes(nowhere)
+            queue.set_route(nowhere)
             with pytest.raises(AmqpError):
                 await queue.send("x", [Token(1)])
 
@@ -86,7 +86,7 @@ async def test_h_c11_a_short_delay_does_not_wait_behind_a_long_one() -> None:
     with pytest.MonkeyPatch.context() as patched, broker().vhost() as vhost:
         patched.setattr("rune.adapters.rabbitmq.topology.DELAYS_S", (1, 60))
         patched.setattr("rune.adapters.rabbitmq.queue.DELAYS", (1, 60))
-        patched.setattr("rune.adapters.rabbitmq.queue.SHORT_DELAY_S", 0)
+        patched.setattr("rune.adapters.rabbitmq.queue.MAX_LOCAL_DELAY_S", 0)
         async with opened(broker().url(vhost)) as queue:
             await queue.send("x", [Token(1), Token(2)])
             first, second = await queue.receive(), await queue.receive()

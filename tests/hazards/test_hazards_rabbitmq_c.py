@@ -273,7 +273,7 @@ def test_h_c3_a_message_for_a_node_that_is_not_there_ends_no_execution(carried: 
 async def forged(cluster: Harness, execution: str, token: Token) -> None:
     """A message that nobody should have sent."""
     queue: Any = cluster.engine.backend.queue
-    naming, route = queue._naming, queue._route
-    queue._naming = queue._route = None
+    naming, route = queue._context_lookup, queue._route
+    queue._context_lookup = queue._route = None
     await queue.send(execution, [token])
-    queue._naming, queue._route = naming, route
+    queue._context_lookup, queue._route = naming, route

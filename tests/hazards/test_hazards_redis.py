@@ -84,7 +84,7 @@ def test_h_d14_a_script_that_breaks_off_has_changed_nothing(tmp_path: pathlib.Pa
             token = await here.begin()
             before = await here.image()
             good = step(chain(), token, Output(Inline(b"1")), clock.now())
-            known = await here.state._register.of("x")
+            known = await here.state._executions.of("x")
             ((*head, effects),) = msgspec.msgpack.decode(known.instructions.packed([good]))
             broken = msgspec.msgpack.encode(
                 [[*head, [*effects, [ARRIVE]]]]

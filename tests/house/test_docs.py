@@ -14,7 +14,7 @@ import typer
 
 from rune.cli.main import app
 from rune.settings import Settings
-from tests.house.tree import ROOT, TESTS, files, name
+from tests.house.tree import PACKAGE, ROOT, TESTS, files, name
 
 PAGES = files(ROOT, ".md")
 ADRS = sorted((ROOT / "docs" / "adr").glob("*.md"))
@@ -27,7 +27,10 @@ HAZARD = re.compile(r"^\| ([A-I]\d+) \|[^|]*\|.*\|([^|]*)\|$", re.MULTILINE)
 
 
 PATH = re.compile(r"(?<![\w./-])((?:tests|src|deploy|bench|examples|docs)/[\w./*-]*[\w*])")
-INSIDE = re.compile(r"`((?:core|runtime|wire|nodes|master|adapters|ports|cli|compose)/[\w/]+\.py)`")
+MODULE = re.compile(r"`([a-z_]+/[\w/]+\.(?:py|sql|lua))`")
+CLASS_NAME = re.compile(r"`([A-Z][a-z]+[A-Za-z]*)(?:\.(\w+))?`")
+CODE_PAGES = ("docs/architecture.md", "docs/walk.md")  # pages that name classes of the package
+COLLAPSED_FOLDERS = {"control", "data", "http_client", "functions"}  # drawn in the tree without their modules
 SETTING = re.compile(r"`(RUNE_[A-Z_]+)`")
 
 
@@ -80,9 +83,31 @@ def test_files_that_are_named_exist(page: pathlib.Path) -> None:
     text = page.read_text(encoding="utf-8")
     places = (ROOT, page.parent)
     missing = [path for path in PATH.findall(text) if not any(any(place.glob(path)) for place in places)]
-    missing += [path for path in INSIDE.findall(text) if not (ROOT / "src" / "rune" / path).exists()]
+    known = [f"/{name(path)}" for path in files(ROOT)]
+    missing += [path for path in MODULE.findall(text) if not any(file.endswith(f"/{path}") for file in known)]
 
     assert missing == []
+
+
+@pytest.mark.parametrize("page", CODE_PAGES)
+def test_classes_that_are_named_exist(page: str) -> None:
+    source = "\n".join(path.read_text(encoding="utf-8") for path in files(PACKAGE, ".py"))
+    named = CLASS_NAME.findall(FENCE.sub("", (ROOT / page).read_text(encoding="utf-8")))
+
+    missing = {each for each, _ in named if not re.search(rf"^class {each}\b", source, re.MULTILINE)}
+    missing |= {method for _, method in named if method and not re.search(rf"def {method}\b", source)}
+    assert missing == set()
+
+
+def test_the_tree_of_the_architecture_page_matches_the_package() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    tree = page.split("## 2. The tree")[1].split("```")[1]
+    words = set(re.findall(r"\w+", tree))
+
+    folders = {path.parent.name for path in files(PACKAGE, ".py")} - {"rune"}
+    assert folders - words == set(), "a folder is missing from the tree"
+    drawn = [path for path in files(PACKAGE, ".py") if path.parent.name not in COLLAPSED_FOLDERS]
+    assert {path.stem for path in drawn if path.stem != "__init__"} - words == set(), "a module is missing"
 
 
 def test_every_setting_is_in_the_table_of_settings() -> None:

@@ -130,7 +130,7 @@ def test_who_stops_looking_on_stops_nothing_else(there: Place) -> None:
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert f"{id} goes on at {there.url}" in said
+    assert f"{id} runs at {there.url}" in said
     assert there.rune.json("show", id)["status"] == "running"
     there.rune.said("cancel", id)
 
@@ -177,7 +177,7 @@ def test_dead_letters_are_looked_at_requeued_and_dropped(tmp_path: pathlib.Path)
         assert await told("dlq", "drop", two) == {"id": two, "dropped": True}
         assert await told("dlq") == {"dead_letters": []}
         refused = await asyncio.to_thread(rune, "dlq", "requeue", alive)
-        assert (refused.exit_code, "is no dead letter" in refused.stderr) == (2, True)
+        assert (refused.exit_code, "is not a dead letter" in refused.stderr) == (2, True)
 
     run(tmp_path, work)
 
@@ -214,10 +214,10 @@ def test_a_server_that_is_no_rune_is_told_by_its_address(tmp_path: pathlib.Path)
         server.shutdown()
 
     assert done.exit_code == 3
-    assert done.stderr == f"rune: {url} does not answer as a Rune server does: status 404\n"
+    assert done.stderr == f"rune: {url} does not respond like a Rune server: status 404\n"
 
 
 def test_a_path_behind_the_address_is_told(there: Place) -> None:
     done = Here(there.home, RUNE_URL=f"{there.url}/api/v1", RUNE_API_KEY=KEY)("list")
 
-    assert (done.exit_code, done.stderr) == (2, "rune: there is nothing at /api/v1/api/v1/executions\n")
+    assert (done.exit_code, done.stderr) == (2, "rune: no route matches /api/v1/api/v1/executions\n")

@@ -170,7 +170,7 @@ def test_a_server_is_asked_and_nothing_is_opened_here(command: str, there: Every
     given = ASKED[command](there)
     done = there.rune(*command.split(), *given)
     if command in NO_LETTER:
-        assert (done.exit_code, "is no dead letter" in done.stderr) == (2, True), done.output
+        assert (done.exit_code, "is not a dead letter" in done.stderr) == (2, True), done.output
     else:
         assert done.exit_code == 0, done.output
     assert {each.suffix for each in there.home.iterdir()} <= {".json"}
@@ -211,7 +211,7 @@ def test_what_asks_nobody_is_not_led_away(tmp_path: Path, monkeypatch: pytest.Mo
     assert "about this machine" in rune("doctor").stdout
     for role in ("worker", "scheduler", "api"):
         refused = rune("serve", role)
-        assert (refused.exit_code, "takes part in a cluster" in refused.stderr) == (2, True)
+        assert (refused.exit_code, "needs a cluster" in refused.stderr) == (2, True)
     up = Up(tmp_path / "home", RUNE_URL=NOBODY)
     assert up.start("--no-examples").startswith("http://127.0.0.1:")
     assert up.stop() == 0

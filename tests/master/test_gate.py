@@ -24,7 +24,7 @@ def test_every_route_but_the_three_of_health_passes_the_gate(tmp_path: Path) -> 
             gates = [each.call for each in route.dependant.dependencies]
             if authorize in gates:
                 known = {"view", "run", "edit", "admin", "hook", "page"}
-                assert getattr(route.endpoint, "need", None) in known, route.path
+                assert getattr(route.endpoint, "permission", None) in known, route.path
             else:
                 exempt.append(route.endpoint)
         assert exempt == list(HEALTH.values())

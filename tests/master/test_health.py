@@ -103,11 +103,11 @@ def test_a_worker_that_drains_is_alive_and_unready(crew: Fleet, tmp_path: Path) 
         client.run({**GATED, "id": "drains"}, {"pipe": str(pipe)})
     with pipe.open("w") as gate:
         worker.process.terminate()
-        worker.wait_said("1 nodes under way")
+        worker.wait_said("1 nodes still running")
         _is(port, 503)
         told = _ask(port, "/readyz")
         assert told is not None
-        assert told[1]["detail"] == "about to stop"
+        assert told[1]["detail"] == "shutting down"
         assert _ask(port, "/healthz") == (200, {"status": "ok"})
         gate.write("done")
     assert worker.process.wait(60) == 0

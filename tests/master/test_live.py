@@ -76,8 +76,8 @@ def test_whoever_comes_back_misses_nothing_and_hears_nothing_twice(tmp_path: Pat
 def test_whoever_fell_out_of_the_ring_reads_the_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "RING", 16)
-    monkeypatch.setattr(feed, "STRIDE", 8)
+    monkeypatch.setattr(feed, "MAX_RING_EVENTS", 16)
+    monkeypatch.setattr(feed, "MARK_INTERVAL", 8)
 
     async def work(server: Served) -> None:
         await server.deploy(WAITS)
@@ -99,7 +99,7 @@ def test_whoever_fell_out_of_the_ring_reads_the_journal(
 
 
 def test_who_takes_nothing_harms_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "RING", 64)
+    monkeypatch.setattr(feed, "MAX_RING_EVENTS", 64)
     monkeypatch.setattr(stream, "STALL_TIMEOUT_S", 0.5)
 
     async def work(server: Served) -> None:

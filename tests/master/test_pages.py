@@ -51,7 +51,7 @@ def test_a_first_page_reads_no_more_than_it_shows(tmp_path: Path, monkeypatch: p
 
 def test_a_narrowed_list_may_be_short_and_leads_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_runs, "MAX_SCANNED", 40)
-    monkeypatch.setattr(node_runs, "AT_ONCE", 20)
+    monkeypatch.setattr(node_runs, "BATCH_SIZE", 20)
 
     async def work(server: Served) -> None:
         await server.deploy(ITEMS)
@@ -75,7 +75,7 @@ def test_a_narrowed_list_may_be_short_and_leads_on(tmp_path: Path, monkeypatch: 
 def test_what_was_skipped_in_a_long_execution_that_goes_on_is_told_once_it_has_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_runs, "FEW", 10)
+    monkeypatch.setattr(node_runs, "MAX_INLINE_FACTS", 10)
     waiting = {
         **ITEMS,
         "nodes": [

@@ -180,7 +180,7 @@ def test_a_refusal_says_what_would_have_been_taken(tmp_path: Path) -> None:
         assert status["detail"].endswith("one of running, paused, completed, failed, halted, cancelled")
         role = await server.post("/keys", {"name": "x", "role": "god"}, 422)
         assert role["detail"].endswith("one of viewer, runner, editor, admin")
-        assert (await server.get("/nowhere", 404))["detail"] == "there is nothing at /api/v1/nowhere"
-        assert (await server.ask("DELETE", "/workflows", 405))["detail"].startswith("DELETE is not taken")
+        assert (await server.get("/nowhere", 404))["detail"] == "no route matches /api/v1/nowhere"
+        assert (await server.ask("DELETE", "/workflows", 405))["detail"].startswith("DELETE is not allowed")
 
     run(tmp_path, work)

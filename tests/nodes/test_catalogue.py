@@ -227,7 +227,7 @@ def test_messages_name_what_was_found(value: Any) -> None:
 def test_a_template_where_none_is_resolved_is_told_so() -> None:
     (problem,) = standard_catalogue()["merge"].check({"mode": "{{ x }}"}, lambda text: True)
 
-    assert "not resolved" in problem.hint
+    assert "not evaluated" in problem.hint
 
 
 def traits(name: str, parameters: dict[str, Any] | None = None) -> dict[str, Any]:

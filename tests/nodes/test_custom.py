@@ -168,7 +168,7 @@ def test_custom_types_stand_beside_the_standard_ones() -> None:
 
 @pytest.mark.parametrize("name", ["", "1st", "has space", "acme.", ".x", "$x"])
 def test_a_bad_name_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="no name for a node type"):
+    with pytest.raises(ValueError, match="not a valid node type name"):
         node(name)
 
 

@@ -33,7 +33,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def listed(monkeypatch: pytest.MonkeyPatch, *values: str) -> None:
-    points = EntryPoints(EntryPoint("acme", value, registry.GROUP) for value in values)
+    points = EntryPoints(EntryPoint("acme", value, registry.ENTRY_POINT_GROUP) for value in values)
     monkeypatch.setattr(registry, "entry_points", lambda group: points.select(group=group))
 
 

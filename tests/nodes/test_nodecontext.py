@@ -90,7 +90,7 @@ def test_only_a_thread_may_wait() -> None:
 
     found = entry(run_document(one("t.mistaken"), registry=registry(mistaken)))
 
-    assert "there is `await`" in found["error"]["message"]
+    assert "use `await` instead" in found["error"]["message"]
 
 
 def test_a_line_in_the_log_carries_its_fields(caplog: pytest.LogCaptureFixture) -> None:

@@ -33,7 +33,7 @@ async def test_a_busy_worker_keeps_nothing_from_an_idle_one() -> None:
             await busy.send("more", [Token(node) for node in range(3)], priority)
         got = [await idle.receive() for _ in range(9)]
         assert {each.execution for each in got} == {"more"}
-        assert busy.intake.pulling
+        assert busy.consumer.pulling
         await busy.ack(held)
 
 
@@ -44,7 +44,7 @@ async def test_nobody_is_handed_more_than_there_are_slots() -> None:
         queue = here.queue(prefetch=3)
         held = [await queue.receive() for _ in range(3)]
         await until(lambda: _has(here.waiting("workflow.execution"), 47))
-        assert queue.intake._arrived == len(held)
+        assert queue.consumer._arrived == len(held)
 
 
 @scenario
@@ -54,7 +54,7 @@ async def test_after_a_while_a_busy_worker_takes_work_again() -> None:
         await queue.send("x", [Token(node) for node in range(4)])
         held = [await queue.receive() for _ in range(4)]
         await queue.send("high", [Token(node) for node in range(4)], 9)
-        await until(lambda: queue.intake.pulling)
+        await until(lambda: queue.consumer.pulling)
         await queue.ack(held.pop())
         assert (await queue.receive()).execution == "high"
         for each in held:
@@ -74,11 +74,11 @@ async def test_a_busy_worker_forgets_no_lane_and_no_queue() -> None:
 
     async with place() as here:
         queue = here.queue(prefetch=6, queues=("default", "other"))
-        queue.routes(route)
+        queue.set_route(route)
         await queue.send("first", [Token(node) for node in range(6)])
         held = [await queue.receive() for _ in range(6)]
         await queue.send("urgent", [Token(node) for node in range(120)], 9)
-        await until(lambda: queue.intake.pulling)
+        await until(lambda: queue.consumer.pulling)
         await queue.send("usual", [Token(0)])
         await queue.send("other", [Token(0)])
         await queue.send("idle", [Token(0)], 1)
@@ -87,7 +87,7 @@ async def test_a_busy_worker_forgets_no_lane_and_no_queue() -> None:
             await queue.ack(held.pop(0))
             held.append(await queue.receive())
             seen.append(held[-1].execution)
-        assert queue.intake.pulling
+        assert queue.consumer.pulling
         assert {"urgent", "usual", "other", "idle"} == set(seen)
         assert seen.count("urgent") > 90
 
@@ -156,7 +156,7 @@ async def test_named_queues_are_read_by_who_names_them() -> None:
 
         plain, special = here.queue("plain"), here.queue("special", queues=("gpu",))
         sender = here.queue("sender", queues=("default", "gpu"))
-        sender.routes(route)
+        sender.set_route(route)
         await sender.send("x", [Token(0), Token(1)], 9)
         assert (await plain.receive()).token.node == 0
         assert (await special.receive()).token.node == 1
@@ -170,7 +170,7 @@ async def test_a_named_queue_that_nobody_reads_yet_waits_for_who_does() -> None:
             return "gpu"
 
         sender = here.queue("sender", adopt=True)
-        sender.routes(route)
+        sender.set_route(route)
         await sender.send("x", [Token(1)], 1)
         assert await here.waiting("workflow.execution.gpu.low") == 1
         reader = here.queue("reader", queues=("gpu",))
@@ -185,7 +185,7 @@ async def test_what_one_cannot_send_disturbs_nobody_else() -> None:
             return "default" if execution == "x" else "nowhere"
 
         queue = here.queue(deadline=1.0)
-        queue.routes(route)
+        queue.set_route(route)
         await queue.send("x", [Token(0)])
         lost = asyncio.ensure_future(queue.send("lost", [Token(0)]))
         while not lost.done():
@@ -223,7 +223,7 @@ async def test_a_queue_may_be_called_as_the_topology_calls_something_else() -> N
 
     async with place() as here:
         usual, others = here.queue("usual"), here.queue("others", queues=names, adopt=True)
-        others.routes(route)
+        others.set_route(route)
         for name in names:
             await others.send(name, [Token(0)])
         await others.send("default", [Token(1)], 9)
@@ -309,9 +309,9 @@ async def test_messages_of_others_are_handed_over() -> None:
             if message.current_node == "nowhere":
                 raise RuneError("no such node", code="UNKNOWN_NODE")
 
-        queue.strangers(take)
+        queue.set_foreign_handler(take)
         waiting = asyncio.ensure_future(queue.receive())
-        await until(lambda: queue.intake.link.is_up)
+        await until(lambda: queue.consumer.link.is_up)
         await here.put("workflow.execution", EXAMPLE)
         await here.put("workflow.execution", EXAMPLE.replace(b"http_fetch_user", b"nowhere"))
         await until(lambda: _has(here.waiting("workflow.execution.dead"), 1))

@@ -67,13 +67,13 @@ async def test_a_consumer_that_vanished_without_a_word_is_noticed() -> None:
         queue = here.queue(watch=0.2)
         await queue.send("x", [Token(0)])
         await queue.ack(await queue.receive())
-        channel = queue.intake._channel
+        channel = queue.consumer._channel
         assert channel is not None
         for name in queue.topology.work:
             await channel.request(commands.Basic.Cancel(f"one {name}"))
         await queue.send("x", [Token(1)])
         assert (await queue.receive()).token.node == 1
-        await until(lambda: queue.intake.link.made == 2)
+        await until(lambda: queue.consumer.link.made == 2)
 
 
 @scenario
@@ -84,7 +84,7 @@ async def test_a_healthy_consumer_is_left_alone() -> None:
         held = await queue.receive()
         waiting = asyncio.ensure_future(queue.receive())
         await asyncio.wait((waiting,), timeout=1.0)
-        assert queue.intake.link.made == 1
+        assert queue.consumer.link.made == 1
         await queue.ack(held)
         waiting.cancel()
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from rune.adapters.rabbitmq.amqp.errors import BrokerUnavailableError
-from rune.adapters.rabbitmq.dead_letters import SAME, requeue_innocent
+from rune.adapters.rabbitmq.dead_letters import MAX_UNCHANGED_CHECKS, requeue_innocent
 
 
 class _Letters:
@@ -20,7 +20,7 @@ class _Letters:
     async def count(self) -> int:
         return 7 + self.looks
 
-    async def rescue(self) -> int:
+    async def requeue_innocent(self) -> int:
         self.looks += 1
         if self.looks <= 2:
             raise BrokerUnavailableError("it sleeps")
@@ -40,8 +40,8 @@ def test_the_rescue_goes_on_and_says_so_once(caplog: pytest.LogCaptureFixture) -
     asyncio.run(go())
     said = [each.getMessage() for each in caplog.records]
     assert said == [
-        "dead letters are not looked at: it sleeps",
-        "3 messages that were only delivered too often were handed back",
+        "dead letters could not be checked: it sleeps",
+        "requeued 3 messages that only exceeded the delivery limit",
     ]
 
 
@@ -54,11 +54,11 @@ class _Unchanged:
 
     async def count(self) -> int:
         self.counted += 1
-        return 5 if self.counted < SAME else 6
+        return 5 if self.counted < MAX_UNCHANGED_CHECKS else 6
 
-    async def rescue(self) -> int:
+    async def requeue_innocent(self) -> int:
         self.taken += 1
-        if self.counted >= 2 * SAME:
+        if self.counted >= 2 * MAX_UNCHANGED_CHECKS:
             self.enough.set()
         return 0
 

@@ -124,8 +124,8 @@ async def test_a_worker_with_the_rights_of_a_worker_works() -> None:
         await queue.requeue(delivery)
         again = await queue.receive()
         await queue.dead_letter(again, "CODE", "reason")
-        await until(lambda: queue.intake.link.is_up)
-        assert queue.intake.link.made == 1
+        await until(lambda: queue.consumer.link.is_up)
+        assert queue.consumer.link.made == 1
         await queue.close()
         connection = await connect(url(vhost, "master"))
         letter = await (await connection.channel()).get("workflow.execution.dead")
@@ -159,7 +159,7 @@ async def test_starts_for_another_engine_go_from_the_master_to_a_worker() -> Non
         async def take(message: NodeExecutionMessage, body: bytes) -> None:
             found.set_result(message.execution_id)
 
-        reader.on_result(take)
+        reader.set_handler(take)
         reader.start()
         start = NodeExecutionMessage(
             workflow_id="w",
@@ -215,7 +215,7 @@ async def test_a_start_that_cannot_be_put_aside_is_not_forgotten() -> None:
         async def take(message: NodeExecutionMessage, body: bytes) -> None:
             raise LookupError("never")
 
-        reader.on_result(take)
+        reader.set_handler(take)
         reader.start()
         await reader.hand_over(b"{}")
         here = Place(broker().url(vhost), vhost)

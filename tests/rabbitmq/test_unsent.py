@@ -55,7 +55,9 @@ async def test_the_newest_are_kept(most: int, size: int, kept: int) -> None:
     unsent = RetryBuffer(Publisher("amqp://127.0.0.1:1", Topology(), "nobody", deadline=1.0), most, 100)
     unsent.keep([message(each, size) for each in range(10)], AWAY)
     assert len(unsent) == kept
-    assert [each[2].strip() for each in unsent._kept] == [str(each).encode() for each in range(10 - kept, 10)]
+    assert [each[2].strip() for each in unsent._messages] == [
+        str(each).encode() for each in range(10 - kept, 10)
+    ]
     await unsent.close()
 
 

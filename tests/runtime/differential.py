@@ -76,9 +76,9 @@ async def past_of(run: Run, end: ExecutionEnded, start: Any) -> Past:
 
 
 async def _value(history: History, fact: NodeResult) -> Any:
-    page, book = history._page, history._book
+    reader, data = history._reader, history._data
     while True:
         try:
-            return page.output(fact)
+            return reader.output(fact)
         except ValueNotLoaded as missing:
-            await book.load(missing.what, page)
+            await data.load(missing.what, reader)

@@ -113,7 +113,7 @@ def test_a_signal_that_never_came_cannot_be_taken() -> None:
     report = examined(facts, {(A, ()): 2, (B, ()): 1})
 
     assert broken(report) == [("heard", "a@/")]
-    assert "never came" in report.violations[0].message
+    assert "never received" in report.violations[0].message
 
 
 def test_a_signal_that_came_behind_the_end_was_not_there_to_be_taken() -> None:
@@ -128,7 +128,7 @@ def test_a_signal_cannot_be_taken_twice() -> None:
     report = examined(facts, {(A, ()): 2, (B, ()): 2})
 
     assert broken(report) == [("heard", "b@/")]
-    assert "taken before" in report.violations[0].message
+    assert "consumed before" in report.violations[0].message
 
 
 def test_an_attempt_takes_a_signal_as_a_result_does() -> None:

@@ -38,10 +38,10 @@ DIAMOND = document(
 def _seeded(raw: dict[str, Any], first: str, *given: str) -> tuple[Plan, list[NodeResult], bool]:
     plan = compiled(raw, REGISTRY)
     seeding = ExecutionSeeder(plan, plan.index[first], frozenset(given))
-    made = seeding.compiled(REGISTRY.catalogue)
+    made = seeding.compile(REGISTRY.catalogue)
     facts = seeding.facts(made, {name: Inline(b"1") for name in given}, 5)
     results = [each for each in facts if isinstance(each, NodeResult)]
-    return made, results, seeding.begins(made, facts, 5)
+    return made, results, seeding.starts_at_first(made, facts, 5)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from rune.runtime.worker.fair_share import BESIDE, LEAST, LONG_TURN, FairShare
+from rune.runtime.worker.fair_share import LONG_TURN_S, MIN_ITEMS, OTHERS_ACTIVE_S, FairShare
 
 SLOTS = 100
 NOW = 1000.0
@@ -28,7 +28,7 @@ def test_every_slot_is_theirs_while_the_turns_are_short() -> None:
     async def go() -> None:
         share = FairShare(SLOTS)
         for _ in range(50):
-            share.adjust(LONG_TURN / 2, NOW)
+            share.adjust(LONG_TURN_S / 2, NOW)
         tasks = await _entered(share, SLOTS + 5)
         assert await _inside(tasks) == SLOTS
         for task in tasks:
@@ -44,20 +44,20 @@ def test_long_turns_take_slots_from_them_down_to_a_few_and_short_ones_give_them_
         share.note_other("one", NOW)
         seen = []
         for _ in range(50):
-            share.adjust(2 * LONG_TURN, NOW)
-            seen.append(share.most)
+            share.adjust(2 * LONG_TURN_S, NOW)
+            seen.append(share.limit)
         assert seen == sorted(seen, reverse=True)
-        assert share.most == LEAST
+        assert share.limit == MIN_ITEMS
 
         waiting = await _entered(share, 3)
-        for _ in range(SLOTS - LEAST):
+        for _ in range(SLOTS - MIN_ITEMS):
             share.release("many")
         assert await _inside(waiting) == 0  # as many as may be are still under way
         share.release("many")
         assert await _inside(waiting) == 1
         for _ in range(50):
             share.adjust(0.0, NOW)
-        assert share.most == SLOTS
+        assert share.limit == SLOTS
         assert await _inside(waiting) == 3
         assert await _inside(tasks) == SLOTS
 
@@ -69,13 +69,13 @@ def test_alone_they_have_every_slot_however_long_the_turns_are() -> None:
         share = FairShare(SLOTS)
         tasks = await _entered(share, SLOTS)
         share.note_other("many", NOW)  # the fan-out itself goes on
-        share.adjust(2 * LONG_TURN, NOW)
-        assert share.most == SLOTS
+        share.adjust(2 * LONG_TURN_S, NOW)
+        assert share.limit == SLOTS
         share.note_other("one", NOW)
-        share.adjust(2 * LONG_TURN, NOW)
-        assert share.most < SLOTS
-        share.adjust(2 * LONG_TURN, NOW + BESIDE)
-        assert share.most == SLOTS
+        share.adjust(2 * LONG_TURN_S, NOW)
+        assert share.limit < SLOTS
+        share.adjust(2 * LONG_TURN_S, NOW + OTHERS_ACTIVE_S)
+        assert share.limit == SLOTS
         assert await _inside(tasks) == SLOTS
 
     asyncio.run(go())

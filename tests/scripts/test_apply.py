@@ -10,7 +10,7 @@ from redis import Redis
 from rune.core.execution.outcome import FanOut, Output
 from rune.core.execution.step import step, step_unrun
 from rune.core.execution.token import Token, TokenPurpose
-from rune.core.execution.transition import CHUNK
+from rune.core.execution.transition import MAX_ITEMS_PER_TRANSITION
 from rune.core.limits import Limits
 from rune.core.plan.model import Plan
 from tests.core.plans import choose, gather, merge, most, node, plan, race, split
@@ -84,7 +84,7 @@ def test_a_wide_fan_out_is_started_a_chunk_at_a_time(redis: Redis) -> None:
     mirror = Mirror.begun(redis, PLANS["items"], limits=Limits(window=700))
     (token,) = mirror.emitted
     sent = mirror.decide(step(mirror.plan, token, FanOut(1_500), mirror.now)).emitted
-    assert len(sent) == CHUNK + 1
+    assert len(sent) == MAX_ITEMS_PER_TRANSITION + 1
     while sent[-1].fate is TokenPurpose.DISPATCH:
         sent = mirror.decide(step_unrun(mirror.plan, sent[-1], mirror.now)).emitted
     assert mirror.state.root.fans[token.node].in_flight == 700

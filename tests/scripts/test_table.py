@@ -75,9 +75,9 @@ def held(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> Held:
     held = Held(redis)
     verbs: dict[str, Callable[..., Any]] = {
         "apply": held.apply,
-        "control": held.control,
-        "hear": held.hear,
-        "wake": held.wake,
+        "change_pause": held.control,
+        "deliver_signal": held.hear,
+        "fire_timer": held.wake,
     }
     for name, verb in verbs.items():
         monkeypatch.setattr(plans, name, verb)

@@ -42,7 +42,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "renew": (1, "", 1),
     "signal": (PACK((NOW, "s", "go", False)),),
     "sweep": (PACK([(1, "")]),),
-    "yield": ("me",),
+    "release": ("me",),
 }
 WITHOUT_STATE = {
     "apply": b"FOLD",
@@ -65,7 +65,7 @@ def kept(redis: Any) -> dict[bytes, Any]:
 
 
 def test_every_verb_of_an_execution_is_tried_here() -> None:
-    assert set(ARGUMENTS) == set(VERBS) - {"forget", "incarnation", "later"}
+    assert set(ARGUMENTS) == set(VERBS) - {"delay", "forget", "server_run"}
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
@@ -210,7 +210,7 @@ def test_the_number_of_a_run_is_everybodys_and_grows(redis: Any) -> None:
     redis.function_load(library()[1].decode(), replace=True)
 
     def number(run: str) -> int:
-        return int(redis.fcall(function("incarnation"), 1, "mirror:i", run))
+        return int(redis.fcall(function("server_run"), 1, "mirror:i", run))
 
     first = number("aa")
     assert number("aa") == first
@@ -225,7 +225,7 @@ def test_what_was_put_off_comes_once(redis: Any) -> None:
     keys = ("mirror:{p00}:later", "mirror:{p00}:one", "mirror:{p00}:two")
     redis.zadd(keys[0], {b"3 17 3 x y\x00token": NOW, b"2 18 1 ztoken": NOW + 1})
     moved = [
-        redis.fcall(function("later"), len(keys), *keys, 0, now, 10) for now in (NOW - 1, NOW, NOW, NOW + 1)
+        redis.fcall(function("delay"), len(keys), *keys, 0, now, 10) for now in (NOW - 1, NOW, NOW, NOW + 1)
     ]
     assert moved == [0, 1, 0, 1]
     ((_, two),), ((_, one),) = redis.xrange(keys[2]), redis.xrange(keys[1])

@@ -50,7 +50,7 @@ async def patient(
     dsn: str, *, patience: float, longest: float = STATEMENT_TIMEOUT_S
 ) -> AsyncIterator[PostgresStores]:
     """The adapters of somebody who waits so long for a server that is away, or that takes its time."""
-    database = Database(dsn, patience=patience, longest=longest)
+    database = Database(dsn, retry_timeout=patience, statement_timeout=longest)
     await database.open()
     found = PostgresStores(database)
     try:

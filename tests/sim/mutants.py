@@ -116,7 +116,7 @@ def forget_heard_signal(original: Function) -> Function:
 
 def forget_taken_signals(original: Function) -> Function:
     def hear(self: Any) -> None:
-        self._taken.clear()
+        self._consumed_signals.clear()
         original(self)
 
     return hear
@@ -326,14 +326,16 @@ RULES: dict[str, tuple[Change, ...]] = {
             ("item * edges + self._plan.gather_position[effect.edge]", "fan.resolved"),
         ),
     ),
-    "fold forgets pauses": (skip("rune.core.execution.fold:_Fold._park"),),
+    "fold forgets pauses": (skip("rune.core.execution.fold:_Fold._apply_pause"),),
 }
 
 SIGNALS: dict[str, tuple[Change, ...]] = {
     "signal heard twice": (replace("rune.core.execution.control:deliver_signal", forget_heard_signal),),
     "signal taken twice": (skip("tests.sim.journal:Journal._is_spent", False),),
     "fold drops unheeded signals": (skip("rune.core.execution.fold:deliver_signal"),),
-    "fold gives signals out again": (replace("rune.core.execution.fold:_Fold._hear", forget_taken_signals),),
+    "fold gives signals out again": (
+        replace("rune.core.execution.fold:_Fold._deliver_signals", forget_taken_signals),
+    ),
     "signal for an item goes to any": (
         edit(
             "rune.core.execution.transition:Transition.route_signal",
@@ -405,8 +407,10 @@ OPERATIONS: dict[str, tuple[Change, ...]] = {
         ),
     ),
     "abandoned child goes on": (skip("tests.sim.worker:abandon", ()),),
-    "kept stands on what runs again": (skip("rune.core.execution.rerun:_Stale._opened_by", ()),),
-    "list kept although an item runs again": (skip("rune.core.execution.rerun:_Stale._tell_aggregators"),),
+    "kept stands on what runs again": (skip("rune.core.execution.rerun:_StaleTokens._edges_used", ()),),
+    "list kept although an item runs again": (
+        skip("rune.core.execution.rerun:_StaleTokens._mark_aggregators"),
+    ),
     "kept runs again": (skip("rune.core.execution.transition:_is_recorded", False),),
     "end before the end": (replace("rune.core.execution.inline_run:_is_only_activity", ignore_other_tokens),),
 }

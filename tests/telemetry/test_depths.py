@@ -11,7 +11,7 @@ from rune.adapters.rabbitmq import queue as depths
 from rune.adapters.rabbitmq.amqp.client import Connection, connect
 from rune.adapters.rabbitmq.amqp.errors import BrokerUnavailableError
 from rune.adapters.rabbitmq.queue import RabbitQueue
-from rune.adapters.sqlite.queue import STEP, QueueAges
+from rune.adapters.sqlite.queue import AGE_RESOLUTION_S, QueueAges
 from rune.core.execution.token import Token
 from rune.ports.inspection import QueueDepth
 from tests.services.rabbitmq import broker
@@ -93,7 +93,7 @@ def test_the_age_is_that_of_the_oldest_that_waits_in_any_lane() -> None:
     lanes[1].pop()
     lanes[2].pop()
     assert ages.oldest(lanes) == 0
-    clock.now += STEP
+    clock.now += AGE_RESOLUTION_S
     put(0)
     clock.now += 1
     assert ages.oldest(lanes) == 1

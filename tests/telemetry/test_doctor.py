@@ -35,7 +35,7 @@ def test_a_cluster_that_is_well(tmp_path: Path) -> None:
     found = checks(tmp_path)
     rights = found["postgresql rights"]
     assert rights["verdict"] == found["redis rights"]["verdict"] == "ok"
-    assert rights["found"] == "rune can be worker, scheduler, api; changes the schema too"
+    assert rights["found"] == "rune can run as worker, scheduler, api; may change the schema"
     assert (found["postgresql clock"]["verdict"], found["redis clock"]["verdict"]) == ("ok", "ok")
     assert str(tmp_path) in found["disk"]["found"]
     assert found["traces"]["found"] == "off"
@@ -59,7 +59,7 @@ def test_a_user_of_postgresql_who_makes_no_tables_may_take_part(tmp_path: Path) 
     server().sql(make, database_of(tmp_path))
     found = checks(tmp_path, RUNE_JOURNAL=journal.replace("//rune@", f"//{CLERK}@"))
     assert found["postgresql rights"]["verdict"] == "ok"
-    assert "cannot change the schema" in found["postgresql rights"]["found"]
+    assert "may not change the schema" in found["postgresql rights"]["found"]
 
 
 @pytest.fixture
@@ -90,9 +90,11 @@ def test_a_user_of_rabbitmq_is_told_what_cannot_be_written_or_read(tmp_path: Pat
     with held.vhost() as place:
         found = checks(tmp_path, RUNE_QUEUE=held.url(place))
         assert found["rabbitmq"]["verdict"] == "ok"
-        assert "not there yet" in found["rabbitmq rights"]["found"]
+        assert "do not exist yet" in found["rabbitmq rights"]["found"]
         asyncio.run(RabbitQueue(held.url(place)).check())
-        assert checks(tmp_path, RUNE_QUEUE=held.url(place))["rabbitmq rights"]["found"].startswith("reads")
+        assert checks(tmp_path, RUNE_QUEUE=held.url(place))["rabbitmq rights"]["found"].startswith(
+            "all permissions"
+        )
         held.user("limited", "word", place, ".*", "workflow.execution", "workflow.node.status")
         url = held.url(place, "limited", "word")
         found = checks(tmp_path, code=1, RUNE_QUEUE=url)

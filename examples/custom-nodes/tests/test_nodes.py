@@ -1,4 +1,4 @@
-"""The nodes are functions, and are tested as such: no engine runs here."""
+"""Tests call the node functions directly, without an engine."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Adapters: the ports on real stores. Only `compose` imports them."""
+"""Adapters: implementations of the ports on real stores. Only `bootstrap` imports them."""

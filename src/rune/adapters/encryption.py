@@ -1,8 +1,7 @@
-"""The key ring seals what must not be read: AES-256-GCM, a random nonce for every seal, the newest key for new ones.
+"""Encryption of credentials at rest with AES-256-GCM: the key ring, where its keys come from, and the stored rows.
 
-Where the keys come from: the environment, or a file that only its owner can read.
-
-Sealing: a credential as a table has it, and what is open to read beside the seal.
+Keys come from RUNE_SECRET_KEY or from a file that only its owner can read. The newest key encrypts, all keys decrypt,
+and every encryption uses a random nonce.
 """
 
 from __future__ import annotations
@@ -34,13 +33,16 @@ if TYPE_CHECKING:
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
+_MAX_FILE_BYTES = 64 * 1024
+_HEAD = "# Keys of Rune's credentials. The first one seals, all of them open. Without them the credentials are lost.\n"
 
 
 class KeyRing:
-    """The first key seals, every key opens."""
+    """Encryption keys, the newest first: the first key encrypts, every key decrypts."""
 
     def __init__(self, keys: Iterable[bytes]) -> None:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - who uses none need not wait
+        # Imported here because it is slow to load and only needed with credentials.
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
 
         self._ciphers: dict[str, AESGCM] = {key_name(key): AESGCM(key) for key in keys}
 
@@ -53,42 +55,43 @@ class KeyRing:
         return tuple(self._ciphers)
 
     def seal(self, data: bytes, bound: bytes) -> tuple[str, bytes]:
-        """The name of the key, and the sealed data, which opens only with the same `bound`."""
+        """Encrypt data and return the name of the key with the ciphertext. `bound` is authenticated: decryption
+        requires the same bytes."""
         name = self.names[0]
         nonce = os.urandom(NONCE_BYTES)
         return name, nonce + self._ciphers[name].encrypt(nonce, data, bound)
 
     def open(self, name: str, sealed: bytes, bound: bytes) -> bytes:
-        """The data, if it was sealed with a key of this ring and is unaltered."""
+        """Decrypt data. CredentialUnreadableError if its key is not in the ring or the data was altered."""
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415
 
         cipher = self._ciphers.get(name)
         if cipher is None:
             raise CredentialUnreadableError(
-                f"it was sealed with the key {name}, which is not among {', '.join(self.names)}"
+                f"it is encrypted with the key {name}, which is not among {', '.join(self.names)}"
             )
         try:
             return cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], bound)
         except (InvalidTag, ValueError):
-            raise CredentialUnreadableError("what is stored was altered") from None
+            raise CredentialUnreadableError("the stored data was altered") from None
 
 
 def key_name(key: bytes) -> str:
-    """A key's name: tells keys apart and tells nothing of the key."""
+    """Return a name that identifies a key and does not reveal it."""
     return hashlib.sha256(b"rune key name\0" + key).hexdigest()[:16]
 
 
 def new_key() -> str:
-    """A fresh key as text."""
+    """Generate a key in base64."""
     return base64.b64encode(os.urandom(KEY_BYTES)).decode()
 
 
 def read_keys(text: str, where: str) -> list[bytes]:
-    """The keys in a text, one a line or separated by commas; `#` begins a remark. No refusal shows any of it."""
+    """Parse keys in base64, one per line or separated by commas; `#` starts a comment. Errors never quote the text."""
     lines = (line.partition("#")[0] for line in text.splitlines())
     words = [word.strip() for line in lines for word in line.split(",") if word.strip()]
     if not words:
-        raise EncryptionKeyError(f"{where} holds no key", code="SECRET_KEY_INVALID")
+        raise EncryptionKeyError(f"{where} contains no key", code="SECRET_KEY_INVALID")
     keys: list[bytes] = []
     for number, word in enumerate(words, 1):
         try:
@@ -103,12 +106,9 @@ def read_keys(text: str, where: str) -> list[bytes]:
     return keys
 
 
-_MAX_FILE_BYTES = 64 * 1024
-_HEAD = "# Keys of Rune's credentials. The first one seals, all of them open. Without them the credentials are lost.\n"
-
-
 class KeySource:
-    """Gives the ring. A file is read again when it has changed, so a new key needs no new start."""
+    """Loads the key ring from the environment or a file. A changed file is reloaded, so that a new key does not need a
+    restart."""
 
     def __init__(self, text: str, file: Path) -> None:
         self._text = text
@@ -121,16 +121,15 @@ class KeySource:
 
     @property
     def where(self) -> str:
-        """What to look at when something is wrong."""
+        """The variable or file that the keys come from, for error messages."""
         return "RUNE_SECRET_KEY" if self._text else str(self.file)
 
     @property
     def is_file(self) -> bool:
-        """Whether keys are kept in a file."""
         return not self._text
 
     def ring(self) -> KeyRing:
-        """The keys as they are now."""
+        """Return the current keys; EncryptionKeyError if there are none or they cannot be used."""
         if self._text:
             if self._ring is None:
                 self._ring = KeyRing(read_keys(self._text, self.where))
@@ -155,7 +154,7 @@ class KeySource:
                 mode = os.fstat(file.fileno()).st_mode
                 if mode & 0o077:
                     raise EncryptionKeyError(
-                        f"{self.file} can be read by others (mode {mode & 0o777:04o}): chmod 600 it",
+                        f"{self.file} can be read by other users (mode {mode & 0o777:04o}): chmod 600 it",
                         code="SECRET_KEY_UNSAFE",
                     )
                 text = file.read(_MAX_FILE_BYTES).decode("utf-8", "replace")
@@ -164,8 +163,8 @@ class KeySource:
         return read_keys(text, str(self.file))
 
     def ring_beside(self, count: int, key: str | None) -> KeyRing:
-        """The keys, to seal one more than so many that are sealed with this key. A first one is made only where nothing
-        is sealed: otherwise one was lost, and that must be seen."""
+        """Return the keys to encrypt a new credential with, given that `count` credentials exist and one of them uses
+        `key`. A missing key file is created only if there are none: otherwise the key was lost, which is an error."""
         if not count:
             return self.ring_or_new()
         try:
@@ -173,27 +172,28 @@ class KeySource:
         except EncryptionKeyError as problem:
             if problem.code != "SECRET_KEY_MISSING":
                 raise
-            sealed = "1 credential is" if count == 1 else f"{count} credentials are"
+            encrypted = "1 credential is" if count == 1 else f"{count} credentials are"
             raise EncryptionKeyError(
-                f"{problem.message}; {sealed} sealed with the key {key}: bring it back", code=problem.code
+                f"{problem.message}; {encrypted} encrypted with the key {key}: restore it", code=problem.code
             ) from None
 
     def ring_or_new(self) -> KeyRing:
-        """The keys; if there never were any, a first one is made."""
+        """Return the keys, after creating the key file if it does not exist."""
         if self.is_file and not self.file.exists():
             self.add()
         return self.ring()
 
     def add(self) -> str:
-        """Put a new key before those that are there; answers its name. A crash leaves the old file or the new one."""
+        """Add a new key in front of the existing ones and return its name. A crash leaves the old file or the new
+        one."""
         if not self.is_file:
             raise EncryptionKeyError(
-                "the keys come from RUNE_SECRET_KEY: put a new one first there, before the old ones",
+                "the keys come from RUNE_SECRET_KEY: add the new key there, in front of the old ones",
                 code="SECRET_KEY_ENVIRONMENT",
             )
         key = new_key()
         try:
-            with _check_permissions(self.file.parent):
+            with _locked(self.file.parent):
                 old = ""
                 if self.file.exists():
                     self._read()
@@ -211,7 +211,7 @@ def _unreadable(file: Path, error: OSError) -> EncryptionKeyError:
 
 
 @contextmanager
-def _check_permissions(folder: Path) -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -222,7 +222,7 @@ def _check_permissions(folder: Path) -> Iterator[None]:
 
 
 def _write(file: Path, text: str) -> None:
-    """Under another name first: a key that is half written would be a key that is lost."""
+    """Write a temporary file and rename it, because a crash during a write in place would lose the keys."""
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     try:
@@ -241,7 +241,8 @@ def _write(file: Path, text: str) -> None:
 
 
 class Content(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is sealed. Name and hosts are in it as well: altered beside the seal they would lead values astray."""
+    """The encrypted part. It includes name and hosts, so that altering their copies in the row cannot redirect the
+    values to another host."""
 
     name: str
     fields: AnyFields
@@ -249,14 +250,14 @@ class Content(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PublicFields(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is written beside the seal, for lists."""
+    """The part that is stored unencrypted, for lists."""
 
     fields: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
 
 
 class EncryptedCredential(msgspec.Struct, frozen=True):
-    """One credential as the table has it."""
+    """A row of the credential table."""
 
     id: str
     name: str
@@ -270,7 +271,7 @@ class EncryptedCredential(msgspec.Struct, frozen=True):
 
     @property
     def bound(self) -> bytes:
-        """What the seal is tied to."""
+        """The authenticated data: a ciphertext cannot be moved to another row or version."""
         return f"{self.id}\0{self.type}\0{self.version}".encode()
 
 
@@ -283,9 +284,9 @@ def decrypt(ring: KeyRing, row: EncryptedCredential) -> Content:
     try:
         content = _CONTENT.decode(ring.open(row.key, row.sealed, row.bound))
     except msgspec.DecodeError:
-        raise CredentialUnreadableError("it was written by a newer Rune") from None
+        raise CredentialUnreadableError("it was written by a newer version of Rune") from None
     if content.name != row.name or str(content.fields.__struct_config__.tag) != row.type:
-        raise CredentialUnreadableError("what is stored was altered")
+        raise CredentialUnreadableError("the stored data was altered")
     return content
 
 
@@ -300,7 +301,7 @@ def encrypt(
 
 
 def first(ring: KeyRing, draft: NewCredential) -> EncryptedCredential:
-    """A credential that is new."""
+    """Encrypt a new credential as version 1."""
     type = str(draft.fields.__struct_config__.tag)
     row = EncryptedCredential(draft.id, draft.name, type, 1, "", b"", b"", draft.at, draft.at)
     return encrypt(ring, row, draft.fields, draft.hosts)
@@ -309,18 +310,18 @@ def first(ring: KeyRing, draft: NewCredential) -> EncryptedCredential:
 def rotated(
     ring: KeyRing, old: EncryptedCredential, values: Mapping[str, Any], hosts: tuple[str, ...] | None, at: int
 ) -> EncryptedCredential:
-    """A credential with new values; None: the hosts that it has."""
-    fields, kept = _changed(ring, old, values)
+    """Encrypt a credential with new values as its next version. `hosts` None: keep the hosts."""
+    fields, old_hosts = _merge_values(ring, old, values)
     new = msgspec.structs.replace(old, version=old.version + 1, changed_at=at)
-    return encrypt(ring, new, fields, kept if hosts is None else hosts)
+    return encrypt(ring, new, fields, old_hosts if hosts is None else hosts)
 
 
 def reencrypt(ring: KeyRing, rows: Iterable[EncryptedCredential]) -> list[EncryptedCredential]:
-    """Those that an older key seals, sealed with the newest."""
-    return [_reencrypted(ring, row) for row in rows if row.key != ring.names[0]]
+    """Encrypt with the newest key the rows that use an older one, and return them."""
+    return [_reencrypt_row(ring, row) for row in rows if row.key != ring.names[0]]
 
 
-def _reencrypted(ring: KeyRing, row: EncryptedCredential) -> EncryptedCredential:
+def _reencrypt_row(ring: KeyRing, row: EncryptedCredential) -> EncryptedCredential:
     try:
         content = decrypt(ring, row)
     except CredentialUnreadableError as error:
@@ -328,10 +329,11 @@ def _reencrypted(ring: KeyRing, row: EncryptedCredential) -> EncryptedCredential
     return encrypt(ring, row, content.fields, content.hosts)
 
 
-def _changed(
+def _merge_values(
     ring: KeyRing, old: EncryptedCredential, values: Mapping[str, Any]
 ) -> tuple[AnyFields, tuple[str, ...]]:
-    """The fields after a change. What cannot be opened any more can still be replaced as a whole."""
+    """Return the fields after a change, and the hosts. If the old values cannot be decrypted, the new ones must be
+    complete."""
     try:
         content = decrypt(ring, old)
     except CredentialUnreadableError:

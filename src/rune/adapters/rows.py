@@ -1,7 +1,4 @@
-"""Rows of access as the ports speak of them: keys, grants and entries of the log.
-
-Rows as the ports speak of them: an execution in a list, a dead letter, an alias, and whose blobs a start names.
-"""
+"""Conversion between database rows and the types of the ports, shared by the SQL adapters."""
 
 from __future__ import annotations
 
@@ -18,9 +15,26 @@ from rune.ports.journal import DeadLetter, ExecutionRecord
 from rune.ports.queries import Summary
 from rune.ports.workflows import Alias
 
-_SCOPES = msgspec.json.Decoder(tuple[str, ...])
-_GRANTS = msgspec.json.Decoder(frozenset[str])
-_DETAILS = msgspec.json.Decoder(dict[str, str])
+LETTERS = frozenset({"DEAD_LETTERED", "WORKER_CRASH"})
+"""Error codes of executions that the engine ended because it could not process a token."""
+
+LATE = 10 * 60_000
+"""How long after the end of an execution a worker may still write for it, in ms."""
+
+
+class _DefinitionName(msgspec.Struct):
+    """The part of a definition that lists show."""
+
+    name: str = ""
+
+
+_SCOPES_DECODER = msgspec.json.Decoder(tuple[str, ...])
+_GRANTS_DECODER = msgspec.json.Decoder(frozenset[str])
+_DETAILS_DECODER = msgspec.json.Decoder(dict[str, str])
+_RECORD_DECODER = msgspec.msgpack.Decoder(ExecutionRecord)
+_DEFINITION_DECODER = msgspec.json.Decoder(_DefinitionName)
+_WEIGHTS_DECODER = msgspec.json.Decoder(dict[int, float])
+_END_DECODER = msgspec.msgpack.Decoder(ExecutionEnded)
 
 
 def key_row(key: ApiKey) -> tuple[object, ...]:
@@ -31,11 +45,13 @@ def key_row(key: ApiKey) -> tuple[object, ...]:
 def key_of(row: Sequence[Any]) -> ApiKey:
     names = ApiKey.__struct_fields__
     values = dict(zip(names, row, strict=True))
-    return ApiKey(**{**values, "scopes": _SCOPES.decode(values["scopes"]), "digest": bytes(values["digest"])})
+    return ApiKey(
+        **{**values, "scopes": _SCOPES_DECODER.decode(values["scopes"]), "digest": bytes(values["digest"])}
+    )
 
 
 def grants_of(text: str | None) -> frozenset[str]:
-    return DEFAULT_GRANTS if text is None else _GRANTS.decode(text)
+    return DEFAULT_GRANTS if text is None else _GRANTS_DECODER.decode(text)
 
 
 def grants_text(grants: frozenset[str]) -> str:
@@ -56,28 +72,9 @@ def entry_of(row: Sequence[Any]) -> AuditEntry:
         actor=actor,
         action=action,
         target=target,
-        details=_DETAILS.decode(details),
+        details=_DETAILS_DECODER.decode(details),
         outcome=outcome,
     )
-
-
-LETTERS = frozenset({"DEAD_LETTERED", "WORKER_CRASH"})
-"""The codes of an end that the engine itself is the reason of."""
-
-LATE = 10 * 60_000
-"""How long after its end something may still be written for an execution, in ms."""
-
-
-class _Named(msgspec.Struct):
-    """As much of a definition as a list shows."""
-
-    name: str = ""
-
-
-_ACCEPTED = msgspec.msgpack.Decoder(ExecutionRecord)
-_NAMED = msgspec.json.Decoder(_Named)
-_WEIGHTS = msgspec.json.Decoder(dict[int, float])
-_END = msgspec.msgpack.Decoder(ExecutionEnded)
 
 
 def summary_of(row: tuple[object, ...]) -> Summary:
@@ -90,13 +87,13 @@ def summary_of(row: tuple[object, ...]) -> Summary:
         status=str(status),
         started_at=int(str(at)),
         ended_at=ended_at if isinstance(ended_at, int) else None,
-        error=_END.decode(end).error if isinstance(end, bytes) else None,
-        labels=_ACCEPTED.decode(accepted).labels,
+        error=_END_DECODER.decode(end).error if isinstance(end, bytes) else None,
+        labels=_RECORD_DECODER.decode(accepted).labels,
     )
 
 
 def letter_of(execution: str, code: str, at: int, workflow: str, end: bytes) -> DeadLetter:
-    error = _END.decode(end).error
+    error = _END_DECODER.decode(end).error
     details = error.details if error is not None else {}
     return DeadLetter(
         id=execution,
@@ -110,8 +107,8 @@ def letter_of(execution: str, code: str, at: int, workflow: str, end: bytes) -> 
 
 
 def name_in(definition: bytes) -> str:
-    """What a list calls a workflow."""
-    return _NAMED.decode(definition).name
+    """Return the display name in a definition."""
+    return _DEFINITION_DECODER.decode(definition).name
 
 
 def alias_of(row: Iterable[Any]) -> Alias:
@@ -120,11 +117,11 @@ def alias_of(row: Iterable[Any]) -> Alias:
 
 
 def weights_in(text: str) -> dict[int, float]:
-    return _WEIGHTS.decode(text)
+    return _WEIGHTS_DECODER.decode(text)
 
 
 def references(execution: ExecutionRecord, kept: Sequence[Fact]) -> set[str]:
-    """The other executions whose blobs this one names."""
+    """Return the other executions whose blobs this one refers to."""
     found = set(execution.needs)
     for fact in kept:
         value = fact.value if isinstance(fact, NodeResult) else None

@@ -1,1 +1,1 @@
-"""Benchmarks that anyone can run: `rune bench`. Each figure stands beside its limit, measured in the same run."""
+"""The measures of `rune bench`. Each result is compared with a limit measured in the same run."""

@@ -1,4 +1,4 @@
-"""One measure in this process: `python -m rune.bench NAME [SCALE]` prints its report as JSON."""
+"""Runs one measure in this process: `python -m rune.bench NAME [SCALE]` prints its report as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rune.bench.measures import MEASURES
 
 
 def main() -> None:
-    """Run the measure that is named."""
+    """Run the measure given on the command line."""
     name, scale = sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 1.0
     with tempfile.TemporaryDirectory(prefix="rune-bench-") as folder:
         report = asyncio.run(MEASURES[name](Path(folder), scale))

@@ -1,6 +1,6 @@
-"""The limit: a loop without an engine that writes the same rows to the same schema with the same fsync.
+"""Baselines without an engine: a loop that writes the same rows with the same durability, and filled databases.
 
-A file full of executions that have ended, written row by row without an engine: what retention is measured on.
+The loop is the limit that measures compare with; a database full of ended executions is what retention is measured on.
 """
 
 from __future__ import annotations
@@ -19,11 +19,20 @@ from rune.codec.facts import Inline, encode_fact, fact_columns
 from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult
 from rune.ports.journal import ExecutionRecord
 
-AT_ONCE = 200
+Status = Literal["completed", "failed", "halted", "cancelled"]
+
+CONCURRENCY = 200
+EXECUTIONS_PER_COMMIT = 2_000
+NODES = 3
+INPUT = b'{"order": 123456, "customer": "Ada Lovelace", "items": [{"sku": "A-1", "n": 2}, {"sku": "B-7", "n": 1}]}'
+OUTPUT = (
+    b'{"status": 200, "body": {"id": "ch_0123456789abcdef", "amount": 4200, "currency": "eur", "paid": true}}'
+)
+DEFINITION = b'{"id": "full"}'
 
 
 def bare_rate(path: Path, *, nodes: int, claims: bool, per_commit: int, relaxed: bool = False) -> float:
-    """Nodes a second: one fact each, one claim each where asked, this many to a commit."""
+    """Return the nodes per second of a loop that writes one fact, and optionally one claim, per node."""
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute(f"PRAGMA synchronous = {'NORMAL' if relaxed else 'FULL'}")
@@ -33,8 +42,8 @@ def bare_rate(path: Path, *, nodes: int, claims: bool, per_commit: int, relaxed:
     for start in range(0, nodes, per_commit):
         group = []
         for i in range(start, min(start + per_commit, nodes)):
-            fact = (i % AT_ONCE, 1, i // AT_ONCE, b"", 0, i, 0, body)
-            claim = (i % AT_ONCE, i // AT_ONCE, b"", i, i)
+            fact = (i % CONCURRENCY, 1, i // CONCURRENCY, b"", 0, i, 0, body)
+            claim = (i % CONCURRENCY, i // CONCURRENCY, b"", i, i)
             group.append(Rows("x", [fact], [claim] if claims else [], None))
         db.execute("BEGIN IMMEDIATE")
         write_rows(db, group)
@@ -44,22 +53,13 @@ def bare_rate(path: Path, *, nodes: int, claims: bool, per_commit: int, relaxed:
     return rate
 
 
-Status = Literal["completed", "failed", "halted", "cancelled"]
-
-PER_COMMIT = 2_000
-NODES = 3
-INPUT = b'{"order": 123456, "customer": "Ada Lovelace", "items": [{"sku": "A-1", "n": 2}, {"sku": "B-7", "n": 1}]}'
-OUTPUT = (
-    b'{"status": 200, "body": {"id": "ch_0123456789abcdef", "amount": 4200, "currency": "eur", "paid": true}}'
-)
-DEFINITION = b'{"id": "full"}'
-
-
 def fill(
     path: Path, executions: int, *, ended_by: int, workflow: str = "full", status: Status = "completed"
 ) -> None:
-    """Add ended executions, one a second, the last of them ended at a moment: a start, a claim and a result for each
-    of three nodes, an end."""
+    """Add ended executions, one per second, the last one ended at `ended_by`.
+
+    Each has a start, a claim and a result for each of three nodes, and an end.
+    """
     hash = hashlib.sha256(workflow.encode()).hexdigest()
     path.parent.mkdir(parents=True, exist_ok=True)
     db = sqlite3.connect(path, isolation_level=None)
@@ -69,22 +69,22 @@ def fill(
         migrate(db)
         (first,) = db.execute("SELECT coalesce(max(n), 0) + 1 FROM execution").fetchone()
         db.execute("INSERT OR IGNORE INTO definition VALUES (?, ?)", (hash, DEFINITION))
-        for begin in range(0, executions, PER_COMMIT):
-            span = range(begin, min(begin + PER_COMMIT, executions))
+        for begin in range(0, executions, EXECUTIONS_PER_COMMIT):
+            span = range(begin, min(begin + EXECUTIONS_PER_COMMIT, executions))
             moments = [(first + i, ended_by - (executions - 1 - i) * 1_000) for i in span]
-            _write(db, list(_made(moments, workflow, hash, status)))
+            _write(db, list(_build_rows(moments, workflow, hash, status)))
     finally:
         db.close()
 
 
-def _write(db: sqlite3.Connection, made: list[tuple[Start, Rows]]) -> None:
+def _write(db: sqlite3.Connection, executions: list[tuple[Start, Rows]]) -> None:
     db.execute("BEGIN IMMEDIATE")
-    write_starts(db, [start for start, _ in made])
-    write_rows(db, [rows for _, rows in made])
+    write_starts(db, [start for start, _ in executions])
+    write_rows(db, [rows for _, rows in executions])
     db.execute("COMMIT")
 
 
-def _made(
+def _build_rows(
     moments: list[tuple[int, int]], workflow: str, hash: str, status: Status
 ) -> Iterator[tuple[Start, Rows]]:
     for n, ended_at in moments:

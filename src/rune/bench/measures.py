@@ -1,16 +1,7 @@
-"""Load: executions started the public way, so many at once, each seen to its end.
+"""The measures of `rune bench`. Each runs in a separate process with a new database and verifies what it counts.
 
-What a measure reports.
-
-Whether the small has to wait for the big: one-node executions beside a fan-out of 100,000 items.
-
-Open files: a measure with a thousand connections needs more than many systems give by default.
-
-Measures of http nodes: their rate beside that of a bare client, and what many calls under way cost.
-
-The measures. Each runs in a process of its own, on a file of its own, and checks what it counts.
-
-A web server for measures, in a process of its own: `python -m rune.bench.measures` prints its port.
+Executions are started through the public interface and awaited to their end. `python -m rune.bench.measures` runs the
+web server of the HTTP measures and prints its port.
 """
 
 from __future__ import annotations
@@ -39,9 +30,15 @@ from rune.ports.retention import Rule
 from rune.runtime.engine import Engine
 from rune.settings import Settings
 
+MAX_FAIR_RATIO = 5.0
+HTTP_CONCURRENCY = 64
+HTTP_ROUNDS = 3
+HELLO = Path("examples") / "hello" / "hello.yaml"
+BODY = b'{"id":7,"name":"Ada","tags":["a","b"],"active":true}'
 
-async def completed(engine: Engine, plan: Plan, payloads: Sequence[bytes], at_once: int) -> list[float]:
-    """Run one execution per payload; answers how long each took from start to completed, in ms."""
+
+async def completed(engine: Engine, plan: Plan, payloads: Sequence[bytes], concurrency: int) -> list[float]:
+    """Run one execution per payload and return the duration of each from start to completion, in ms."""
     waiting = iter(payloads)
     took: list[float] = []
 
@@ -55,13 +52,13 @@ async def completed(engine: Engine, plan: Plan, payloads: Sequence[bytes], at_on
             took.append((time.perf_counter() - began) * 1000)
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(min(at_once, len(payloads))):
+        for _ in range(min(concurrency, len(payloads))):
             group.create_task(lane())
     return took
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One measure. `limit` is what a loop without an engine does in the same run, `ratio` the rate over it."""
+    """Result of one measure. `limit` is the rate of a loop without an engine in the same run, `ratio` rate / limit."""
 
     name: str
     rate: float | None = None
@@ -77,7 +74,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def resident_mb() -> float:
-    """Memory of this process now."""
+    """Return the resident memory of this process."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
@@ -85,16 +82,13 @@ def resident_mb() -> float:
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The value below which this share of the values lies."""
+    """Return the value below which this share of the values lies."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
-MAX_FAIR_RATIO = 5.0
-
-
 async def fair_share(folder: Path, scale: float) -> Report:
-    """One-node executions, one after the other: alone, then beside a fan-out of 100,000 items."""
+    """Sequential one-node executions: first alone, then during a fan-out of 100,000 items."""
     items, count = max(2_000, int(100_000 * scale)), max(50, int(500 * scale))
     async with running_engine(Settings(home=str(folder))) as engine:
         small = workloads.chain(1, engine.registry.catalogue, effectful=True)
@@ -102,11 +96,11 @@ async def fair_share(folder: Path, scale: float) -> Report:
         await completed(engine, small, [b"{}"] * 20, 1)
         alone = await completed(engine, small, [b"{}"] * count, 1)
         payload = msgspec.json.encode({"xs": list(range(items))})
-        crowd = asyncio.create_task(completed(engine, big, [payload], 1))
+        fan_out = asyncio.create_task(completed(engine, big, [payload], 1))
         beside: list[float] = []
-        while not crowd.done():
+        while not fan_out.done():
             beside += await completed(engine, small, [b"{}"], 1)
-        await crowd
+        await fan_out
     idle, busy = percentile(alone, 0.99), percentile(beside, 0.99)
     return Report(
         name="fair-share",
@@ -122,20 +116,16 @@ async def fair_share(folder: Path, scale: float) -> Report:
 
 
 def many_files(wanted: int = 8192) -> None:
-    """Allow this process so many open files, as far as the system lets it."""
+    """Raise the limit of open files: measures with a thousand connections exceed the default of many systems."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
-
-AT_ONCE = 64
-ROUNDS = 3
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
 
 
 @asynccontextmanager
 async def serving() -> AsyncIterator[str]:
-    """The address of a server in a process of its own."""
+    """Run the web server in a separate process and yield its URL."""
     many_files()
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -155,15 +145,15 @@ async def serving() -> AsyncIterator[str]:
 
 
 async def http_64(folder: Path, scale: float) -> Report:
-    """http nodes, 64 under way, against a bare client doing the same; the better of three rounds each, in turn."""
+    """http nodes with 64 concurrent calls against a bare client; the best of three alternating rounds each."""
     count = max(500, int(6_000 * scale))
     rates: list[float] = []
     limits: list[float] = []
     async with serving() as url, running_engine(_slot_settings(folder, 256)) as engine:
-        plan = workloads.calls(f"{url}/", AT_ONCE, engine.registry.catalogue)
+        plan = workloads.calls(f"{url}/", HTTP_CONCURRENCY, engine.registry.catalogue)
         await completed(engine, plan, [_numbers(200)], 1)
-        for _ in range(ROUNDS):
-            limits.append(await _bare(f"{url}/", count))
+        for _ in range(HTTP_ROUNDS):
+            limits.append(await _bare_client_rate(f"{url}/", count))
             began = time.perf_counter()
             await completed(engine, plan, [_numbers(count)], 1)
             rates.append(count / (time.perf_counter() - began))
@@ -180,10 +170,10 @@ async def http_64(folder: Path, scale: float) -> Report:
     )
 
 
-async def _bare(url: str, count: int) -> float:
-    """What a client without an engine does: it asks, and reads JSON."""
+async def _bare_client_rate(url: str, count: int) -> float:
+    """Return the requests per second of a client without an engine that decodes JSON."""
     left = iter(range(count))
-    connector = aiohttp.TCPConnector(limit=AT_ONCE)
+    connector = aiohttp.TCPConnector(limit=HTTP_CONCURRENCY)
     async with aiohttp.ClientSession(connector=connector) as session:
 
         async def lane() -> None:
@@ -194,13 +184,13 @@ async def _bare(url: str, count: int) -> float:
 
         began = time.perf_counter()
         async with asyncio.TaskGroup() as group:
-            for _ in range(AT_ONCE):
+            for _ in range(HTTP_CONCURRENCY):
                 group.create_task(lane())
         return count / (time.perf_counter() - began)
 
 
 async def http_1000(folder: Path, scale: float) -> Report:
-    """1,000 calls under way in one process: how much memory it takes."""
+    """The memory of 1,000 concurrent calls in one process."""
     count = max(50, int(1_000 * min(scale, 1.0)))
     async with serving() as url, running_engine(_slot_settings(folder, count + 24)) as engine:
         before = resident_mb()
@@ -208,26 +198,26 @@ async def http_1000(folder: Path, scale: float) -> Report:
         began = time.perf_counter()
         running = asyncio.create_task(completed(engine, plan, [_numbers(count)], 1))
         async with aiohttp.ClientSession() as session:
-            while await _text(session, f"{url}/held") != str(count):
+            while await _get_text(session, f"{url}/held") != str(count):
                 if running.done():
                     running.result()
                 await asyncio.sleep(0.02)
             took = time.perf_counter() - began
             memory = resident_mb()
-            await _text(session, f"{url}/release")
+            await _get_text(session, f"{url}/release")
         await running
     return Report(
         name="http-1000",
         rate=count / took,
         unit="begun/s",
         rss_mb=memory,
-        goal=f"{count:,} under way within 200 MB",
+        goal=f"{count:,} concurrent calls within 200 MB",
         met=memory < 200,
         details={"before_mb": round(before, 1), "a_call_kb": round((memory - before) * 1024 / count, 1)},
     )
 
 
-async def _text(session: aiohttp.ClientSession, url: str) -> str:
+async def _get_text(session: aiohttp.ClientSession, url: str) -> str:
     async with session.get(url) as response:
         return await response.text()
 
@@ -241,7 +231,6 @@ def _numbers(count: int) -> bytes:
 
 
 Measure = Callable[[Path, float], Coroutine[Any, Any, Report]]
-HELLO = Path("examples") / "hello" / "hello.yaml"
 
 
 def _settings(folder: Path) -> Settings:
@@ -249,12 +238,12 @@ def _settings(folder: Path) -> Settings:
 
 
 async def chain_effectful(folder: Path, scale: float) -> Report:
-    """10-node chains, 200 at once, every node claimed, committed and travelling on its own."""
+    """10-node chains, 200 concurrent; every node is claimed, committed and queued separately."""
     return await _chains(folder, scale, effectful=True, goal=10_000)
 
 
 async def chain_pure(folder: Path, scale: float) -> Report:
-    """10-node chains, 200 at once, pure nodes committed together."""
+    """10-node chains, 200 concurrent; pure nodes are committed together."""
     return await _chains(folder, scale, effectful=False, goal=25_000)
 
 
@@ -290,12 +279,12 @@ async def _count_results(engine: object) -> int:
 
 
 async def fan_10k(folder: Path, scale: float) -> Report:
-    """10,000 items: split, a node each, aggregator."""
+    """A fan-out of 10,000 items: split, one node each, aggregator."""
     return await _fan(folder, "fan-10k", max(100, int(10_000 * scale)), goal=8_000, goal_mb=100)
 
 
 async def fan_100k(folder: Path, scale: float) -> Report:
-    """100,000 items: the rate within 20 % of what 10,000 must reach, bounded memory."""
+    """A fan-out of 100,000 items: at most 20 % below the goal of 10,000, with bounded memory."""
     return await _fan(folder, "fan-100k", max(100, int(100_000 * scale)), goal=6_400, goal_mb=200)
 
 
@@ -324,7 +313,7 @@ async def _fan(folder: Path, name: str, items: int, *, goal: int, goal_mb: int) 
 
 
 async def nested(folder: Path, scale: float) -> Report:
-    """100 x 100 items in nested splits."""
+    """Nested splits of 100 x 100 items."""
     side = max(10, int(100 * scale**0.5))
     async with running_engine(_settings(folder)) as engine:
         plan = workloads.nested(engine.registry.catalogue)
@@ -349,7 +338,7 @@ async def nested(folder: Path, scale: float) -> Report:
 
 
 async def sharing(folder: Path, scale: float) -> Report:
-    """10,000 items that each read one field of a 5 MB value, against the same with a small one."""
+    """10,000 items that each read one field of a 5 MB value, compared with a small value."""
     items = max(100, int(10_000 * scale))
     took: list[float] = []
     async with running_engine(_settings(folder)) as engine:
@@ -372,7 +361,7 @@ async def sharing(folder: Path, scale: float) -> Report:
 
 
 async def long_chain(folder: Path, scale: float) -> Report:
-    """A 2,000-node chain: time per node against that of a 10-node chain."""
+    """A 2,000-node chain: time per node compared with a 10-node chain."""
     length = min(1_999, max(100, int(2_000 * scale)))
     async with running_engine(_settings(folder)) as engine:
         catalogue = engine.registry.catalogue
@@ -396,12 +385,12 @@ async def long_chain(folder: Path, scale: float) -> Report:
 
 
 async def latency_1(folder: Path, scale: float) -> Report:
-    """One node, nothing else going on: start to completed."""
+    """Latency of one node in an idle engine, from start to completion."""
     return await _latency(folder, scale, 1, 3.0)
 
 
 async def latency_10(folder: Path, scale: float) -> Report:
-    """Ten pure nodes, nothing else going on: start to completed."""
+    """Latency of ten pure nodes in an idle engine, from start to completion."""
     return await _latency(folder, scale, 10, 8.0)
 
 
@@ -427,7 +416,7 @@ async def _latency(folder: Path, scale: float, nodes: int, goal: float) -> Repor
 
 
 async def waits(folder: Path, scale: float) -> Report:
-    """1,000,000 executions that wait: armed, kept on disk, then 1,000 a second woken."""
+    """1,000,000 waiting executions: armed, stored on disk, then 1,000 per second resumed."""
     count = max(1_000, int(1_000_000 * scale))
     woken = max(500, min(10_000, count // 10))
     async with running_engine(_settings(folder)) as engine:
@@ -463,7 +452,8 @@ async def _arm(engine: object, plan: object, payloads: list[bytes], began: float
     async with asyncio.TaskGroup() as group:
         for _ in range(400):
             group.create_task(lane())
-    while engine.backend.state.active():  # type: ignore[attr-defined]  # noqa: ASYNC110 - nobody announces it
+    # The state has no notification for this, so it is polled.
+    while engine.backend.state.active():  # type: ignore[attr-defined]  # noqa: ASYNC110
         await asyncio.sleep(0.005)
     return len(payloads) / (time.perf_counter() - began)
 
@@ -484,8 +474,10 @@ async def _wake(engine: object, plan: object, moments: list[float]) -> list[floa
 
 
 async def retention(folder: Path, scale: float) -> Report:
-    """1,000,000 executions that have ended, of which 1,000 are to stay. The file is filled without an engine, with
-    the rows that one would write: a start, three nodes with a claim and a result each, an end."""
+    """Retention over 1,000,000 ended executions, of which 1,000 are kept.
+
+    The database is filled without an engine, with the rows an engine would write.
+    """
     count = max(2_000, int(1_000_000 * scale))
     kept = count // 1_000
     settings = _settings(folder)
@@ -515,7 +507,7 @@ async def retention(folder: Path, scale: float) -> Report:
 
 
 async def cold_start(folder: Path, scale: float) -> Report:
-    """`rune run examples/hello` in a new process, and `import rune`."""
+    """The time of `rune run examples/hello` in a new process, and of `import rune`."""
     runs = max(3, int(7 * scale))
     document = folder / "hello.json"
     document.write_bytes(
@@ -541,10 +533,10 @@ async def cold_start(folder: Path, scale: float) -> Report:
         '{"name": "Ada"}',
         "--json",
     ]
-    _timed(command, folder / "first")
-    whole = [_timed(command, folder / str(i)) for i in range(runs)]
-    imports = [_timed([sys.executable, "-c", "import rune"], folder) for _ in range(runs)]
-    bare = [_timed([sys.executable, "-c", "pass"], folder) for _ in range(runs)]
+    _run_timed(command, folder / "first")
+    whole = [_run_timed(command, folder / str(i)) for i in range(runs)]
+    imports = [_run_timed([sys.executable, "-c", "import rune"], folder) for _ in range(runs)]
+    bare = [_run_timed([sys.executable, "-c", "pass"], folder) for _ in range(runs)]
     imported = min(imports) - min(bare)
     return Report(
         name="cold-start",
@@ -558,14 +550,14 @@ async def cold_start(folder: Path, scale: float) -> Report:
     )
 
 
-def _timed(command: list[str], home: Path) -> float:
+def _run_timed(command: list[str], home: Path) -> float:
     began = time.perf_counter()
     subprocess.run(command, check=True, capture_output=True, env=_environment(home))
     return (time.perf_counter() - began) * 1000
 
 
 def _environment(home: Path) -> dict[str, str]:
-    """As an installed program starts: its bytecode was written before."""
+    """Return the environment of an installed program, which may use cached bytecode."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "RUNE_HOME": str(home)}
 
@@ -589,18 +581,15 @@ MEASURES: dict[str, Measure] = {
 }
 
 
-BODY = b'{"id":7,"name":"Ada","tags":["a","b"],"active":true}'
-
-
 class Server:
-    """Answers at once, or holds whoever asks until all are let go."""
+    """A web server that responds immediately, or holds requests until they are released."""
 
     def __init__(self) -> None:
         self.held = 0
         self.released = asyncio.Event()
 
-    async def answer(self, request: web.BaseRequest) -> web.Response:
-        """`/`: a small object. `/hold`: later. `/held`: how many wait. `/release`: no more waiting."""
+    async def handle(self, request: web.BaseRequest) -> web.Response:
+        """Serve `/` (a small object), `/hold` (after release), `/held` (number of held requests) and `/release`."""
         if request.path == "/hold":
             self.held += 1
             await self.released.wait()
@@ -612,9 +601,9 @@ class Server:
 
 
 async def serve() -> None:
-    """Until standard input is closed."""
+    """Run the web server until standard input is closed."""
     many_files()
-    server = web.Server(Server().answer)
+    server = web.Server(Server().handle)
     runner = web.ServerRunner(server)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, backlog=2048)

@@ -1,4 +1,4 @@
-"""The workflows that are measured."""
+"""The workflows that the measures run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Nodes = list[dict[str, Any]]
 
 
 def compiled(nodes: Nodes, links: list[tuple[str, str]], catalogue: Catalogue) -> Plan:
-    """The plan of nodes and edges."""
+    """Compile nodes and edges into a plan."""
     document = {"id": "bench", "nodes": nodes, "edges": [{"src": src, "dst": dst} for src, dst in links]}
     parsed = parse_document(msgspec.json.encode(document))
     assert not parsed.problems, parsed.problems
@@ -24,7 +24,7 @@ def compiled(nodes: Nodes, links: list[tuple[str, str]], catalogue: Catalogue) -
 
 
 def chain(length: int, catalogue: Catalogue, *, effectful: bool) -> Plan:
-    """Nodes in a row."""
+    """A chain of nodes."""
     names = [f"n{i}" for i in range(length)]
     nodes: Nodes = [{"id": "start", "type": "input"}]
     nodes += [{"id": name, "type": "noop", "parameters": {"effectful": effectful}} for name in names]
@@ -32,8 +32,8 @@ def chain(length: int, catalogue: Catalogue, *, effectful: bool) -> Plan:
 
 
 def fan(items: int, catalogue: Catalogue, *, effectful: bool = False) -> Plan:
-    """A list, a node per item, the list of results; with a node that travels, if it is to have an effect."""
-    each: dict[str, Any] = {"id": "x", "type": "edit", "parameters": _only("v", "$item")}
+    """A split with one node per item and an aggregator; an effectful node goes through the queue."""
+    each: dict[str, Any] = {"id": "x", "type": "edit", "parameters": _build_object("v", "$item")}
     if effectful:
         each = {"id": "x", "type": "noop", "parameters": {"effectful": True}}
     nodes: Nodes = [
@@ -47,7 +47,7 @@ def fan(items: int, catalogue: Catalogue, *, effectful: bool = False) -> Plan:
 
 
 def calls(url: str, at_once: int, catalogue: Catalogue) -> Plan:
-    """A list, a request per item, so many under way."""
+    """A split with one HTTP request per item and limited concurrency."""
     nodes: Nodes = [
         {"id": "start", "type": "input"},
         {"id": "s", "type": "split", "parameters": {"input_array": "$trigger.xs", "max_in_flight": at_once}},
@@ -60,12 +60,12 @@ def calls(url: str, at_once: int, catalogue: Catalogue) -> Plan:
 
 
 def nested(catalogue: Catalogue) -> Plan:
-    """Lists in lists."""
+    """A split inside a split."""
     nodes: Nodes = [
         {"id": "start", "type": "input"},
         {"id": "so", "type": "split", "parameters": {"input_array": "$trigger.rows"}},
         {"id": "si", "type": "split", "parameters": {"input_array": "$item"}},
-        {"id": "x", "type": "edit", "parameters": _only("v", "$item")},
+        {"id": "x", "type": "edit", "parameters": _build_object("v", "$item")},
         {"id": "gi", "type": "aggregator"},
         {"id": "go", "type": "aggregator"},
         {"id": "n", "type": "output", "parameters": {"value": "{{ sum([len(row) for row in $go]) }}"}},
@@ -75,16 +75,16 @@ def nested(catalogue: Catalogue) -> Plan:
 
 
 def sharing(catalogue: Catalogue) -> Plan:
-    """Items that each read one field of one upstream value."""
+    """A split whose items each read one field of one upstream value."""
     nodes: Nodes = [
         {"id": "start", "type": "input"},
         {
             "id": "big",
             "type": "edit",
-            "parameters": _only("blob", "$trigger.blob", "field", "$trigger.field"),
+            "parameters": _build_object("blob", "$trigger.blob", "field", "$trigger.field"),
         },
         {"id": "s", "type": "split", "parameters": {"input_array": "$trigger.xs"}},
-        {"id": "x", "type": "edit", "parameters": _only("v", "$big.field")},
+        {"id": "x", "type": "edit", "parameters": _build_object("v", "$big.field")},
         {"id": "g", "type": "aggregator"},
         {"id": "n", "type": "output", "parameters": {"value": "{{ len($g) }}"}},
     ]
@@ -93,7 +93,7 @@ def sharing(catalogue: Catalogue) -> Plan:
 
 
 def waiting(catalogue: Catalogue) -> Plan:
-    """One wait until a given date, then the end."""
+    """A wait until a given date."""
     nodes: Nodes = [
         {"id": "start", "type": "input"},
         {"id": "nap", "type": "wait", "parameters": {"resume": "date_time", "date_time": "$trigger.when"}},
@@ -102,6 +102,6 @@ def waiting(catalogue: Catalogue) -> Plan:
     return compiled(nodes, [("start", "nap"), ("nap", "end")], catalogue)
 
 
-def _only(*pairs: str) -> dict[str, Any]:
+def _build_object(*pairs: str) -> dict[str, Any]:
     assignments = [{"name": pairs[i], "value": pairs[i + 1]} for i in range(0, len(pairs), 2)]
     return {"mode": "keep_only", "assignments": assignments}

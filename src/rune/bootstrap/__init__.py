@@ -1,6 +1,6 @@
-"""Composition: settings in, a running engine out. The only place that knows adapters.
+"""Build a running engine from the settings. Only this package imports adapters.
 
-Each backend is a module with the same verbs; what it needs is imported when it is asked for.
+Each backend is a module with the same functions; the drivers of a cluster are imported when a cluster is configured.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ from rune.runtime.services.credentials import CredentialService
 from rune.runtime.state_wrapper import ExecutionObserver
 from rune.settings import Settings
 
-SWITCH_INTERVAL_S = 0.02  # s that one thread may keep the interpreter while another wants it
+SWITCH_INTERVAL_S = 0.02  # how long a thread keeps the interpreter while another one waits for it
 
 
 class UnsupportedByBackendError(RuneError):
-    """Something that the configured backend has no use for."""
+    """The configured backend does not support the operation."""
 
     code = "NOT_ON_THIS_BACKEND"
 
 
 class UnsupportedOverUrlError(RuneError):
-    """Something that needs the stores where the settings name a server."""
+    """The operation needs direct access to the stores, but the settings name a server."""
 
     code = "NOT_OVER_URL"
 
 
-def _check_here(settings: Settings) -> None:
-    """Who is pointed at a server must not open a file of the same name here by mistake."""
+def _check_no_url(settings: Settings) -> None:
+    """Raise if RUNE_URL is set: a command meant for a server must not open a local database by mistake."""
     if settings.url:
         raise UnsupportedOverUrlError(
-            f"this cannot be asked of the server at {settings.url}: unset RUNE_URL and run it where the server runs"
+            f"this is not available over the server at {settings.url}: unset RUNE_URL and run it where the server runs"
         )
 
 
 def _backend(settings: Settings) -> Any:
-    _check_here(settings)
+    _check_no_url(settings)
     if not settings.clustered:
         return sqlite
     from rune.bootstrap import cluster  # noqa: PLC0415 - its drivers are an extra
@@ -75,89 +75,92 @@ async def running_engine(
     roles: frozenset[str] = ROLES,
     door: bool | None = None,
 ) -> AsyncIterator[Engine]:
-    """An engine while the block runs. Tests bring a clock and node types of their own. One that is not `working` only
-    writes down what it is asked for; `roles` says what it does otherwise. `door`: see the embedded backend."""
+    """Run an engine while the block runs.
+
+    Tests pass a clock and a registry. An engine that is not `working` records starts and commands but runs nothing;
+    otherwise `roles` selects what it runs. `door`: see the embedded backend.
+    """
     arm_from_environment()
     protect_log()
-    # Hardly anything here makes cycles: a collection of the young every few hundred objects only costs time, and one of
-    # very many stops everybody for too long.
+    # The engine creates few reference cycles: frequent young collections only cost time, and a rare collection of very
+    # many objects would block the event loop for too long.
     gc.set_threshold(10_000, 20, 50)
-    # Whoever writes the file needs the interpreter a few times a group: let it in when the loop comes around, not amid
-    # a turn.
+    # The thread that writes the database needs the interpreter a few times per batch: let it in between two turns of
+    # the event loop, not within a turn.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    own = {} if settings.clustered else {"door": door}
-    plays = roles if working else frozenset()
+    options = {} if settings.clustered else {"door": door}
+    active = roles if working else frozenset()
     opened: AbstractAsyncContextManager[Engine] = _backend(settings).running_engine(
-        settings, clock=clock, registry=registry, observer=observer, roles=plays, **own
+        settings, clock=clock, registry=registry, observer=observer, roles=active, **options
     )
     async with opened as engine:
         yield engine
 
 
 def open_services(settings: Settings) -> AbstractAsyncContextManager[Services]:
-    """The verbs, done by whoever may."""
+    """Open the services of the owner process, or of this process if there is no owner."""
     opened: AbstractAsyncContextManager[Services] = _backend(settings).open_services(settings)
     return opened
 
 
 def open_reader(settings: Settings) -> AbstractAsyncContextManager[ExecutionReader]:
-    """A look at what is remembered. Nothing is written and nobody waits."""
+    """Open read-only access. It writes nothing and blocks no writer."""
     opened: AbstractAsyncContextManager[ExecutionReader] = _backend(settings).open_reader(settings)
     return opened
 
 
 def open_credentials(settings: Settings) -> AbstractAsyncContextManager[CredentialService]:
-    """The credentials as anybody may see them."""
+    """Open read-only access to the credentials, without their values."""
     opened: AbstractAsyncContextManager[CredentialService] = _backend(settings).open_credentials(settings)
     return opened
 
 
 def open_access(settings: Settings) -> AbstractAsyncContextManager[Access]:
-    """Keys, grants and the log as anybody may see them who can read the store."""
+    """Open read-only access to API keys, grants, limits and the audit log."""
     opened: AbstractAsyncContextManager[Access] = _backend(settings).open_access(settings)
     return opened
 
 
 async def preview(settings: Settings, rules: Sequence[Rule], now: int) -> RetentionResult:
-    """What a collection would remove."""
+    """Return what the retention rules would delete now."""
     found: RetentionResult = await _backend(settings).preview(settings, rules, now)
     return found
 
 
 async def vacuum(settings: Settings) -> tuple[int, int]:
-    """Give back what is free; the size before and after."""
+    """Compact the database; return its size before and after."""
     sizes: tuple[int, int] = await _backend(settings).vacuum(settings)
     return sizes
 
 
 def backup(settings: Settings, target: Path) -> BackupResult:
-    """Copy the embedded file while it is in use."""
-    _check_file(settings)
+    """Back up the embedded database while it is in use."""
+    _check_embedded(settings)
     return sqlite.backup(settings, target)
 
 
 def restore(settings: Settings, copy: Path, *, replace: bool) -> tuple[BackupResult, Path | None]:
-    """Make a copy the embedded file; what it holds, and where the file before it was set aside."""
-    _check_file(settings)
+    """Restore a backup; return its content and the path to which the previous file was moved."""
+    _check_embedded(settings)
     return sqlite.restore(settings, copy, replace=replace)
 
 
-def _check_file(settings: Settings) -> None:
-    _check_here(settings)
+def _check_embedded(settings: Settings) -> None:
+    _check_no_url(settings)
     if settings.clustered:
         raise UnsupportedByBackendError(
-            "a cluster is copied with the tools of PostgreSQL: pg_dump, or pg_basebackup and its log"
+            "a cluster is backed up with the tools of PostgreSQL: pg_dump, or pg_basebackup with WAL archiving"
         )
 
 
 def exists(settings: Settings) -> bool:
-    """Whether there is anything to look at. A cluster that cannot be reached says so itself."""
-    _check_here(settings)
+    """Return whether a store exists. On a cluster this is always true: an unreachable one raises later."""
+    _check_no_url(settings)
     return settings.clustered or sqlite.exists(settings)
 
 
 async def find_owner(settings: Settings) -> tuple[bool, str]:
-    """Whether executions are run now, and by whom, in words."""
+    """Return whether a process runs executions now, and which one, as text."""
     if settings.clustered:
         workers = [each for each in await list_processes(settings) if "worker" in each.roles]
         return bool(workers), f"on {len(workers)} worker{'s' if len(workers) != 1 else ''}"
@@ -166,48 +169,48 @@ async def find_owner(settings: Settings) -> tuple[bool, str]:
 
 
 def owner_pid(settings: Settings) -> int | None:
-    """Which process owns the file."""
+    """Return the pid of the process that owns the database file."""
     return None if settings.clustered else sqlite.find_owner(settings)[1]
 
 
 async def list_processes(settings: Settings) -> list[ProcessInfo]:
-    """The processes that take part."""
-    _check_here(settings)
+    """Return the active processes of the cluster."""
+    _check_no_url(settings)
     if not settings.clustered:
         raise UnsupportedByBackendError(
-            "there are no workers on the embedded backend: whoever runs `rune run` does all the work"
+            "the embedded backend has no workers: the process of `rune run` or `rune up` runs all nodes"
         )
     found: list[ProcessInfo] = await _backend(settings).list_processes(settings)
     return found
 
 
 async def migrate(settings: Settings) -> list[str]:
-    """Bring the store to the version of this program; the steps that were taken."""
-    _check_here(settings)
+    """Migrate the database to the version of this program; return the applied steps."""
+    _check_no_url(settings)
     if not settings.clustered:
         raise UnsupportedByBackendError(
-            "the embedded file is brought up to date by whoever opens it; there is nothing to migrate"
+            "the embedded database is upgraded when it is opened; there is nothing to migrate"
         )
     steps: list[str] = await _backend(settings).migrate(settings)
     return steps
 
 
 async def grant_roles(settings: Settings) -> list[str]:
-    """Give the users of the database what their roles need and no more; their names."""
-    _check_here(settings)
+    """Grant the database roles exactly the permissions they need; return their names."""
+    _check_no_url(settings)
     granted: list[str] = await _backend(settings).grant_roles(settings)
     return granted
 
 
 async def survey_cluster(settings: Settings) -> ClusterSurvey:
-    """What can be found out about the stores of a cluster without taking part."""
-    _check_here(settings)
+    """Inspect the stores of a cluster without joining it."""
+    _check_no_url(settings)
     from rune.bootstrap.admin import survey_cluster as look  # noqa: PLC0415 - its drivers are an extra
 
     return await look(settings)
 
 
 def inspect_file(settings: Settings) -> FileInspection:
-    """What can be found out about the embedded file without taking part."""
-    _check_here(settings)
+    """Inspect the embedded database file without opening it for writing."""
+    _check_no_url(settings)
     return sqlite.inspect_file(settings)

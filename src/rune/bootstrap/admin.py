@@ -1,6 +1,6 @@
-"""What the command line asks of the broker: its topology, and the messages that nobody could serve.
+"""Administration of a cluster: the topology and dead letters of the broker, and the survey of `rune doctor`.
 
-A look at the stores of a cluster by somebody who takes no part. A store that does not answer is a finding.
+In the survey an unreachable store is a finding, not an error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from rune.adapters.postgres.database import Database, place, query
+from rune.adapters.postgres.database import Database, query, redacted_url
 from rune.adapters.postgres.roles import inspect as inspect_postgres
 from rune.adapters.postgres.roles import rights
 from rune.adapters.rabbitmq.amqp.address import parse_address
@@ -32,11 +32,12 @@ from rune.errors import RuneError
 from rune.ports.inspection import ClusterSurvey
 from rune.settings import Settings
 
-MAX_LISTED = 1000
+MAX_DEAD_LETTERS = 1000
+SAMPLES = 7  # of a clock or a response time
 
 
 class BrokerDeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """A message on the broker that nobody could serve. Its id follows from what it says."""
+    """A message that no worker could process. Its id is a digest of its content."""
 
     id: str
     execution: str | None
@@ -48,25 +49,23 @@ class BrokerDeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
 
 
-class _Named(msgspec.Struct):
-    """As much of a message as names it."""
+class _MessageIdentity(msgspec.Struct):
+    """The fields of a message that identify it."""
 
     workflow_id: str | None = None
     current_node: str | None = None
 
 
 def topology(settings: Settings) -> Topology:
-    """What workers with these settings declare."""
+    """Return the topology that workers with these settings declare."""
     return Topology(settings.queue_prefix, settings.queues, settings.queue_kind)
 
 
 def topology_text(settings: Settings) -> str:
-    """The topology for people."""
     return as_text(topology(settings))
 
 
 def topology_document(settings: Settings) -> dict[str, Any]:
-    """The topology as one document."""
     found = topology(settings)
     return {
         "exchanges": msgspec.to_builtins(all_exchanges(found)),
@@ -76,58 +75,60 @@ def topology_document(settings: Settings) -> dict[str, Any]:
 
 
 def topology_definitions(settings: Settings, passwords: dict[str, str]) -> dict[str, Any]:
-    """The content of a file that RabbitMQ imports, with a user for each role."""
+    """Return a definitions file for RabbitMQ, with a user for each role."""
     vhost = parse_address(settings.queue).vhost if settings.brokered else "/"
     return definitions(topology(settings), vhost, passwords)
 
 
 def role_names(settings: Settings) -> list[str]:
-    """The roles that get a user."""
+    """Return the roles that get a RabbitMQ user."""
     return list(roles(topology(settings)))
 
 
 def redis_users(settings: Settings, passwords: dict[str, str]) -> str:
-    """The content of a file that Redis loads, with a user for each role."""
+    """Return an ACL file for Redis, with a user for each role."""
     return checks.acl_file(settings.prefix, passwords)
 
 
 def redis_roles() -> list[str]:
-    """The roles that get a user of Redis."""
+    """Return the roles that get a Redis user."""
     return [*checks.ROLES, checks.WATCHER]
 
 
-async def list_broker_dead_letters(settings: Settings, limit: int = MAX_LISTED) -> list[BrokerDeadLetter]:
-    """The messages that nobody could serve, the oldest first; none where there is no broker."""
+async def list_broker_dead_letters(
+    settings: Settings, limit: int = MAX_DEAD_LETTERS
+) -> list[BrokerDeadLetter]:
+    """Return the dead letters of the broker, oldest first; none if no broker is configured."""
     if not settings.brokered:
         return []
-    return [_named(each) for each in await _dead(settings).list(limit)]
+    return [_identify(each) for each in await _dead_letters(settings).list(limit)]
 
 
 async def requeue_broker_dead_letter(settings: Settings, letter: str) -> int:
-    """Send a message again, to where it was; how many there were."""
-    return await _dead(settings).requeue(lambda each: broker_dead_letter_id(each) == letter)
+    """Send the messages with this id to their queue again; return their number."""
+    return await _dead_letters(settings).requeue(lambda each: broker_dead_letter_id(each) == letter)
 
 
 async def discard_broker_dead_letter(settings: Settings, letter: str) -> int:
-    """Remove a message; how many there were."""
-    return await _dead(settings).discard(lambda each: broker_dead_letter_id(each) == letter)
+    """Delete the messages with this id; return their number."""
+    return await _dead_letters(settings).discard(lambda each: broker_dead_letter_id(each) == letter)
 
 
 def broker_dead_letter_id(letter: DeadLetter) -> str:
-    """Twins have the same id, and share their fate."""
-    said = f"{letter.queue}\x1f{letter.code}\x1f".encode() + letter.body
-    return "m" + hashlib.blake2b(said, digest_size=8).hexdigest()
+    """Return the id of a message. Identical messages share it, and are requeued or deleted together."""
+    content = f"{letter.queue}\x1f{letter.code}\x1f".encode() + letter.body
+    return "m" + hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
-def _dead(settings: Settings) -> DeadLetters:
+def _dead_letters(settings: Settings) -> DeadLetters:
     return DeadLetters(settings.queue, topology(settings))
 
 
-def _named(letter: DeadLetter) -> BrokerDeadLetter:
+def _identify(letter: DeadLetter) -> BrokerDeadLetter:
     try:
-        named = msgspec.json.decode(letter.body, type=_Named)
+        named = msgspec.json.decode(letter.body, type=_MessageIdentity)
     except (msgspec.DecodeError, RecursionError):
-        named = _Named()
+        named = _MessageIdentity()
     return BrokerDeadLetter(
         id=broker_dead_letter_id(letter),
         execution=letter.execution,
@@ -140,25 +141,22 @@ def _named(letter: DeadLetter) -> BrokerDeadLetter:
     )
 
 
-SAMPLES = 7
-
-
 async def survey_cluster(settings: Settings) -> ClusterSurvey:
-    """What there is to know."""
-    found: dict[str, Any] = {"journal": place(settings.journal), "state": _shown(settings.state)}
-    found |= await _asked("journal_trouble", lambda: _journal(settings))
-    found |= await _asked("state_trouble", lambda: _state(settings))
+    """Inspect the stores of a cluster without joining it."""
+    found: dict[str, Any] = {"journal": redacted_url(settings.journal), "state": _redact(settings.state)}
+    found |= await _inspect("journal_trouble", lambda: _journal(settings))
+    found |= await _inspect("state_trouble", lambda: _state(settings))
     if settings.brokered:
-        found["queue"] = _shown(settings.queue)
-        found |= await _asked("queue_trouble", lambda: inspect_rabbitmq(settings.queue, topology(settings)))
-    return ClusterSurvey(**found, **keys_found(settings), rooms=_rooms(settings))
+        found["queue"] = _redact(settings.queue)
+        found |= await _inspect("queue_trouble", lambda: inspect_rabbitmq(settings.queue, topology(settings)))
+    return ClusterSurvey(**found, **keys_found(settings), rooms=_free_space(settings))
 
 
-async def _asked(trouble: str, ask: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+async def _inspect(error_field: str, ask: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
     try:
         return await ask()
     except RuneError as error:
-        return {trouble: error.message}
+        return {error_field: error.message}
 
 
 async def _journal(settings: Settings) -> dict[str, Any]:
@@ -198,7 +196,7 @@ async def _state(settings: Settings) -> dict[str, Any]:
 
 
 async def _postgres_time(database: Database) -> int:
-    ((_, _, now),) = await database.fetch(query("standing"))
+    ((_, _, now),) = await database.fetch(query("session"))
     return int(now)
 
 
@@ -208,7 +206,7 @@ async def _redis_time(client: Client) -> int:
 
 
 async def _skew(ask: Callable[[], Awaitable[int]]) -> float:
-    """By how many seconds a clock is ahead of ours, by the quickest of several answers: that one knows best."""
+    """Return how many seconds a clock is ahead of ours, by the fastest of several responses: the most precise one."""
     found: list[tuple[float, float]] = []
     for _ in range(SAMPLES):
         began = time.time()
@@ -218,8 +216,8 @@ async def _skew(ask: Callable[[], Awaitable[int]]) -> float:
     return round(min(found)[1], 3)
 
 
-def _rooms(settings: Settings) -> tuple[tuple[str, int], ...]:
-    """Where this machine writes, and how much it still can."""
+def _free_space(settings: Settings) -> tuple[tuple[str, int], ...]:
+    """Return the folders this machine writes to, with their free bytes."""
     folders = [Path(settings.home)]
     if settings.blob.startswith("file://"):
         folders.append(Path(settings.blob.removeprefix("file://")))
@@ -241,7 +239,7 @@ async def _median(ask: Callable[[], Awaitable[Any]]) -> float:
     return round(sorted(took)[SAMPLES // 2] * 1000, 3)
 
 
-def _shown(url: str) -> str:
-    """An address without what is secret in it."""
+def _redact(url: str) -> str:
+    """Return a URL without credentials."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -1,4 +1,4 @@
-"""The cluster: PostgreSQL remembers, Redis coordinates, Redis Streams or RabbitMQ carry."""
+"""The cluster backend: PostgreSQL stores, Redis coordinates, Redis Streams or RabbitMQ deliver."""
 
 from __future__ import annotations
 
@@ -48,30 +48,30 @@ async def running_engine(
     observer: ExecutionObserver | None = None,
     roles: frozenset[str] = ROLES,
 ) -> AsyncIterator[Engine]:
-    """An engine that takes part in the cluster while the block runs."""
+    """Run an engine of the cluster while the block runs."""
     registry = registry or full_registry(settings.nodes)
     clock = clock or SystemClock()
     async with AsyncExitStack() as stack:
-        await _first(settings)
+        await _ensure_schema(settings)
         opened = await stack.enter_async_context(
-            postgres(settings.journal, outside=_external_executor(settings))
+            postgres(settings.journal, outside=_external_blobs(settings))
         )
         stores = _redis(settings)
         await stack.enter_async_context(stores.running(clock))
         member = this_process(
             tuple(sorted(roles)), settings.queues, settings.slots, tuple(sorted(registry.catalogue))
         )
-        carrier = RabbitComponents(settings, member) if settings.brokered else None
-        engine = _engine(settings, opened, stores, clock, registry, observer, member, carrier)
+        broker = RabbitComponents(settings, member) if settings.brokered else None
+        engine = _engine(settings, opened, stores, clock, registry, observer, member, broker)
         stack.push_async_callback(engine.backend.queue.close)
-        if carrier is not None:
-            await stack.enter_async_context(carrier.running(roles))
+        if broker is not None:
+            await stack.enter_async_context(broker.running(roles))
         await stack.enter_async_context(engine.running(grace=settings.grace, roles=roles))
         yield engine
 
 
-async def _first(settings: Settings) -> None:
-    """An empty database is made ready by whoever comes first; one that holds something is left to `rune migrate`."""
+async def _ensure_schema(settings: Settings) -> None:
+    """Create the schema in an empty database; an existing schema is only changed by `rune migrate`."""
     database = Database(settings.journal, size=1)
     try:
         await database.open()
@@ -86,7 +86,7 @@ def _redis(settings: Settings) -> RedisStores:
     return RedisStores(settings.state, prefix=settings.prefix, partitions=settings.partitions)
 
 
-def _external_executor(settings: Settings) -> BlobStore | None:
+def _external_blobs(settings: Settings) -> BlobStore | None:
     return None if settings.blob == "embedded" else open_blob(settings.blob)
 
 
@@ -98,30 +98,32 @@ def _engine(
     registry: Registry,
     observer: ExecutionObserver | None,
     member: ProcessInfo,
-    carrier: RabbitComponents | None,
+    broker: RabbitComponents | None,
 ) -> Engine:
     plans = PlanCache(opened.journal, registry.catalogue)
 
-    async def roll(after: str, limit: int) -> Sequence[tuple[str, int | None]]:
+    async def list_running(after: str, limit: int) -> Sequence[tuple[str, int | None]]:
         rows = await opened.journal.running(after, limit)
         waiting = [each.id for each in rows if each.due is not None]
         starts = await asyncio.gather(*map(opened.journal.accepted, waiting))
-        # What one with a clock of its own waits for is a time of that clock; by ours it may be due now.
+        # A due time of an execution with a virtual clock is a time of that clock, and may be due already.
         own = {each.id for each in starts if each is not None and each.fake_time}
         return [(each.id, None if each.id in own else each.due) for each in rows]
 
     data_cache = ExecutionDataCache(opened.journal, opened.blob, plans, clock)
     queue: Queue
-    told: State
-    if carrier is not None:
-        state = stores.state(opened.journal, plans.plan, roll=roll)
-        queue, told = carrier.queue, carrier.wrap_state(state, stores, data_cache)
+    wrapped: State
+    if broker is not None:
+        state = stores.state(opened.journal, plans.plan, running_executions=list_running)
+        queue, wrapped = broker.queue, broker.wrap_state(state, stores, data_cache)
     else:
         queue = stores.queue(member.name, settings.queues)
-        told = state = stores.state(opened.journal, plans.plan, queue=queue, roll=roll)
+        wrapped = state = stores.state(
+            opened.journal, plans.plan, queue=queue, running_executions=list_running
+        )
     backend = Backend(
         journal=opened.journal,
-        state=ObservedState(told, observer) if observer is not None else told,
+        state=ObservedState(wrapped, observer) if observer is not None else wrapped,
         queue=queue,
         blob=opened.blob,
         library=opened.library,
@@ -139,28 +141,28 @@ def _engine(
         limits=PostgresStartLimits(opened.database),
     )
     engine = new_engine(settings, backend, plans, registry, observer, member, data_cache)
-    if carrier is not None:
-        carrier.serve(engine)
+    if broker is not None:
+        broker.serve(engine)
     return engine
 
 
 @asynccontextmanager
 async def open_services(settings: Settings) -> AsyncIterator[Services]:
-    """The verbs. Any process may do them."""
+    """Open the services; every process of a cluster may call them."""
     async with running_engine(settings, roles=frozenset()) as engine:
         yield engine.services
 
 
 @asynccontextmanager
-async def _reading(settings: Settings) -> AsyncIterator[PostgresStores]:
-    async with postgres(settings.journal, outside=_external_executor(settings), read_only=True) as opened:
+async def _open_read_only(settings: Settings) -> AsyncIterator[PostgresStores]:
+    async with postgres(settings.journal, outside=_external_blobs(settings), read_only=True) as opened:
         yield opened
 
 
 @asynccontextmanager
 async def open_reader(settings: Settings) -> AsyncIterator[ExecutionReader]:
-    """A look at what is remembered. Nothing is written."""
-    async with _reading(settings) as opened:
+    """Open read-only access."""
+    async with _open_read_only(settings) as opened:
         plans = PlanCache(opened.journal, full_registry(settings.nodes).catalogue)
         yield ExecutionReader(
             opened.index, opened.journal, opened.blob, plans, opened.database, opened.library
@@ -169,8 +171,8 @@ async def open_reader(settings: Settings) -> AsyncIterator[ExecutionReader]:
 
 @asynccontextmanager
 async def open_credentials(settings: Settings) -> AsyncIterator[CredentialService]:
-    """The credentials as anybody may see them."""
-    async with _reading(settings) as opened:
+    """Open read-only access to the credentials, without their values."""
+    async with _open_read_only(settings) as opened:
         clock = SystemClock()
         yield CredentialService(
             PostgresCredentials(opened.database, keys(settings)),
@@ -182,8 +184,8 @@ async def open_credentials(settings: Settings) -> AsyncIterator[CredentialServic
 
 @asynccontextmanager
 async def open_access(settings: Settings) -> AsyncIterator[Access]:
-    """Keys, grants and the log as anybody may see them."""
-    async with _reading(settings) as opened:
+    """Open read-only access to API keys, grants, limits and the audit log."""
+    async with _open_read_only(settings) as opened:
         database = opened.database
         yield Access(
             PostgresApiKeys(database),
@@ -194,19 +196,19 @@ async def open_access(settings: Settings) -> AsyncIterator[Access]:
 
 
 async def preview(settings: Settings, rules: Sequence[Rule], now: int) -> RetentionResult:
-    """What a collection would remove."""
-    async with _reading(settings) as opened:
+    """Return what the retention rules would delete now."""
+    async with _open_read_only(settings) as opened:
         return await opened.retention.preview(rules, now)
 
 
 async def vacuum(settings: Settings) -> tuple[int, int]:
-    """Write the tables anew, without gaps; their size before and after."""
+    """Compact the tables; return their size before and after."""
     async with postgres(settings.journal) as opened:
         return await opened.retention.vacuum()
 
 
 async def list_processes(settings: Settings) -> list[ProcessInfo]:
-    """Who takes part now."""
+    """Return the active processes of the cluster."""
     stores = _redis(settings)
     try:
         return await stores.fleet.list()
@@ -215,10 +217,10 @@ async def list_processes(settings: Settings) -> list[ProcessInfo]:
 
 
 async def migrate(settings: Settings) -> list[str]:
-    """Bring the database to the version of this program; the steps that were taken."""
+    """Migrate the database to the version of this program; return the applied steps."""
     return await migrate_database(settings.journal)
 
 
 async def grant_roles(settings: Settings) -> list[str]:
-    """Give the database's roles their rights; their names."""
+    """Grant the database roles their permissions; return their names."""
     return await grant(settings.journal)

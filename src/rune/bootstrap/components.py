@@ -1,7 +1,4 @@
-"""Tracing: where spans go, if anywhere.
-
-What every backend is put together with.
-"""
+"""Components that every backend needs: the engine itself, tracing, and the encryption keys of credentials."""
 
 from __future__ import annotations
 
@@ -29,20 +26,20 @@ from rune.telemetry.tracing import Tracer
 
 
 class TracingUnavailableError(RuneError):
-    """Traces are wanted, and what sends them is not installed."""
+    """Tracing is configured, but its exporter is not installed."""
 
     code = "NOT_TRACED"
 
 
 def tracer(settings: Settings) -> Tracer | None:
-    """The tracer that the settings ask for; None costs nothing."""
+    """Return the configured tracer; None if tracing is off."""
     if not settings.collector:
         return None
     try:
         from rune.telemetry.otlp import OtlpExporter  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise TracingUnavailableError(
-            f"traces go to {settings.collector}, but `{error.name}` is missing: install `rune-engine[telemetry]`,"
+            f"tracing to {settings.collector} needs `{error.name}`: install `rune-engine[telemetry]`,"
             " or set RUNE_TRACES=off"
         ) from None
     about = {"service.version": rune.__version__, "host.name": platform.node()}
@@ -58,7 +55,6 @@ def new_engine(
     member: ProcessInfo | None = None,
     data_cache: ExecutionDataCache | None = None,
 ) -> Engine:
-    """The engine over a backend."""
     world = Resources(
         http_policy=settings.http_policy,
         http_allow=settings.http_allow,
@@ -83,7 +79,7 @@ def new_engine(
 
 
 class Access(msgspec.Struct, frozen=True):
-    """Who may do what, and who did."""
+    """The stores of API keys, grants, the audit log and limits."""
 
     keys: ApiKeyStore
     grants: CredentialGrants
@@ -92,12 +88,12 @@ class Access(msgspec.Struct, frozen=True):
 
 
 def keys(settings: Settings) -> KeySource:
-    """Where the keys of the credentials are."""
+    """Return the source of the encryption keys of credentials."""
     return KeySource(settings.secret_key, settings.key_file)
 
 
 def keys_found(settings: Settings) -> dict[str, Any]:
-    """How many keys there are and where, or why they cannot be used."""
+    """Return the number of encryption keys and their location, or why they cannot be used."""
     source = keys(settings)
     try:
         return {"keys": len(source.ring().names), "keys_from": source.where}
@@ -107,11 +103,11 @@ def keys_found(settings: Settings) -> dict[str, Any]:
 
 
 def add_key(settings: Settings) -> tuple[str, str]:
-    """Make a new key the one that seals; answers its name and where it is."""
+    """Add an encryption key, which is used from now on; return its name and location."""
     source = keys(settings)
     return source.add(), source.where
 
 
 def fresh_key() -> str:
-    """A key that is kept nowhere."""
+    """Return a new encryption key without storing it."""
     return new_key()

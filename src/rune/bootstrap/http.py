@@ -1,7 +1,4 @@
-"""Answering: an application on a port while a block runs.
-
-Serving: the API of a running engine on a port, until somebody wants it to stop.
-"""
+"""Serve the API of an engine, or the health endpoints of a process, over HTTP."""
 
 from __future__ import annotations
 
@@ -24,19 +21,19 @@ from rune.server.context import ServerContext
 from rune.server.monitoring import HealthState, health_app
 from rune.settings import Settings
 
-SHUTDOWN_S = 5  # s that open requests get
+SHUTDOWN_S = 5  # for open requests to finish
 
 
 class ServerStartError(RuneError):
-    """An address that is not served."""
+    """The server cannot bind to the address."""
 
     code = "NOT_SERVED"
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; on port 0 a free one is taken."""
+    """Open a listening socket; port 0 chooses a free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is named because the standard loop asks for it before it lets small answers go out at once.
+    # asyncio sets TCP_NODELAY, which small responses need, only if the socket names its protocol.
     opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -50,7 +47,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to whoever runs it, and lets go of watchers before it waits for requests."""
+    """A uvicorn server without signal handlers that ends live streams before it waits for open requests."""
 
     def __init__(self, config: uvicorn.Config, leave: Callable[[], None]) -> None:
         super().__init__(config)
@@ -74,12 +71,15 @@ class _Server(uvicorn.Server):
 async def serve_api(
     app: Any, host: str, port: int, leave: Callable[[], None] = lambda: None
 ) -> AsyncIterator[tuple[str, asyncio.Task[None]]]:
-    """The address at which an application answers, and the task that does it; `leave` is called before it goes."""
+    """Serve an application while the block runs; yield its URL and the server task.
+
+    `leave` is called before the shutdown waits for open requests.
+    """
     opened = listen(host, port)
     server = _Server(_config(app), leave)
     serving = asyncio.create_task(server.serve(sockets=[opened]))
     try:
-        await _until_started(server, serving)
+        await _wait_until_started(server, serving)
         yield _address(opened), serving
     finally:
         server.should_exit = True
@@ -89,13 +89,13 @@ async def serve_api(
 
 @asynccontextmanager
 async def serve_health(settings: Settings) -> AsyncIterator[HealthState]:
-    """How this process is, on a port of its own where the settings name one."""
-    vitals = HealthState()
+    """Serve the health of this process while the block runs, if the settings name a port."""
+    health = HealthState()
     if not settings.health_port:
-        yield vitals
+        yield health
         return
-    async with serve_api(health_app(vitals), settings.health_host, settings.health_port):
-        yield vitals
+    async with serve_api(health_app(health), settings.health_host, settings.health_port):
+        yield health
 
 
 def _config(app: Any) -> uvicorn.Config:
@@ -116,7 +116,7 @@ def _config(app: Any) -> uvicorn.Config:
     )
 
 
-async def _until_started(server: _Server, serving: asyncio.Task[None]) -> None:
+async def _wait_until_started(server: _Server, serving: asyncio.Task[None]) -> None:
     answers = asyncio.create_task(server.answers.wait())
     await asyncio.wait({answers, serving}, return_when=asyncio.FIRST_COMPLETED)
     answers.cancel()
@@ -128,16 +128,16 @@ def _address(opened: socket.socket) -> str:
 
 
 def check_address(host: str, *, locked: bool) -> None:
-    """Without a key only this machine may ask."""
+    """Raise if the address is not loopback and no API key exists."""
     if not locked and not is_loopback(host):
         raise ServerStartError(
-            f"{host} can be reached from elsewhere and there is no key: set RUNE_API_KEY, make one with"
-            " `rune keys create`, or listen on 127.0.0.1"
+            f"{host} is reachable from other machines and there is no API key: set RUNE_API_KEY, create a key with"
+            " `rune keys create`, or bind to 127.0.0.1"
         )
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """Return whether an address is reachable from this machine only."""
     if host == "localhost":
         return True
     try:
@@ -158,25 +158,27 @@ async def serve(
     ready: Callable[[str], None] | None = None,
     made: Callable[[ServerContext], None] | None = None,
 ) -> None:
-    """Serve until `stop` is done. `ready` is told the address once requests are answered; `made` is shown the master
-    before."""
+    """Serve the API until `stop` is done.
+
+    `made` is called with the server context before the start, `ready` with the URL when the server accepts requests.
+    """
     keys = cached_keys(engine.backend)
     locked = bool(key) or await keys.exist()
     check_address(host, locked=locked)
-    master = ServerContext(engine, reader, slots=settings.slots)
+    context = ServerContext(engine, reader, slots=settings.slots)
     if made is not None:
-        made(master)
-    app = make_app(master, ApiKeyAuth(key, keys, loopback=is_loopback(host)))
-    async with master.running(), serve_api(app, host, port, master.stop) as (url, serving):
+        made(context)
+    app = make_app(context, ApiKeyAuth(key, keys, loopback=is_loopback(host)))
+    async with context.running(), serve_api(app, host, port, context.stop) as (url, serving):
         if ready is not None:
             ready(url)
         await asyncio.wait({serving, *(() if stop is None else (stop,))}, return_when=asyncio.FIRST_COMPLETED)
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The fastest loop that is there; None: the usual one."""
+    """Return the factory of uvloop if it is installed; None for the standard event loop."""
     if importlib.util.find_spec("uvloop") is None:
         return None
-    import uvloop  # noqa: PLC0415 - an extra that need not be there
+    import uvloop  # noqa: PLC0415 - an extra
 
     return uvloop.new_event_loop

@@ -1,4 +1,4 @@
-"""RabbitMQ carries: the queue, and what is told, heard and looked after beside it."""
+"""RabbitMQ components of a process: the queue, status messages, messages of other programs, and dead letters."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ log = logging.getLogger("rune.rabbitmq")
 
 
 class RabbitComponents:
-    """Everything of one process that talks to the broker."""
+    """All components of one process that use the broker."""
 
     def __init__(self, settings: Settings, member: ProcessInfo) -> None:
-        parse_address(settings.queue)  # one that cannot be read is no outage: nobody is to wait for its end
+        parse_address(settings.queue)  # an invalid address must fail now: it is not an outage to wait for
         self._settings = settings
         self.queue = RabbitQueue(
             settings.queue,
@@ -45,33 +45,36 @@ class RabbitComponents:
             adopt=True,
         )
         self._legacy = LegacyExecutor(settings.queue, self.queue.topology, member.name)
-        spoken = BatchingEventPublisher if settings.statuses == "batched" else RabbitEventPublisher
-        self._voice = spoken(self.queue.publisher, self.queue.topology, self._legacy)
-        self._herald: StatusPublisher | None = None
+        publisher = BatchingEventPublisher if settings.statuses == "batched" else RabbitEventPublisher
+        self._event_publisher = publisher(self.queue.publisher, self.queue.topology, self._legacy)
+        self._status_publisher: StatusPublisher | None = None
 
     def wrap_state(self, state: RedisState, stores: RedisStores, data_cache: ExecutionDataCache) -> State:
-        """Wrap the state. Statuses are published inside of the batch: before one of its callers sends the tokens."""
-        self.queue.routes(state.queue_of)
-        self.queue.names(state.names_of)
+        """Wrap the state: skip unserved queues, predict ends, publish statuses if configured, and batch.
+
+        Statuses are published inside the batch, so that they are published before the batch sends its tokens.
+        """
+        self.queue.set_route(state.queue_of)
+        self.queue.set_context_lookup(state.names_of)
         wrapped: State = ServedQueuesFilter(state, state.queue_of, stores.fleet)
         wrapped = EndPredictingState(wrapped, stores.release)
         if self._settings.statuses != "none":
-            wrapped = self._herald = StatusPublisher(wrapped, self._voice, data_cache)
+            wrapped = self._status_publisher = StatusPublisher(wrapped, self._event_publisher, data_cache)
         return BatchingState(wrapped)
 
     def serve(self, engine: Engine) -> None:
-        """Tell of its executions, and bring it what others write."""
-        engine.notify(self._voice)
-        strangers = ForeignMessages(engine.backend, engine.plans, engine.launcher)
-        self.queue.strangers(strangers.take)
-        self._legacy.on_result(strangers.take)
+        """Publish the statuses of an engine's executions, and deliver messages of other programs to it."""
+        engine.notify(self._event_publisher)
+        foreign = ForeignMessages(engine.backend, engine.plans, engine.launcher)
+        self.queue.set_foreign_handler(foreign.take)
+        self._legacy.set_handler(foreign.take)
         if self._settings.wire_inline:
             clock = engine.backend.clock
-            self.queue.inlines(
+            self.queue.set_message_builder(
                 SelfContainedMessages(engine.data_cache, engine.finisher, clock, self._settings.wire_bytes)
             )
 
-    async def _fit(self) -> None:
+    async def _check_topology(self) -> None:
         try:
             await self.queue.check()
         except TopologyMismatchError:
@@ -81,22 +84,24 @@ class RabbitComponents:
 
     @asynccontextmanager
     async def running(self, roles: frozenset[str]) -> AsyncIterator[None]:
-        """While the engine runs, and a little longer: what it says at its end is still told. Who can never take part
-        is not let in: a broker that is away may come back, one that was set up otherwise stays so."""
+        """Run the components while the block runs, and until the last statuses are published.
+
+        An unreachable broker may come back, so it is no error; a different topology does not change, so it is.
+        """
         if roles:
-            await self._fit()
-        works: list[asyncio.Task[None]] = []
+            await self._check_topology()
+        tasks: list[asyncio.Task[None]] = []
         if "worker" in roles and self._settings.legacy_consume:
             self._legacy.start()
         if "scheduler" in roles and self._settings.queue_kind == "quorum":
-            letters = DeadLetters(self._settings.queue, self.queue.topology)
-            works.append(asyncio.create_task(requeue_innocent(letters)))
+            dead_letters = DeadLetters(self._settings.queue, self.queue.topology)
+            tasks.append(asyncio.create_task(requeue_innocent(dead_letters)))
         try:
             yield
         finally:
-            for each in works:
+            for each in tasks:
                 each.cancel()
-            await asyncio.gather(*works, return_exceptions=True)
-            if self._herald is not None:
-                await self._herald.close()
-            await self._voice.close()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if self._status_publisher is not None:
+                await self._status_publisher.close()
+            await self._event_publisher.close()

@@ -1,4 +1,4 @@
-"""The embedded backend: one file, one process that owns it, and others that ask that one."""
+"""The embedded backend: one database file, one process that owns it, and other processes that call the owner."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ async def running_engine(
     roles: frozenset[str] = ROLES,
     door: bool | None = None,
 ) -> AsyncIterator[Engine]:
-    """An engine that owns its file while the block runs; InUse where another process does.
+    """Run an engine that owns the database file while the block runs; raise FileInUseError if another process does.
 
-    `door`: whether other processes may ask it; unless said, if it works and time is real.
+    `door`: whether other processes may call its services; by default if it has roles and uses the system clock.
     """
     opened = bool(roles) and clock is None if door is None else door
     registry = registry or full_registry(settings.nodes)
     clock = clock or SystemClock()
     with Lock(settings.database):
-        embedded = SqliteStores(settings.database, clock, relaxed=settings.durability == "relaxed")
-        embedded.database.start()
+        stores = SqliteStores(settings.database, clock, relaxed=settings.durability == "relaxed")
+        stores.database.start()
         try:
-            engine = _engine(settings, embedded, clock, registry, observer)
+            engine = _engine(settings, stores, clock, registry, observer)
             async with AsyncExitStack() as stack:
-                if opened:  # until the last node has ended: who asks meanwhile is not turned away
+                if opened:  # closed after the last node has ended, so that callers are served until then
                     methods = RpcMethods(Services, RPC_METHODS)
                     await stack.enter_async_context(
                         OwnerServer(socket_of(settings.database), methods, engine.services)
@@ -69,42 +69,42 @@ async def running_engine(
                 await stack.enter_async_context(engine.running(grace=settings.grace, roles=roles))
                 yield engine
         finally:
-            await embedded.journal.close()
+            await stores.journal.close()
 
 
 def _engine(
     settings: Settings,
-    embedded: SqliteStores,
+    stores: SqliteStores,
     clock: Clock,
     registry: Registry,
     observer: ExecutionObserver | None,
 ) -> Engine:
-    plans = PlanCache(embedded.journal, registry.catalogue)
-    state = embedded.state(plans.plan)
-    seen = ObservedState(state, observer) if observer is not None else state
-    secret = SqliteCredentials(embedded.database, keys(settings))
+    plans = PlanCache(stores.journal, registry.catalogue)
+    state = stores.state(plans.plan)
+    observed = ObservedState(state, observer) if observer is not None else state
+    secret = SqliteCredentials(stores.database, keys(settings))
     backend = Backend(
-        journal=embedded.journal,
-        state=seen,
-        queue=embedded.queue,
-        blob=embedded.blob,
-        library=SqliteWorkflows(embedded.database),
-        retention=embedded.retention,
+        journal=stores.journal,
+        state=observed,
+        queue=stores.queue,
+        blob=stores.blob,
+        library=SqliteWorkflows(stores.database),
+        retention=stores.retention,
         secret=secret,
         clock=clock,
-        triggers=SqliteTriggers(embedded.database),
+        triggers=SqliteTriggers(stores.database),
         admission=state,
-        keys=SqliteApiKeys(embedded.database),
-        grants=SqliteGrants(embedded.database),
-        log=SqliteAuditLog(embedded.database),
-        limits=SqliteStartLimits(embedded.database),
+        keys=SqliteApiKeys(stores.database),
+        grants=SqliteGrants(stores.database),
+        log=SqliteAuditLog(stores.database),
+        limits=SqliteStartLimits(stores.database),
     )
     return new_engine(settings, backend, plans, registry, observer)
 
 
 @asynccontextmanager
 async def open_services(settings: Settings) -> AsyncIterator[Services]:
-    """The verbs, done by the owner of the file, or by this process where there is none."""
+    """Open the services of the owner process, or of this process if there is no owner."""
 
     methods = RpcMethods(Services, RPC_METHODS)
 
@@ -120,7 +120,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
 
 
 def _proxies(methods: RpcMethods, call: Call) -> Services:
-    """Services whose methods run in the owner of the file."""
+    """Return services whose methods run in the owner process."""
     made: dict[str, Any] = {
         name: ServiceProxy(name, methods, call) for name in Services.__struct_fields__ if name != "local"
     }
@@ -131,18 +131,18 @@ def _proxies(methods: RpcMethods, call: Call) -> Services:
 async def connected(
     settings: Settings,
 ) -> AsyncIterator[tuple[Services, Callable[[], Awaitable[None]]]]:
-    """The verbs of the process that owns the file, and a way to wait until it goes; NoOwner where nobody listens."""
+    """Open the services of the owner process, with a function that waits for its exit; raise NoOwnerError if none."""
     methods = RpcMethods(Services, RPC_METHODS)
-    line = await OwnerConnection.open(socket_of(settings.database), methods)
+    connection = await OwnerConnection.open(socket_of(settings.database), methods)
     try:
-        yield _proxies(methods, line.ask), line.gone
+        yield _proxies(methods, connection.call), connection.gone
     finally:
-        line.close()
+        connection.close()
 
 
 @asynccontextmanager
 async def open_reader(settings: Settings) -> AsyncIterator[ExecutionReader]:
-    """A look into the file, whoever owns it. Nothing is written and nobody waits."""
+    """Open read-only access, also while another process owns the file. It blocks no writer."""
     with closing(ReadOnlyDatabase(settings.database)) as database:
         journal = SqliteJournal(database)
         plans = PlanCache(journal, full_registry(settings.nodes).catalogue)
@@ -152,7 +152,7 @@ async def open_reader(settings: Settings) -> AsyncIterator[ExecutionReader]:
 
 @asynccontextmanager
 async def open_credentials(settings: Settings) -> AsyncIterator[CredentialService]:
-    """The credentials as anybody may see them, whoever owns the file."""
+    """Open read-only access to the credentials, without their values."""
     with closing(ReadOnlyDatabase(settings.database)) as database:
         clock = SystemClock()
         yield CredentialService(
@@ -165,7 +165,7 @@ async def open_credentials(settings: Settings) -> AsyncIterator[CredentialServic
 
 @asynccontextmanager
 async def open_access(settings: Settings) -> AsyncIterator[Access]:
-    """Keys, grants and the log, whoever owns the file."""
+    """Open read-only access to API keys, grants, limits and the audit log."""
     with closing(ReadOnlyDatabase(settings.database)) as database:
         yield Access(
             SqliteApiKeys(database),
@@ -176,37 +176,37 @@ async def open_access(settings: Settings) -> AsyncIterator[Access]:
 
 
 async def preview(settings: Settings, rules: Sequence[Rule], now: int) -> RetentionResult:
-    """What a collection would remove, whoever owns the file."""
+    """Return what the retention rules would delete now."""
     with closing(ReadOnlyDatabase(settings.database)) as database:
         return embedded_retention.preview(database.reader, database.path, rules, now)
 
 
 async def vacuum(settings: Settings) -> tuple[int, int]:
-    """Write the file anew, without gaps; its size before and after. Nobody else may own it."""
+    """Compact the file; return its size before and after. No other process may own it."""
     async with running_engine(settings, roles=frozenset()) as engine:
         return await engine.backend.retention.vacuum()
 
 
 def backup(settings: Settings, target: Path) -> BackupResult:
-    """Copy the file, whoever owns it."""
+    """Back up the file, also while another process owns it."""
     return copying.create_backup(settings.database, target)
 
 
 def restore(settings: Settings, copy: Path, *, replace: bool) -> tuple[BackupResult, Path | None]:
-    """Make a copy the file, which nobody may own; and where the one before was set aside."""
+    """Restore a backup, while no process owns the file; return its content and the path of the previous file."""
     return copying.restore_backup(copy, settings.database, replace=replace)
 
 
 def exists(settings: Settings) -> bool:
-    """Whether anything was ever run here."""
+    """Return whether the database file exists and is not empty."""
     return settings.database.is_file() and settings.database.stat().st_size > 0
 
 
 def inspect_file(settings: Settings) -> FileInspection:
-    """What can be found out about the backend without taking part."""
+    """Inspect the database file without opening it for writing."""
     return inspect(settings.database)
 
 
 def find_owner(settings: Settings) -> tuple[bool, int | None]:
-    """Whether some process runs executions on this file, and which."""
+    """Return whether a process owns the file, and its pid."""
     return lock_owner(settings.database)

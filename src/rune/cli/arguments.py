@@ -1,12 +1,6 @@
-"""`--key`: under which something is done once. An empty one, as an unset variable gives, would do it each time.
+"""Options and arguments that several commands share: idempotency keys, limits, payloads, labels and documents.
 
-The options that say what starts are held to, the same wherever limits are set.
-
-Values given on the command line: payloads, labels.
-
-Documents named on the command line: files, folders that hold one, and `-` for standard input.
-
-Definitions as YAML that Rune reads back to the same content.
+It also writes definitions as YAML that Rune reads back to the same content.
 """
 
 from __future__ import annotations
@@ -33,30 +27,38 @@ from rune.settings import load_settings
 
 
 def not_empty(key: str | None) -> str | None:
-    """Refuse a key without a character."""
+    """Reject an empty key. An unset shell variable gives one, and would make each start a new one."""
     if key is not None and not key.strip():
-        raise typer.BadParameter("a key has at least one character")
+        raise typer.BadParameter("the key is empty")
     return key
 
 
 StartKey = Annotated[
     str | None,
-    typer.Option("--key", callback=not_empty, help="Start at most once under this key, now and later."),
+    typer.Option(
+        "--key",
+        callback=not_empty,
+        help="Idempotency key: a second start with the same key returns the first execution.",
+    ),
 ]
 
 
 Rate = Annotated[
-    str | None, typer.Option("--rate", metavar="N/s|m|h", help="Starts per second, minute or hour.")
+    str | None,
+    typer.Option("--rate", metavar="N/s|m|h", help="Maximum rate of starts per second, minute or hour."),
 ]
 Burst = Annotated[
-    int | None, typer.Option("--burst", help="How many may come at once; as many as the rate has.")
+    int | None,
+    typer.Option("--burst", help="Maximum number of starts at once. Default: the number in --rate."),
 ]
-Running = Annotated[int | None, typer.Option("--running", help="Executions that have not ended, at once.")]
-Lifted = Annotated[bool, typer.Option("--none", help="Lift all limits.")]
+Running = Annotated[
+    int | None, typer.Option("--running", help="Maximum number of executions running at the same time.")
+]
+RemoveLimits = Annotated[bool, typer.Option("--none", help="Remove all limits.")]
 
 
 def payload_of(given: str, option: str = "--input") -> bytes:
-    """The bytes of a payload, JSON or @FILE, read no further than the limit."""
+    """Return the bytes of a payload, given as JSON or @FILE; a file is read up to the size limit."""
     if not given.startswith("@"):
         return given.encode()
     try:
@@ -69,7 +71,7 @@ def payload_of(given: str, option: str = "--input") -> bytes:
 
 
 def value_of(given: str, option: str) -> bytes:
-    """The same, of a value that must be sound JSON."""
+    """Return the bytes of a value, given as JSON or @FILE; raise if it is not valid JSON."""
     data = payload_of(given, option)
     problems = parse_input(data).problems
     if problems:
@@ -78,12 +80,12 @@ def value_of(given: str, option: str) -> bytes:
 
 
 def labels_of(given: tuple[str, ...]) -> dict[str, str]:
-    """Labels, each written name=value."""
+    """Parse labels of the form name=value."""
     labels: dict[str, str] = {}
     for each in given:
         name, equals, value = each.partition("=")
         if not name or not equals:
-            raise RuneError(f"--label {each}: a label is written name=value", code="BAD_LABEL")
+            raise RuneError(f"--label {each}: a label has the form name=value", code="BAD_LABEL")
         labels[name] = value
     return labels
 
@@ -92,7 +94,7 @@ SUFFIXES = ("yaml", "yml", "json")
 
 
 def examine_file(name: str) -> ValidationResult:
-    """Read and check one document, with every node type that is installed or configured."""
+    """Read and check one document against all installed and configured node types."""
     try:
         known = full_registry(load_settings().nodes).catalogue
     except RuneError as error:
@@ -101,35 +103,37 @@ def examine_file(name: str) -> ValidationResult:
 
 
 def read_document(name: str) -> Parsed:
-    """Read one document; a file without a suffix, and standard input, may be JSON or YAML."""
+    """Read one document from a file, a folder, or standard input (`-`), whose format is detected."""
     if name == "-":
         data = sys.stdin.buffer.read(LIMITS.definition_bytes + 1)
-        return load_document(data, _guessed(data))
+        return load_document(data, _detect_format(data))
     path = Path(name)
     if path.is_dir():
-        found = _in_folder(path)
+        found = _find_in_folder(path)
         if isinstance(found, Problem):
             return Parsed(None, (found,))
         path = found
     return load_document(path, path.suffix.lstrip(".") or "json")
 
 
-def _in_folder(folder: Path) -> Path | Problem:
-    """The workflow of a folder: the file that is called like the folder, or `workflow`."""
+def _find_in_folder(folder: Path) -> Path | Problem:
+    """Find the workflow of a folder: a file named like the folder, or `workflow`."""
     for stem in (folder.resolve().name, "workflow"):
         found = [path for suffix in SUFFIXES if (path := folder / f"{stem}.{suffix}").is_file()]
         if len(found) == 1:
             return found[0]
         if found:
             names = ", ".join(f"`{path.name}`" for path in found)
-            return Problem("", problems.CONFLICT, f"the folder holds {names}", "name the file that is meant")
+            return Problem(
+                "", problems.CONFLICT, f"the folder contains {names}", "give the path of one of these files"
+            )
     expected = f"`{folder.resolve().name}.yaml` or `workflow.yaml` (or .yml, .json)"
     return Problem(
-        "", problems.UNREADABLE, f"the folder {folder} holds no workflow", f"looked for {expected}"
+        "", problems.UNREADABLE, f"the folder {folder} contains no workflow", f"expected {expected}"
     )
 
 
-def _guessed(data: bytes) -> str:
+def _detect_format(data: bytes) -> str:
     return "json" if data.lstrip()[:1] in {b"{", b"["} else "yaml"
 
 
@@ -143,8 +147,8 @@ _STYLE = {
 }
 
 
-class _Plain(SafeRepresenter):
-    """No anchors, which would not be read back; plain texts of several lines as they are."""
+class _PlainRepresenter(SafeRepresenter):
+    """Writes no anchors, which Rune does not read, and multi-line strings as blocks."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -152,38 +156,37 @@ class _Plain(SafeRepresenter):
     def represent_str(self, data: str) -> Any:
         style = None
         if not data.isprintable():
-            style = "|" if all(map(_is_line, data.removesuffix("\n").split("\n"))) else '"'
+            style = "|" if all(map(_is_plain_line, data.removesuffix("\n").split("\n"))) else '"'
         return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
 
 
-def _is_line(text: str) -> bool:
-    """What is read back as it is without quotes."""
+def _is_plain_line(text: str) -> bool:
+    """Return whether a line of a block is read back unchanged."""
     return text.isprintable() and text == text.rstrip()
 
 
-_Plain.add_representer(str, _Plain.represent_str)
+_PlainRepresenter.add_representer(str, _PlainRepresenter.represent_str)
 
 
 def to_yaml(definition: dict[str, Any]) -> str:
-    """A document with what matters first."""
+    """Return a definition as YAML, the identifying fields first."""
     yaml = YAML(typ="safe", pure=True)
-    yaml.Representer = _Plain
+    yaml.Representer = _PlainRepresenter
     vars(yaml).update(_STYLE)
     text = io.StringIO()
-    yaml.dump(_ordered(definition), text)
+    yaml.dump(_reorder(definition), text)
     return text.getvalue()
 
 
-def _ordered(thing: Any) -> Any:
-    """Nodes and edges lead with who they are; within parameters nothing is moved."""
+def _reorder(thing: Any) -> Any:
+    """Move identifying fields to the front; parameters keep their order."""
     first = {key: thing[key] for key in _FIRST if key in thing}
     for key in ("nodes", "edges"):
         if key in first:
-            first[key] = [_ordered(each) for each in first[key]]
+            first[key] = [_reorder(each) for each in first[key]]
     return first | thing | first
 
 
 def print_yaml(definition: dict[str, Any]) -> None:
-    """The document on stdout."""
     sys.stdout.write(to_yaml(definition))
     sys.stdout.flush()

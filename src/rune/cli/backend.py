@@ -1,12 +1,6 @@
-"""Whom commands ask: the server that RUNE_URL names, or else the stores by way of the composition.
+"""Access of the commands to executions, workflows and keys: over the server named by RUNE_URL, or in the stores.
 
-What commands ask about keys, grants and the log: of the server that RUNE_URL names, or of the stores.
-
-Commands that a server cannot be asked for, and why.
-
-What the reading commands share: the way to the file, ids that may be abbreviated, and clear refusals.
-
-What the commands about stored definitions share: the way to the desk, names of versions, versions as documents.
+Helpers here resolve abbreviated ids and versions, and turn errors into exit codes.
 """
 
 from __future__ import annotations
@@ -16,17 +10,19 @@ import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 import typer
 
 from rune import bootstrap
+from rune.bootstrap import UnsupportedOverUrlError
 from rune.bootstrap.components import Access
 from rune.cli.output import INTERRUPTED, refuse_error
+from rune.cli.remote import RemoteCredentialService, RemoteReader, client, remote_services
 from rune.client import AsyncClient
 from rune.core.execution.explain import Waiting
-from rune.core.execution.explain import explain as why
+from rune.core.execution.explain import explain as explain_state
 from rune.errors import RuneError
 from rune.ports.workflows import (
     LATEST,
@@ -41,54 +37,43 @@ from rune.runtime.queries.history import iso
 from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings, load_settings
 
-if TYPE_CHECKING:
-    from rune.cli.remote import RemoteCredentialService
-
 
 @asynccontextmanager
 async def open_services(settings: Settings) -> AsyncIterator[Services]:
-    """The verbs, done by whoever may."""
+    """Open the services of the server, of the owner process, or of this process."""
     if not settings.url:
         async with bootstrap.open_services(settings) as opened:
             yield opened
         return
-    from rune.cli.remote import (
-        client,
-        remote_services,
-    )
 
-    async with client(settings) as asked:
-        yield remote_services(asked, settings)
+    async with client(settings) as connected:
+        yield remote_services(connected, settings)
 
 
 @asynccontextmanager
 async def open_reader(settings: Settings) -> AsyncIterator[ExecutionReader]:
-    """A look at what is remembered."""
+    """Open read-only access to executions and workflows."""
     if not settings.url:
         async with bootstrap.open_reader(settings) as opened:
             yield opened
         return
-    from rune.cli.remote import (
-        RemoteReader,
-        client,
-    )
 
-    async with client(settings) as asked:
-        yield cast(ExecutionReader, RemoteReader(asked, settings))
+    async with client(settings) as connected:
+        yield cast(ExecutionReader, RemoteReader(connected, settings))
 
 
 def exists(settings: Settings) -> bool:
-    """Whether there is anything to look at. A server that cannot be reached says so itself."""
+    """Return whether a store exists. With a server this is always true: an unreachable one raises later."""
     return bool(settings.url) or bootstrap.exists(settings)
 
 
 async def owner(settings: Settings) -> tuple[bool, str]:
-    """Whether executions are run now, and by whom, in words."""
+    """Return whether a process runs executions now, and which one, as text."""
     return (True, f"at {settings.url}") if settings.url else await bootstrap.find_owner(settings)
 
 
 def owner_pid(settings: Settings) -> int | None:
-    """Which process owns the file."""
+    """Return the pid of the process that owns the database file."""
     return None if settings.url else bootstrap.owner_pid(settings)
 
 
@@ -96,72 +81,61 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-def read_access(settings: Settings, wish: Callable[[Access], Awaitable[T]], nothing: T) -> T:
-    """Look into the stores, beside whoever writes them."""
-    return beside(settings, bootstrap.open_access, wish, nothing)
+def read_access(settings: Settings, action: Callable[[Access], Awaitable[T]], nothing: T) -> T:
+    """Read keys, grants, limits or the audit log from the stores."""
+    return read_store(settings, bootstrap.open_access, action, nothing)
 
 
-def beside(
+def read_store(
     settings: Settings,
-    opening: Callable[[Settings], AbstractAsyncContextManager[S]],
-    wish: Callable[[S], Awaitable[T]],
+    open_store: Callable[[Settings], AbstractAsyncContextManager[S]],
+    action: Callable[[S], Awaitable[T]],
     nothing: T,
 ) -> T:
-    """Look into what is opened so; `nothing` where nobody has written anything yet."""
+    """Run a query on a store; return `nothing` if the store does not exist or is empty."""
 
-    async def asked() -> T:
-        async with opening(settings) as opened:
-            return await wish(opened)
+    async def call() -> T:
+        async with open_store(settings) as opened:
+            return await action(opened)
 
     if not bootstrap.exists(settings):
         return nothing
     try:
-        return asyncio.run(asked())
+        return asyncio.run(call())
     except RuneError as error:
         if error.code != "EMPTY_STORE":
             raise
         return nothing
 
 
-def write(settings: Settings, wish: Callable[[Services], Awaitable[T]]) -> T:
-    """Have something written by whoever owns the stores."""
+def call_local_service(settings: Settings, action: Callable[[Services], Awaitable[T]]) -> T:
+    """Call the services of the owner process, or of this process if there is no owner."""
 
-    async def asked() -> T:
+    async def call() -> T:
         async with bootstrap.open_services(settings) as services:
-            return await wish(services)
+            return await action(services)
 
-    return asyncio.run(asked())
+    return asyncio.run(call())
 
 
-def with_client(settings: Settings, wish: Callable[[AsyncClient], Awaitable[T]]) -> T:
-    """Ask a server."""
-    from rune.cli.remote import client
-
-    async def asked() -> T:
+def with_client(settings: Settings, action: Callable[[AsyncClient], Awaitable[T]]) -> T:
+    async def call() -> T:
         async with client(settings) as opened:
-            return await wish(opened)
+            return await action(opened)
 
-    return asyncio.run(asked())
+    return asyncio.run(call())
 
 
-def with_credentials(settings: Settings, wish: Callable[[RemoteCredentialService], Awaitable[T]]) -> T:
-    """Call the credential service of a server."""
-    from rune.cli.remote import RemoteCredentialService, client
-
-    async def run() -> T:
+def with_credentials(settings: Settings, action: Callable[[RemoteCredentialService], Awaitable[T]]) -> T:
+    async def call() -> T:
         async with client(settings) as opened:
-            return await wish(RemoteCredentialService(opened, settings))
+            return await action(RemoteCredentialService(opened, settings))
 
-    return asyncio.run(run())
-
-
-def changed(settings: Settings, wish: Callable[[Services], Awaitable[T]]) -> T:
-    """Have a credential changed, by a server or by whoever owns the stores. Both know the same verbs."""
-    return ask(settings, wish)
+    return asyncio.run(call())
 
 
 def exit_with(work: Callable[[Settings], None], *, as_json: bool) -> None:
-    """Do it and leave, with a refusal as the other commands say it."""
+    """Run the work of a command, print an error if it raises, and exit."""
     code = 0
     try:
         work(load_settings())
@@ -173,22 +147,20 @@ def exit_with(work: Callable[[Settings], None], *, as_json: bool) -> None:
 
 
 LOCAL_ONLY = {
-    "audit": "reads every row of the journal, which no server gives away",
-    "gc": "removes executions from the stores for good",
-    "backup": "copies the file of the machine that it runs on",
-    "restore": "puts back the file of the machine that it runs on",
-    "migrate": "changes the tables of the database, which servers have no right to",
-    "credentials rekey": "needs the keys that seal, old and new",
-    "credentials key new": "writes the file with the keys that seal",
-    "nodes --nodes": "loads modules of the machine that it runs on",
+    "audit": "reads every row of the journal, which the API does not expose",
+    "gc": "deletes executions from the stores",
+    "backup": "copies a database file of this machine",
+    "restore": "replaces a database file of this machine",
+    "migrate": "changes the tables of the database, which servers are not permitted to do",
+    "credentials rekey": "needs the old and the new encryption keys",
+    "credentials key new": "writes the file with the encryption keys",
+    "nodes --nodes": "loads Python modules of this machine",
 }
 
 
 def require_local(settings: Settings, command: str) -> None:
-    """Refuse a command whose work lies where the server runs, if the settings name one."""
+    """Raise if the settings name a server: the command works on local files or stores."""
     if settings.url:
-        from rune.bootstrap import UnsupportedOverUrlError
-
         raise UnsupportedOverUrlError(
             f"`rune {command}` {LOCAL_ONLY[command]}: unset RUNE_URL ({settings.url}) and run it where the server runs"
         )
@@ -200,7 +172,7 @@ MAX_LISTED = 5
 
 
 class UnknownReferenceError(RuneError):
-    """No execution is called like this."""
+    """No execution matches the given id."""
 
     code = "UNKNOWN_EXECUTION"
 
@@ -208,9 +180,9 @@ class UnknownReferenceError(RuneError):
 def read(
     work: Work, *, as_json: bool, without_file: Callable[[], int] | None = None, here: str | None = None
 ) -> int:
-    """Do something with the file, read-only; answers the exit code.
+    """Run a query with read-only access and return the exit code.
 
-    `without_file` is what to do where nothing was ever run, `here` a command that no server can be asked for.
+    `without_file` runs instead if the store does not exist; `here` names a command that does not work over a server.
     """
     try:
         settings = load_settings()
@@ -225,11 +197,11 @@ def read(
                 raise
             return _no_file(settings, without_file, as_json=as_json)
     except UnknownReferenceError as unknown:
-        return refuse_error(unknown, as_json=as_json, hint="`rune list` shows what there is")
+        return refuse_error(unknown, as_json=as_json, hint="see `rune list`")
     except RuneError as error:
         return refuse_error(error, as_json=as_json)
     except BrokenPipeError:
-        # Whoever read us has seen enough; the interpreter must not try to flush what is left.
+        # The reader of the pipe has closed it; the interpreter must not flush the rest on exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
@@ -246,24 +218,29 @@ def _no_file(settings: Settings, without_file: Callable[[], int] | None, *, as_j
         return without_file()
     if settings.clustered:
         return refuse_error(
-            UnknownReferenceError("nothing was run here yet: the database is empty"), as_json=as_json
+            UnknownReferenceError("no executions yet: the database is empty"), as_json=as_json
         )
-    missing = UnknownReferenceError(f"nothing was run here yet: there is no {settings.database}")
-    return refuse_error(missing, as_json=as_json, hint="`rune run FILE` makes it; RUNE_HOME says where it is")
+    missing = UnknownReferenceError(f"no executions yet: {settings.database} does not exist")
+    return refuse_error(
+        missing, as_json=as_json, hint="`rune run FILE` creates it; RUNE_HOME sets its folder"
+    )
 
 
 async def waiting_of(opened: ExecutionReader, execution: str, now: int) -> tuple[bool, list[Waiting]]:
-    """Whether an execution is paused, and what it waits for. A server says so itself: it knows every node type."""
-    told = getattr(opened, "waiting", None)
-    if told is not None:
-        answer: tuple[bool, list[Waiting]] = await told(execution)
+    """Return whether an execution is paused, and what it waits for.
+
+    A server computes this itself, since it has all node types.
+    """
+    remote_waiting = getattr(opened, "waiting", None)
+    if remote_waiting is not None:
+        answer: tuple[bool, list[Waiting]] = await remote_waiting(execution)
         return answer
     plan, state = await opened.state(execution, now)
-    return state.paused_at is not None, why(plan, state)
+    return state.paused_at is not None, explain_state(plan, state)
 
 
 async def resolve(opened: ExecutionReader, given: str) -> str:
-    """The one execution whose id begins like this."""
+    """Return the id of the only execution whose id starts with `given`."""
     if await opened.execution(given) is not None:
         return given
     found = await opened.matching(given, MAX_LISTED + 1) if given else []
@@ -273,17 +250,17 @@ async def resolve(opened: ExecutionReader, given: str) -> str:
         raise UnknownReferenceError(f"no execution has the id `{given}`")
     more = ", …" if len(found) > MAX_LISTED else ""
     raise UnknownReferenceError(
-        f"several executions begin with `{given}`: {', '.join(found[:MAX_LISTED])}{more}"
+        f"several executions start with `{given}`: {', '.join(found[:MAX_LISTED])}{more}"
     )
 
 
-HINTS = {"UNKNOWN_WORKFLOW": "`rune workflows` shows what there is"}
+HINTS = {"UNKNOWN_WORKFLOW": "see `rune workflows`"}
 
 WorkflowQuery = Callable[[ExecutionReader], Awaitable[int]]
 
 
 def run_reporting_errors(work: Callable[[], int], *, as_json: bool) -> int:
-    """Do something and answer the exit code, of a refusal too."""
+    """Run the work of a command and return the exit code; print an error if it raises."""
     try:
         return work()
     except RuneError as error:
@@ -292,18 +269,18 @@ def run_reporting_errors(work: Callable[[], int], *, as_json: bool) -> int:
         return INTERRUPTED
 
 
-def ask(settings: Settings, wish: Callable[[Services], Awaitable[T]]) -> T:
-    """Have something written by whoever owns the file."""
+def call_service(settings: Settings, action: Callable[[Services], Awaitable[T]]) -> T:
+    """Call the services of the server, of the owner process, or of this process."""
 
-    async def asked() -> T:
+    async def call() -> T:
         async with open_services(settings) as opened:
-            return await wish(opened)
+            return await action(opened)
 
-    return asyncio.run(asked())
+    return asyncio.run(call())
 
 
-def known(settings: Settings, workflow: str, which: str | None) -> Version:
-    """Look before the file is taken, or made: a name that nobody knows leaves no traces."""
+def find_version(settings: Settings, workflow: str, which: str | None) -> Version:
+    """Return a version of a workflow. Read-only, so that an unknown name does not create the database file."""
     if not exists(settings):
         raise workflow_not_found(workflow, (), LATEST)
     try:
@@ -320,9 +297,9 @@ async def _versions(settings: Settings, workflow: str) -> list[Version]:
 
 
 def run_workflow_query(workflow: str, work: WorkflowQuery, *, as_json: bool) -> int:
-    """Look at a stored workflow; answers the exit code."""
+    """Run a query about a stored workflow and return the exit code."""
 
-    async def looked(reader: ExecutionReader, _: Settings) -> int:
+    async def query(reader: ExecutionReader, _: Settings) -> int:
         try:
             return await work(reader)
         except RuneError as error:
@@ -334,35 +311,35 @@ def run_workflow_query(workflow: str, work: WorkflowQuery, *, as_json: bool) -> 
         missing = workflow_not_found(workflow, (), LATEST)
         return refuse_error(missing, as_json=as_json, hint=HINTS[missing.code])
 
-    return read(looked, as_json=as_json, without_file=nothing)
+    return read(query, as_json=as_json, without_file=nothing)
 
 
-def reference(given: str) -> tuple[str, str | None]:
-    """`orders` or `orders@stable`: the workflow, and which of its versions."""
+def split_reference(given: str) -> tuple[str, str | None]:
+    """Split `orders` or `orders@stable` into the workflow and the version."""
     workflow, at, which = given.partition("@")
     return workflow, which if at else None
 
 
-def shares_of(given: tuple[str, ...], alias: str, number: Callable[[str], int]) -> dict[int, float]:
-    """`4=10` and `latest=5` as percent by version."""
+def parse_weights(given: tuple[str, ...], alias: str, number: Callable[[str], int]) -> dict[int, float]:
+    """Parse `4=10` and `latest=5` into percentages by version number."""
     found: dict[int, float] = {}
     for each in given:
-        which, _, share = each.partition("=")
+        which, _, percentage = each.partition("=")
         try:
-            percent = float(share.removesuffix("%"))
+            percent = float(percentage.removesuffix("%"))
         except ValueError:
             raise InvalidWeightsError(
-                f"`{each}` says no share; write for example {which or '4'}=10"
+                f"`{each}` has no percentage; expected for example {which or '4'}=10"
             ) from None
         if number(which) in found:
-            raise InvalidWeightsError(f"`{each}`: this version was named before")
+            raise InvalidWeightsError(f"`{each}`: this version is given twice")
         found[number(which)] = percent
     check_weights(alias, found)
     return dict(sorted(found.items()))
 
 
 async def definition_of(reader: ExecutionReader, version: Version) -> dict[str, Any]:
-    """The definition as plain data in canonical form."""
+    """Return a stored definition in canonical form, as plain data."""
     data = await reader.definition(version.hash)
     if data is None:
         raise RuneError(
@@ -373,12 +350,11 @@ async def definition_of(reader: ExecutionReader, version: Version) -> dict[str, 
 
 
 def label(version: Version) -> str:
-    """`orders@3`."""
+    """Format a version as `orders@3`."""
     return f"{version.workflow}@{version.number}"
 
 
 def version_document(version: Version) -> dict[str, Any]:
-    """A version as documents show it."""
     return {
         "version": version.number,
         "hash": version.hash,

@@ -1,12 +1,6 @@
-"""What is drawn: nodes in layers and edges between them.
+"""Drawings of workflows: as a standalone SVG with a light and a dark theme, as a Mermaid flowchart, and as text.
 
-Places for boxes and links: layers from top to bottom, few crossings, long links led around boxes.
-
-A workflow as a standalone SVG that follows the viewer's light or dark theme.
-
-A workflow as a Mermaid flowchart.
-
-A workflow in the terminal: layer by layer, with what each node leads to.
+The layout places nodes in layers from top to bottom, with few crossings, and leads long links around boxes.
 """
 
 from __future__ import annotations
@@ -23,9 +17,20 @@ from rune.core.plan.analysis import Scopes
 from rune.core.plan.graph import Graph
 from rune.core.validation.validate import ValidationResult
 
+CHARACTER_WIDTH = 7.4
+MIN_WIDTH = 96.0
+MAX_WIDTH = 260.0
+HEIGHT = 46.0
+GAP = 28.0
+LAYER_GAP = 58.0
+MARGIN = 24.0
+_BEND_WIDTH = 10.0
+_MAX_BENDS = 20_000
+_ORDER_SWEEPS = 4
+
 
 class Box(msgspec.Struct, frozen=True):
-    """A node as it is drawn."""
+    """A node of the drawing."""
 
     id: str
     type: str
@@ -35,7 +40,7 @@ class Box(msgspec.Struct, frozen=True):
 
 
 class Link(msgspec.Struct, frozen=True):
-    """An edge as it is drawn."""
+    """An edge of the drawing."""
 
     src: int
     dst: int
@@ -44,7 +49,7 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class Drawing(msgspec.Struct, frozen=True):
-    """A workflow as it is drawn. Links go from a layer to a later one."""
+    """A workflow, independent of the output format. Links lead from a layer to a later one."""
 
     title: str
     boxes: tuple[Box, ...]
@@ -54,14 +59,14 @@ class Drawing(msgspec.Struct, frozen=True):
 
     @property
     def layers(self) -> list[list[int]]:
-        """Boxes by layer, in document order."""
+        """The boxes of each layer, in document order."""
         rows: list[list[int]] = [[] for _ in range(max((box.layer for box in self.boxes), default=-1) + 1)]
         for at, box in enumerate(self.boxes):
             rows[box.layer].append(at)
         return rows
 
     def leaving(self) -> list[list[Link]]:
-        """The links out of each box, in edge order."""
+        """Return the outgoing links of each box, in edge order."""
         found: list[list[Link]] = [[] for _ in self.boxes]
         for link in self.links:
             found[link.src].append(link)
@@ -69,11 +74,11 @@ class Drawing(msgspec.Struct, frozen=True):
 
 
 def draw_definition(verdict: ValidationResult) -> Drawing:
-    """The picture of a document that is valid."""
+    """Return the drawing of a valid document."""
     definition, graph, scopes = verdict.definition, verdict.graph, verdict.scopes
     if definition is None or graph is None or scopes is None:
-        raise ValueError("only a document that could be read can be drawn")
-    boxes = _boxes(definition, graph, scopes)
+        raise ValueError("only a valid document can be drawn")
+    boxes = _make_boxes(definition, graph, scopes)
     bodies: dict[int, list[int]] = {}
     for at, box in enumerate(boxes):
         for split in box.splits:
@@ -91,7 +96,7 @@ def draw_definition(verdict: ValidationResult) -> Drawing:
     )
 
 
-def _boxes(definition: Definition, graph: Graph, scopes: Scopes) -> tuple[Box, ...]:
+def _make_boxes(definition: Definition, graph: Graph, scopes: Scopes) -> tuple[Box, ...]:
     layer = [0] * len(graph.ids)
     for node in graph.order:
         layer[node] = max((layer[source] + 1 for source in graph.predecessors(node)), default=0)
@@ -101,20 +106,8 @@ def _boxes(definition: Definition, graph: Graph, scopes: Scopes) -> tuple[Box, .
     )
 
 
-WIDTH_OF_CHARACTER = 7.4
-MIN_WIDTH = 96.0
-MAX_WIDTH = 260.0
-HEIGHT = 46.0
-GAP = 28.0
-LAYER_GAP = 58.0
-MARGIN = 24.0
-_BEND_WIDTH = 10.0
-_MAX_BENDS = 20_000
-_SWEEPS = 4
-
-
 class Position(msgspec.Struct):
-    """Where something stands: its middle and its width. A bend of a long link is a place too."""
+    """The centre and the width of a box, or of a bend of a long link."""
 
     layer: int
     width: float
@@ -123,49 +116,49 @@ class Position(msgspec.Struct):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """Places of all boxes, and for each link the places it passes."""
+    """The positions of all boxes, and for each link the positions it passes."""
 
     boxes: tuple[Position, ...]
-    ways: tuple[tuple[Position, ...], ...]
+    routes: tuple[tuple[Position, ...], ...]
     width: float
     height: float
 
 
-def lay_out(picture: Drawing) -> Layout:
-    """Give everything a place."""
-    boxes = tuple(Position(box.layer, _width(box.title or box.id, box.type)) for box in picture.boxes)
-    rows: list[list[Position]] = [[boxes[at] for at in row] for row in picture.layers]
-    bends = sum(boxes[link.dst].layer - boxes[link.src].layer - 1 for link in picture.links) <= _MAX_BENDS
-    ways: list[tuple[Position, ...]] = []
-    for link in picture.links:
+def lay_out(drawing: Drawing) -> Layout:
+    """Compute the positions of boxes and links."""
+    boxes = tuple(Position(box.layer, _width(box.title or box.id, box.type)) for box in drawing.boxes)
+    rows: list[list[Position]] = [[boxes[at] for at in row] for row in drawing.layers]
+    bends = sum(boxes[link.dst].layer - boxes[link.src].layer - 1 for link in drawing.links) <= _MAX_BENDS
+    routes: list[tuple[Position, ...]] = []
+    for link in drawing.links:
         src, dst = boxes[link.src], boxes[link.dst]
         between = [Position(layer, _BEND_WIDTH) for layer in range(src.layer + 1, dst.layer)] if bends else []
         for bend in between:
             rows[bend.layer].append(bend)
-        ways.append((src, *between, dst))
-    _order(rows, ways)
+        routes.append((src, *between, dst))
+    _order(rows, routes)
     width = _spread(rows)
     for place in (each for row in rows for each in row):
         place.y = MARGIN + HEIGHT / 2 + place.layer * (HEIGHT + LAYER_GAP)
     height = 2 * MARGIN + len(rows) * (HEIGHT + LAYER_GAP) - (LAYER_GAP if rows else 0)
-    return Layout(boxes, tuple(ways), width, height)
+    return Layout(boxes, tuple(routes), width, height)
 
 
 def _width(title: str, kind: str) -> float:
-    return min(MAX_WIDTH, max(MIN_WIDTH, 28 + WIDTH_OF_CHARACTER * max(len(title), len(kind))))
+    return min(MAX_WIDTH, max(MIN_WIDTH, 28 + CHARACTER_WIDTH * max(len(title), len(kind))))
 
 
-def _order(rows: list[list[Position]], ways: list[tuple[Position, ...]]) -> None:
-    """Sort each row by the mean position of what it is linked to, down and up a few times."""
+def _order(rows: list[list[Position]], routes: list[tuple[Position, ...]]) -> None:
+    """Sort each row by the mean position of its neighbours, in alternating downward and upward sweeps."""
     above: dict[int, list[Position]] = {}
     below: dict[int, list[Position]] = {}
-    for way in ways:
-        for upper, lower in pairwise(way):
+    for route in routes:
+        for upper, lower in pairwise(route):
             above.setdefault(id(lower), []).append(upper)
             below.setdefault(id(upper), []).append(lower)
     for row in rows:
         _number(row)
-    for sweep in range(_SWEEPS):
+    for sweep in range(_ORDER_SWEEPS):
         neighbours, ordered = (above, rows) if sweep % 2 == 0 else (below, rows[::-1])
         for row in ordered:
             mean = {id(each): _mean(neighbours.get(id(each)), each.x) for each in row}
@@ -174,7 +167,7 @@ def _order(rows: list[list[Position]], ways: list[tuple[Position, ...]]) -> None
 
 
 def _number(row: list[Position]) -> None:
-    """Positions within a row, as shares of its length, so that rows of different length compare."""
+    """Set positions as fractions of the row length, so that rows of different length are comparable."""
     for position, place in enumerate(row):
         place.x = (position + 0.5) / len(row)
 
@@ -184,7 +177,7 @@ def _mean(places: list[Position] | None, otherwise: float) -> float:
 
 
 def _spread(rows: list[list[Position]]) -> float:
-    """Real positions: each row beside itself, centred."""
+    """Set the final horizontal positions, each row centred; return the total width."""
     lengths = [sum(each.width for each in row) + GAP * (len(row) - 1) for row in rows]
     widest = max(lengths, default=0.0)
     for row, length in zip(rows, lengths, strict=True):
@@ -224,32 +217,34 @@ _MARKER = (
 )
 
 
-def draw_svg(picture: Drawing) -> str:
-    """The whole picture."""
-    layout = lay_out(picture)
+def draw_svg(drawing: Drawing) -> str:
+    """Return the drawing as an SVG document."""
+    layout = lay_out(drawing)
     width, height = f"{layout.width:.0f}", f"{layout.height:.0f}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
-        f' viewBox="0 0 {width} {height}" role="img" aria-label={quoteattr(picture.title)}>',
-        f"<title>{escape(picture.title)}</title>",
+        f' viewBox="0 0 {width} {height}" role="img" aria-label={quoteattr(drawing.title)}>',
+        f"<title>{escape(drawing.title)}</title>",
         f"<style>{_STYLE}</style>",
         "<defs>",
         _MARKER.format(name="end", colour="#8793a5"),
         _MARKER.format(name="bad", colour="#d1443c"),
         "</defs>",
     ]
-    drawn = list(zip(picture.links, layout.ways, strict=True))
+    drawn = list(zip(drawing.links, layout.routes, strict=True))
     parts += [
-        _region(layout, body) for split, body in picture.bodies.items() if _clear(picture, layout, split)
+        _region(layout, body)
+        for split, body in drawing.bodies.items()
+        if _is_separate(drawing, layout, split)
     ]
-    parts += [_line(link, way) for link, way in drawn]
-    parts += [_node(picture, layout, at) for at in range(len(picture.boxes))]
-    parts += [_caption(link, way) for link, way in drawn if _words(link)]
+    parts += [_line(link, route) for link, route in drawn]
+    parts += [_node(drawing, layout, at) for at in range(len(drawing.boxes))]
+    parts += [_caption(link, route) for link, route in drawn if _caption_text(link)]
     return "\n".join([*parts, "</svg>"])
 
 
-def _node(picture: Drawing, layout: Layout, at: int) -> str:
-    box, place = picture.boxes[at], layout.boxes[at]
+def _node(drawing: Drawing, layout: Layout, at: int) -> str:
+    box, place = drawing.boxes[at], layout.boxes[at]
     style = "box inside" if box.splits else "box"
     left, top = place.x - place.width / 2, place.y - HEIGHT / 2
     frame = _rectangle(style, left, top, place.width, HEIGHT, 9)
@@ -264,15 +259,15 @@ def _rectangle(style: str, left: float, top: float, width: float, height: float,
     )
 
 
-def _text(style: str, x: float, y: float, words: str) -> str:
-    most = int((MAX_WIDTH - 28) / WIDTH_OF_CHARACTER)
-    shown = words if len(words) <= most else words[: most - 1] + "…"
+def _text(style: str, x: float, y: float, text: str) -> str:
+    limit = int((MAX_WIDTH - 28) / CHARACTER_WIDTH)
+    shown = text if len(text) <= limit else text[: limit - 1] + "…"
     return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}" text-anchor="middle">{escape(shown)}</text>'
 
 
-def _line(link: Link, way: tuple[Position, ...]) -> str:
-    """A curve from the bottom of one box to the top of the other, upright where it passes a bend."""
-    points = [(each.x, each.y) for each in way]
+def _line(link: Link, route: tuple[Position, ...]) -> str:
+    """Draw a curve from the bottom of one box to the top of the other, vertical at each bend."""
+    points = [(each.x, each.y) for each in route]
     points[0] = (points[0][0], points[0][1] + HEIGHT / 2)
     points[-1] = (points[-1][0], points[-1][1] - HEIGHT / 2)
     path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
@@ -283,15 +278,15 @@ def _line(link: Link, way: tuple[Position, ...]) -> str:
     return f'<path class="{style}" d="{path}" marker-end="url(#{marker})"/>'
 
 
-def _words(link: Link) -> str:
+def _caption_text(link: Link) -> str:
     return link.caption or ("error" if link.is_error else "")
 
 
-def _caption(link: Link, way: tuple[Position, ...]) -> str:
-    """Near the start of the link, where it has not met others yet."""
-    src, following = way[0], way[1]
+def _caption(link: Link, route: tuple[Position, ...]) -> str:
+    """Place the caption near the start of the link, where other links are furthest away."""
+    src, following = route[0], route[1]
     x = src.x + (following.x - src.x) * 0.35
-    return _text("caption", x, src.y + HEIGHT / 2 + 20, _words(link))
+    return _text("caption", x, src.y + HEIGHT / 2 + 20, _caption_text(link))
 
 
 def _bounds(layout: Layout, body: tuple[int, ...]) -> tuple[float, float, float, float]:
@@ -304,10 +299,10 @@ def _bounds(layout: Layout, body: tuple[int, ...]) -> tuple[float, float, float,
     )
 
 
-def _clear(picture: Drawing, layout: Layout, split: int) -> bool:
-    """Would a frame around the body of this split hold nothing else?"""
-    body = set(picture.bodies[split])
-    left, top, right, bottom = _bounds(layout, picture.bodies[split])
+def _is_separate(drawing: Drawing, layout: Layout, split: int) -> bool:
+    """Return whether a frame around the body of this split would contain no other box."""
+    body = set(drawing.bodies[split])
+    left, top, right, bottom = _bounds(layout, drawing.bodies[split])
     return not any(
         left < place.x + place.width / 2 and place.x - place.width / 2 < right and top < place.y < bottom
         for at, place in enumerate(layout.boxes)
@@ -320,50 +315,50 @@ def _region(layout: Layout, body: tuple[int, ...]) -> str:
     return _rectangle("region", left, top, right - left, bottom - top, 12)
 
 
-def draw_mermaid(picture: Drawing) -> str:
-    """The flowchart's text. Nodes are numbered, since Mermaid gives some ids a meaning of their own."""
-    routers = {link.src for link in picture.links if link.caption and not link.is_error}
+def draw_mermaid(drawing: Drawing) -> str:
+    """Return the drawing as a Mermaid flowchart. Nodes are numbered, since Mermaid reserves some ids."""
+    routers = {link.src for link in drawing.links if link.caption and not link.is_error}
     lines = ["flowchart TD"]
-    _scope(picture, (), routers, lines)
-    for link in picture.links:
+    _scope(drawing, (), routers, lines)
+    for link in drawing.links:
         arrow = "-.->" if link.is_error else "-->"
         caption = link.caption or ("error" if link.is_error else "")
-        words = f'|"{_escaped(caption)}"|' if caption else ""
-        lines.append(f"    n{link.src} {arrow}{words} n{link.dst}")
+        text = f'|"{_escape(caption)}"|' if caption else ""
+        lines.append(f"    n{link.src} {arrow}{text} n{link.dst}")
     return "\n".join(lines)
 
 
-def _scope(picture: Drawing, around: tuple[int, ...], routers: set[int], lines: list[str]) -> None:
-    """Declare the nodes that stand right in this scope, then each split's body as a box of its own."""
+def _scope(drawing: Drawing, around: tuple[int, ...], routers: set[int], lines: list[str]) -> None:
+    """Declare the nodes directly in this scope, then the body of each split as a subgraph."""
     indent = "    " * (len(around) + 1)
-    for at, box in enumerate(picture.boxes):
+    for at, box in enumerate(drawing.boxes):
         if box.splits == around:
             opening, closing = ("{", "}") if at in routers else ("[", "]")
-            label = f"{_escaped(box.title or box.id)}<br/><small>{_escaped(box.type)}</small>"
+            label = f"{_escape(box.title or box.id)}<br/><small>{_escape(box.type)}</small>"
             lines.append(f'{indent}n{at}{opening}"{label}"{closing}')
-    for split, body in picture.bodies.items():
-        if picture.boxes[body[0]].splits[: len(around) + 1] == (*around, split):
-            lines.append(f'{indent}subgraph s{split} ["each item of {_escaped(picture.boxes[split].id)}"]')
-            _scope(picture, (*around, split), routers, lines)
+    for split, body in drawing.bodies.items():
+        if drawing.boxes[body[0]].splits[: len(around) + 1] == (*around, split):
+            lines.append(f'{indent}subgraph s{split} ["each item of {_escape(drawing.boxes[split].id)}"]')
+            _scope(drawing, (*around, split), routers, lines)
             lines.append(f"{indent}end")
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return escape(text, {'"': "&quot;", "\n": " "})
 
 
-def print_drawing(picture: Drawing, console: Console | None = None) -> None:
-    """Print the layers. The body of a split stands behind a bar, one per split around it."""
+def print_drawing(drawing: Drawing, console: Console | None = None) -> None:
+    """Print the drawing layer by layer. Nodes in the body of a split are indented by a bar per split."""
     console = console or Console(highlight=False, soft_wrap=True)
-    console.print(Text(picture.title, "bold"))
-    leaving = picture.leaving()
-    width = len(str(len(picture.layers)))
-    for number, row in enumerate(picture.layers, start=1):
+    console.print(Text(drawing.title, "bold"))
+    leaving = drawing.leaving()
+    width = len(str(len(drawing.layers)))
+    for number, row in enumerate(drawing.layers, start=1):
         for place, at in enumerate(row):
             label = f"{number:>{width}}" if place == 0 else " " * width
-            console.print(_box(label, picture.boxes[at]))
+            console.print(_box(label, drawing.boxes[at]))
             for link in leaving[at]:
-                console.print(_link(" " * width, picture, picture.boxes[at], link))
+                console.print(_link(" " * width, drawing, drawing.boxes[at], link))
 
 
 def _bars(box: Box) -> str:
@@ -379,15 +374,15 @@ def _box(label: str, box: Box) -> Text:
     return line
 
 
-def _link(label: str, picture: Drawing, box: Box, link: Link) -> Text:
+def _link(label: str, drawing: Drawing, box: Box, link: Link) -> Text:
     arrow, colour = ("╌╌▶ ", "red") if link.is_error else ("──▶ ", "green")
     line = Text.assemble(
-        (f"{label}  ", "dim"), (_bars(box), "cyan"), "  ", (arrow, colour), picture.boxes[link.dst].id
+        (f"{label}  ", "dim"), (_bars(box), "cyan"), "  ", (arrow, colour), drawing.boxes[link.dst].id
     )
     notes = [link.caption] if link.caption else []
     if link.is_error:
         notes.append("on error")
-    elif link.src in picture.boxes[link.dst].splits and link.src not in box.splits:
+    elif link.src in drawing.boxes[link.dst].splits and link.src not in box.splits:
         notes.append("each item")
     if notes:
         line.append(f"  ({', '.join(notes)})", "dim")

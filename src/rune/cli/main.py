@@ -1,73 +1,154 @@
-"""The `rune` command. Commands import what they need when they run, so that help is quick."""
+"""The `rune` command. A command's module is imported when the command is called, so that `rune --help` is quick."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator, MutableMapping
+from functools import cache
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
 
 import rune
-from rune.cli.commands.access import keys, log
-from rune.cli.commands.bench import bench
-from rune.cli.commands.check import check
-from rune.cli.commands.cluster import migrate, topology, workers
-from rune.cli.commands.control import cancel, pause, rerun, resume, retry, signal, start
-from rune.cli.commands.credentials import credentials
-from rune.cli.commands.dlq import dlq
-from rune.cli.commands.doctor import doctor
-from rune.cli.commands.executions import explain, list_executions, show, watch
-from rune.cli.commands.graph import graph
-from rune.cli.commands.maintenance import audit, backup, gc, restore
-from rune.cli.commands.nodes import nodes
-from rune.cli.commands.run import run
-from rune.cli.commands.serve import serve, up
-from rune.cli.commands.triggers import triggers
-from rune.cli.commands.workflows import deploy, workflows
+
+
+class Entry(NamedTuple):
+    """Where a command is defined, and its line in `rune --help`."""
+
+    module: str
+    attribute: str
+    short_help: str
+
+
+PANELS = {
+    "Run": {
+        "up": Entry("serve", "up", "Serve the API and run executions in one process, until Ctrl-C."),
+        "run": Entry("run", "run", "Run a workflow to its end and show the result of every node."),
+        "start": Entry("control", "start", "Start a deployed workflow and print the id of the execution."),
+        "serve": Entry("serve", "serve", "Run one process of a cluster: a worker, a scheduler or the API."),
+    },
+    "Inspect": {
+        "list": Entry("executions", "list_executions", "List executions, newest first."),
+        "show": Entry("executions", "show", "Show the result of every node of an execution."),
+        "watch": Entry("executions", "watch", "Print the events of an execution until it ends."),
+        "explain": Entry("executions", "explain", "Explain what an execution is waiting for."),
+        "audit": Entry(
+            "maintenance", "audit", "Replay the journal and check its invariants. Exits 1 on a violation."
+        ),
+    },
+    "Operate": {
+        "signal": Entry("control", "signal", "Send a signal to an execution."),
+        "cancel": Entry(
+            "control", "cancel", "Cancel an execution: running nodes are stopped, no new ones start."
+        ),
+        "pause": Entry("control", "pause", "Pause an execution: running nodes finish, no new ones start."),
+        "resume": Entry("control", "resume", "Resume a paused execution."),
+        "retry": Entry("control", "retry", "Run the failed nodes of an execution again, in a new execution."),
+        "rerun": Entry("control", "rerun", "Run a node and everything after it again, in a new execution."),
+        "dlq": Entry("dlq", "dlq", "List, show, requeue or drop dead letters."),
+    },
+    "Workflows": {
+        "deploy": Entry("workflows", "deploy", "Store a workflow as its next version."),
+        "workflows": Entry(
+            "workflows", "workflows", "List, show, compare, limit or remove stored workflows."
+        ),
+        "check": Entry("check", "check", "Check workflow documents and list every problem."),
+        "graph": Entry("graph", "graph", "Draw a workflow in the terminal, as SVG or as Mermaid text."),
+        "nodes": Entry("nodes", "nodes", "List the node types, or show one of them in full."),
+        "triggers": Entry("triggers", "triggers", "Manage the webhooks and schedules of stored workflows."),
+    },
+    "Administer": {
+        "gc": Entry("maintenance", "gc", "Delete ended executions."),
+        "backup": Entry("maintenance", "backup", "Back up the database while it is in use."),
+        "restore": Entry("maintenance", "restore", "Restore a backup. No process may be using the database."),
+        "credentials": Entry(
+            "credentials", "credentials", "Manage the credentials that nodes use. Values are never shown."
+        ),
+        "keys": Entry("access", "keys", "Manage API keys."),
+        "log": Entry("access", "log", "Show the audit log, newest entry first."),
+        "workers": Entry("cluster", "workers", "List recently active cluster processes."),
+        "migrate": Entry("cluster", "migrate", "Migrate the cluster's database to this version of Rune."),
+        "topology": Entry("cluster", "topology", "Print what workers expect from RabbitMQ and Redis."),
+        "doctor": Entry("doctor", "doctor", "Check this installation. Exits 1 if a check fails."),
+        "bench": Entry("bench", "bench", "Measure the embedded engine on this machine."),
+    },
+}
+"""The commands as `rune --help` lists them."""
+
+COMMANDS = {name: entry for entries in PANELS.values() for name, entry in entries.items()}
+
+
+@cache
+def load_command(name: str) -> Any:
+    """Import a command: a function, or a Typer with subcommands."""
+    entry = COMMANDS[name]
+    target = getattr(import_module(f"rune.cli.commands.{entry.module}"), entry.attribute)
+    holder = typer.Typer()
+    if isinstance(target, typer.Typer):
+        holder.add_typer(target, name=name)
+    else:
+        holder.command(name)(target)
+    return get_group(holder).commands[name]
+
+
+class LazyCommands(MutableMapping[str, Any]):
+    """The commands by name. Only looking one up imports its module."""
+
+    def __getitem__(self, name: str) -> Any:
+        return load_command(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+    def __contains__(self, name: object) -> bool:
+        return name in COMMANDS
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        raise TypeError("commands are added to PANELS")
+
+    def __delitem__(self, name: str) -> None:
+        raise TypeError("commands are removed from PANELS")
+
+
+class LazyGroup(TyperGroup):
+    """Lists commands from the table and imports the one that is called."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = LazyCommands()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a placeholder that is enough for the list of commands."""
+        for panel, entries in PANELS.items():
+            if cmd_name in entries:
+                return TyperCommand(cmd_name, short_help=entries[cmd_name].short_help, rich_help_panel=panel)
+        return None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, placeholder, rest = super().resolve_command(ctx, args)
+        return name, placeholder and load_command(placeholder.name), rest
+
 
 app = typer.Typer(
     name="rune",
-    help="A durable workflow engine: one definition, one journal, every step exactly once.",
+    cls=LazyGroup,
+    help="A durable workflow engine: executions resume after a crash, every result is recorded exactly once.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
-app.command()(up)
-app.command()(run)
-app.command()(deploy)
-app.add_typer(workflows, name="workflows")
-app.command()(check)
-app.command()(graph)
-app.command("list")(list_executions)
-app.command()(show)
-app.command()(watch)
-app.command()(explain)
-app.command()(start)
-app.command()(signal)
-app.command()(cancel)
-app.command()(pause)
-app.command()(resume)
-app.command()(retry)
-app.command()(rerun)
-app.add_typer(dlq, name="dlq")
-app.command()(audit)
-app.command()(gc)
-app.command()(backup)
-app.command()(restore)
-app.add_typer(credentials, name="credentials")
-app.add_typer(keys, name="keys")
-app.command()(log)
-app.command()(nodes)
-app.add_typer(triggers, name="triggers")
-app.add_typer(serve, name="serve")
-app.command()(workers)
-app.command()(migrate)
-app.command()(topology)
-app.command()(doctor)
-app.command()(bench)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"rune {rune.__version__}")
         raise typer.Exit
 
@@ -75,7 +156,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     pass

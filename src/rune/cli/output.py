@@ -1,8 +1,6 @@
-"""Text for terminals: aligned columns, a little colour, and nothing that could act on the terminal.
+"""Terminal and JSON output of the commands: tables, colours, errors with their exit codes, executions.
 
-How a command says no: problems as lines or as one document, and the exit codes.
-
-How an execution looks in a terminal.
+Text from documents is stripped of control characters before it is printed: it must not control the terminal.
 """
 
 from __future__ import annotations
@@ -13,14 +11,36 @@ import sys
 import time
 import unicodedata
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from rune.core.definition.problems import Problem
-    from rune.core.execution.explain import Waiting
-    from rune.errors import RuneError
+import msgspec
 
-CODES = {"red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36, "grey": 90, "bold": 1}
+from rune.core.definition.problems import Problem
+from rune.core.execution.explain import Waiting
+from rune.errors import RuneError
+
+EXIT = {"completed": 0, "failed": 1, "halted": 1, "cancelled": 1}
+"""Exit codes by the status of an execution."""
+
+VIOLATIONS, INVALID, UNREACHABLE = 1, 2, 3
+INTERRUPTED, TERMINATED = 130, 143
+
+MAX_ROWS = 40
+MAX_OPEN_ROWS = 20
+MAX_FAILURES = 5
+RELATIONS = {"parent_id": "child of", "retry_of": "retry or rerun of"}
+STATUSES = ("success", "failed", "skipped", "cancelled")
+
+ANSI_CODES = {
+    "red": 31,
+    "green": 32,
+    "yellow": 33,
+    "blue": 34,
+    "magenta": 35,
+    "cyan": 36,
+    "grey": 90,
+    "bold": 1,
+}
 COLOURS = {
     "success": "green",
     "completed": "green",
@@ -35,36 +55,34 @@ COLOURS = {
     "waiting": "magenta",
     "paused": "yellow",
 }
-"""By status."""
+"""Colours by status."""
 
 Cell = str | tuple[str, str]
-"""Text, or text and its colour."""
+"""Text, or a pair of text and colour."""
 
 
 def colourful() -> bool:
-    """Whether stdout shows colours."""
+    """Return whether stdout is a terminal that shows colours."""
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 def clean(text: str) -> str:
-    """The text without characters that a terminal would obey."""
+    """Return the text with control characters replaced."""
     return "".join(each if each.isprintable() else " " if each in "\r\n\t" else "\ufffd" for each in text)
 
 
 def paint(text: str, colour: str) -> str:
-    """Coloured, where that is shown."""
     if not colour or not colourful():
         return text
-    return f"\x1b[{CODES[colour]}m{text}\x1b[0m"
+    return f"\x1b[{ANSI_CODES[colour]}m{text}\x1b[0m"
 
 
 def by_status(status: str) -> Cell:
-    """A status in its colour."""
     return status, COLOURS.get(status, "")
 
 
 def width(text: str) -> int:
-    """How many columns a text takes."""
+    """Return the number of terminal columns a text takes."""
     if text.isascii():
         return len(text)
     return sum(
@@ -73,7 +91,7 @@ def width(text: str) -> int:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-    """Columns as wide as they must be; the last one runs on."""
+    """Print rows as aligned columns; the last column may exceed the width of the terminal."""
     cells = [
         [(clean(each), "") if isinstance(each, str) else (clean(each[0]), each[1]) for each in row]
         for row in rows
@@ -88,12 +106,12 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
 
 
 def count(number: int, noun: str) -> str:
-    """`1 node`, `2,000 nodes`."""
+    """Format as `1 node` or `2,000 nodes`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def duration(ms: float) -> str:
-    """`12 ms`, `3.2 s`, `4 min 10 s`, `2 h 5 min`, `3 d 4 h`."""
+    """Format as `12 ms`, `3.2 s`, `4 min 10 s`, `2 h 5 min` or `3 d 4 h`."""
     if ms < 1000:
         return f"{ms:.0f} ms"
     seconds = ms / 1000
@@ -110,25 +128,18 @@ def duration(ms: float) -> str:
 
 
 def moment(at: int) -> str:
-    """A time (epoch ms) as the reader's clock shows it."""
+    """Format a time (epoch ms) in the local time zone."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at / 1000))
 
 
 def until(due: int, now: int) -> str:
-    """`in 3.0 s (2026-01-01 12:00:00)`, or that the time has come."""
+    """Format as `in 3.0 s (2026-01-01 12:00:00)`, or `due (…)` if the time has passed."""
     left = f"in {duration(due - now)}" if due > now else "due"
     return f"{left} ({moment(due)})"
 
 
-EXIT = {"completed": 0, "failed": 1, "halted": 1, "cancelled": 1}
-VIOLATIONS, INVALID, UNREACHABLE = 1, 2, 3
-INTERRUPTED, TERMINATED = 130, 143
-
-
 def refuse_error(error: RuneError, *, as_json: bool, hint: str = "") -> int:
-    """Say why nothing was done, and answer the exit code."""
-    from rune.core.definition.problems import Problem
-
+    """Print an error and return the exit code."""
     unreachable = error.code in {
         "STORE_AWAY",
         "NEWER_FORMAT",
@@ -145,10 +156,8 @@ def refuse_error(error: RuneError, *, as_json: bool, hint: str = "") -> int:
 
 
 def refuse(problems: Sequence[Problem], *, as_json: bool) -> int:
-    """Print problems; one document on stdout, or lines on stderr."""
+    """Print problems, as one document on stdout or as lines on stderr, and return the exit code."""
     if as_json:
-        import msgspec
-
         print_json({"status": "invalid", "problems": [msgspec.to_builtins(each) for each in problems]})
     else:
         for each in problems:
@@ -158,25 +167,16 @@ def refuse(problems: Sequence[Problem], *, as_json: bool) -> int:
 
 
 def print_json(document: object) -> None:
-    """One document on one line of stdout."""
-    import msgspec
-
+    """Print a document as one line of stdout."""
     sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
     sys.stdout.flush()
 
 
-MAX_ROWS = 40
-MAX_OPEN = 20
-MAX_FAILURES = 5
-KIN = {"parent_id": "child of", "retry_of": "retry or rerun of"}
-STATUSES = ("success", "failed", "skipped", "cancelled")
-
-
 def print_document(document: dict[str, Any], *, most: int | None = None) -> None:
-    """The nodes of an execution, its end, and its output. Many are summed up unless `most` asks for them."""
+    """Print the node runs of an execution, its status and its output; many are summarised unless `most`."""
     nodes = document["nodes"]
     if most is None and len(nodes) > MAX_ROWS:
-        _print_summed(nodes)
+        _print_summary(nodes)
     else:
         shown = nodes[: MAX_ROWS if most is None else most]
         print_table(("node", "item", "status", "attempts", "took", "error"), [_row(node) for node in shown])
@@ -186,9 +186,9 @@ def print_document(document: dict[str, Any], *, most: int | None = None) -> None
     took = document["total_duration_ms"]
     ended = "" if took is None else f" in {duration(took)}"
     print(f"\n{paint(status, COLOURS.get(status, ''))} {name} ({clean(document['workflow_id'])}){ended}")
-    for field, kin in KIN.items():
+    for field, relation in RELATIONS.items():
         if document.get(field):
-            print(paint(f"{kin} {document[field]}", "grey"))
+            print(paint(f"{relation} {document[field]}", "grey"))
     if document["error"]:
         error = document["error"]
         print(f"{paint(error['code'], 'red')}: {clean(error['message'])}")
@@ -196,8 +196,8 @@ def print_document(document: dict[str, Any], *, most: int | None = None) -> None
         print(json.dumps(document["output"], ensure_ascii=False, indent=2))
 
 
-def _print_summed(nodes: list[dict[str, Any]]) -> None:
-    """One line a node, then the first failures."""
+def _print_summary(nodes: list[dict[str, Any]]) -> None:
+    """Print one line per node, then the first failures."""
     counts: dict[str, dict[str, int]] = {}
     for node in nodes:
         statuses = counts.setdefault(node["node_id"], {})
@@ -216,7 +216,7 @@ def _print_summed(nodes: list[dict[str, Any]]) -> None:
             [_row(each) for each in failures[:MAX_FAILURES]],
         )
     if len(failures) > MAX_FAILURES:
-        print(paint(f"… and {len(failures) - MAX_FAILURES:,} more that failed", "grey"))
+        print(paint(f"… and {len(failures) - MAX_FAILURES:,} more failures", "grey"))
 
 
 def _row(node: dict[str, Any]) -> list[Cell]:
@@ -233,19 +233,19 @@ def _row(node: dict[str, Any]) -> list[Cell]:
 
 
 def print_open(waiting: Sequence[Waiting], now: int) -> None:
-    """What has not ended, and what it waits for."""
+    """Print the open nodes and what each one waits for."""
     rows: list[list[Cell]] = []
-    for each in waiting[:MAX_OPEN]:
+    for each in waiting[:MAX_OPEN_ROWS]:
         rows.append(
             [each.node, "" if each.lineage == "/" else each.lineage, _reason(each), _until(each, now)]
         )
     print_table(("open", "item", "why", "until"), rows)
-    if len(waiting) > MAX_OPEN:
+    if len(waiting) > MAX_OPEN_ROWS:
         found: dict[str, int] = {}
         for each in waiting:
             found[f"{each.node} {each.reason}"] = found.get(f"{each.node} {each.reason}", 0) + 1
-        print(paint(f"… and {len(waiting) - MAX_OPEN:,} more; in all:", "grey"))
-        for reason, number in sorted(found.items(), key=lambda each: -each[1])[:MAX_OPEN]:
+        print(paint(f"… and {len(waiting) - MAX_OPEN_ROWS:,} more; totals:", "grey"))
+        for reason, number in sorted(found.items(), key=lambda each: -each[1])[:MAX_OPEN_ROWS]:
             print(f"  {number:>9,}  {clean(reason)}")
 
 
@@ -267,7 +267,7 @@ def _until(each: Waiting, now: int) -> str:
 
 
 def print_event(event: dict[str, Any]) -> None:
-    """One line of a history."""
+    """Print one event of an execution as a line."""
     items = "/".join(f"{frame['split_node_id']}:{frame['item_index']}" for frame in event["lineage"])
     kind = event["kind"]
     status = kind.rpartition(".")[2]

@@ -1,6 +1,6 @@
-"""A tally: how far each node of one execution has come. Counting costs the same at any size.
+"""Progress of a running execution: a live display on a terminal, otherwise a line every few seconds.
 
-Progress of a run while it lasts: a live picture on a terminal, a line now and then elsewhere.
+Each event is counted in constant time, however large the execution is.
 """
 
 from __future__ import annotations
@@ -25,11 +25,15 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+FRAME_INTERVAL_S = 0.2
+LINE_INTERVAL_S = 5.0
+BAR_WIDTH = 24
+
 Key = tuple[int, Path]
 
 
 class NodeProgress(msgspec.Struct):
-    """One node. `total`: of a split, how many items it made; of a node inside, how many there are for it."""
+    """Counts of one node. `total` is the number of items: of a split, or of the split around the node."""
 
     node: str
     inside: bool
@@ -43,8 +47,8 @@ class NodeProgress(msgspec.Struct):
     total: int | None = None
     done: int | None = None  # items of a split that have ended
     lost: int = 0  # items of a split that failed
-    due: int | None = None  # the nearest time at which a waiting one goes on
-    said: str = ""  # how far the one that spoke last says it is
+    due: int | None = None  # the earliest time at which a wait ends
+    message: str = ""  # the last progress report of the node
 
     @property
     def ended(self) -> int:
@@ -52,7 +56,7 @@ class NodeProgress(msgspec.Struct):
 
     @property
     def status(self) -> str:
-        """What is most worth saying about it."""
+        """The most relevant status of the node's runs."""
         if self.running:
             return "running"
         if self.waiting:
@@ -62,7 +66,7 @@ class NodeProgress(msgspec.Struct):
 
 
 class ProgressCounter:
-    """Looks on while one execution runs."""
+    """Observes one execution and counts the runs of its nodes by status."""
 
     def __init__(self, execution: str) -> None:
         self.execution = execution
@@ -75,7 +79,7 @@ class ProgressCounter:
         self._dues: list[list[tuple[int, Path]]] = []
 
     def begin(self, plan: Plan, execution: str) -> None:
-        """Say what it is a tally of; what was seen before that is counted now."""
+        """Set the plan and the execution; decisions observed earlier are counted now."""
         early, self._early = self._early, []
         if execution != self.execution:
             self.execution, early = execution, []
@@ -88,17 +92,17 @@ class ProgressCounter:
             self.add(decision)
 
     def claimed(self, execution: str, token: Token) -> None:
-        """A token begins to run."""
+        """Count a token that starts to run."""
         if execution != self.execution or self._plan is None or token.key in self._running:
             return
-        self._leave(token.key)
+        self._remove(token.key)
         self._running.add(token.key)
         self._lines[token.node].running += 1
         self._lines[token.node].attempt = token.attempt
         self.version += 1
 
     def applied(self, execution: str, decisions: Sequence[Decision]) -> None:
-        """Decisions have become true."""
+        """Count decisions that were applied."""
         if execution != self.execution:
             return
         if self._plan is None:
@@ -108,17 +112,16 @@ class ProgressCounter:
             self.add(decision)
 
     def progressed(self, execution: str, token: Token, text: str) -> None:
-        """A node that runs says how far it is; of several items the last one counts."""
+        """Store the progress report of a running node; the last one of several items wins."""
         if execution == self.execution and token.key in self._running:
-            self._lines[token.node].said = text
+            self._lines[token.node].message = text
             self.version += 1
 
     def add(self, decision: Decision) -> None:
-        """Count one decision."""
         self.version += 1
         key = (decision.node, decision.path)
         line, fact = self._lines[decision.node], decision.fact
-        self._leave(key)
+        self._remove(key)
         if isinstance(fact, NodeResult):
             name = "success" if fact.status == "ok" else fact.status
             setattr(line, name, getattr(line, name) + 1)
@@ -129,7 +132,7 @@ class ProgressCounter:
         elif fact is None and decision.effects:  # without effects it only starts more items
             line.skipped += 1
         for effect in decision.effects:
-            if isinstance(effect, SkipNode) and self._lives_in(effect.node, decision.path):
+            if isinstance(effect, SkipNode) and self._is_item_of(effect.node, decision.path):
                 self._lines[effect.node].skipped += 1
             elif isinstance(effect, UncollectedFailure) or (
                 isinstance(effect, CollectItem) and effect.mark == FAILED
@@ -137,25 +140,25 @@ class ProgressCounter:
                 self._lines[decision.path[-2]].lost += 1
 
     def skipped(self, keys: Iterable[Key]) -> None:
-        """What is known to be skipped, all of it."""
+        """Replace the counts of skipped runs by all that are known now."""
         for line in self._lines:
             line.skipped = 0
         for node, path in set(keys):
-            if self._lives_in(node, path):
+            if self._is_item_of(node, path):
                 self._lines[node].skipped += 1
 
-    def _lives_in(self, node: int, path: Path) -> bool:
-        """The body of a split without items is skipped where the split is, not in an item."""
+    def _is_item_of(self, node: int, path: Path) -> bool:
+        """Return whether the path is an item of the node: the body of an empty split is skipped outside of any item."""
         assert self._plan is not None
         return len(path) == 2 * self._plan.nodes[node].depth
 
-    def _leave(self, key: Key) -> None:
+    def _remove(self, key: Key) -> None:
         line = self._lines[key[0]]
         if key in self._running:
             self._running.remove(key)
             line.running -= 1
             if not line.running:
-                line.said = ""
+                line.message = ""
         if self._waiting.pop(key, None) is not None:
             line.waiting -= 1
 
@@ -179,7 +182,7 @@ class ProgressCounter:
                 self._lines[node.index].total = (self._lines[node.index].total or 0) + count
 
     def lines(self) -> list[NodeProgress]:
-        """Every node as it stands, in the order of the plan."""
+        """Return the current counts of every node, in the order of the plan."""
         assert self._plan is not None
         for node in self._plan.nodes:
             line = self._lines[node.index]
@@ -188,7 +191,7 @@ class ProgressCounter:
                 heappop(dues)
             line.due = dues[0][0] if dues else None
             if node.fans_out and line.total is not None:
-                # Each node inside ends once an item, be it as skipped: the slowest says how many items have.
+                # Each node inside ends once per item, possibly as skipped: the slowest one gives the ended items.
                 inner = [
                     self._lines[each.index].ended for each in self._plan.nodes if each.split == node.index
                 ]
@@ -196,26 +199,21 @@ class ProgressCounter:
         return self._lines
 
 
-FRAME = 0.2  # s between pictures
-LINE = 5.0  # s between lines
-BAR = 24
-
-
 class Progress(Protocol):
-    """Shows a tally."""
+    """Displays the counts of a ProgressCounter."""
 
     pause: float
 
     def refresh(self) -> None:
-        """Show how it stands."""
+        """Show the current counts."""
 
     def close(self) -> None:
-        """Leave the screen as it was."""
+        """Clear the display."""
 
 
-def progress(tally: ProgressCounter) -> Progress:
-    """What suits the place that stdout leads to."""
-    return LiveProgress(tally) if sys.stdout.isatty() else PlainProgress(tally)
+def progress(counter: ProgressCounter) -> Progress:
+    """Return a live display if stdout is a terminal, otherwise plain lines."""
+    return LiveProgress(counter) if sys.stdout.isatty() else PlainProgress(counter)
 
 
 def now() -> int:
@@ -223,7 +221,7 @@ def now() -> int:
 
 
 def state_of(line: NodeProgress, at: int) -> str:
-    """A node in words."""
+    """Describe the state of a node."""
     if not line.inside and line.total is None:
         return _single(line, at)
     parts = [
@@ -234,31 +232,33 @@ def state_of(line: NodeProgress, at: int) -> str:
     if line.lost:
         parts.append(f"{count(line.lost, 'item')} failed")
     if line.due is not None:
-        parts.append(f"next {_left(line.due, at)}")
-    return ", ".join(parts) + _said(line)
+        parts.append(f"next {_countdown(line.due, at)}")
+    return ", ".join(parts) + _message(line)
 
 
-def _said(line: NodeProgress) -> str:
-    return f": {clean(line.said)}" if line.said and line.running else ""
+def _message(line: NodeProgress) -> str:
+    return f": {clean(line.message)}" if line.message and line.running else ""
 
 
 def _single(line: NodeProgress, at: int) -> str:
     if not line.waiting:
         status = line.status if line.attempt == 1 else f"{line.status}, attempt {line.attempt}"
-        return status + _said(line)
+        return status + _message(line)
     if line.due is None:
         return "waiting for a signal"
     if line.attempt > 1:
-        return f"attempt {line.attempt} {_left(line.due, at)}"
-    return f"waiting, {_left(line.due, at)}" + (f" ({moment(line.due)})" if line.due - at > 60_000 else "")
+        return f"attempt {line.attempt} {_countdown(line.due, at)}"
+    return f"waiting, {_countdown(line.due, at)}" + (
+        f" ({moment(line.due)})" if line.due - at > 60_000 else ""
+    )
 
 
-def _left(due: int, at: int) -> str:
+def _countdown(due: int, at: int) -> str:
     return f"in {duration(-(-(due - at) // 1000) * 1000)}" if due > at else "now"
 
 
 def worth_showing(lines: list[NodeProgress], most: int) -> list[NodeProgress]:
-    """At most so many: what moves before what has ended, what has ended before what has not begun."""
+    """Return at most `most` nodes: active ones before ended ones, ended ones before pending ones."""
     if len(lines) <= most:
         return lines
     rank = {"running": 0, "waiting": 0, "failed": 1, "pending": 3}
@@ -267,22 +267,22 @@ def worth_showing(lines: list[NodeProgress], most: int) -> list[NodeProgress]:
 
 
 class PlainProgress:
-    """For logs: one line on stderr every few seconds, if anything has changed."""
+    """Prints one line on stderr every few seconds, if anything has changed."""
 
-    pause = LINE
+    pause = LINE_INTERVAL_S
 
-    def __init__(self, tally: ProgressCounter) -> None:
-        self._tally = tally
+    def __init__(self, counter: ProgressCounter) -> None:
+        self._counter = counter
         self._seen = -1
         self._began = time.monotonic()
 
     def refresh(self) -> None:
-        if self._seen == self._tally.version:
+        if self._seen == self._counter.version:
             return
-        self._seen = self._tally.version
+        self._seen = self._counter.version
         at = now()
         parts: list[str] = []
-        for line in self._tally.lines():
+        for line in self._counter.lines():
             if line.total is not None and not line.inside and line.done != line.total:
                 failed = f", {line.lost:,} failed" if line.lost else ""
                 parts.append(f"{line.node} {line.done or 0:,}/{line.total:,}{failed}")
@@ -291,22 +291,22 @@ class PlainProgress:
         shown = "; ".join(parts[:8]) + ("; …" if len(parts) > 8 else "")
         spent = duration((time.monotonic() - self._began) * 1000)
         print(
-            clean(f"{self._tally.execution} after {spent}: {shown or 'under way'}"),
+            clean(f"{self._counter.execution} after {spent}: {shown or 'running'}"),
             file=sys.stderr,
             flush=True,
         )
 
     def close(self) -> None:
-        """Lines stay."""
+        """Do nothing: printed lines stay."""
 
 
 class LiveProgress:
-    """For people: every node with its state, redrawn in place. A run that is over in a blink shows none."""
+    """Redraws every node with its state in place. A run that ends before the first frame shows nothing."""
 
-    pause = FRAME
+    pause = FRAME_INTERVAL_S
 
-    def __init__(self, tally: ProgressCounter) -> None:
-        self._tally = tally
+    def __init__(self, counter: ProgressCounter) -> None:
+        self._counter = counter
         self._live: Live | None = None
         self._began = time.monotonic()
 
@@ -315,23 +315,23 @@ class LiveProgress:
         if self._live is None:
             self._live = self._open()
         self._live.update(self._table(), refresh=True)
-        # A picture that takes long to draw is drawn less often.
-        self.pause = max(FRAME, 10 * (time.perf_counter() - began))
+        # A frame that takes long to draw is drawn less often.
+        self.pause = max(FRAME_INTERVAL_S, 10 * (time.perf_counter() - began))
 
     def _open(self) -> Live:
-        from rich.console import Console
-        from rich.live import Live
+        from rich.console import Console  # noqa: PLC0415 - only a live display needs it
+        from rich.live import Live  # noqa: PLC0415 - only a live display needs it
 
         live = Live(console=Console(highlight=False), auto_refresh=False, transient=True)
         live.start()
         return live
 
     def _table(self) -> Table:
-        from rich.table import Table
-        from rich.text import Text
+        from rich.table import Table  # noqa: PLC0415 - only a live display needs it
+        from rich.text import Text  # noqa: PLC0415 - only a live display needs it
 
         assert self._live is not None
-        lines = self._tally.lines()
+        lines = self._counter.lines()
         shown = worth_showing(lines, max(3, self._live.console.height - 3))
         table = Table(box=None, pad_edge=False, show_header=False)
         at = now()
@@ -355,16 +355,16 @@ class LiveProgress:
 
 
 def _bar(line: NodeProgress) -> Text:
-    from rich.text import Text
+    from rich.text import Text  # noqa: PLC0415 - only a live display needs it
 
     if line.total is None:
         return Text()
     done = line.done if line.done is not None else line.ended
-    filled = BAR * min(done, line.total) // line.total if line.total else BAR
-    bad = min(filled, -(-BAR * (line.lost or line.failed) // line.total)) if line.total else 0
+    filled = BAR_WIDTH * min(done, line.total) // line.total if line.total else BAR_WIDTH
+    bad = min(filled, -(-BAR_WIDTH * (line.lost or line.failed) // line.total)) if line.total else 0
     return Text.assemble(
         ("━" * (filled - bad), "green"),
         ("━" * bad, "red"),
-        ("━" * (BAR - filled), "bright_black"),
+        ("━" * (BAR_WIDTH - filled), "bright_black"),
         f" {done:,}/{line.total:,}",
     )

@@ -1,14 +1,6 @@
-"""Asking a server: refusals come back as they would be raised here.
+"""The services, readers and stores that commands use, over the HTTP API of the server named by RUNE_URL.
 
-The fleet of a server elsewhere.
-
-The library of a server elsewhere.
-
-The desk of a server elsewhere: the verbs, each asked for over HTTP.
-
-The reader of a server elsewhere: what is known of executions, asked for over HTTP.
-
-The credentials of a server elsewhere: values go over and never come back.
+Errors of the API are raised as the local services would raise them.
 """
 
 from __future__ import annotations
@@ -22,7 +14,7 @@ import msgspec
 
 from rune.bootstrap import UnsupportedOverUrlError
 from rune.client import ApiError, AsyncClient, models
-from rune.client.resources import Credential, Worker
+from rune.client.models import Credential, Worker
 from rune.core.definition.problems import Problem
 from rune.core.execution.explain import Waiting
 from rune.core.execution.outcome import Error
@@ -37,24 +29,26 @@ from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, StartOptions
 from rune.runtime.services.executions import SignalResult
 from rune.settings import Settings
 
+PAGE_SIZE = 1_000
+MAX_ID_LENGTH = 128
+
 
 def not_over_url(what: str, settings: Settings) -> UnsupportedOverUrlError:
-    """Why it is refused, and what to do instead."""
     return UnsupportedOverUrlError(
-        f"{what} cannot be asked of the server at {settings.url}: unset RUNE_URL and run it where the server runs"
+        f"{what} is not available over the server at {settings.url}: unset RUNE_URL and run it where the server runs"
     )
 
 
 @asynccontextmanager
 async def client(settings: Settings) -> AsyncIterator[AsyncClient]:
-    """A client of the server that the settings name."""
+    """Open a client of the server named by RUNE_URL."""
     async with AsyncClient(settings.url, key=settings.api_key or None) as opened:
-        with _as_here(settings.url):
+        with _raise_local_errors(settings.url):
             yield opened
 
 
 @contextmanager
-def _as_here(url: str) -> Iterator[None]:
+def _raise_local_errors(url: str) -> Iterator[None]:
     try:
         yield
     except ApiError as refused:
@@ -63,24 +57,24 @@ def _as_here(url: str) -> Iterator[None]:
             raise InvalidDocumentError(tuple(msgspec.convert(each, Problem) for each in problems)) from None
         if refused.code == "UNAUTHORIZED":
             raise RuneError(
-                f"{url} asks for a key, and RUNE_API_KEY does not hold it", code="UNAUTHORIZED"
+                f"{url} requires an API key, and RUNE_API_KEY does not contain a valid one",
+                code="UNAUTHORIZED",
             ) from None
         if refused.code == "HTTP_STATUS":
             raise RuneError(
-                f"{url} does not answer as a Rune server does: status {refused.status}", code="UNREACHABLE"
+                f"{url} does not respond like a Rune server: status {refused.status}", code="UNREACHABLE"
             ) from None
         raise
     except msgspec.DecodeError as error:
-        raise RuneError(f"{url} does not answer as a Rune server does: {error}", code="UNREACHABLE") from None
+        raise RuneError(f"{url} does not respond like a Rune server: {error}", code="UNREACHABLE") from None
 
 
 def epoch(moment: str) -> int:
-    """ISO 8601 text as epoch ms."""
+    """Convert ISO 8601 text to epoch ms."""
     return round(datetime.fromisoformat(moment).timestamp() * 1000)
 
 
-def member(each: Worker) -> ProcessInfo:
-    """A process as the commands know it."""
+def process_info(each: Worker) -> ProcessInfo:
     return ProcessInfo(
         name=each.id,
         host=each.host,
@@ -98,17 +92,17 @@ def member(each: Worker) -> ProcessInfo:
 
 
 class RemoteWorkflows:
-    """Stored definitions, to be looked at."""
+    """Read-only access to stored workflows."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
 
     async def versions(self, workflow: str) -> list[Version]:
-        """Every version, the oldest first; none of a workflow that nobody knows."""
+        """Return all versions, oldest first; none for an unknown workflow."""
         try:
             return [
                 Version(workflow, each.version, each.hash, epoch(each.deployed_at), tuple(each.aliases))
-                async for each in self._client.versions(workflow, page=1_000)
+                async for each in self._client.versions(workflow, page=PAGE_SIZE)
             ]
         except ApiError as refused:
             if refused.status != 404:
@@ -116,7 +110,7 @@ class RemoteWorkflows:
             return []
 
     async def aliases(self, workflow: str) -> list[Alias]:
-        """Every alias by name; none of a workflow that nobody knows."""
+        """Return all aliases by name; none for an unknown workflow."""
         try:
             found = await self._client.aliases(workflow)
         except ApiError as refused:
@@ -126,7 +120,7 @@ class RemoteWorkflows:
         return [Alias(each.alias, each.version, each.revision, each.weights) for each in found]
 
     async def list(self, *, hidden: bool = False) -> list[WorkflowEntry]:
-        """The workflows by name; `hidden`: those out of sight too."""
+        """Return the workflows by name; `hidden` includes archived ones."""
         return [
             WorkflowEntry(
                 workflow=each.workflow_id,
@@ -137,23 +131,23 @@ class RemoteWorkflows:
                 deployed_at=epoch(each.deployed_at),
                 hidden=each.hidden,
             )
-            async for each in self._client.workflows(hidden=hidden, page=1_000)
+            async for each in self._client.workflows(hidden=hidden, page=PAGE_SIZE)
         ]
 
 
 class _RemoteService:
-    """Operations of one service, called on a server."""
+    """One service of a server; calling a method that the API does not have raises UnsupportedOverUrlError."""
 
     def __init__(self, client: AsyncClient, settings: Settings) -> None:
         self._client = client
         self._settings = settings
 
-    def __getattr__(self, method: str) -> Any:
-        raise not_over_url(f"`{method.replace('_', ' ')}`", self._settings)
+    def __getattr__(self, name: str) -> Any:
+        raise not_over_url(f"`{name.replace('_', ' ')}`", self._settings)
 
 
 class RemoteExecutionService(_RemoteService):
-    """Starts and controls executions of a server. Values are sent as the bytes they are."""
+    """The execution service of a server. Payloads are sent as the bytes they are."""
 
     async def start_definition(
         self,
@@ -163,7 +157,7 @@ class RemoteExecutionService(_RemoteService):
         *,
         execution: str | None = None,
     ) -> ExecutionRecord:
-        """The server names the execution itself."""
+        """Start an execution; the server chooses its id, `execution` is ignored."""
         document: Any = msgspec.Raw(definition)
         started = await self._client.run(
             document,
@@ -184,7 +178,7 @@ class RemoteExecutionService(_RemoteService):
         priority: int | None = None,
         execution: str | None = None,
     ) -> ExecutionRecord:
-        """The server names the execution itself."""
+        """Start an execution; the server chooses its id, `execution` is ignored."""
         started = await self._client.start(
             workflow,
             msgspec.Raw(input),
@@ -205,15 +199,15 @@ class RemoteExecutionService(_RemoteService):
         key: str | None = None,
         item: str | None = None,
     ) -> SignalResult:
-        heard = await self._client.signal(execution, name, msgspec.Raw(value), item=item, key=key)
-        return SignalResult(heard.id, heard.resumed)
+        result = await self._client.signal(execution, name, msgspec.Raw(value), item=item, key=key)
+        return SignalResult(result.id, result.resumed)
 
     async def cancel(self, execution: str, reason: str = "") -> str:
-        """A server says twice that it is cancelled; here the second asker is told that it had ended."""
-        acted = await self._client.cancel(execution, reason)
-        if acted.status == "cancelled" and not acted.changed:
+        """Cancel an execution. Unlike the API, raise if it was cancelled before, as the local service does."""
+        result = await self._client.cancel(execution, reason)
+        if result.status == "cancelled" and not result.changed:
             raise RuneError("the execution has ended as cancelled", code="ENDED")
-        return acted.status
+        return result.status
 
     async def pause(self, execution: str) -> bool:
         return (await self._client.pause(execution)).changed
@@ -233,7 +227,7 @@ class RemoteExecutionService(_RemoteService):
 
 
 class RemoteDeadLetterService(_RemoteService):
-    """Requeues and discards dead letters of a server."""
+    """The dead-letter service of a server."""
 
     async def requeue(self, letter: str) -> ExecutionRecord:
         return _accepted(await self._client.requeue(letter))
@@ -249,21 +243,21 @@ class RemoteDeadLetterService(_RemoteService):
 
 
 class RemoteWorkflowService(_RemoteService):
-    """Deploys and archives workflows of a server."""
+    """The workflow service of a server."""
 
     def __init__(self, client: AsyncClient, settings: Settings) -> None:
         super().__init__(client, settings)
         self._library = RemoteWorkflows(client)
 
     async def deploy(self, definition: bytes, *, alias: str | None = None) -> Version:
-        """Two acts where an alias is named: whoever asks again after the first finds the version there."""
+        """Deploy, then set the alias: two requests. A retry after the first one finds the version deployed."""
         name = msgspec.json.decode(definition)["id"]
         document: Any = msgspec.Raw(definition)
         made = await self._client.deploy(document, workflow=name)
         change: Any = made.change
         if alias is not None and alias != LATEST:
-            pointed = await self.set_alias(name, alias, made.version)
-            change = pointed.change if change == "none" else change
+            moved = await self.set_alias(name, alias, made.version)
+            change = moved.change if change == "none" else change
         return await self._version(name, made.version, change)
 
     async def set_alias(
@@ -300,46 +294,41 @@ def _accepted(started: models.Started, input: bytes = b"") -> ExecutionRecord:
     )
 
 
-PAGE = 1_000
-MAX_ID_LENGTH = 128
-
-
 class RemoteHistory:
-    """The past of one execution, as the server tells it."""
+    """The history of one execution."""
 
     def __init__(self, client: AsyncClient, execution: str) -> None:
         self._client = client
         self._execution = execution
 
     async def document(self) -> dict[str, Any]:
-        """The whole of it, as `rune run --json` prints it."""
+        """Return the document that `rune run --json` prints."""
         return await self._client.document(self._execution)
 
 
 class RemoteReader:
-    """Answers what the commands ask a reader, and two things that a reader leaves to them: what an execution waits
-    for, and its events as they come."""
+    """The reader of a server. Beyond ExecutionReader it returns what an execution waits for and streams its events."""
 
     def __init__(self, client: AsyncClient, settings: Settings) -> None:
         self._client = client
         self._settings = settings
         self.library = RemoteWorkflows(client)
 
-    def __getattr__(self, verb: str) -> Any:
+    def __getattr__(self, name: str) -> Any:
         raise not_over_url("what this command reads", self._settings)
 
     @asynccontextmanager
-    async def snapshot(self) -> AsyncIterator[None]:
-        """What a server answers at two times may differ."""
+    async def still(self) -> AsyncIterator[None]:
+        """Do nothing: the API has no snapshots, two requests may see different states."""
         yield
 
     async def executions(
         self, wanted: ExecutionFilter = ALL_EXECUTIONS, *, after: str | None = None, limit: int = 50
     ) -> list[Summary]:
-        """Newest first, behind a given id."""
+        """Return executions, newest first, after a given id."""
         found: list[Summary] = []
         async for each in self._client.executions(
-            status=wanted.status, workflow=wanted.workflow, after=after, page=min(limit, PAGE)
+            status=wanted.status, workflow=wanted.workflow, after=after, page=min(limit, PAGE_SIZE)
         ):
             found.append(_summary(each))
             if len(found) == limit:
@@ -347,7 +336,6 @@ class RemoteReader:
         return found
 
     async def execution(self, execution: str) -> Summary | None:
-        """One execution."""
         if not execution or len(execution) > MAX_ID_LENGTH:
             return None
         try:
@@ -358,11 +346,11 @@ class RemoteReader:
             return None
 
     async def matching(self, prefix: str, limit: int) -> list[str]:
-        """Ids that begin like this, at most so many."""
+        """Return up to `limit` ids that start with `prefix`."""
         found: list[str] = []
         if len(prefix) > MAX_ID_LENGTH:
             return found
-        async for each in self._client.executions(q=prefix, page=PAGE):
+        async for each in self._client.executions(q=prefix, page=PAGE_SIZE):
             if each.execution_id.startswith(prefix):
                 found.append(each.execution_id)
                 if len(found) == limit:
@@ -370,35 +358,34 @@ class RemoteReader:
         return found
 
     async def history(self, execution: str) -> RemoteHistory:
-        """The past of an execution."""
         return RemoteHistory(self._client, execution)
 
     async def definition(self, hash: str) -> bytes | None:
-        """The canonical form of a definition."""
+        """Return a definition in canonical form."""
         return msgspec.json.encode(await self._client.definition(hash))
 
     async def dead_letters(self, limit: int, after: str | None = None) -> list[DeadLetter]:
-        """Executions that the engine gave up on, newest first, behind a given id."""
+        """Return dead letters, newest first, after a given id."""
         found: list[DeadLetter] = []
-        async for each in self._client.dead_letters(after=after, page=min(limit, PAGE)):
-            found.append(_letter(each))
+        async for each in self._client.dead_letters(after=after, page=min(limit, PAGE_SIZE)):
+            found.append(_dead_letter(each))
             if len(found) == limit:
                 break
         return found
 
     async def waiting(self, execution: str) -> tuple[bool, list[Waiting]]:
-        """Whether it is paused, and what it waits for."""
+        """Return whether an execution is paused, and what it waits for."""
         found = await self._client.explain(execution)
         waiting = [msgspec.convert(msgspec.to_builtins(each), Waiting) for each in found.waiting]
         return found.status == "paused", waiting
 
     async def watch(self, execution: str, after: int) -> AsyncIterator[Event]:
-        """Its events until it has ended."""
+        """Yield events of an execution until it has ended."""
         async for each in self._client.watch(execution, after=after):
             yield _event(each)
 
     async def end(self, execution: str) -> str:
-        """How it ended, once it has."""
+        """Wait for the end of an execution and return its status."""
         return (await self._client.wait(execution)).status
 
 
@@ -417,7 +404,7 @@ def _summary(each: models.Execution) -> Summary:
     )
 
 
-def _letter(each: models.DeadLetter) -> DeadLetter:
+def _dead_letter(each: models.DeadLetter) -> DeadLetter:
     return DeadLetter(
         id=each.id,
         execution=each.execution_id,
@@ -441,44 +428,42 @@ def _event(each: models.Event) -> Event:
 
 
 class RemoteCredentialService(_RemoteService):
-    """What commands ask of credentials, asked of a server."""
+    """The credential service of a server. Values are sent and never returned."""
 
     async def list(self) -> tuple[CredentialSummary, ...]:
-        """All of them, without values."""
-        return tuple(_listing(each) for each in await self._client.credentials())
+        return tuple(_credential(each) for each in await self._client.credentials())
 
     async def show(self, reference: str) -> CredentialSummary:
-        """One of them, without values."""
-        return _listing(await self._client.credential(reference))
+        return _credential(await self._client.credential(reference))
 
     async def add(
         self, name: str, type: str, values: dict[str, Any], hosts: Sequence[str] = (), id: str | None = None
     ) -> CredentialSummary:
-        """The server names it itself."""
-        return _listing(await self._client.add_credential(name, type, values, hosts=hosts))
+        """Add a credential; the server chooses its id, `id` is ignored."""
+        return _credential(await self._client.add_credential(name, type, values, hosts=hosts))
 
     async def rotate(
         self, reference: str, values: dict[str, Any], hosts: Sequence[str] | None = None
     ) -> CredentialSummary:
-        """What is not given stays."""
-        return _listing(await self._client.rotate_credential(reference, values, hosts=hosts))
+        """Replace the given values; the others stay."""
+        return _credential(await self._client.rotate_credential(reference, values, hosts=hosts))
 
     async def remove(self, reference: str) -> CredentialSummary:
-        """What it was."""
+        """Remove a credential and return its last summary."""
         found = await self.show(reference)
         await self._client.remove_credential(found.id)
         return found
 
     async def grant(self, reference: str, whom: Sequence[str]) -> frozenset[str]:
-        """Who may use it, afterwards."""
+        """Return the grants after the change."""
         return frozenset(await self._client.grant(reference, whom))
 
     async def withdraw(self, reference: str, whom: Sequence[str]) -> frozenset[str]:
-        """Who may use it, afterwards."""
+        """Return the grants after the change."""
         return frozenset(await self._client.grant(reference, withdraw=whom))
 
     async def granted(self, reference: str) -> Sequence[str] | None:
-        """Who may use it; None for those who may not know."""
+        """Return the grants of a credential; None if the API key may not read them."""
         try:
             return await self._client.granted(reference)
         except ApiError as refused:
@@ -488,7 +473,7 @@ class RemoteCredentialService(_RemoteService):
 
 
 def remote_services(client: AsyncClient, settings: Settings) -> Services:
-    """The services of a server."""
+    """Return the services of a server."""
     unsupported: Any = _RemoteService(client, settings)
     executions: Any = RemoteExecutionService(client, settings)
     workflows: Any = RemoteWorkflowService(client, settings)
@@ -506,7 +491,7 @@ def remote_services(client: AsyncClient, settings: Settings) -> Services:
     )
 
 
-def _listing(each: Credential) -> CredentialSummary:
+def _credential(each: Credential) -> CredentialSummary:
     return CredentialSummary(
         id=each.id,
         name=each.name,

@@ -1,16 +1,17 @@
-"""The client, for programs that wait for many things at once.
+"""Asynchronous client for a Rune server.
 
 async with AsyncClient("http://127.0.0.1:8080") as client:
     started = await client.start("hello", {"name": "World"})
     async for event in client.watch(started.execution_id):
         print(event.number, event.kind, event.node_id)
+    print(await client.output(started.execution_id))
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -19,25 +20,23 @@ import httpx
 from rune.client import calls, models
 from rune.client.calls import Call
 from rune.client.errors import ApiError, ClientError, ConnectionFailedError, api_error, connection_failed
-from rune.client.resources import (
-    AsyncCredentialCalls,
-    AsyncLimitCalls,
-    AsyncSystemCalls,
-    AsyncTriggerCalls,
-)
 from rune.client.sse import SseDecoder
+
+MAX_ATTEMPTS = 4
+RETRY_DELAY_S = 0.2  # before the second attempt; doubled with each further one
+LONG_POLL_S = 30.0
+STREAM_TIMEOUT_S = 60.0
 
 T = TypeVar("T")
 P = TypeVar("P", bound=models.Page)
-TRIES = 4
-PAUSE = 0.2  # s before the second try; doubled with each
-LONG_POLL = 30.0  # s
 
 
-class AsyncClient(AsyncTriggerCalls, AsyncLimitCalls, AsyncCredentialCalls, AsyncSystemCalls):
-    """Talks to a server. `key` is what it asks for, if it does. What fails on the way is asked again where that is
-    safe: starts and signals carry a key of their own for it. Who watches waits `patience` seconds
-    for a server that went to come back."""
+class AsyncClient:
+    """Calls the HTTP API of a server, with an API key if `key` is given.
+
+    Requests that fail on the network or with status 503 are sent again where that is safe; starts and signals carry an
+    idempotency key for this purpose. `watch` reconnects for up to `patience` seconds after a connection is lost.
+    """
 
     def __init__(
         self,
@@ -64,16 +63,16 @@ class AsyncClient(AsyncTriggerCalls, AsyncLimitCalls, AsyncCredentialCalls, Asyn
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close all connections."""
         await self._http.aclose()
 
-    async def _ask(self, call: Call[T]) -> T:
-        tries = TRIES if call.repeatable else 1
-        for number in range(tries):
-            if number:
-                await asyncio.sleep(PAUSE * 2 ** (number - 1))
+    async def _send(self, call: Call[T]) -> T:
+        """Send a call, again where it is idempotent, and decode the response."""
+        for attempt in range(MAX_ATTEMPTS if call.idempotent else 1):
+            if attempt:
+                await asyncio.sleep(RETRY_DELAY_S * 2 ** (attempt - 1))
             try:
-                response = await self._send(call)
+                response = await self._send_once(call)
             except httpx.TransportError as error:
                 failure: ClientError = connection_failed(self._http.base_url, error)
                 continue
@@ -84,7 +83,7 @@ class AsyncClient(AsyncTriggerCalls, AsyncLimitCalls, AsyncCredentialCalls, Asyn
                 break
         raise failure
 
-    async def _send(self, call: Call[T]) -> httpx.Response:
+    async def _send_once(self, call: Call[T]) -> httpx.Response:
         headers = {"Content-Type": "application/json"} if call.body is not None else {}
         return await self._http.request(
             call.method,
@@ -92,17 +91,17 @@ class AsyncClient(AsyncTriggerCalls, AsyncLimitCalls, AsyncCredentialCalls, Asyn
             params=call.params,
             content=call.body,
             headers={**headers, **call.headers},
-            timeout=self._timeout + call.patience,
+            timeout=self._timeout + call.extra_timeout_s,
         )
 
     async def _pages(
         self, call: Callable[[str | None], Call[P]], cursor: str | None = None
     ) -> AsyncIterator[P]:
-        """One page after the other, as many as are taken."""
+        """Yield page after page; the next one is requested only when the caller iterates that far."""
         while True:
-            found = await self._ask(call(cursor))
-            yield found
-            cursor = found.next
+            page = await self._send(call(cursor))
+            yield page
+            cursor = page.next
             if cursor is None:
                 return
 
@@ -117,11 +116,11 @@ class AsyncClient(AsyncTriggerCalls, AsyncLimitCalls, AsyncCredentialCalls, Asyn
         priority: int | None = None,
         fake_time: bool = False,
     ) -> models.Started:
-        """Start a stored workflow; durable when this returns. `version` is a number or an alias."""
+        """Start a stored workflow. The execution is durable when this returns. `version` is a number or an alias."""
         call = calls.start(
             workflow, input, version=version, key=key, labels=labels, priority=priority, fake_time=fake_time
         )
-        return await self._ask(call)
+        return await self._send(call)
 
     async def run(
         self,
@@ -132,58 +131,61 @@ class AsyncClient(AsyncTriggerCalls, AsyncLimitCalls, AsyncCredentialCalls, Asyn
         labels: dict[str, str] | None = None,
         fake_time: bool = False,
     ) -> models.Started:
-        """Start a definition that is stored nowhere."""
-        return await self._ask(
+        """Start a definition without storing it as a workflow."""
+        return await self._send(
             calls.start(None, input, definition=definition, key=key, labels=labels, fake_time=fake_time)
         )
 
     async def wait(self, execution: str, seconds: float | None = None) -> models.Execution:
-        """Until it has ended, however it did; TimeoutError where that takes longer than `seconds`."""
+        """Wait until an execution has ended, whatever its status. Raise TimeoutError after `seconds`."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while True:
-            left = LONG_POLL if deadline is None else min(LONG_POLL, deadline - time.monotonic())
-            found = await self._ask(calls.execution(execution, max(left, 0.0)))
+            left = LONG_POLL_S if deadline is None else min(LONG_POLL_S, deadline - time.monotonic())
+            found = await self._send(calls.execution(execution, max(left, 0.0)))
             if found.ended:
                 return found
             if left <= 0:
                 raise TimeoutError(f"{execution} has not ended within {seconds} s")
 
     async def watch(self, execution: str, *, after: int = 0) -> AsyncIterator[models.Event]:
-        """Its events until it has ended, each once and none left out, however often the connection is lost."""
-        lines = SseDecoder(after)
-        lost: float | None = None
-        while not lines.ended:
+        """Yield the events of an execution until it has ended: each exactly once, also across lost connections."""
+        decoder = SseDecoder(after)
+        lost_at: float | None = None
+        while not decoder.ended:
             try:
                 async with self._http.stream(
-                    "GET", calls.events_path(execution), headers=lines.headers, timeout=httpx.Timeout(60.0)
+                    "GET",
+                    calls.events_path(execution),
+                    headers=decoder.headers,
+                    timeout=httpx.Timeout(STREAM_TIMEOUT_S),
                 ) as response:
                     if response.status_code == 204:
                         return
                     if not response.is_success:
                         raise api_error(response.status_code, await response.aread())
-                    lost = None
+                    lost_at = None
                     async for line in response.aiter_lines():
-                        event = lines.take(line)
+                        event = decoder.take(line)
                         if event is not None:
                             yield event
             except httpx.TransportError as error:
                 failure: ClientError = connection_failed(self._http.base_url, error)
-            except ApiError as refused:
-                if refused.status != 503:
+            except ApiError as error:
+                if error.status != 503:
                     raise
-                failure = refused
+                failure = error
             else:
                 failure = ConnectionFailedError("the stream ended before the execution did")
-            lines.broken()
-            lost = time.monotonic() if lost is None else lost
-            if time.monotonic() - lost > self._patience and not lines.ended:
+            decoder.reset()
+            lost_at = time.monotonic() if lost_at is None else lost_at
+            if time.monotonic() - lost_at > self._patience and not decoder.ended:
                 raise failure
-            if not lines.ended:
-                await asyncio.sleep(PAUSE)
+            if not decoder.ended:
+                await asyncio.sleep(RETRY_DELAY_S)
 
     async def execution(self, execution: str) -> models.Execution:
-        """One execution."""
-        return await self._ask(calls.execution(execution))
+        """Get an execution."""
+        return await self._send(calls.execution(execution))
 
     async def executions(
         self,
@@ -195,7 +197,7 @@ class AsyncClient(AsyncTriggerCalls, AsyncLimitCalls, AsyncCredentialCalls, Asyn
         after: str | None = None,
         page: int = 100,
     ) -> AsyncIterator[models.Execution]:
-        """Executions, newest first, behind a given one, as many as are taken."""
+        """Yield executions, newest first. `after` is the id of the execution to continue after."""
         async for found in self._pages(
             lambda cursor: calls.executions(status, workflow, labels, q, page, cursor), after
         ):
@@ -211,7 +213,7 @@ class AsyncClient(AsyncTriggerCalls, AsyncLimitCalls, AsyncCredentialCalls, Asyn
         lineage: str | None = None,
         page: int = 200,
     ) -> AsyncIterator[models.NodeRun]:
-        """What became of its nodes, in the order they ended."""
+        """Yield the node runs of an execution in the order they ended."""
         async for found in self._pages(
             lambda cursor: calls.nodes(execution, node, status, lineage, page, cursor)
         ):
@@ -219,16 +221,16 @@ class AsyncClient(AsyncTriggerCalls, AsyncLimitCalls, AsyncCredentialCalls, Asyn
                 yield each
 
     async def output(self, execution: str) -> Any:
-        """What it came to; None unless it has completed."""
-        return await self._ask(calls.output(execution))
+        """Get the output of an ended execution; None unless it completed."""
+        return await self._send(calls.output(execution))
 
     async def document(self, execution: str) -> dict[str, Any]:
-        """All of it in one document."""
-        return await self._ask(calls.document(execution))
+        """Get an ended execution with all its node runs as one document."""
+        return await self._send(calls.document(execution))
 
     async def explain(self, execution: str) -> models.Explanation:
-        """Why it is where it is."""
-        return await self._ask(calls.explain(execution))
+        """Get what an execution is waiting for."""
+        return await self._send(calls.explain(execution))
 
     async def signal(
         self,
@@ -239,58 +241,58 @@ class AsyncClient(AsyncTriggerCalls, AsyncLimitCalls, AsyncCredentialCalls, Asyn
         item: str | None = None,
         key: str | None = None,
     ) -> models.SignalResult:
-        """Tell it something; under a key once."""
-        return await self._ask(calls.signal(execution, name, value, item, key))
+        """Send a signal. Under the same key it is delivered once."""
+        return await self._send(calls.signal(execution, name, value, item, key))
 
     async def cancel(self, execution: str, reason: str = "") -> models.ActionResult:
-        """End it as cancelled."""
-        return await self._ask(calls.cancel(execution, reason))
+        """Cancel an execution."""
+        return await self._send(calls.cancel(execution, reason))
 
     async def pause(self, execution: str) -> models.ActionResult:
-        """Let nothing more of it begin."""
-        return await self._ask(calls.control(execution, "pause"))
+        """Pause an execution: running nodes finish, no new ones start."""
+        return await self._send(calls.control(execution, "pause"))
 
     async def resume(self, execution: str) -> models.ActionResult:
-        """Let it go on."""
-        return await self._ask(calls.control(execution, "resume"))
+        """Resume a paused execution."""
+        return await self._send(calls.control(execution, "resume"))
 
     async def retry(
         self, execution: str, *, failed_items: bool = False, key: str | None = None
     ) -> models.Started:
-        """Run again what failed, in a new execution."""
-        return await self._ask(calls.retry(execution, failed_items, key))
+        """Run the failed nodes again in a new execution."""
+        return await self._send(calls.retry(execution, failed_items, key))
 
     async def rerun(
         self, execution: str, node: str, *, item: str | None = None, key: str | None = None
     ) -> models.Started:
-        """Run a node and everything behind it again, in a new execution."""
-        return await self._ask(calls.rerun(execution, node, item, key))
+        """Run a node and all nodes after it again in a new execution."""
+        return await self._send(calls.rerun(execution, node, item, key))
 
     async def deploy(
         self, definition: dict[str, Any] | str, *, workflow: str | None = None, match: str | None = None
     ) -> models.Deployed:
-        """Store a definition (plain data, or YAML text): a new workflow, or the next version of the one that is named.
-        `match`: only if this is still the hash of the latest."""
+        """Store a definition (plain data or YAML text) as a new workflow, or as the next version of an existing one.
+        With `match`, only if the latest version still has this hash."""
         if workflow is None and isinstance(definition, dict) and "id" in definition:
             workflow = str(definition["id"])
-        return await self._ask(calls.deploy(definition, workflow, match))
+        return await self._send(calls.deploy(definition, workflow, match))
 
     async def check(self, definition: dict[str, Any] | str) -> models.Checked:
-        """Find out what is wrong with a definition, without storing it."""
-        return await self._ask(calls.check(definition))
+        """Validate a definition without storing it."""
+        return await self._send(calls.check(definition))
 
     async def workflows(self, *, hidden: bool = False, page: int = 200) -> AsyncIterator[models.Workflow]:
-        """The stored workflows by id."""
+        """Yield the stored workflows by id, with `hidden` archived ones too."""
         async for found in self._pages(lambda cursor: calls.workflows(hidden, page, cursor)):
             for each in found.workflows:
                 yield each
 
     async def workflow(self, workflow: str, version: str | int | None = None) -> models.WorkflowVersion:
-        """A version of a workflow with its definition."""
-        return await self._ask(calls.workflow(workflow, version))
+        """Get a version of a workflow with its definition; the latest by default."""
+        return await self._send(calls.workflow(workflow, version))
 
     async def versions(self, workflow: str, *, page: int = 200) -> AsyncIterator[models.Version]:
-        """Its versions, the oldest first."""
+        """Yield the versions of a workflow, oldest first."""
         async for found in self._pages(lambda cursor: calls.versions(workflow, page, cursor)):
             for each in found.versions:
                 yield each
@@ -304,41 +306,103 @@ class AsyncClient(AsyncTriggerCalls, AsyncLimitCalls, AsyncCredentialCalls, Asyn
         weights: dict[int, float] | None = None,
         match: int | None = None,
     ) -> models.Alias:
-        """Let an alias point at a version; with weights so many percent of the starts go to others. `match`: only if
-        this is still its revision."""
-        return await self._ask(calls.point(workflow, alias, version, weights, match))
+        """Point an alias at a version; `weights` send a percentage of the starts to other versions. With `match`, only
+        if the alias still has this revision."""
+        return await self._send(calls.point(workflow, alias, version, weights, match))
 
     async def aliases(self, workflow: str) -> list[models.Alias]:
-        """Its aliases by name."""
-        return (await self._ask(calls.aliases(workflow))).aliases
+        """List the aliases of a workflow by name."""
+        found = await self._send(calls.aliases(workflow))
+        return found.aliases
 
     async def delete(self, workflow: str) -> None:
-        """Take a workflow out of sight."""
-        await self._ask(calls.delete_workflow(workflow))
+        """Archive a workflow. Its versions and executions are kept."""
+        await self._send(calls.delete_workflow(workflow))
 
     async def definition(self, hash: str) -> dict[str, Any]:
-        """A definition by its hash."""
-        return await self._ask(calls.definition(hash))
+        """Get a definition by its hash."""
+        return await self._send(calls.definition(hash))
 
     async def dead_letters(
         self, *, after: str | None = None, page: int = 200
     ) -> AsyncIterator[models.DeadLetter]:
-        """Executions that the engine gave up on, newest first, behind a given one."""
+        """Yield the dead letters, newest first. `after` is the id of the dead letter to continue after."""
         async for found in self._pages(lambda cursor: calls.dead_letters(page, cursor), after):
             for each in found.dead_letters:
                 yield each
 
     async def requeue(self, letter: str) -> models.Started:
-        """Try again what the engine gave up on."""
-        return await self._ask(calls.requeue(letter))
+        """Run a dead letter again in a new execution."""
+        return await self._send(calls.requeue(letter))
 
     async def drop(self, letter: str) -> None:
-        """Take a dead letter off the list."""
-        await self._ask(calls.drop(letter))
+        """Discard a dead letter."""
+        await self._send(calls.drop(letter))
+
+    async def triggers(self, workflow: str | None = None) -> list[models.Trigger]:
+        """List all triggers, or those of one workflow."""
+        found = await self._send(calls.triggers(workflow))
+        return found.triggers
+
+    async def enable_trigger(self, id: str, *, enabled: bool = True) -> models.Trigger:
+        """Enable or disable a trigger."""
+        return await self._send(calls.change_trigger(id, "enable" if enabled else "disable", None))
+
+    async def rotate_trigger(self, id: str, *, secret: bool = False) -> models.Trigger:
+        """Give a webhook a new path or, with `secret`, a new secret, which only this response contains."""
+        return await self._send(calls.change_trigger(id, "rotate", {"secret": secret}))
+
+    async def credentials(self) -> list[models.Credential]:
+        """List the credentials by name, without values."""
+        found = await self._send(calls.credentials())
+        return found.credentials
+
+    async def credential(self, name: str) -> models.Credential:
+        """Get a credential by name or id, without values."""
+        return await self._send(calls.credential(name))
+
+    async def add_credential(
+        self, name: str, type: str, values: dict[str, Any], *, hosts: Sequence[str] = ()
+    ) -> models.Credential:
+        """Store a credential. If `hosts` are given, it is sent to no others."""
+        return await self._send(calls.add_credential(name, type, values, hosts))
+
+    async def rotate_credential(
+        self, name: str, values: dict[str, Any], *, hosts: Sequence[str] | None = None
+    ) -> models.Credential:
+        """Replace values of a credential; fields that are not given keep their values."""
+        return await self._send(calls.rotate_credential(name, values, hosts))
+
+    async def remove_credential(self, name: str) -> None:
+        """Delete a credential."""
+        await self._send(calls.remove_credential(name))
+
+    async def granted(self, name: str) -> list[str]:
+        """List the principals that may use a credential."""
+        found = await self._send(calls.grants(name))
+        return found.granted
+
+    async def grant(self, name: str, whom: Sequence[str] = (), *, withdraw: Sequence[str] = ()) -> list[str]:
+        """Grant and withdraw the use of a credential. Return the principals that may use it afterwards."""
+        found = await self._send(calls.change_grants(name, whom, withdraw))
+        return found.granted
+
+    async def limits(self, workflow: str) -> models.Limits:
+        """Get the start limits of a workflow."""
+        return await self._send(calls.limits(workflow))
+
+    async def limit(self, workflow: str, limits: models.Limits) -> models.Limits:
+        """Replace all start limits of a workflow; a field that is not set removes its limit."""
+        return await self._send(calls.put_limits(workflow, limits))
+
+    async def limit_key(self, id: str, limits: models.Limits) -> models.Limits:
+        """Replace all start limits of an API key; a field that is not set removes its limit."""
+        return await self._send(calls.put_key_limits(id, limits))
 
     async def keys(self) -> list[models.ApiKey]:
-        """The keys of the API, without their secrets."""
-        return (await self._ask(calls.keys())).keys
+        """List the API keys, without their secrets."""
+        found = await self._send(calls.keys())
+        return found.keys
 
     async def create_key(
         self,
@@ -349,12 +413,13 @@ class AsyncClient(AsyncTriggerCalls, AsyncLimitCalls, AsyncCredentialCalls, Asyn
         expires_in: int | None = None,
         limits: models.Limits | None = None,
     ) -> models.NewApiKey:
-        """Make a key for some workflows, or all; it ends after so many seconds. Its secret is told this once."""
-        return await self._ask(calls.create_key(name, role, workflows or [], expires_in, limits))
+        """Create an API key for some workflows, or for all. `expires_in` is in seconds. Only this response contains
+        the secret."""
+        return await self._send(calls.create_key(name, role, workflows or [], expires_in, limits))
 
     async def revoke_key(self, id: str) -> None:
-        """Let a key open nothing any more."""
-        await self._ask(calls.revoke_key(id))
+        """Revoke an API key."""
+        await self._send(calls.revoke_key(id))
 
     async def log(
         self,
@@ -364,11 +429,21 @@ class AsyncClient(AsyncTriggerCalls, AsyncLimitCalls, AsyncCredentialCalls, Asyn
         target: str | None = None,
         page: int = 200,
     ) -> AsyncIterator[models.LogEntry]:
-        """Who changed what, newest first."""
+        """Yield the entries of the audit log, newest first."""
         async for found in self._pages(lambda cursor: calls.log(actor, action, target, page, cursor)):
             for each in found.entries:
                 yield each
 
+    async def workers(self) -> list[models.Worker]:
+        """List the recently active processes."""
+        found = await self._send(calls.workers())
+        return found.workers
+
+    async def node_types(self) -> list[dict[str, Any]]:
+        """List the node types of the server with the schemas of their parameters."""
+        found = await self._send(calls.node_types())
+        return found.nodes
+
     async def version(self) -> models.ServerVersion:
-        """What runs on the other side."""
-        return await self._ask(calls.server_version())
+        """Get the version of the server."""
+        return await self._send(calls.server_version())

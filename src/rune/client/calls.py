@@ -1,8 +1,9 @@
-"""Calls: what is asked for and how its answer is read. Nothing here touches a network."""
+"""Builders of the API calls that both clients send. Nothing here performs I/O."""
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import quote
 
@@ -15,72 +16,28 @@ API = "/api/v1"
 
 
 class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """One request. `repeatable`: asked twice it has happened once."""
+    """A request and the type of its response. An `idempotent` call may be sent again: its effect occurs once."""
 
     method: str
     path: str
-    answer: Any
+    response: Any
     params: dict[str, Any] = {}
     body: bytes | None = None
     headers: dict[str, str] = {}
-    repeatable: bool = False
-    patience: float = 0.0  # s that the server may take beyond the usual
+    idempotent: bool = False
+    extra_timeout_s: float = 0.0  # added to the timeout of the client, for long polls
 
     def read(self, data: bytes) -> T:
-        """The answer from its bytes."""
-        if self.answer is None:
+        """Decode the body of a response."""
+        if self.response is None:
             return None  # type: ignore[return-value]
-        found: T = msgspec.json.decode(data, type=self.answer)
-        return found
-
-
-def _get(path: str, answer: Any, patience: float = 0.0, **params: Any) -> Call[Any]:
-    given = {name: value for name, value in params.items() if value is not None}
-    return Call(
-        method="GET", path=API + path, answer=answer, params=given, repeatable=True, patience=patience
-    )
-
-
-def _post(path: str, answer: Any, body: dict[str, Any] | None = None, key: str | None = None) -> Call[Any]:
-    headers = {"Idempotency-Key": key} if key is not None else {}
-    return Call(
-        method="POST",
-        path=API + path,
-        answer=answer,
-        body=msgspec.json.encode(body or {}),
-        headers=headers,
-        repeatable=key is not None,
-    )
-
-
-def _given(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _in(text: str) -> str:
-    return quote(text, safe="")
+        decoded: T = msgspec.json.decode(data, type=self.response)
+        return decoded
 
 
 def new_key() -> str:
-    """A key for a call that must happen once, should it have to be made twice."""
+    """Return a random idempotency key."""
     return secrets.token_hex(16)
-
-
-def _document(method: str, path: str, definition: Any, answer: Any, match: str | None = None) -> Call[Any]:
-    """A definition: plain data, or the text of a YAML document."""
-    text = isinstance(definition, str | bytes)
-    data = definition.encode() if isinstance(definition, str) else definition
-    headers = {"Content-Type": "application/yaml" if text else "application/json"}
-    if match is not None:
-        headers["If-Match"] = f'"{match}"'
-    return Call(
-        method=method,
-        path=API + path,
-        answer=answer,
-        body=data if text else msgspec.json.encode(definition),
-        headers=headers,
-        repeatable=method == "PUT",
-    )
 
 
 def start(
@@ -94,7 +51,7 @@ def start(
     priority: int | None = None,
     fake_time: bool = False,
 ) -> Call[models.Started]:
-    body = _given(
+    body = _present(
         workflow=workflow,
         definition=definition,
         version=None if version is None else str(version),
@@ -108,7 +65,7 @@ def start(
 
 
 def execution(id: str, wait: float = 0.0) -> Call[models.Execution]:
-    return _get(f"/executions/{_in(id)}", models.Execution, wait, wait=wait or None)
+    return _get(f"/executions/{_quoted(id)}", models.Execution, wait, wait=wait or None)
 
 
 def executions(
@@ -132,23 +89,27 @@ def executions(
     )
 
 
+def events_path(id: str) -> str:
+    return f"{API}/executions/{_quoted(id)}/events"
+
+
 def output(id: str) -> Call[Any]:
-    return _get(f"/executions/{_in(id)}/output", Any)
+    return _get(f"/executions/{_quoted(id)}/output", Any)
 
 
 def document(id: str) -> Call[dict[str, Any]]:
-    return _get(f"/executions/{_in(id)}/document", dict[str, Any])
+    return _get(f"/executions/{_quoted(id)}/document", dict[str, Any])
 
 
 def explain(id: str) -> Call[models.Explanation]:
-    return _get(f"/executions/{_in(id)}/explain", models.Explanation)
+    return _get(f"/executions/{_quoted(id)}/explain", models.Explanation)
 
 
 def nodes(
     id: str, node: str | None, status: str | None, lineage: str | None, limit: int, cursor: str | None
 ) -> Call[models.NodeRunPage]:
     return _get(
-        f"/executions/{_in(id)}/nodes",
+        f"/executions/{_quoted(id)}/nodes",
         models.NodeRunPage,
         node=node,
         status=status,
@@ -159,36 +120,36 @@ def nodes(
 
 
 def control(id: str, verb: Literal["pause", "resume"]) -> Call[models.ActionResult]:
-    return _post(f"/executions/{_in(id)}/{verb}", models.ActionResult)
+    return _post(f"/executions/{_quoted(id)}/{verb}", models.ActionResult)
 
 
 def cancel(id: str, reason: str) -> Call[models.ActionResult]:
-    return _post(f"/executions/{_in(id)}/cancel", models.ActionResult, {"reason": reason})
+    return _post(f"/executions/{_quoted(id)}/cancel", models.ActionResult, {"reason": reason})
 
 
 def signal(id: str, name: str, value: Any, item: str | None, key: str | None) -> Call[models.SignalResult]:
-    body = {"name": name, "value": value, **_given(item=item)}
-    return _post(f"/executions/{_in(id)}/signals", models.SignalResult, body, key or new_key())
+    body = {"name": name, "value": value, **_present(item=item)}
+    return _post(f"/executions/{_quoted(id)}/signals", models.SignalResult, body, key or new_key())
 
 
 def retry(id: str, failed_items: bool, key: str | None) -> Call[models.Started]:
     body = {"failed_items": failed_items}
-    return _post(f"/executions/{_in(id)}/retry", models.Started, body, key or new_key())
+    return _post(f"/executions/{_quoted(id)}/retry", models.Started, body, key or new_key())
 
 
 def rerun(id: str, node: str, item: str | None, key: str | None) -> Call[models.Started]:
-    body = {"node": node, **_given(item=item)}
-    return _post(f"/executions/{_in(id)}/rerun", models.Started, body, key or new_key())
+    body = {"node": node, **_present(item=item)}
+    return _post(f"/executions/{_quoted(id)}/rerun", models.Started, body, key or new_key())
 
 
 def deploy(definition: Any, workflow: str | None, match: str | None) -> Call[models.Deployed]:
     if workflow is None:
-        return _document("POST", "/workflows", definition, models.Deployed, match)
-    return _document("PUT", f"/workflows/{_in(workflow)}", definition, models.Deployed, match)
+        return _upload("POST", "/workflows", definition, models.Deployed, match)
+    return _upload("PUT", f"/workflows/{_quoted(workflow)}", definition, models.Deployed, match)
 
 
 def check(definition: Any) -> Call[models.Checked]:
-    return _document("POST", "/workflows/validate", definition, models.Checked)
+    return _upload("POST", "/workflows/validate", definition, models.Checked)
 
 
 def workflows(hidden: bool, limit: int, cursor: str | None) -> Call[models.WorkflowPage]:
@@ -202,38 +163,32 @@ def workflows(hidden: bool, limit: int, cursor: str | None) -> Call[models.Workf
 
 
 def workflow(id: str, version: str | int | None) -> Call[models.WorkflowVersion]:
-    behind = "" if version is None else f"/versions/{_in(str(version))}"
-    return _get(f"/workflows/{_in(id)}{behind}", models.WorkflowVersion)
+    suffix = "" if version is None else f"/versions/{_quoted(str(version))}"
+    return _get(f"/workflows/{_quoted(id)}{suffix}", models.WorkflowVersion)
 
 
 def versions(id: str, limit: int, cursor: str | None) -> Call[models.VersionPage]:
-    return _get(f"/workflows/{_in(id)}/versions", models.VersionPage, limit=limit, cursor=cursor)
+    return _get(f"/workflows/{_quoted(id)}/versions", models.VersionPage, limit=limit, cursor=cursor)
 
 
 def aliases(id: str) -> Call[models.AliasList]:
-    return _get(f"/workflows/{_in(id)}/aliases", models.AliasList)
+    return _get(f"/workflows/{_quoted(id)}/aliases", models.AliasList)
 
 
 def point(
     id: str, alias: str, version: int | None, weights: dict[int, float] | None, match: int | None
 ) -> Call[models.Alias]:
-    body = {**_given(version=version), "weights": {str(k): v for k, v in (weights or {}).items()}}
-    return Call(
-        method="PUT",
-        path=f"{API}/workflows/{_in(id)}/aliases/{_in(alias)}",
-        answer=models.Alias,
-        body=msgspec.json.encode(body),
-        headers={} if match is None else {"If-Match": f'"{match}"'},
-        repeatable=True,
-    )
+    body = {**_present(version=version), "weights": {str(k): v for k, v in (weights or {}).items()}}
+    headers = {} if match is None else {"If-Match": f'"{match}"'}
+    return _put(f"/workflows/{_quoted(id)}/aliases/{_quoted(alias)}", models.Alias, body, headers)
 
 
 def delete_workflow(id: str) -> Call[None]:
-    return Call(method="DELETE", path=f"{API}/workflows/{_in(id)}", answer=None, repeatable=True)
+    return _delete(f"/workflows/{_quoted(id)}", idempotent=True)
 
 
 def definition(hash: str) -> Call[dict[str, Any]]:
-    return _get(f"/definitions/{_in(hash)}", dict[str, Any])
+    return _get(f"/definitions/{_quoted(hash)}", dict[str, Any])
 
 
 def dead_letters(limit: int, cursor: str | None) -> Call[models.DeadLetterPage]:
@@ -243,22 +198,87 @@ def dead_letters(limit: int, cursor: str | None) -> Call[models.DeadLetterPage]:
 def requeue(id: str) -> Call[models.Started]:
     return Call(
         method="POST",
-        path=f"{API}/dead-letters/{_in(id)}/requeue",
-        answer=models.Started,
-        repeatable=True,
+        path=f"{API}/dead-letters/{_quoted(id)}/requeue",
+        response=models.Started,
+        idempotent=True,
     )
 
 
 def drop(id: str) -> Call[None]:
-    return Call(method="DELETE", path=f"{API}/dead-letters/{_in(id)}", answer=None)
+    return _delete(f"/dead-letters/{_quoted(id)}")
 
 
-def server_version() -> Call[models.ServerVersion]:
-    return Call(method="GET", path="/version", answer=models.ServerVersion, repeatable=True)
+def triggers(workflow: str | None) -> Call[models.TriggerList]:
+    return _get("/triggers", models.TriggerList, workflow=workflow)
 
 
-def events_path(id: str) -> str:
-    return f"{API}/executions/{_in(id)}/events"
+def change_trigger(
+    id: str, verb: Literal["enable", "disable", "rotate"], body: dict[str, Any] | None
+) -> Call[models.Trigger]:
+    return Call(
+        method="POST",
+        path=f"{API}/triggers/{_quoted(id)}/{verb}",
+        response=models.Trigger,
+        body=None if body is None else msgspec.json.encode(body),
+        idempotent=verb != "rotate",
+    )
+
+
+def credentials() -> Call[models.CredentialList]:
+    return _get("/credentials", models.CredentialList)
+
+
+def credential(name: str) -> Call[models.Credential]:
+    return _get(f"/credentials/{_quoted(name)}", models.Credential)
+
+
+def add_credential(
+    name: str, type: str, values: dict[str, Any], hosts: Sequence[str]
+) -> Call[models.Credential]:
+    body = {"name": name, "type": type, "values": values, "hosts": list(hosts)}
+    return _post("/credentials", models.Credential, body)
+
+
+def rotate_credential(
+    name: str, values: dict[str, Any], hosts: Sequence[str] | None
+) -> Call[models.Credential]:
+    body = {"values": values, **_present(hosts=None if hosts is None else list(hosts))}
+    return Call(
+        method="PATCH",
+        path=f"{API}/credentials/{_quoted(name)}",
+        response=models.Credential,
+        body=msgspec.json.encode(body),
+    )
+
+
+def remove_credential(name: str) -> Call[None]:
+    return _delete(f"/credentials/{_quoted(name)}")
+
+
+def grants(name: str) -> Call[models.Granted]:
+    return _get(f"/credentials/{_quoted(name)}/grants", models.Granted)
+
+
+def change_grants(name: str, grant: Sequence[str], withdraw: Sequence[str]) -> Call[models.Granted]:
+    return Call(
+        method="POST",
+        path=f"{API}/credentials/{_quoted(name)}/grants",
+        response=models.Granted,
+        body=msgspec.json.encode({"grant": list(grant), "withdraw": list(withdraw)}),
+        idempotent=True,
+    )
+
+
+def limits(workflow: str) -> Call[models.Limits]:
+    return _get(f"/workflows/{_quoted(workflow)}/limits", models.Limits)
+
+
+def put_limits(workflow: str, limits: models.Limits) -> Call[models.Limits]:
+    return _put(f"/workflows/{_quoted(workflow)}/limits", models.Limits, limits)
+
+
+def put_key_limits(id: str, limits: models.Limits) -> Call[models.Limits]:
+    return _put(f"/keys/{_quoted(id)}/limits", models.Limits, limits)
 
 
 def keys() -> Call[models.ApiKeyList]:
@@ -268,16 +288,91 @@ def keys() -> Call[models.ApiKeyList]:
 def create_key(
     name: str, role: str, workflows: list[str], expires_in: int | None, limits: models.Limits | None
 ) -> Call[models.NewApiKey]:
-    given = _given(expires_in=expires_in, limits=limits)
-    body = {"name": name, "role": role, "workflows": workflows, **given}
+    optional = _present(expires_in=expires_in, limits=limits)
+    body = {"name": name, "role": role, "workflows": workflows, **optional}
     return _post("/keys", models.NewApiKey, body)
 
 
 def revoke_key(id: str) -> Call[None]:
-    return Call(method="DELETE", path=f"{API}/keys/{_in(id)}", answer=None, repeatable=True)
+    return _delete(f"/keys/{_quoted(id)}", idempotent=True)
 
 
 def log(
     actor: str | None, action: str | None, target: str | None, limit: int, cursor: str | None
 ) -> Call[models.LogPage]:
     return _get("/log", models.LogPage, actor=actor, action=action, target=target, limit=limit, cursor=cursor)
+
+
+def workers() -> Call[models.WorkerList]:
+    return _get("/workers", models.WorkerList)
+
+
+def node_types() -> Call[models.NodeTypeList]:
+    return _get("/nodes", models.NodeTypeList)
+
+
+def server_version() -> Call[models.ServerVersion]:
+    return Call(method="GET", path="/version", response=models.ServerVersion, idempotent=True)
+
+
+def _get(path: str, response: Any, extra_timeout_s: float = 0.0, **params: Any) -> Call[Any]:
+    return Call(
+        method="GET",
+        path=API + path,
+        response=response,
+        params=_present(**params),
+        idempotent=True,
+        extra_timeout_s=extra_timeout_s,
+    )
+
+
+def _post(path: str, response: Any, body: dict[str, Any] | None = None, key: str | None = None) -> Call[Any]:
+    headers = {"Idempotency-Key": key} if key is not None else {}
+    return Call(
+        method="POST",
+        path=API + path,
+        response=response,
+        body=msgspec.json.encode(body or {}),
+        headers=headers,
+        idempotent=key is not None,
+    )
+
+
+def _put(path: str, response: Any, body: Any, headers: dict[str, str] | None = None) -> Call[Any]:
+    return Call(
+        method="PUT",
+        path=API + path,
+        response=response,
+        body=msgspec.json.encode(body),
+        headers=headers or {},
+        idempotent=True,
+    )
+
+
+def _delete(path: str, *, idempotent: bool = False) -> Call[None]:
+    return Call(method="DELETE", path=API + path, response=None, idempotent=idempotent)
+
+
+def _upload(method: str, path: str, definition: Any, response: Any, match: str | None = None) -> Call[Any]:
+    """Send a definition as JSON if it is plain data, as YAML if it is text."""
+    text = isinstance(definition, str | bytes)
+    data = definition.encode() if isinstance(definition, str) else definition
+    headers = {"Content-Type": "application/yaml" if text else "application/json"}
+    if match is not None:
+        headers["If-Match"] = f'"{match}"'
+    return Call(
+        method=method,
+        path=API + path,
+        response=response,
+        body=data if text else msgspec.json.encode(definition),
+        headers=headers,
+        idempotent=method == "PUT",
+    )
+
+
+def _present(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _quoted(text: str) -> str:
+    return quote(text, safe="")

@@ -1,4 +1,4 @@
-"""What goes wrong between a client and a server."""
+"""Errors that the clients raise."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from rune.errors import RuneError
 
 
 class ClientError(RuneError):
-    """Something went wrong between here and the server."""
+    """Base of all errors of a client."""
 
     code = "CLIENT"
 
 
 class ConnectionFailedError(ClientError):
-    """The server cannot be reached, or went before it answered."""
+    """The server cannot be reached, or the connection was lost before the response."""
 
     code = "UNREACHABLE"
 
 
 class ApiError(ClientError):
-    """The server said no. `code` is what programs look at, `problems` what is wrong with a document."""
+    """The server rejected a request. Programs compare `code`; `problems` lists what is wrong with a document."""
 
     def __init__(self, document: ProblemDocument) -> None:
         super().__init__(document.detail or document.title, code=document.code)
@@ -30,7 +30,7 @@ class ApiError(ClientError):
 
 
 def api_error(status: int, body: bytes) -> ApiError:
-    """The error that an answer stands for."""
+    """Return the error for a response that is not successful."""
     try:
         return ApiError(msgspec.json.decode(body, type=ProblemDocument))
     except msgspec.DecodeError:
@@ -39,10 +39,9 @@ def api_error(status: int, body: bytes) -> ApiError:
 
 
 def connection_failed(url: object, error: Exception) -> ConnectionFailedError:
-    """The error that a broken connection stands for."""
     return ConnectionFailedError(f"{url}: {str(error) or type(error).__name__}")
 
 
+# Earlier names, kept for programs that import them.
 Refusal = ApiError
 Unreachable = ConnectionFailedError
-"""The earlier names of both, kept for programs that import them."""

@@ -1,4 +1,4 @@
-"""What a server answers, as types. Fields that a newer server adds are passed over."""
+"""Response types of the API. Unknown fields are ignored, so that a newer server may add some."""
 
 from __future__ import annotations
 
@@ -10,26 +10,22 @@ ENDED = frozenset({"completed", "failed", "halted", "cancelled"})
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all answers."""
+    """Base of all response types."""
 
 
 class Page(Model, frozen=True, kw_only=True):
-    """A part of a list. `next` leads on, and is None on the last."""
+    """One page of a list. `next` is the cursor of the following page, None on the last one."""
 
     next: str | None = None
 
 
 class ErrorInfo(Model, frozen=True, kw_only=True):
-    """An error of a node or of an execution."""
-
     code: str
     message: str
     details: Any = None
 
 
 class Execution(Model, frozen=True, kw_only=True):
-    """An execution."""
-
     execution_id: str
     workflow_id: str
     status: str
@@ -48,18 +44,15 @@ class Execution(Model, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will happen."""
         return self.status in ENDED
 
 
 class ExecutionPage(Page, frozen=True, kw_only=True):
-    """A page of executions."""
-
     executions: list[Execution]
 
 
 class Started(Model, frozen=True, kw_only=True):
-    """An execution that was accepted. `replayed`: its key was used before."""
+    """An accepted execution. `replayed`: an earlier request with the same idempotency key started it."""
 
     execution_id: str
     workflow_id: str
@@ -70,7 +63,7 @@ class Started(Model, frozen=True, kw_only=True):
 
 
 class ActionResult(Model, frozen=True, kw_only=True):
-    """What was done; `changed` is false where it was so already."""
+    """The result of an action; `changed` is false if the execution was already in that state."""
 
     execution_id: str
     status: str
@@ -78,14 +71,14 @@ class ActionResult(Model, frozen=True, kw_only=True):
 
 
 class SignalResult(Model, frozen=True, kw_only=True):
-    """A signal that was taken down, and whether somebody was waiting for it."""
+    """A stored signal; `resumed` is true if a node was waiting for it."""
 
     id: str
     resumed: bool
 
 
 class Frame(Model, frozen=True, kw_only=True):
-    """Which item of which split."""
+    """One level of a lineage: an item of a split."""
 
     split_node_id: str
     branch_id: str
@@ -94,7 +87,7 @@ class Frame(Model, frozen=True, kw_only=True):
 
 
 class NodeRun(Model, frozen=True, kw_only=True):
-    """One node in one lineage. `output` is None where it is too large for a list: `output_bytes` says so."""
+    """A node run in one lineage. `output` is None where it is too large for a list; `output_bytes` is its size."""
 
     node_id: str
     status: str
@@ -108,13 +101,11 @@ class NodeRun(Model, frozen=True, kw_only=True):
 
 
 class NodeRunPage(Page, frozen=True, kw_only=True):
-    """A page of node runs."""
-
     nodes: list[NodeRun]
 
 
 class Event(Model, frozen=True, kw_only=True):
-    """Something that happened, numbered without gaps within its execution."""
+    """An event, numbered without gaps within its execution."""
 
     number: int
     at: str
@@ -125,12 +116,11 @@ class Event(Model, frozen=True, kw_only=True):
 
     @property
     def ends(self) -> bool:
-        """Whether the execution has ended with it."""
         return self.kind.startswith("execution.") and self.kind.removeprefix("execution.") in ENDED
 
 
 class Waiting(Model, frozen=True, kw_only=True):
-    """Something that has not ended yet, and what it waits for."""
+    """A node that has not ended yet, and what it waits for."""
 
     node: str
     lineage: str
@@ -144,7 +134,7 @@ class Waiting(Model, frozen=True, kw_only=True):
 
 
 class Explanation(Model, frozen=True, kw_only=True):
-    """Why an execution is where it is."""
+    """What an execution is waiting for."""
 
     execution_id: str
     workflow_id: str
@@ -154,7 +144,7 @@ class Explanation(Model, frozen=True, kw_only=True):
 
 
 class Problem(Model, frozen=True, kw_only=True):
-    """One thing that is wrong with a document."""
+    """A problem found in a document."""
 
     path: str
     code: str
@@ -164,8 +154,6 @@ class Problem(Model, frozen=True, kw_only=True):
 
 
 class Version(Model, frozen=True, kw_only=True):
-    """One version of a workflow."""
-
     version: int
     hash: str
     deployed_at: str
@@ -173,13 +161,11 @@ class Version(Model, frozen=True, kw_only=True):
 
 
 class VersionPage(Page, frozen=True, kw_only=True):
-    """A page of versions."""
-
     versions: list[Version]
 
 
 class Deployed(Version, frozen=True, kw_only=True):
-    """A version that was stored, or that was there already."""
+    """The result of a deployment: a new version, or an existing one with the same content."""
 
     workflow_id: str
     change: str
@@ -187,7 +173,7 @@ class Deployed(Version, frozen=True, kw_only=True):
 
 
 class Checked(Model, frozen=True, kw_only=True):
-    """What was found in a document."""
+    """The result of a validation."""
 
     valid: bool
     workflow_id: str | None = None
@@ -196,8 +182,6 @@ class Checked(Model, frozen=True, kw_only=True):
 
 
 class Workflow(Model, frozen=True, kw_only=True):
-    """A stored workflow in a list."""
-
     workflow_id: str
     name: str
     latest: int
@@ -208,13 +192,11 @@ class Workflow(Model, frozen=True, kw_only=True):
 
 
 class WorkflowPage(Page, frozen=True, kw_only=True):
-    """A page of workflows."""
-
     workflows: list[Workflow]
 
 
 class WorkflowVersion(Version, frozen=True, kw_only=True):
-    """One version of a workflow with its definition."""
+    """A version of a workflow with its definition."""
 
     workflow_id: str
     name: str
@@ -222,7 +204,7 @@ class WorkflowVersion(Version, frozen=True, kw_only=True):
 
 
 class Alias(Model, frozen=True, kw_only=True):
-    """An alias; the starts that no weight takes go to `version`."""
+    """An alias. Starts go to `version`, except for the percentages in `weights`."""
 
     alias: str
     version: int
@@ -231,8 +213,6 @@ class Alias(Model, frozen=True, kw_only=True):
 
 
 class AliasList(Model, frozen=True, kw_only=True):
-    """The aliases of a workflow."""
-
     aliases: list[Alias]
 
 
@@ -249,13 +229,82 @@ class DeadLetter(Model, frozen=True, kw_only=True):
 
 
 class DeadLetterPage(Page, frozen=True, kw_only=True):
-    """A page of dead letters."""
-
     dead_letters: list[DeadLetter]
 
 
+class Webhook(Model, frozen=True, kw_only=True):
+    """A webhook. `path` is None for callers that may not start executions."""
+
+    path: str | None = None
+    method: str = "POST"
+    auth: str = "none"
+    secret: str = "none"
+    window: int = 300
+    respond: str = "accepted"
+
+
+class Schedule(Model, frozen=True, kw_only=True):
+    """A schedule and its state."""
+
+    cron: str | None = None
+    timezone: str = "UTC"
+    every_ms: int | None = None
+    catch_up: str = "none"
+    overlap: str = "skip"
+    next_at: str | None = None
+    waiting: int = 0
+    last_execution_id: str | None = None
+    trouble: str = ""
+
+
+class Trigger(Model, frozen=True, kw_only=True):
+    """A trigger. `new_secret` is set only in the response that created the secret."""
+
+    id: str
+    workflow_id: str
+    node_id: str
+    kind: str
+    version: int
+    enabled: bool
+    created_at: str
+    webhook: Webhook | None = None
+    schedule: Schedule | None = None
+    new_secret: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Trigger({self.id})"
+
+
+class TriggerList(Model, frozen=True, kw_only=True):
+    triggers: list[Trigger]
+
+
+class Credential(Model, frozen=True, kw_only=True):
+    """A credential without its values."""
+
+    id: str
+    name: str
+    type: str
+    version: int
+    fields: list[str]
+    hosts: list[str]
+    created_at: str
+    changed_at: str
+    key: str = ""
+
+
+class CredentialList(Model, frozen=True, kw_only=True):
+    credentials: list[Credential]
+
+
+class Granted(Model, frozen=True, kw_only=True):
+    """The principals that may use a credential."""
+
+    granted: list[str]
+
+
 class Limits(Model, frozen=True, kw_only=True, omit_defaults=True):
-    """What starts are held to; `rate` is a text such as `100/m`."""
+    """Limits on starts; `rate` is a text such as `100/m`."""
 
     rate: str | None = None
     burst: int | None = None
@@ -264,7 +313,7 @@ class Limits(Model, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ApiKey(Model, frozen=True, kw_only=True):
-    """A key of the API, without its secret."""
+    """An API key without its secret."""
 
     id: str
     name: str
@@ -279,19 +328,17 @@ class ApiKey(Model, frozen=True, kw_only=True):
 
 
 class NewApiKey(ApiKey, frozen=True, kw_only=True):
-    """A key with what it opens by, which is told this once."""
+    """A created API key with its secret, which is returned only once."""
 
     key: str
 
 
 class ApiKeyList(Model, frozen=True, kw_only=True):
-    """All keys."""
-
     keys: list[ApiKey]
 
 
 class LogEntry(Model, frozen=True, kw_only=True):
-    """Somebody wanted something to be changed."""
+    """An entry of the audit log: a requested change and its outcome."""
 
     number: int
     at: str
@@ -303,14 +350,35 @@ class LogEntry(Model, frozen=True, kw_only=True):
 
 
 class LogPage(Page, frozen=True, kw_only=True):
-    """A page of the log."""
-
     entries: list[LogEntry]
 
 
-class ServerVersion(Model, frozen=True, kw_only=True):
-    """What runs on the other side."""
+class Worker(Model, frozen=True, kw_only=True):
+    """A process of the server: API, scheduler or worker."""
 
+    id: str
+    host: str
+    pid: int
+    roles: list[str]
+    version: str
+    started_at: str
+    seen_at: str
+    queues: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    slots: int = 0
+    busy: int = 0
+    ready: bool = True
+
+
+class WorkerList(Model, frozen=True, kw_only=True):
+    workers: list[Worker]
+
+
+class NodeTypeList(Model, frozen=True, kw_only=True):
+    nodes: list[dict[str, Any]]
+
+
+class ServerVersion(Model, frozen=True, kw_only=True):
     name: str
     version: str
     api: str
@@ -318,7 +386,7 @@ class ServerVersion(Model, frozen=True, kw_only=True):
 
 
 class ProblemDocument(Model, frozen=True, kw_only=True):
-    """Why something was refused."""
+    """An error response (RFC 9457)."""
 
     status: int
     code: str

@@ -1,4 +1,4 @@
-"""Server-sent events from their lines."""
+"""Decoder for server-sent events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _DECODER = msgspec.json.Decoder(Event)
 
 
 class SseDecoder:
-    """Takes lines, gives events. `last` is the number to go on behind."""
+    """Turns lines into events and drops duplicates. `last` is the number of the last event returned."""
 
     def __init__(self, after: int = 0) -> None:
         self.last = after
@@ -19,7 +19,7 @@ class SseDecoder:
         self._kind = ""
 
     def take(self, line: str) -> Event | None:
-        """One line; the event that it completes, if it does and is new."""
+        """Consume a line. Return the event that it completes, unless that was returned before."""
         if line:
             name, _, value = line.partition(":")
             if name == "data":
@@ -38,14 +38,14 @@ class SseDecoder:
         self.ended = self.ended or event.ends
         return event
 
-    def broken(self) -> None:
-        """The connection was lost: half an event is none."""
+    def reset(self) -> None:
+        """Discard an incomplete event after the connection was lost."""
         self._data, self._kind = [], ""
 
     @property
     def headers(self) -> dict[str, str]:
-        """What to ask with."""
-        asked = {"Accept": "text/event-stream"}
+        """The headers of a request that continues after the last event."""
+        headers = {"Accept": "text/event-stream"}
         if self.last:
-            asked["Last-Event-ID"] = str(self.last)
-        return asked
+            headers["Last-Event-ID"] = str(self.last)
+        return headers

@@ -1,1 +1,1 @@
-"""Wire: how facts and values are written down."""
+"""Codecs: how facts, values, messages and calls between processes are encoded."""

@@ -1,4 +1,4 @@
-"""The codec of facts and values. A value is JSON bytes and stays so until an expression touches it."""
+"""Encoding of facts (msgpack) and values (JSON). Values stay encoded until an expression reads them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KINDS: dict[type, int] = {
     SignalReceived: 7,
     EffectStarted: 8,
 }
-
+"""The stored kind of each fact. The numbers must not change."""
 
 _RESULT = KINDS[NodeResult]
 
@@ -43,14 +43,14 @@ class Inline(msgspec.Struct, frozen=True, tag="v"):
 
 
 class Large(msgspec.Struct, frozen=True, tag="b"):
-    """A value kept as a blob."""
+    """A value that is stored as a blob."""
 
     key: str
     size: int
 
 
 class Paged(msgspec.Struct, frozen=True, tag="p"):
-    """The items of a fan-out, kept as pages of whole items: `starts[i]` is the first item of page i."""
+    """The items of a fan-out, stored as blobs of whole items: `starts[i]` is the index of the first item in page i."""
 
     key: str
     count: int
@@ -58,7 +58,7 @@ class Paged(msgspec.Struct, frozen=True, tag="p"):
 
 
 class Same(msgspec.Struct, frozen=True, tag="s"):
-    """A value that lives elsewhere: what a node passed through is not written twice."""
+    """A reference to a stored value: a value that a node passes through is not stored twice."""
 
     ref: Ref
 
@@ -72,12 +72,11 @@ _JSON_DECODER = msgspec.json.Decoder()
 
 
 def encode_fact(fact: Fact) -> bytes:
-    """The bytes of a fact."""
     return _FACT_ENCODER.encode(fact)
 
 
 def decode_fact(data: bytes) -> Fact:
-    """A fact from its bytes; what a result holds is typed again."""
+    """Decode a fact and convert its value, which the fact declares as Any, to a StoredValue."""
     fact: Fact = _FACT_DECODER.decode(data)
     if isinstance(fact, NodeResult | SignalReceived) and fact.value is not None:
         return msgspec.structs.replace(fact, value=msgspec.convert(fact.value, StoredValue))
@@ -85,17 +84,15 @@ def decode_fact(data: bytes) -> Fact:
 
 
 def encode_value(value: Any) -> bytes:
-    """JSON bytes of a value."""
     return _JSON_ENCODER.encode(value)
 
 
 def decode_value(data: bytes) -> Any:
-    """A value from JSON bytes."""
     return _JSON_DECODER.decode(data)
 
 
 def fact_columns(fact: Fact) -> tuple[int, int, bytes, int]:
-    """Kind, node, path and number: the write-once key of a fact within its execution."""
+    """Return kind, node, path and number: the write-once key of a fact within its execution."""
     if type(fact) is NodeResult:
         return _RESULT, fact.node, encode_path(fact.path), 0
     kind = KINDS[type(fact)]
@@ -111,12 +108,11 @@ def fact_columns(fact: Fact) -> tuple[int, int, bytes, int]:
 
 
 def encode_path(path: Path) -> bytes:
-    """Bytes of a path that sort as the path does: item 10 behind item 2."""
+    """Encode a path so that the bytes sort like the path: item 10 after item 2."""
     if len(path) < 2:
         return path[0].to_bytes(4, "big") if path else b""
     return b"".join([each.to_bytes(4, "big") for each in path])
 
 
 def decode_path(data: bytes) -> Path:
-    """A path from its bytes."""
     return tuple(int.from_bytes(data[i : i + 4], "big") for i in range(0, len(data), 4))

@@ -1,7 +1,7 @@
-"""Messages on RabbitMQ: what travels between workers, and what they tell the outside, as JSON.
+"""JSON messages on RabbitMQ: hints between workers, and statuses and completions for other systems.
 
-The words of the outside are used in the JSON alone. A hint of ours names the definition by its hash and carries the
-token itself; one that somebody else wrote brings the definition and the outputs so far, and no token.
+The field names follow an external message format. A hint written by Rune refers to the definition by its hash and
+contains the token; a message written by another system contains the definition and the outputs so far, and no token.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ MAX_ID_LENGTH = 255
 ID = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_ID_LENGTH}}}")
 MAX_PRIORITY = 10
 MAX_FULL_BYTES = 16 * 1024 * 1024
-"""Bytes of a message that brings everything along: what brokers take unless they are told otherwise."""
+"""Size limit of a self-contained message: the default limit of RabbitMQ."""
 NO_OUTPUTS = msgspec.Raw(b"{}")
 NOTHING = msgspec.Raw(b"null")
 
 
 class InvalidMessageError(RuneError):
-    """Bytes that are no message of the kind that was expected."""
+    """A message body is malformed or of another kind than expected."""
 
     code = "BAD_MESSAGE"
 
 
 class MessageTooLargeError(RuneError):
-    """A message that was to be written in full, and would be longer than a broker takes."""
+    """A self-contained message would exceed the size limit of the broker."""
 
     code = "MESSAGE_TOO_LARGE"
 
     def __init__(self, what: str, size: int, most: int) -> None:
         super().__init__(
-            f"a message for {what} would have {size:,} bytes or more; at most {most:,} are allowed"
+            f"a message for {what} would have at least {size:,} bytes; at most {most:,} are allowed"
         )
 
 
 class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One level of a lineage: which item of which split."""
+    """One level of a lineage: an item of a split."""
 
     split_node_id: str
     item_index: int
@@ -53,11 +53,11 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SentToken(Token, frozen=True, omit_defaults=True, gc=False):
-    """A token as it is written: what is usual is left out."""
+    """A token encoded without its default values."""
 
 
 class NodeExecutionMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Run this node. Exactly one of `definition` and `definition_ref` is there."""
+    """A request to run a node. Exactly one of `definition` and `definition_ref` is set."""
 
     workflow_id: str
     execution_id: str
@@ -76,15 +76,13 @@ class NodeExecutionMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defau
 
 
 class _Hint(msgspec.Struct, frozen=True):
-    """All that a worker needs of a message of ours."""
+    """The fields that a worker needs of a message that Rune wrote."""
 
     execution_id: str
     token: Token | None = None
 
 
 class ErrorObject(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a node failed."""
-
     message: str
     code: str
     details: dict[str, Any] = {}
@@ -94,7 +92,7 @@ Status = Literal["running", "success", "failed", "waiting", "skipped", "cancelle
 
 
 class NodeStatusMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a node is."""
+    """The status of a node run."""
 
     workflow_id: str
     execution_id: str
@@ -123,8 +121,10 @@ class CompletionMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MessageContext(msgspec.Struct, frozen=True):
-    """What an execution is called outside: its workflow, the hash of its definition, the ids of its nodes. With
-    `definition` and `context` (JSON) messages are written in full, for whoever has no access to the stores."""
+    """The names that messages of an execution contain: its workflow, the hash of its definition, the ids of its nodes.
+
+    With `definition` and `context` (JSON), messages are self-contained, for workers without access to the stores.
+    """
 
     workflow: str = ""
     hash: str = ""
@@ -137,42 +137,43 @@ class MessageContext(msgspec.Struct, frozen=True):
 NO_CONTEXT = MessageContext()
 
 _ENCODER = msgspec.json.Encoder()
-_READ = msgspec.json.Decoder(NodeExecutionMessage)
-_HINT = msgspec.json.Decoder(_Hint)
-_STATUS = msgspec.json.Decoder(NodeStatusMessage)
-_COMPLETION = msgspec.json.Decoder(CompletionMessage)
+_EXECUTION_DECODER = msgspec.json.Decoder(NodeExecutionMessage)
+_HINT_DECODER = msgspec.json.Decoder(_Hint)
+_STATUS_DECODER = msgspec.json.Decoder(NodeStatusMessage)
+_COMPLETION_DECODER = msgspec.json.Decoder(CompletionMessage)
 
 
 def frames(
     execution: str, path: Path, ids: Sequence[str], total: Callable[[int, Path], int] = lambda split, outer: 0
 ) -> tuple[Frame, ...]:
-    """The lineage of a path, outermost first. `total`: how many items a split has in a scope, 0 where nobody knows."""
+    """Return the lineage of a path, outermost first. `total` returns the item count of a split in a scope, 0 if it is
+    unknown."""
     found: list[Frame] = []
     branch = execution
     for at in range(0, len(path), 2):
-        split = _id(path[at], ids)
+        split = _node_id(path[at], ids)
         branch = f"{branch}_{split}_{path[at + 1]}"
         found.append(Frame(split, path[at + 1], branch, total(path[at], path[:at])))
     return tuple(found)
 
 
-def _id(node: int, ids: Sequence[str]) -> str:
+def _node_id(node: int, ids: Sequence[str]) -> str:
     return ids[node] if 0 <= node < len(ids) else str(node)
 
 
 def encode_hint(execution: str, token: Token, names: MessageContext = NO_CONTEXT, priority: int = 5) -> bytes:
-    """The message of a token."""
+    """Encode the execution message of a token."""
     payload = token.payload
     full = names.definition is not None
     message = NodeExecutionMessage(
         workflow_id=names.workflow,
         execution_id=execution,
-        current_node=_id(token.node, names.ids),
+        current_node=_node_id(token.node, names.ids),
         definition_ref=msgspec.UNSET if full else names.hash,
         definition=msgspec.Raw(names.definition) if names.definition is not None else msgspec.UNSET,
         context=NO_OUTPUTS if names.context is None else msgspec.Raw(names.context),
         lineage=frames(execution, token.path, names.ids) if token.path else (),
-        from_node=_id(payload.node, names.ids) if payload.kind == "result" else None,
+        from_node=_node_id(payload.node, names.ids) if payload.kind == "result" else None,
         attempt=token.attempt,
         priority=priority if priority != 5 else None,
         traceparent=names.traceparent,
@@ -182,20 +183,20 @@ def encode_hint(execution: str, token: Token, names: MessageContext = NO_CONTEXT
 
 
 def decode_hint(body: bytes) -> tuple[str, Token | None]:
-    """The execution and the token of a message; no token if somebody else wrote it."""
+    """Return the execution and the token of a message; no token if another system wrote it."""
     try:
-        found = _HINT.decode(body)
+        found = _HINT_DECODER.decode(body)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidMessageError(f"not an execution message: {error}") from None
     if not 0 < len(found.execution_id) <= MAX_ID_LENGTH:
-        raise InvalidMessageError("an execution id has between 1 and 255 characters")
+        raise InvalidMessageError(f"an execution id has between 1 and {MAX_ID_LENGTH} characters")
     return found.execution_id, found.token
 
 
 def decode_execution(body: bytes) -> NodeExecutionMessage:
-    """A whole message, checked."""
+    """Decode and validate a complete execution message."""
     try:
-        found = _READ.decode(body)
+        found = _EXECUTION_DECODER.decode(body)
         outputs = msgspec.json.decode(found.context, type=dict[str, msgspec.Raw])
         if not isinstance(found.definition, msgspec.UnsetType):
             msgspec.json.decode(found.definition, type=dict[str, msgspec.Raw])
@@ -203,10 +204,10 @@ def decode_execution(body: bytes) -> NodeExecutionMessage:
         raise InvalidMessageError(f"not an execution message: {error}") from None
     _check_fields(found)
     if isinstance(found.definition, msgspec.UnsetType) == isinstance(found.definition_ref, msgspec.UnsetType):
-        raise InvalidMessageError("a message has either `workflow_definition` or `definition_ref`")
+        raise InvalidMessageError("a message must have either `workflow_definition` or `definition_ref`")
     wrong = [name for name in outputs if not name.startswith("$")]
     if wrong:
-        raise InvalidMessageError(f"outputs are named `$` and the id of a node, not `{wrong[0][:80]}`")
+        raise InvalidMessageError(f"an output is named `$` and the id of a node, not `{wrong[0][:80]}`")
     return found
 
 
@@ -214,7 +215,7 @@ def _check_fields(found: NodeExecutionMessage) -> None:
     for name in (found.workflow_id, found.execution_id):
         if not ID.fullmatch(name):
             raise InvalidMessageError(
-                f"`{name[:80]}`: an id is made of 1 to {MAX_ID_LENGTH} letters, digits, - and _"
+                f"`{name[:80]}`: an id consists of 1 to {MAX_ID_LENGTH} letters, digits, - and _"
             )
     if not 0 < len(found.current_node) <= MAX_ID_LENGTH:
         raise InvalidMessageError(f"the id of a node has between 1 and {MAX_ID_LENGTH} characters")
@@ -225,34 +226,30 @@ def _check_fields(found: NodeExecutionMessage) -> None:
 
 
 def encode_message(message: NodeStatusMessage | CompletionMessage | NodeExecutionMessage) -> bytes:
-    """The bytes of a message."""
     return _ENCODER.encode(message)
 
 
 def decode_status(body: bytes) -> NodeStatusMessage:
-    """A status message, checked."""
     try:
-        return _STATUS.decode(body)
+        return _STATUS_DECODER.decode(body)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidMessageError(f"not a status message: {error}") from None
 
 
 def decode_completion(body: bytes) -> CompletionMessage:
-    """A completion message, checked."""
     try:
-        return _COMPLETION.decode(body)
+        return _COMPLETION_DECODER.decode(body)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidMessageError(f"not a completion message: {error}") from None
 
 
 @lru_cache(maxsize=256)
 def moment(ms: int) -> str:
-    """Milliseconds since the epoch as ISO 8601, in UTC. Many of those who ask do so within the same one."""
+    """Format milliseconds since the epoch as ISO 8601 in UTC. Cached, because many messages share a millisecond."""
     second, rest = divmod(ms, 1000)
-    return f"{_second(second)}.{rest:03d}Z"
+    return f"{_format_second(second)}.{rest:03d}Z"
 
 
 @lru_cache(maxsize=64)
-def _second(second: int) -> str:
-    """Many moments lie within the same second."""
+def _format_second(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -1,7 +1,7 @@
-"""Requests between processes of one machine: a verb with its arguments goes one way, an answer or a refusal the other.
+"""Remote procedure calls between processes of one machine: requests, replies and their framing.
 
-A frame is a version, a length and a body in msgpack. Which verbs there are, what they take and what they answer is
-read from the class that offers them, and nothing else of it can be reached.
+A frame consists of a version, a length and a msgpack body. The types of arguments and results are read from the
+signatures of the class that is called; only methods that are listed by name can be called.
 """
 
 from __future__ import annotations
@@ -21,48 +21,48 @@ from rune.errors import RuneError
 VERSION = 2
 HEADER = struct.Struct(">BI")
 MAX_FRAME = LIMITS.payload_bytes + LIMITS.definition_bytes + 1024 * 1024
-"""The largest start payload with the largest definition, and room for the rest."""
+"""Size limit of a body: the largest payload with the largest definition, and 1 MiB for the rest."""
 
-_TYPED: dict[str, Any] = {"problems": tuple[Problem, ...], "end": ExecutionEnded}
-"""What errors carry beside their text and must not arrive as plain data."""
+_ERROR_FIELD_TYPES: dict[str, Any] = {"problems": tuple[Problem, ...], "end": ExecutionEnded}
+"""Types of error attributes that are converted back from plain data."""
 
 
 class InvalidFrameError(RuneError):
-    """What arrived is no frame of this version. The connection cannot be used any further."""
+    """Received data is not a frame of this version. The connection can no longer be used."""
 
     code = "BAD_FRAME"
 
 
 class FrameTooLargeError(InvalidFrameError):
-    """More than a request or an answer may hold."""
+    """A request or reply exceeds MAX_FRAME."""
 
     code = "FRAME_TOO_LARGE"
 
     def __init__(self, size: int) -> None:
-        super().__init__(f"a request or an answer of {size:,} bytes; at most {MAX_FRAME:,} are allowed")
+        super().__init__(f"a request or reply of {size:,} bytes; at most {MAX_FRAME:,} are allowed")
 
 
 class InvalidRequestError(RuneError):
-    """A verb that does not exist, or arguments that do not fit it."""
+    """A request names an unknown method or has arguments that do not match its signature."""
 
     code = "BAD_REQUEST"
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, tag="?"):
-    """A verb and its arguments, which are read when the verb is known."""
+    """A method name and its arguments, which are decoded once the method is known."""
 
     verb: str
     arguments: msgspec.Raw
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True, tag="="):
-    """What a verb answered."""
+    """The result of a call."""
 
     value: msgspec.Raw
 
 
 class ErrorReply(msgspec.Struct, frozen=True, array_like=True, tag="!"):
-    """The error that a verb raised: its class, code, text, and what else it carries."""
+    """The error that a call raised: its class name, code, message, and other attributes."""
 
     kind: str
     code: str
@@ -73,12 +73,12 @@ class ErrorReply(msgspec.Struct, frozen=True, array_like=True, tag="!"):
 Reply = Answer | ErrorReply
 
 _ENCODER = msgspec.msgpack.Encoder()
-_REQUEST = msgspec.msgpack.Decoder(Request)
-_REPLY: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
+_REQUEST_DECODER = msgspec.msgpack.Decoder(Request)
+_REPLY_DECODER: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
 
 
 def frame(message: Request | Reply) -> bytes:
-    """The bytes of a message, header first."""
+    """Encode a message as a frame."""
     body = _ENCODER.encode(message)
     if len(body) > MAX_FRAME:
         raise FrameTooLargeError(len(body))
@@ -86,35 +86,31 @@ def frame(message: Request | Reply) -> bytes:
 
 
 def body_size(header: bytes) -> int:
-    """How many bytes follow a header."""
+    """Return the length of the body that follows a header."""
     version, size = HEADER.unpack(header)
     if version != VERSION:
-        raise InvalidFrameError(
-            f"the other side speaks version {version} of the protocol, this one {VERSION}"
-        )
+        raise InvalidFrameError(f"the other process uses protocol version {version}, this one uses {VERSION}")
     if size > MAX_FRAME:
         raise FrameTooLargeError(size)
     return int(size)
 
 
 def read_request(body: bytes) -> Request:
-    """A request from the body of its frame."""
     try:
-        return _REQUEST.decode(body)
+        return _REQUEST_DECODER.decode(body)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidRequestError(f"not a request: {error}") from None
 
 
 def read_reply(body: bytes) -> Reply:
-    """An answer or a refusal from the body of its frame."""
     try:
-        return _REPLY.decode(body)
+        return _REPLY_DECODER.decode(body)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidFrameError(f"not an answer: {error}") from None
+        raise InvalidFrameError(f"not a reply: {error}") from None
 
 
 class RpcMethod:
-    """One verb: how its arguments and its answer travel."""
+    """Encodes and decodes the arguments and the result of one method."""
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
         self.name = name
@@ -134,20 +130,19 @@ class RpcMethod:
             Any if returned is inspect.Signature.empty else returned
         )
 
-    def takes(self, argument: str) -> bool:
-        """Whether the verb has an argument of this name."""
-        return argument in self._signature.parameters
+    def has_parameter(self, name: str) -> bool:
+        return name in self._signature.parameters
 
-    def named(self, *values: Any, **named: Any) -> dict[str, Any]:
-        """The arguments of a call, each by its name."""
+    def bind(self, *values: Any, **named: Any) -> dict[str, Any]:
+        """Return the arguments of a call by parameter name."""
         return dict(self._signature.bind(*values, **named).arguments)
 
     def request(self, arguments: dict[str, Any]) -> Request:
-        """A call, ready to travel."""
+        """Encode a call."""
         return Request(self.name, msgspec.Raw(_ENCODER.encode(arguments)))
 
     def arguments(self, request: Request) -> dict[str, Any]:
-        """The arguments of a call that arrived, each of the type that the verb declares."""
+        """Decode the arguments of a call to the types that the method declares."""
         try:
             given = self._arguments.decode(request.arguments)
         except (msgspec.DecodeError, RecursionError) as error:
@@ -155,24 +150,24 @@ class RpcMethod:
         return {name: getattr(given, name) for name in self._signature.parameters}
 
     def answer(self, value: Any) -> Answer:
-        """What the verb answered, ready to travel."""
+        """Encode a result."""
         return Answer(msgspec.Raw(_ENCODER.encode(value)))
 
     def value(self, reply: Reply) -> Any:
-        """What was answered; a refusal is raised as the error it was."""
+        """Decode a result, or raise the error that the call raised."""
         if isinstance(reply, ErrorReply):
-            raise error_of(reply)
+            raise decode_error(reply)
         try:
             return self._answer.decode(reply.value)
         except msgspec.DecodeError as error:
-            raise InvalidFrameError(f"the answer to `{self.name}` does not fit: {error}") from None
+            raise InvalidFrameError(f"the result of `{self.name}` has an unexpected type: {error}") from None
 
 
 Call = Callable[[RpcMethod, dict[str, Any]], Awaitable[Any]]
 
 
 class RpcMethods:
-    """The verbs that may be called: those named that the class has. Each is read when it is first used."""
+    """The methods that can be called, named `service.method`. Signatures are read on first use."""
 
     def __init__(self, services: type, names: Iterable[str]) -> None:
         kinds = get_type_hints(services)
@@ -182,43 +177,50 @@ class RpcMethods:
             function = getattr(kinds.get(service), method, None)
             if function is not None:
                 self._functions[name] = function
-        self._verbs: dict[str, RpcMethod] = {}
+        self._methods: dict[str, RpcMethod] = {}
 
     def __contains__(self, name: str) -> bool:
         return name in self._functions
 
     def __getitem__(self, name: str) -> RpcMethod:
-        found = self._verbs.get(name)
+        found = self._methods.get(name)
         if found is None:
             function = self._functions.get(name)
             if function is None:
-                raise InvalidRequestError(f"there is no verb `{name[:80]}`")
-            found = self._verbs[name] = RpcMethod(name, function)
+                raise InvalidRequestError(f"unknown method `{name[:80]}`")
+            found = self._methods[name] = RpcMethod(name, function)
         return found
 
 
 class ServiceProxy:
-    """Stands for one service whose methods run in another process."""
+    """One service whose methods run in another process."""
 
     def __init__(self, name: str, methods: RpcMethods, call: Call) -> None:
         self._name = name
         self._methods = methods
         self._call = call
 
-    def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
-        name = f"{self._name}.{method}"
-        if name not in self._methods:
-            raise AttributeError(method)
-        known = self._methods[name]
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        full_name = f"{self._name}.{name}"
+        if full_name not in self._methods:
+            raise AttributeError(name)
+        method = self._methods[full_name]
 
         async def call(*values: Any, **named: Any) -> Any:
-            return await self._call(known, known.named(*values, **named))
+            return await self._call(method, method.bind(*values, **named))
 
         return call
 
 
+def bound_method(services: Any, name: str) -> Callable[..., Awaitable[Any]]:
+    """Return the method that `service.method` names."""
+    service, _, method = name.partition(".")
+    found: Callable[..., Awaitable[Any]] = getattr(getattr(services, service), method)
+    return found
+
+
 def error_reply(error: RuneError) -> ErrorReply:
-    """An error, ready to travel. What it carries goes along as far as it is data."""
+    """Encode an error with those of its attributes that are plain data."""
     details: dict[str, Any] = {}
     for name, value in vars(error).items():
         if name not in ("message", "code"):
@@ -229,21 +231,21 @@ def error_reply(error: RuneError) -> ErrorReply:
     return ErrorReply(type(error).__name__, error.code, error.message, details)
 
 
-def error_of(refusal: ErrorReply) -> RuneError:
-    """The error that a refusal stands for: of the same class where this process knows it."""
-    kind = _kinds(RuneError).get(refusal.kind, RuneError)
-    error = kind.__new__(kind, refusal.message)
-    error.args = (refusal.message,)
-    error.message = refusal.message
-    error.code = refusal.code
-    for name, value in refusal.details.items():
+def decode_error(reply: ErrorReply) -> RuneError:
+    """Decode an error; it has its original class if this process has loaded that class, else RuneError."""
+    kind = _error_classes(RuneError).get(reply.kind, RuneError)
+    error = kind.__new__(kind, reply.message)
+    error.args = (reply.message,)
+    error.message = reply.message
+    error.code = reply.code
+    for name, value in reply.details.items():
         if name.isidentifier() and not hasattr(RuneError, name):
-            setattr(error, name, _typed(name, value))
+            setattr(error, name, _convert_field(name, value))
     return error
 
 
-def _typed(name: str, value: Any) -> Any:
-    wanted = _TYPED.get(name)
+def _convert_field(name: str, value: Any) -> Any:
+    wanted = _ERROR_FIELD_TYPES.get(name)
     if wanted is None:
         return value
     try:
@@ -252,8 +254,8 @@ def _typed(name: str, value: Any) -> Any:
         return value
 
 
-def _kinds(of: type[RuneError]) -> dict[str, type[RuneError]]:
-    found = {of.__name__: of}
-    for each in of.__subclasses__():
-        found.update(_kinds(each))
+def _error_classes(base: type[RuneError]) -> dict[str, type[RuneError]]:
+    found = {base.__name__: base}
+    for each in base.__subclasses__():
+        found.update(_error_classes(each))
     return found

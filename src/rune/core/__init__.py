@@ -1,1 +1,1 @@
-"""The rules of the engine: pure functions over immutable definitions and foldable state."""
+"""The pure core of the engine: definitions, plans, expressions and the rules of an execution, without I/O."""

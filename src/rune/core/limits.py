@@ -1,4 +1,4 @@
-"""Every size, depth and count that input is held to, in one table."""
+"""The limits on the size, depth and count of everything that enters the engine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of what is accepted; each breach is an error that names the field."""
+    """Maximum values. Exceeding one is an error that names the field."""
 
     definition_bytes: int = 2 * 1024 * 1024
     nodes: int = 2_000

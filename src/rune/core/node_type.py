@@ -1,4 +1,4 @@
-"""What the rules may know of a node type: its declaration, never its name."""
+"""The declaration of a node type. The core decides by these declarations and never by the name of a type."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ Join = Literal["all", "any"] | int
 """How a join opens: `all`, `any`, or at the k-th live arrival."""
 
 ParameterKind = Literal["template", "expression", "element", "literal"]
-"""How a parameter is resolved: templates inside it before the run; one expression over the whole text, or a
-list of rules, that the node itself evaluates; a template or expression that it evaluates per element (`$item`);
-or taken as it stands."""
+"""How a parameter is resolved. `template`: its templates are resolved before the run. `expression`: the whole text is
+one expression, or a list of rules, that the node evaluates. `element`: a template or expression that the node
+evaluates per element (`$item`). `literal`: the value is used unchanged."""
 
 
 class JoinRule(msgspec.Struct, frozen=True):
-    """How the entry of a node waits: what opens it, when it gives up, whether losers are cancelled."""
+    """How a join waits: what opens it, when it times out, and whether an opening cancels the other branches."""
 
     opens: Join = "all"
-    timeout: float | None = None  # None: the default of the kind; 0: none
+    timeout: float | None = None  # s; None: the default of the node type; 0: none
     cancel_losers: bool = False
 
 
 class Window(msgspec.Struct, frozen=True):
     """How a fan-out starts its items."""
 
-    size: int | None = None  # None: the default window, which does not count items that only wait
+    size: int | None = None  # None: the default window, which ignores suspended items
     batch: int = 1
 
 
 class NodeType(msgspec.Struct, frozen=True, kw_only=True):
-    """The declaration of a node type. The callables are given the node's raw parameters."""
+    """The properties of a node type. Callables receive the unresolved parameters of a node."""
 
     name: str
     aliases: tuple[str, ...] = ()
@@ -46,16 +46,16 @@ class NodeType(msgspec.Struct, frozen=True, kw_only=True):
     schema: Mapping[str, Any] = {}
     kinds: Mapping[str, ParameterKind] = {}  # parameters not named here are templates
     trigger: bool = False
-    starts: Callable[[Mapping[str, Any]], WebhookConfig | Schedule | None] = lambda parameters: (
-        None
-    )  # by itself
+    # The webhook or schedule that starts executions.
+    starts: Callable[[Mapping[str, Any]], WebhookConfig | Schedule | None] = lambda parameters: None
     fans_out: bool = False
     joins_items: bool = False
-    merges: bool = False  # the node combines its arrivals itself; they are not folded into `$json`
+    merges: bool = False  # the node combines its arrivals itself, instead of receiving them as `$json`
     passes_payload: Callable[[Mapping[str, Any]], bool] = lambda parameters: False
-    reads_payload: Callable[[Mapping[str, Any]], bool] = lambda parameters: False  # unasked, as by `$json`
-    suspends: bool = False  # a join behind it has no default timeout
-    launches: bool = False  # it starts executions of its own
+    # Whether the node uses `$json` even if no parameter refers to it.
+    reads_payload: Callable[[Mapping[str, Any]], bool] = lambda parameters: False
+    suspends: bool = False  # a join after it has no default timeout
+    launches: bool = False  # it starts child executions
     sets_output: bool = False
     credentials: bool = False
     effectful: Callable[[Mapping[str, Any]], bool] = lambda parameters: False

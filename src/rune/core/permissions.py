@@ -1,4 +1,4 @@
-"""Rights: which role may do what, what a key's scope takes in, and who may use a credential."""
+"""Permissions: the rights of each role, the workflows in the scope of a key, and the grants of a credential."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Literal, get_args
 import msgspec
 
 Right = Literal["view", "run", "edit", "admin", "hook", "page"]
-"""What a route lets one do: look, start and steer executions, change definitions, change keys and credentials. `hook`:
-whoever knows the path and can prove the rest, whatever key they have. `page`: files that tell nothing of anybody."""
+"""The right that a route requires. `view`: read. `run`: start and control executions. `edit`: change definitions.
+`admin`: change keys and credentials. `hook`: none, as the webhook authenticates requests. `page`: none."""
 
 Role = Literal["viewer", "runner", "editor", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -21,19 +21,19 @@ RIGHTS: dict[Role, frozenset[Right]] = {
     "editor": frozenset({"view", "run", "edit"}),
     "admin": frozenset({"view", "run", "edit", "admin"}),
 }
-"""The whole table. What is not in it is refused."""
+"""The rights of each role. A right that is not listed is denied."""
 
 LOCAL = "local"
-"""Whoever works on the machine itself: the command line over the stores, and a loopback without keys."""
+"""Principal of local access: the command line on the stores, and loopback requests while no API key exists."""
 
 BOOTSTRAP = "bootstrap"
-"""Whoever has the key that is configured."""
+"""Principal of the API key in the settings."""
 
 QUEUE = "queue"
-"""Whoever can write to the broker."""
+"""Principal of executions that are started by a broker message."""
 
 EVERYONE = "everyone"
-"""Of grants: all principals but the queue."""
+"""Grant for all principals except the queue."""
 
 DEFAULT_GRANTS = frozenset({EVERYONE})
 
@@ -42,18 +42,17 @@ _GRANT = re.compile(r"everyone|queue|local|bootstrap|(?:key|trigger|workflow):[A
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Somebody who asks. Without scopes all workflows are theirs to see."""
+    """The authenticated caller. Without scopes it has access to all workflows."""
 
     name: str
     role: Role
     scopes: tuple[str, ...] = ()
 
     def may(self, right: Right) -> bool:
-        """Whether the role has the right."""
         return right in RIGHTS[self.role]
 
     def sees(self, workflow: str) -> bool:
-        """Whether a workflow is within the scopes."""
+        """Return whether a workflow is within the scopes."""
         return not self.scopes or any(fits(each, workflow) for each in self.scopes)
 
 
@@ -61,7 +60,7 @@ LOCAL_PRINCIPAL = Principal(LOCAL, "admin")
 
 
 def fits(pattern: str, text: str) -> bool:
-    """Whether a text is what a pattern says; `*` stands for anything, also for nothing."""
+    """Return whether a text matches a pattern; `*` matches any text, including none."""
     first, *rest = pattern.split("*")
     if not rest:
         return text == pattern
@@ -77,18 +76,20 @@ def fits(pattern: str, text: str) -> bool:
 
 
 def is_scope(text: str) -> bool:
-    """Whether this names workflows: an id, perhaps with `*`."""
+    """Return whether a text is a valid scope: a workflow id that may contain `*`."""
     return _SCOPE.fullmatch(text) is not None
 
 
 def is_grant(text: str) -> bool:
-    """Whether this names somebody, or a workflow, that a credential can be granted to."""
+    """Return whether a text names a principal or workflow that a credential can be granted to."""
     return _GRANT.fullmatch(text) is not None
 
 
 def permits(grants: Collection[str], principal: str, workflow: str, *, stored: bool) -> bool:
-    """Whether a credential with these grants may be used by an execution that this principal started. Grants to a
-    workflow count for its stored versions only: anybody can call a definition of their own by its name."""
+    """Return whether an execution that this principal started may use a credential with these grants.
+
+    Grants to a workflow apply to its stored versions only: an inline definition can claim any workflow id.
+    """
     for each in grants:
         if each == EVERYONE:
             if principal != QUEUE:

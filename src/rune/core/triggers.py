@@ -1,7 +1,7 @@
-"""Ticks: when a schedule is due, which of the times that were missed are made up for, and what becomes of a tick while
-the execution before it still runs.
+"""Triggers: when a schedule is due, and which requests a webhook accepts.
 
-Hooks: what an HTTP request that starts an execution has to look like, and whether its signature holds.
+A schedule decides which missed ticks are caught up, and what happens to a tick while the previous execution runs.
+A webhook verifies the signature of a request and limits how long a signature can be replayed.
 """
 
 from __future__ import annotations
@@ -18,58 +18,71 @@ CatchUp = Literal["none", "latest", "all"]
 Overlap = Literal["skip", "queue", "allow", "cancel"]
 
 Following = Callable[[int], int | None]
-"""The first tick after a moment; None: there is none."""
+"""Returns the first tick after a time (epoch ms), or None after the last one."""
 
 ON_TIME_MS = 30_000
-"""A tick that is found later than this, in ms, was missed."""
+"""A tick that is processed later than this counts as missed."""
 
 RETRY_DELAY_MS = 1_000
-"""How soon a tick that waits for the execution before it is looked at again, in ms."""
+"""Delay before a tick that waits for the previous execution is checked again."""
 
 MAX_WAITING_TICKS = 100
-_HOUR = 3_600_000
+_HOUR_MS = 3_600_000
+
+WebhookAuth = Literal["none", "header", "hmac"]
+WebhookResponse = Literal["accepted", "result"]
+
+SIGNATURE = "x-rune-signature"
+TIMESTAMP = "x-rune-timestamp"
+DELIVERY = ("x-delivery-id", "idempotency-key", "x-github-delivery")
+"""Headers that may hold a delivery id, in order of precedence."""
+
+_SIGNATURE = re.compile(r"sha256=([0-9a-f]{64})")
+_TIMESTAMP = re.compile(r"[0-9]{1,12}")
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """When executions are started: by a cron expression in a time zone, or every so many ms from an anchor on."""
+    """When executions are started: by a cron expression in a time zone, or every `every` ms from an anchor."""
 
     cron: str | None = None
     timezone: str = "UTC"
     every: int = 0
     catch_up: CatchUp = "none"
-    limit: int = 100  # of the times that are made up for
+    limit: int = 100  # maximum number of missed ticks that are caught up
     overlap: Overlap = "skip"
 
     def same_times(self, other: Schedule | None) -> bool:
-        """Whether both are due at the same times."""
+        """Return whether both schedules are due at the same times."""
         mine = (self.cron, self.timezone, self.every)
         return other is not None and mine == (other.cron, other.timezone, other.every)
 
 
 class ScheduleState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How far a schedule has come. A tick in `starting` is started whatever happens: it is started under its own
-    name, so whoever does it again does nothing. Only ticks that are not there yet may be left out."""
+    """The progress of a schedule.
+
+    The tick in `starting` is always started. Its execution has a deterministic id, so a second start has no effect.
+    Only ticks that are not yet in `starting` can be dropped.
+    """
 
     next: int | None = None
     waiting: tuple[int, ...] = ()
     starting: int | None = None
-    last: str | None = None  # the execution that was started last
+    last: str | None = None  # id of the latest execution
 
 
 def every(anchor: int, period: int) -> Following:
-    """Ticks at equal distances from an anchor: however late one is found, the next is where it would have been."""
+    """Return ticks at a fixed period from an anchor, so that a late tick does not shift the following ones."""
     return lambda moment: anchor + ((moment - anchor) // period + 1) * period
 
 
 def advance(
-    schedule: Schedule, following: Following, standing: ScheduleState, now: int, *, running: bool
+    schedule: Schedule, following: Following, state: ScheduleState, now: int, *, running: bool
 ) -> ScheduleState:
-    """What is to be done now, as a standing: a tick in `starting` is to be started. `running`: whether the execution
-    that was started last has not ended."""
-    if standing.starting is not None:
-        return standing
-    found, after = due(schedule, following, standing.next, now)
-    waiting = (*standing.waiting, *found)[:MAX_WAITING_TICKS]
+    """Return the next state; the caller starts the tick in its `starting`. `running`: the latest execution is open."""
+    if state.starting is not None:
+        return state
+    found, after = due(schedule, following, state.next, now)
+    waiting = (*state.waiting, *found)[:MAX_WAITING_TICKS]
     starting: int | None = None
     if waiting and schedule.overlap == "cancel":
         starting, waiting = waiting[-1], ()
@@ -77,27 +90,27 @@ def advance(
         starting, waiting = waiting[0], waiting[1:]
     elif schedule.overlap == "skip":
         waiting = ()
-    return ScheduleState(after, waiting, starting, standing.last)
+    return ScheduleState(after, waiting, starting, state.last)
 
 
-def started(standing: ScheduleState, execution: str | None) -> ScheduleState:
-    """The tick was started, or could not be (None)."""
-    return ScheduleState(standing.next, standing.waiting, None, execution or standing.last)
+def started(state: ScheduleState, execution: str | None) -> ScheduleState:
+    """Return the state after the tick in `starting` was started, or could not be (None)."""
+    return ScheduleState(state.next, state.waiting, None, execution or state.last)
 
 
-def next_start(standing: ScheduleState, now: int) -> int | None:
-    """When the schedule has to be looked at next; None: never again."""
-    if standing.starting is not None:
+def next_start(state: ScheduleState, now: int) -> int | None:
+    """Return when the schedule must be processed next (epoch ms); None: never."""
+    if state.starting is not None:
         return now
-    if not standing.waiting:
-        return standing.next
-    return now + RETRY_DELAY_MS if standing.next is None else min(standing.next, now + RETRY_DELAY_MS)
+    if not state.waiting:
+        return state.next
+    return now + RETRY_DELAY_MS if state.next is None else min(state.next, now + RETRY_DELAY_MS)
 
 
 def due(
     schedule: Schedule, following: Following, first: int | None, now: int
 ) -> tuple[tuple[int, ...], int | None]:
-    """The ticks that are to be started, the oldest first, and the first that lies ahead."""
+    """Return the ticks to start, oldest first, and the first tick in the future."""
     if first is None or first > now:
         return (), first
     missed = first < now - ON_TIME_MS
@@ -110,8 +123,8 @@ def due(
 
 
 def _newest(following: Following, first: int, now: int, count: int) -> list[int]:
-    """The newest ticks. Looks back further and further: a year of minutes is not counted one by one."""
-    width = _HOUR
+    """Return the newest ticks. The search window grows, so that a year of missed minutes is not enumerated."""
+    width = _HOUR_MS
     while True:
         begin = max(first, now - width)
         found = _between(following, begin, now)
@@ -129,50 +142,38 @@ def _between(following: Following, begin: int, end: int) -> list[int]:
     return found
 
 
-WebhookAuth = Literal["none", "header", "hmac"]
-WebhookResponse = Literal["accepted", "result"]
-
-SIGNATURE = "x-rune-signature"
-TIMESTAMP = "x-rune-timestamp"
-DELIVERY = ("x-delivery-id", "idempotency-key", "x-github-delivery")
-"""Headers that may name a delivery, in this order."""
-
-_SIGNATURE = re.compile(r"sha256=([0-9a-f]{64})")
-_TIMESTAMP = re.compile(r"[0-9]{1,12}")
-
-
 class WebhookConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a request has to be like."""
+    """What a request must satisfy, and how it is answered."""
 
     path: str | None = None
     method: str = "POST"
     auth: WebhookAuth = "none"
-    window: int = 300  # s that a signature is good for
+    window: int = 300  # s that a signature stays valid
     delivery: tuple[str, ...] = DELIVERY
     respond: WebhookResponse = "accepted"
-    wait: float = 30.0  # s that somebody who wants the result waits for it
+    wait: float = 30.0  # s that a request with `respond: result` waits
     max_bytes: int = 1024 * 1024
 
 
 def sign(secret: str, timestamp: str, body: bytes) -> str:
-    """The signature of a body that is sent at a moment (epoch seconds)."""
+    """Return the signature of a body that is sent at a timestamp (epoch seconds)."""
     return "sha256=" + hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 
 def signature_error(
     secret: str, timestamp: str | None, signature: str | None, body: bytes, now: int, window: int
 ) -> str | None:
-    """What is wrong with a signature; None: nothing. `now` in epoch ms, `window` in s."""
+    """Return why a signature is invalid, or None. `now` is in epoch ms, `window` in s."""
     if not timestamp or not signature:
         return "missing"
     if not _TIMESTAMP.fullmatch(timestamp) or not _SIGNATURE.fullmatch(signature):
         return "malformed"
     if not hmac.compare_digest(sign(secret, timestamp, body), signature):
         return "wrong"
-    # The moment is believed only now that the signature over it holds.
+    # The timestamp is trusted only after the signature over it was verified.
     return "old" if abs(now - int(timestamp) * 1000) > window * 1000 else None
 
 
 def replay_deadline(timestamp: str, window: int) -> int:
-    """Until when a signature that holds may come again, in epoch ms."""
+    """Return until when a valid signature can be replayed (epoch ms)."""
     return (int(timestamp) + window + 1) * 1000

@@ -1,4 +1,4 @@
-"""JSON Schema for start payloads: nothing is fetched, and every pattern runs on RE2."""
+"""JSON Schema for start payloads. Remote references are rejected, and patterns run on RE2 in linear time."""
 
 from __future__ import annotations
 
@@ -23,84 +23,85 @@ _MAX_REPORTED = 50
 _MAX_SHOWN_CHARS = 200
 _SAMPLES: tuple[Any, ...] = (None, 0, "", [], {}, [0], {"a": 0})
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
+_OPTIONS = re2.Options()
+_OPTIONS.log_errors = False
 
 
 def check_schema(schema: dict[str, Any]) -> list[Problem]:
-    """What is wrong with a schema, at its place under `inputs`."""
-    problems = [_bad(path, reason) for path, reason in _unusable(schema)]
+    """Return the problems of a schema, with paths under `inputs`."""
+    problems = [_schema_problem(path, reason) for path, reason in _unsupported_parts(schema)]
     if problems:
         return problems
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
-        return [_bad("inputs" + _path(error.absolute_path), _short(error.message))]
+        return [_schema_problem("inputs" + _path_text(error.absolute_path), _shortened(error.message))]
     validator = _validator(schema)
     try:
         for sample in _SAMPLES:
             any(validator.iter_errors(sample))
     except RecursionError:
-        return [_bad("inputs", "the schema refers to itself without end")]
+        return [_schema_problem("inputs", "the schema refers to itself endlessly")]
     except Unresolvable as error:
-        return [_bad("inputs", f"the reference `{error.ref}` leads nowhere")]
+        return [_schema_problem("inputs", f"the reference `{error.ref}` cannot be resolved")]
     return []
 
 
 def check_value(schema: dict[str, Any], value: Any) -> list[Problem]:
-    """How a start payload differs from its schema; the first fifty differences."""
+    """Return where a start payload violates its schema, at most `_MAX_REPORTED` problems."""
     problems: list[Problem] = []
     try:
         for error in _validator(schema).iter_errors(value):
             where = "/".join(str(each) for each in error.absolute_schema_path)
-            path = "input" + _path(error.absolute_path)
+            path = "input" + _path_text(error.absolute_path)
             problems.append(
-                Problem(path, codes.INPUT_MISMATCH, _short(error.message), f"see `inputs/{where}`")
+                Problem(path, codes.INPUT_MISMATCH, _shortened(error.message), f"see `inputs/{where}`")
             )
             if len(problems) == _MAX_REPORTED:
                 break
     except (RecursionError, Unresolvable) as error:
-        problems.append(_bad("inputs", f"the schema cannot be applied: {error}"))
+        problems.append(_schema_problem("inputs", f"the schema cannot be applied: {error}"))
     return sorted(problems, key=lambda each: each.path)
 
 
-def _unusable(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """References that would be fetched, and patterns that RE2 does not take."""
+def _unsupported_parts(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield path and reason of remote references, unsupported keywords and patterns that RE2 rejects."""
     for path, part in walk(schema, "inputs"):
         if not isinstance(part, dict):
             continue
         for name in _REFERENCES & part.keys():
             target = part[name]
             if isinstance(target, str) and not target.startswith("#"):
-                yield f"{path}.{name}", f"`{target}` is outside of this document, and nothing is fetched"
+                yield (
+                    f"{path}.{name}",
+                    f"`{target}` is outside this document; remote references are not loaded",
+                )
         if "unevaluatedProperties" in part and not path.endswith(".properties"):
             yield f"{path}.unevaluatedProperties", "`unevaluatedProperties` is not supported"
         patterns = [part["pattern"]] if isinstance(part.get("pattern"), str) else []
         if isinstance(part.get("patternProperties"), dict):
             patterns += part["patternProperties"]
         for pattern in patterns:
-            reason = _refused_pattern(pattern)
+            reason = _pattern_error(pattern)
             if reason is not None:
-                yield path, f"the pattern `{_short(pattern)}` cannot be used: {reason}"
+                yield path, f"the pattern `{_shortened(pattern)}` cannot be used: {reason}"
 
 
-def _refused_pattern(pattern: str) -> str | None:
+def _pattern_error(pattern: str) -> str | None:
     try:
         re2.compile(pattern, _OPTIONS)
     except re2.error as error:
-        return _short(error.args[0].decode() if isinstance(error.args[0], bytes) else str(error))
+        return _shortened(error.args[0].decode() if isinstance(error.args[0], bytes) else str(error))
     return None
 
 
-_OPTIONS = re2.Options()
-_OPTIONS.log_errors = False
-
-
 @lru_cache(maxsize=512)
-def _compiled(pattern: str) -> Any:
+def _compile_pattern(pattern: str) -> Any:
     return re2.compile(pattern, _OPTIONS)
 
 
 def _matches(pattern: str, text: str) -> bool:
-    return _compiled(pattern).search(text) is not None
+    return _compile_pattern(pattern).search(text) is not None
 
 
 def _pattern(validator: Validator, pattern: str, value: Any, schema: Any) -> Iterator[ValidationError]:
@@ -135,25 +136,25 @@ def _additional_properties(
 
 
 def _unique_items(validator: Any, rule: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
-    """In linear time: the usual way compares each pair."""
+    """Check `uniqueItems` in linear time; the implementation of jsonschema compares each pair."""
     if rule and isinstance(value, list):
         seen: set[bytes] = set()
         for at, each in enumerate(value):
-            form = msgspec.json.encode(_alike(each), order="sorted")
+            form = msgspec.json.encode(_normalized(each), order="sorted")
             if form in seen:
                 yield ValidationError(f"element {at} appears twice")
                 return
             seen.add(form)
 
 
-def _alike(value: Any) -> Any:
-    """The same value with 1.0 written as 1, which JSON Schema takes for equal."""
+def _normalized(value: Any) -> Any:
+    """Return the value with 1.0 written as 1: JSON Schema treats them as equal."""
     if isinstance(value, float) and value.is_integer():
         return int(value) if abs(value) < 2**63 else value
     if isinstance(value, list):
-        return [_alike(each) for each in value]
+        return [_normalized(each) for each in value]
     if isinstance(value, dict):
-        return {key: _alike(each) for key, each in value.items()}
+        return {key: _normalized(each) for key, each in value.items()}
     return value
 
 
@@ -174,15 +175,15 @@ def _validator(schema: dict[str, Any]) -> Validator:
     return validator
 
 
-def _bad(path: str, message: str) -> Problem:
+def _schema_problem(path: str, message: str) -> Problem:
     return Problem(
-        path, codes.BAD_SCHEMA, message, "`inputs` is a JSON Schema (draft 2020-12) that stands alone"
+        path, codes.BAD_SCHEMA, message, "`inputs` is a self-contained JSON Schema (draft 2020-12)"
     )
 
 
-def _short(text: str) -> str:
+def _shortened(text: str) -> str:
     return text if len(text) <= _MAX_SHOWN_CHARS else text[: _MAX_SHOWN_CHARS - 1] + "…"
 
 
-def _path(parts: Any) -> str:
+def _path_text(parts: Any) -> str:
     return "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in parts)

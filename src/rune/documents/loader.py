@@ -1,4 +1,4 @@
-"""Documents from files and requests: JSON and YAML alike, checked with everything that is known."""
+"""Load workflow documents and start payloads from JSON or YAML, and validate them."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from rune.core.node_type import Catalogue
 from rune.core.validation.validate import ValidationResult, validate_document
 from rune.errors import InvalidDocumentError
 
-_YAML = frozenset({"yaml", "yml"})
+_YAML_SUFFIXES = frozenset({"yaml", "yml"})
 
 
 def load_document(
     source: Path | bytes | str, suffix: str | None = None, *, limits: Limits = LIMITS
 ) -> Parsed:
-    """Read a document from a file, or from its text; `suffix` is `json`, `yaml` or `yml`, by default the
-    file's."""
+    """Read a document from a file or from its text. `suffix` is `json`, `yaml` or `yml`; the default is the file's."""
     if isinstance(source, Path):
         suffix = suffix or source.suffix.lstrip(".")
         try:
             with source.open("rb") as file:
-                # One byte more than allowed is enough to know that it is too much.
+                # One byte above the limit is enough to detect a file that is too large.
                 source = file.read(limits.definition_bytes + 1)
         except OSError as error:
             message = f"`{error.filename}` cannot be read: {(error.strerror or str(error)).lower()}"
             return Parsed(None, (Problem("", codes.UNREADABLE, message),))
     suffix = (suffix or "json").lower()
-    if suffix in _YAML:
+    if suffix in _YAML_SUFFIXES:
         from rune.documents.yaml import decode_yaml  # noqa: PLC0415 - a slow import that JSON does not need
 
         return parse_data(
@@ -44,12 +43,12 @@ def load_document(
 
 
 def check_document(parsed: Parsed, catalogue: Catalogue, *, limits: Limits = LIMITS) -> ValidationResult:
-    """Validate a document, the schema of its start payload included."""
+    """Validate a document, including the JSON Schema in `inputs`."""
     return validate_document(parsed, catalogue, limits, check_schema=_check_schema)
 
 
 def definition_in(verdict: ValidationResult) -> Definition:
-    """The definition of a document that is valid; of any other InvalidDocument, with its errors."""
+    """Return the definition of a valid document; raise InvalidDocumentError with the errors of any other."""
     if not verdict.valid or verdict.definition is None:
         raise InvalidDocumentError(tuple(each for each in verdict.problems if each.severity == "error"))
     return verdict.definition
@@ -64,7 +63,7 @@ def _check_schema(schema: dict[str, Any]) -> list[Problem]:
 def check_input(
     definition: Definition, data: bytes | str, *, limits: Limits = LIMITS
 ) -> tuple[Any, list[Problem]]:
-    """The start payload, or None and why it is refused: JSON within the limits that fits `inputs`."""
+    """Return the start payload, or None and the problems: it must be JSON within the limits that matches `inputs`."""
     decoded = parse_input(data, limits=limits)
     if decoded.problems:
         return None, list(decoded.problems)

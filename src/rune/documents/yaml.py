@@ -1,4 +1,4 @@
-"""YAML text to plain data: the core schema of YAML 1.2, without anchors, aliases and tags."""
+"""Decode YAML to plain data: the core schema of YAML 1.2, without anchors, aliases and tags."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from rune.core.definition.strict_json import Decoded, has_lone_surrogate, join, 
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEAN = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _INTEGER = re.compile(r"[-+]?[0-9]{1,20}\Z")
-_BASED = re.compile(r"0o[0-7]{1,22}\Z|0x[0-9a-fA-F]{1,16}\Z")
+_OCTAL_OR_HEX = re.compile(r"0o[0-7]{1,22}\Z|0x[0-9a-fA-F]{1,16}\Z")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)\Z|\.(nan|NaN|NAN)\Z")
 
 
 class _RefusedError(Exception):
-    """Ends the reading at the first thing that makes the rest unreadable."""
+    """Raised at the first problem that makes the rest of the document unreadable."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
@@ -39,7 +39,7 @@ class _RefusedError(Exception):
 
 
 class _Level:
-    """An open list or object, and where it stands."""
+    """An open list or object, and its path in the document."""
 
     def __init__(self, value: list[Any] | dict[str, Any], path: str) -> None:
         self.value = value
@@ -69,15 +69,15 @@ def decode_yaml(data: bytes | str, *, max_bytes: int, max_depth: int) -> Decoded
     reader = _Reader(max_depth)
     try:
         for event in YAML(typ="safe", pure=True).parse(text):
-            reader.take(event)
+            reader.add_event(event)
     except _RefusedError as refusal:
         return Decoded(None, (*reader.problems, refusal.problem))
     except (YAMLError, ValueError, RecursionError) as error:
-        return Decoded(None, (*reader.problems, _unreadable(error)))
+        return Decoded(None, (*reader.problems, _syntax_problem(error)))
     return Decoded(reader.value, tuple(reader.problems))
 
 
-def _unreadable(error: Exception) -> Problem:
+def _syntax_problem(error: Exception) -> Problem:
     where = ""
     if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
         where = f" (line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1})"
@@ -86,7 +86,7 @@ def _unreadable(error: Exception) -> Problem:
 
 
 class _Reader:
-    """Builds the value from the events of the parser, so that nothing is ever constructed behind our back."""
+    """Builds the value from parser events, so that ruamel constructs no objects from tags."""
 
     def __init__(self, max_depth: int) -> None:
         self._max_depth = max_depth
@@ -95,38 +95,38 @@ class _Reader:
         self.value: Any = None
         self.problems: list[Problem] = []
 
-    def take(self, event: Event) -> None:
+    def add_event(self, event: Event) -> None:
         if isinstance(event, DocumentStartEvent):
             self._documents += 1
             if self._documents > 1:
-                raise self._refuse(
+                raise self._refusal(
                     event, problems.NOT_YAML, "a file holds one document", "remove what follows `---`"
                 )
             return
         if isinstance(event, AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise self._refuse(
-                event, problems.ALIAS_REFUSED, "anchors and aliases are refused", "write the value out"
+            raise self._refusal(
+                event, problems.ALIAS_REFUSED, "anchors and aliases are not supported", "write the value out"
             )
         if isinstance(event, SequenceEndEvent | MappingEndEvent):
             self._levels.pop()
             return
         if isinstance(event, ScalarEvent | SequenceStartEvent | MappingStartEvent):
             if event.ctag is not None and str(event.ctag) not in {"", "!", "None"}:
-                raise self._refuse(
-                    event, problems.TAG_REFUSED, f"the tag `{event.ctag}` is refused", "remove it"
+                raise self._refusal(
+                    event, problems.TAG_REFUSED, f"the tag `{event.ctag}` is not supported", "remove it"
                 )
-            self._node(event)
+            self._read_node(event)
 
-    def _node(self, event: ScalarEvent | SequenceStartEvent | MappingStartEvent) -> None:
+    def _read_node(self, event: ScalarEvent | SequenceStartEvent | MappingStartEvent) -> None:
         level = self._levels[-1] if self._levels else None
         if level is not None and isinstance(level.value, dict) and level.key is None:
-            self._key(event, level)
+            self._read_key(event, level)
             return
         path = level.next_path() if level is not None else ""
-        value: Any = self._scalar(event, path) if isinstance(event, ScalarEvent) else None
+        value: Any = self._read_scalar(event, path) if isinstance(event, ScalarEvent) else None
         if not isinstance(event, ScalarEvent):
             value = [] if isinstance(event, SequenceStartEvent) else {}
-        self._place(level, value)
+        self._store(level, value)
         if not isinstance(event, ScalarEvent):
             self._levels.append(_Level(value, path))
             if len(self._levels) > self._max_depth:
@@ -136,9 +136,9 @@ class _Reader:
                     )
                 )
 
-    def _key(self, event: Event, level: _Level) -> None:
+    def _read_key(self, event: Event, level: _Level) -> None:
         if not isinstance(event, ScalarEvent):
-            raise self._refuse(event, problems.WRONG_TYPE, "a key must be text", "")
+            raise self._refusal(event, problems.WRONG_TYPE, "a key must be text", "")
         level.key = event.value
         if has_lone_surrogate(event.value):
             self.problems.append(lone_surrogate(level.path))
@@ -146,7 +146,7 @@ class _Reader:
             message = f"the key `{event.value}` appears twice ({_line(event)})"
             self.problems.append(Problem(level.next_path(), problems.DUPLICATE_KEY, message, "keep one"))
 
-    def _place(self, level: _Level | None, value: Any) -> None:
+    def _store(self, level: _Level | None, value: Any) -> None:
         if level is None:
             self.value = value
         elif isinstance(level.value, list):
@@ -156,7 +156,7 @@ class _Reader:
             level.value[level.key] = value
             level.key = None
 
-    def _scalar(self, event: ScalarEvent, path: str) -> Any:
+    def _read_scalar(self, event: ScalarEvent, path: str) -> Any:
         text: str = event.value
         if has_lone_surrogate(text):
             self.problems.append(lone_surrogate(path))
@@ -166,25 +166,25 @@ class _Reader:
             return None
         if text in _BOOLEAN:
             return _BOOLEAN[text]
-        number = _number(text)
+        number = _parse_number(text)
         if number is not None:
             return number
-        if _NOT_FINITE.match(text) or _FLOAT.match(text) or _BASED.match(text):
+        if _NOT_FINITE.match(text) or _FLOAT.match(text) or _OCTAL_OR_HEX.match(text):
             shown = text if len(text) <= 30 else text[:27] + "…"
             hint = "write it as text in quotes, or as a number within 64 bits"
             self.problems.append(
-                Problem(path, problems.BAD_NUMBER, f"`{shown}` is not a number that can be kept", hint)
+                Problem(path, problems.BAD_NUMBER, f"`{shown}` is not a number that can be stored", hint)
             )
         return text
 
-    def _refuse(self, event: Event, code: str, message: str, hint: str) -> _RefusedError:
+    def _refusal(self, event: Event, code: str, message: str, hint: str) -> _RefusedError:
         path = self._levels[-1].next_path() if self._levels else ""
         return _RefusedError(Problem(path, code, f"{message} ({_line(event)})", hint))
 
 
-def _number(text: str) -> int | float | None:
-    """The number a plain scalar is, within 64 bits; None for anything else."""
-    if _BASED.match(text):
+def _parse_number(text: str) -> int | float | None:
+    """Return the number that a plain scalar denotes, within 64 bits; None for anything else."""
+    if _OCTAL_OR_HEX.match(text):
         whole = int(text[2:], 8 if text[1] == "o" else 16)
     elif _INTEGER.match(text):
         whole = int(text)

@@ -1,1 +1,1 @@
-"""Node types: declarations and behaviours. They know nothing of the engine."""
+"""Node types: their declarations and behaviour, independent of the engine."""

@@ -1,6 +1,6 @@
-"""The boundary of a node: what leaves it is JSON, or it does not leave.
+"""The interface between the engine and node types: the call a node receives and the outcome it returns.
 
-What a node is given and what it gives back. A node knows nothing of the engine.
+Node types do not depend on the engine. Every output must be JSON within the size and depth limits.
 """
 
 from __future__ import annotations
@@ -27,15 +27,25 @@ from rune.ports.credentials import Credential
 
 NOT_JSON = "NOT_JSON"
 
-_PLAIN = frozenset({int, bool, type(None)})
+P = TypeVar("P")
+Level = Literal["debug", "info", "warning", "error"]
+Progress = Callable[[float | str], None]
+Launch = Callable[[str, str | None, Any, bool], Awaitable[str]]
+"""Start a child execution, given workflow, version, input and whether to wait for its end; return its id."""
+Arrivals = Callable[[], list[tuple[str, Any]]]
+Entries = Callable[[], Iterable[tuple[bool, Any]]]
+
+_PLAIN_TYPES = frozenset({int, bool, type(None)})
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+_log = logging.getLogger("rune.node")
 
 
 def check_json(value: Any, limits: Limits = LIMITS) -> None:
-    """Refuse what is not JSON, is nested too deep, or could not be written within the output limit.
+    """Reject a value that is not JSON, is nested too deeply, or exceeds the output limit.
 
-    Goes level by level, so that depth costs no stack; a value that holds itself ends at the depth limit.
+    The walk is breadth-first, so depth uses no stack; a value that contains itself stops at the depth limit.
     """
-    # An element takes two bytes at least, which bounds the walk over a value that shares its parts.
+    # An element takes at least two bytes, which bounds the walk over a value with shared parts.
     left = limits.output_bytes // 2
     level: list[Any] = [[value]]
     for _ in range(limits.json_depth + 1):
@@ -55,7 +65,7 @@ def check_json(value: Any, limits: Limits = LIMITS) -> None:
                         _check_text(each)
                 elif kind is dict or kind is list:
                     below.append(each)
-                elif kind not in _PLAIN:
+                elif kind not in _PLAIN_TYPES:
                     _check_number(each, kind)
         if not below:
             return
@@ -65,14 +75,14 @@ def check_json(value: Any, limits: Limits = LIMITS) -> None:
 
 def _check_text(value: str) -> None:
     if has_lone_surrogate(value):
-        raise _refused("text with half of a surrogate pair")
+        raise _not_json("text with half of a surrogate pair")
 
 
 def _check_number(value: Any, kind: type) -> None:
     if kind is not float:
-        raise _refused(f"a value of type {kind.__name__}")
+        raise _not_json(f"a value of type {kind.__name__}")
     if not math.isfinite(value):
-        raise _refused(str(value))
+        raise _not_json(str(value))
 
 
 def _check_keys(value: dict[Any, Any]) -> None:
@@ -81,37 +91,25 @@ def _check_keys(value: dict[Any, Any]) -> None:
             return
     except TypeError:
         kinds = sorted({type(key).__name__ for key in value if not isinstance(key, str)})
-        raise _refused(f"a key of type {kinds[0]}") from None
+        raise _not_json(f"a key of type {kinds[0]}") from None
     if any(has_lone_surrogate(key) for key in value):
-        raise _refused("a key with half of a surrogate pair")
+        raise _not_json("a key with half of a surrogate pair")
 
 
-def _refused(what: str) -> NodeFailure:
+def _not_json(what: str) -> NodeFailure:
     return NodeFailure(f"the output holds {what}, which is not JSON", code=NOT_JSON)
 
 
-_log = logging.getLogger("rune.node")
-
-P = TypeVar("P")
-Level = Literal["debug", "info", "warning", "error"]
-Progress = Callable[[float | str], None]
-Launch = Callable[[str, str | None, Any, bool], Awaitable[str]]
-"""Starts another workflow, of which version, with what, and whether its end is waited for; answers its id."""
-Arrivals = Callable[[], list[tuple[str, Any]]]
-Entries = Callable[[], Iterable[tuple[bool, Any]]]
-_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-
-
-async def _no_launch(workflow: str, which: str | None, input: Any, waits: bool) -> str:
-    raise RuntimeError("this call was given nothing to start executions with")
+async def _no_launch(workflow: str, version: str | None, input: Any, wait: bool) -> str:
+    raise RuntimeError("this call cannot start executions")
 
 
 def _no_progress(what: float | str) -> None:
-    """Nobody looks on."""
+    """Discard the progress: no subscriber is attached."""
 
 
-def _shown(value: Any) -> str:
-    """A field of the log, on one line."""
+def _field_text(value: Any) -> str:
+    """Return a log field as one line of text."""
     try:
         return msgspec.json.encode(value, enc_hook=str).decode()
     except (TypeError, ValueError, RecursionError):
@@ -121,14 +119,14 @@ def _shown(value: Any) -> str:
 class NodeCall(Generic[P]):
     """One run of a node.
 
-    `parameters` are resolved and typed. `scope` is what expressions see; `scope["$json"]` is the payload.
-    `elements` are the parameters that the node itself evaluates. `arrivals()` are the live payloads at a join
-    by predecessor id, in edge order; `entries()`, at an aggregator, whether each item failed and what it
-    brought, in index order. `resumed` is true when what the node waited for has come: `due` is then the time
-    it waited for, `signal` the payload of the signal. `idempotency_key` names the effect of this run, the same in
-    every attempt; it is empty where the node said that it wants none. `world` is how anything outside is reached,
-    `blobs` keeps bytes for the execution, `traceparent` is the W3C trace context for calls to others (empty where
-    nobody traces), and `progress` tells whoever looks on how far the run is.
+    `parameters` are resolved and typed. `scope` holds the variables of expressions; `scope["$json"]` is the payload.
+    `elements` are the compiled parameters that the node evaluates itself. `arrivals()` returns the live payloads of
+    a join by predecessor id, in edge order; `entries()` returns for each item of an aggregator, in index order,
+    whether it failed and its value. `resumed` is true after the wait of a suspended node has ended: `due` is then
+    the time it waited for, `signal` the payload of the signal. `idempotency_key` identifies the effect and is the
+    same in every attempt; it is empty if the node disabled it. `world` holds the external resources, `blobs` stores
+    bytes for the execution, `traceparent` is the W3C trace context for outgoing calls (empty without tracing), and
+    `progress` publishes the progress of the run to subscribers.
     """
 
     __slots__ = (
@@ -198,39 +196,44 @@ class NodeCall(Generic[P]):
         self.credentials = credentials
         self.usage: CredentialUse | None = None
         self.traceparent = ""
-        self.secret: CredentialResolver | None = None  # where credentials are resolved, if not in the world
+        # Overrides the credential resolver of `world`.
+        self.secret: CredentialResolver | None = None
         self.launch: Launch = _no_launch
 
     @property
     def payload(self) -> Any:
-        """What entered the node."""
+        """Return the payload the node received."""
         return self.scope["$json"]
 
     def evaluate(self, name: str, scope: Mapping[str, Any] | None = None) -> Any:
-        """The value of a parameter that the node evaluates, in its own scope unless another is given."""
+        """Evaluate a parameter that the node evaluates itself, by default in the scope of the call."""
         compiled = self.elements[name]
         assert isinstance(compiled, Expression | Template)
         return evaluate(name, compiled, self.scope if scope is None else scope)
 
     def log(self, message: str, *, level: Level = "info", **fields: Any) -> None:
-        """Write a line to the log of the worker."""
+        """Write a line to the worker's log, with secrets redacted."""
         shown = SECRETS_IN_USE.fields(fields)
-        said = " ".join([message, *(f"{name}={_shown(value)}" for name, value in shown.items())])
-        beside = {"node": self.node, "execution": self.blobs.execution, "fields": shown}
-        _log.log(_LEVELS[level], "%s of %s: %s", self.node, self.blobs.execution, said, extra=beside)
+        line = " ".join([message, *(f"{name}={_field_text(value)}" for name, value in shown.items())])
+        extra = {"node": self.node, "execution": self.blobs.execution, "fields": shown}
+        _log.log(_LEVELS[level], "%s of %s: %s", self.node, self.blobs.execution, line, extra=extra)
 
     async def credential(self, *types: str, host: str | None = None) -> Credential | None:
-        """The credential that the node names, resolved at this moment; None if it names none. It fails the node unless
-        the credential is of one of these types and may be sent to this host."""
+        """Resolve the credential the node references, or return None if it references none.
+
+        Fails the node unless the credential has one of these types and may be sent to this host.
+        """
         if self.credentials is None:
             return None
-        return await self._used().credential(self.credentials, self.secret or self.world.secret, types, host)
+        return await self._credential_use().credential(
+            self.credentials, self.secret or self.world.secret, types, host
+        )
 
     def protect(self, *values: str) -> None:
-        """Hide further values in whatever this run leaves behind, such as a token that was fetched."""
-        self._used().protect(*values)
+        """Redact further values, such as a fetched token, from everything this run records."""
+        self._credential_use().protect(*values)
 
-    def _used(self) -> CredentialUse:
+    def _credential_use(self) -> CredentialUse:
         if self.usage is None:
             self.usage = CredentialUse()
             self.blobs = RedactingBlobs(self.blobs, self.usage.redactor)
@@ -238,7 +241,7 @@ class NodeCall(Generic[P]):
         return self.usage
 
     def rules(self, name: str) -> Rules:
-        """A parameter that is a list of rules."""
+        """Return a parameter that is a list of rules."""
         compiled = self.elements[name]
         assert isinstance(compiled, Rules)
         return compiled
@@ -249,10 +252,10 @@ Behaviour = Callable[[NodeCall[Any]], Outcome | Awaitable[Outcome]]
 
 
 class RunnableType(msgspec.Struct, frozen=True):
-    """A node type that can run: its declaration, its parameter model, its behaviour.
+    """A node type that can run: its declaration, its parameter model and its behaviour.
 
-    `lax` takes numbers and booleans written as text. `builds` is false where an output holds nothing that was
-    not checked when it entered, so that it need not be looked at again.
+    `lax` accepts numbers and booleans written as text. `builds` is false if outputs contain only values that were
+    already checked as inputs, so they are not checked again.
     """
 
     type: NodeType
@@ -263,11 +266,11 @@ class RunnableType(msgspec.Struct, frozen=True):
 
 
 class Interruption(BaseException):
-    """What the runtime itself raises through a node. Not an Exception, and no ending of the node."""
+    """Raised by the runtime through a node. Not an Exception, so that it is not recorded as the node's outcome."""
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Whatever came out of a node, as the outcome it means."""
+    """Convert an exception raised by a node into its outcome."""
     if isinstance(error, NodeFailure):
         return Failure(Error(_text(error.code), _text(error.message), _details(error.details)))
     if isinstance(error, RuneError):
@@ -276,12 +279,12 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def _text(value: Any) -> str:
-    """Text that can be written down: half of a surrogate pair cannot."""
+    """Return text that can be encoded, without lone surrogates."""
     return str(value).encode("utf-8", "replace").decode()
 
 
 def _details(value: Any) -> dict[str, Any]:
-    """Details that can be written down; what is not JSON is shown as text."""
+    """Return error details as JSON; a value that is not JSON becomes text."""
     try:
         check_json(value)
     except RuneError:

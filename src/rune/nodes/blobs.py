@@ -1,4 +1,4 @@
-"""The blobs of an execution as its nodes see them: bytes are put away, and a small reference travels in their place."""
+"""Blobs of an execution: nodes store bytes and pass a small reference from node to node instead."""
 
 from __future__ import annotations
 
@@ -22,21 +22,23 @@ _KEY = r"^[A-Za-z0-9_-]{1,128}/files/[0-9a-f]{64}$"
 _TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+")
 _NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff/\\\u202a-\u202e\u2066-\u2069]+")
 _MAX_NAME_CHARS = 200
-_SLOW = 1024 * 1024
-"""From this size on a hash is worth a thread."""
+# Larger blobs are hashed in a thread, so that they do not block the event loop.
+_HASH_IN_THREAD_BYTES = 1024 * 1024
 
 
 class Reference(Model, kw_only=True, frozen=True):
-    """Stands for bytes. It is plain JSON and can be handed from node to node like any other value."""
+    """Reference to a blob: plain JSON that can be passed between nodes like any other value."""
 
-    blob: Annotated[str, Meta(pattern=_KEY, description="Key in the blob store; begins with the execution.")]
-    size: Annotated[int, Meta(ge=0, description="Number of bytes.")]
+    blob: Annotated[
+        str, Meta(pattern=_KEY, description="Key in the blob store; starts with the execution id.")
+    ]
+    size: Annotated[int, Meta(ge=0, description="Size in bytes.")]
     content_type: Annotated[str, Meta(description="Media type.")] = BINARY
-    name: Annotated[str | None, Meta(description="Name of the file, if it has one.")] = None
+    name: Annotated[str | None, Meta(description="File name, if any.")] = None
 
 
 def is_reference(value: Any) -> bool:
-    """Whether a value has exactly the shape of a reference."""
+    """Return whether a value is a blob reference."""
     if type(value) is not dict or "blob" not in value or "size" not in value:
         return False
     try:
@@ -47,7 +49,7 @@ def is_reference(value: Any) -> bool:
 
 
 def file_name(text: str | None) -> str | None:
-    """The last part of a name, without what could be taken for a path or a line of its own."""
+    """Return the last segment of a name without path separators and control characters, or None if empty."""
     if not text:
         return None
     last = " ".join(_NOT_IN_NAMES.sub(" ", re.split(r"[/\\]", text)[-1]).split()).strip(" .")
@@ -55,27 +57,29 @@ def file_name(text: str | None) -> str | None:
 
 
 def media_type(text: str | None) -> str:
-    """A media type without its parameters; whatever is none counts as bytes."""
+    """Return a media type without parameters; `application/octet-stream` if it is not valid."""
     plain = (text or "").partition(";")[0].strip().lower()
     return plain if _TYPE.fullmatch(plain) else BINARY
 
 
 class Blobs:
-    """Puts bytes away for one execution and gets them back; those of others are out of reach, unless they were lent."""
+    """Stores and loads the blobs of one execution, and loads those of the executions in `lent`."""
 
     def __init__(self, store: BlobStore, execution: str, lent: tuple[str, ...] = ()) -> None:
         self._store = store
-        self._within_reach = frozenset((execution, *lent))
+        self._accessible = frozenset((execution, *lent))
         self.execution = execution
 
     async def put(self, data: bytes, name: str | None = None, content_type: str = BINARY) -> dict[str, Any]:
-        """Keep bytes; durable when this returns. The answer is the reference, as JSON.
+        """Store bytes durably and return their reference as JSON.
 
-        A key follows from the bytes, so an attempt that comes late changes nothing that is named already.
+        The key is derived from the content, so a late attempt cannot change a blob that is already referenced.
         """
         if len(data) > LIMITS.output_bytes:
             raise LimitExceededError("bytes of a blob", LIMITS.output_bytes, len(data))
-        digest = await asyncio.to_thread(_digest, data) if len(data) > _SLOW else _digest(data)
+        digest = (
+            await asyncio.to_thread(_digest, data) if len(data) > _HASH_IN_THREAD_BYTES else _digest(data)
+        )
         key = f"{self.execution}/files/{digest}"
         await self._store.put(key, data)
         made = Reference(
@@ -85,16 +89,16 @@ class Blobs:
         return found
 
     async def get(self, reference: Reference | Mapping[str, Any]) -> bytes:
-        """The bytes that a reference stands for."""
+        """Load the bytes of a reference."""
         try:
             wanted = reference if isinstance(reference, Reference) else msgspec.convert(reference, Reference)
         except msgspec.ValidationError as error:
-            raise NodeFailure(f"this is no reference to a blob: {error}", code=UNKNOWN) from None
-        if wanted.blob.partition("/")[0] not in self._within_reach:
+            raise NodeFailure(f"not a blob reference: {error}", code=UNKNOWN) from None
+        if wanted.blob.partition("/")[0] not in self._accessible:
             raise NodeFailure("the blob belongs to another execution", code=UNKNOWN)
         data = await self._store.get(wanted.blob)
         if data is None:
-            raise NodeFailure(f"there is no blob `{wanted.blob}`", code=UNKNOWN)
+            raise NodeFailure(f"the blob `{wanted.blob}` does not exist", code=UNKNOWN)
         return data
 
 
@@ -103,12 +107,12 @@ def _digest(data: bytes) -> str:
 
 
 def names_blobs(data: bytes) -> bool:
-    """Whether JSON may hold a reference; it errs on the safe side."""
+    """Return whether encoded JSON may contain a blob reference; false positives are possible."""
     return b"/files/" in data
 
 
 async def adopt(store: BlobStore, value: Any, execution: str) -> Any:
-    """A value with its references turned into ones of an execution that it is handed to; their bytes come along."""
+    """Copy the blobs a value references to another execution and return the value with the new references."""
     if type(value) is list:
         return [await adopt(store, each, execution) for each in value]
     if type(value) is not dict:
@@ -124,10 +128,10 @@ async def adopt(store: BlobStore, value: Any, execution: str) -> Any:
 
 
 class _NoBlobStore:
-    """For calls outside of an engine: there is no place to put anything."""
+    """Blob store of calls outside an engine: stores nothing."""
 
     async def put(self, key: str, data: bytes) -> None:
-        raise NodeFailure("this call was given no blob store", code=UNKNOWN)
+        raise NodeFailure("this call has no blob store", code=UNKNOWN)
 
     async def get(self, key: str) -> bytes | None:
         return None
@@ -137,4 +141,4 @@ class _NoBlobStore:
 
 
 NO_BLOBS = Blobs(_NoBlobStore(), "nowhere")
-"""For calls that keep nothing."""
+"""For calls that store no blobs."""

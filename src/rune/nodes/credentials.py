@@ -1,7 +1,7 @@
-"""The use of a credential by one call: resolved when it is asked for, checked against what it may be used for,
-hidden in everything that the call leaves behind, and forgotten with it.
+"""Credentials of node calls: resolution, usage checks, redaction and cached access tokens.
 
-Tokens that were fetched with a credential, for as long as they are good; in memory and nowhere else.
+A credential is resolved on first use, kept for the duration of the call and redacted from everything the call
+records. Access tokens are cached in memory only, until they expire.
 """
 
 from __future__ import annotations
@@ -24,32 +24,43 @@ FORBIDDEN = "CREDENTIAL_FORBIDDEN"
 UNREADABLE = "CREDENTIAL_UNREADABLE"
 DENIED = "CREDENTIAL_DENIED"
 
+MAX_TOKENS = 256
+# A token is not used in its last seconds: it could expire before the request arrives.
+EXPIRY_MARGIN_S = 30.0
+
 CREDENTIAL_ERRORS = {
     MISSING: "the credential does not exist",
-    FORBIDDEN: "the credential is of another type, or may not be sent to this host",
-    UNREADABLE: "the credential cannot be opened: its key is missing or another",
-    DENIED: "whoever started the execution was not granted the credential",
+    FORBIDDEN: "the credential has another type or may not be sent to this host",
+    UNREADABLE: "the credential cannot be decrypted: its key is missing or different",
+    DENIED: "the user who started the execution has no access to the credential",
 }
-"""For the declaration of a node type that takes credentials."""
+"""Error codes of node types that accept credentials."""
 
 Reference = Mapping[str, Any]
-"""As a document writes it: `name` or `id`, perhaps `type`."""
+"""A credential reference in a document: `name` or `id`, optionally `type`."""
+
+TokenKey = tuple[str, int]
+"""Id and version of a credential; rotating the credential invalidates its token."""
+
+FetchToken = Callable[[], Awaitable[tuple[str, float]]]
+"""Fetch a new token; return it with its lifetime in seconds."""
 
 
 class CredentialResolver(Protocol):
-    """Where credentials are resolved."""
+    """Resolves credential references."""
 
     async def resolve(self, reference: str) -> Credential | None:
-        """A credential with its values, or None."""
+        """Return the credential with its values, or None if it does not exist."""
 
 
 class CredentialUse:
-    """What one call uses, and must not show."""
+    """The credential of one call, with the values to redact from its results."""
 
     def __init__(self) -> None:
         self.redactor = Redactor()
         self._credential: Credential | None = None
-        self.renewed = False  # a token that was refused has been fetched anew
+        # Set after a rejected token was replaced, which happens once per call.
+        self.renewed = False
 
     async def credential(
         self,
@@ -58,37 +69,37 @@ class CredentialUse:
         types: tuple[str, ...],
         host: str | None,
     ) -> Credential:
-        """The credential, if this call may use it here."""
+        """Return the credential if this call may use it for this host."""
         if self._credential is None:
-            self._credential = await _resolved(reference, secret)
+            self._credential = await _resolve(reference, secret)
             self.protect(*self._credential.fields.secrets())
         found = self._credential
         if types and found.type not in types:
-            raise _forbidden(found, f"is of type {found.type}; this node takes {' or '.join(types)}")
+            raise _forbidden(found, f"has type {found.type}; this node accepts {' or '.join(types)}")
         if host is not None:
             check_host(found, host)
         return found
 
     def protect(self, *values: str) -> None:
-        """Hide these as well from now on."""
+        """Redact these values from now on."""
         self.redactor.add(values)
         SECRETS_IN_USE.add(self.redactor)
 
     def redact(self, progress: Callable[[float | str], None]) -> Callable[[float | str], None]:
-        """What lookers-on are told, without what they must not see."""
+        """Wrap a progress callback so that its texts are redacted."""
         return lambda what: progress(self.redactor.text(what) if isinstance(what, str) else what)
 
     def close_run(self, outcome: Outcome) -> Outcome:
-        """The outcome as it may be kept."""
+        """Return the outcome with secrets redacted."""
         return self.redactor.outcome(outcome)
 
     def close(self) -> None:
-        """The call is over."""
+        """Drop the credential at the end of the call."""
         SECRETS_IN_USE.remove(self.redactor)
         self._credential = None
 
 
-async def _resolved(reference: Reference, secret: CredentialResolver | None) -> Credential:
+async def _resolve(reference: Reference, secret: CredentialResolver | None) -> Credential:
     name, id, type = (reference.get(key) for key in ("name", "id", "type"))
     label = f"the credential `{name or id}`"
     try:
@@ -100,84 +111,73 @@ async def _resolved(reference: Reference, secret: CredentialResolver | None) -> 
     except RuneError as error:
         raise NodeFailure(f"{label} cannot be read: {error.message}", code=UNREADABLE) from None
     if found is None:
-        raise NodeFailure(f"{label} does not exist here", code=MISSING)
+        raise NodeFailure(f"{label} does not exist", code=MISSING)
     if (id is not None and found.id != id) or (name is not None and found.name != name):
         raise NodeFailure(
-            f"{label} does not exist here: its name and id belong to different ones", code=MISSING
+            f"{label} does not exist: its name and id belong to different credentials", code=MISSING
         )
     if type is not None and found.type != type:
-        raise _forbidden(found, f"is of type {found.type}, and the node asks for {type}")
+        raise _forbidden(found, f"has type {found.type}, but the node requires {type}")
     return found
 
 
 def check_host(credential: Credential, host: str) -> None:
-    """Refuse to send a credential to a host that it is not for."""
+    """Fail the node if the credential is not bound to this host."""
     if not credential.fits(host):
         raise _forbidden(
             credential, f"may not be sent to {host}: it is bound to {', '.join(credential.hosts)}"
         )
 
 
-def _forbidden(credential: Credential, why: str) -> NodeFailure:
-    return NodeFailure(f"the credential `{credential.name}` {why}", code=FORBIDDEN)
+def _forbidden(credential: Credential, reason: str) -> NodeFailure:
+    return NodeFailure(f"the credential `{credential.name}` {reason}", code=FORBIDDEN)
 
 
 class RedactingBlobs(Blobs):
-    """Keeps bytes as all else is kept: without the values that are in use."""
+    """Stores blobs with the secrets of the call redacted."""
 
     def __init__(self, blobs: Blobs, redactor: Redactor) -> None:
         super().__init__(blobs._store, blobs.execution)
         self._redactor = redactor
 
     async def put(self, data: bytes, name: str | None = None, content_type: str = BINARY) -> dict[str, Any]:
-        """Keep bytes without the values in use."""
+        """Store bytes with secrets redacted."""
         return await super().put(self._redactor.bytes(data), name, content_type)
 
 
-MAX_TOKENS = 256
-EXPIRY_MARGIN_S = 30.0
-"""A token is not used in its last seconds: it would expire on the way."""
-
-Key = tuple[str, int]
-"""Id and version of a credential: what was rotated gets a new token."""
-
-Fetch = Callable[[], Awaitable[tuple[str, float]]]
-"""A new token, and the seconds that it is good for."""
-
-
 class TokenCache:
-    """One for each worker process."""
+    """Access tokens of one worker process, by credential."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Key, tuple[str, float]] = OrderedDict()
-        self._fetching: dict[Key, asyncio.Lock] = {}
+        self._tokens: OrderedDict[TokenKey, tuple[str, float]] = OrderedDict()
+        self._fetching: dict[TokenKey, asyncio.Lock] = {}
 
-    async def get(self, key: Key, fetch: Fetch, *, instead_of: str | None = None) -> str:
-        """The token of a credential; one that was refused is not given again. Of many who ask at once one fetches."""
-        found = self._good(key, instead_of)
+    async def get(self, key: TokenKey, fetch: FetchToken, *, instead_of: str | None = None) -> str:
+        """Return the token of a credential, never the rejected `instead_of`. Concurrent callers share one fetch."""
+        found = self._valid_token(key, instead_of)
         if found is not None:
             return found
         lock = self._fetching.setdefault(key, asyncio.Lock())
         try:
             async with lock:
-                found = self._good(key, instead_of)
+                found = self._valid_token(key, instead_of)
                 if found is not None:
                     return found
                 token, seconds = await fetch()
-                self._keep(key, token, seconds)
+                self._store(key, token, seconds)
                 return token
         finally:
             if not lock.locked():
                 self._fetching.pop(key, None)
 
-    def _good(self, key: Key, refused: str | None) -> str | None:
-        token, until = self._kept.get(key, ("", 0.0))
-        return token if token and token != refused and time.monotonic() < until else None
+    def _valid_token(self, key: TokenKey, rejected: str | None) -> str | None:
+        token, until = self._tokens.get(key, ("", 0.0))
+        return token if token and token != rejected and time.monotonic() < until else None
 
-    def _keep(self, key: Key, token: str, seconds: float) -> None:
-        self._kept.pop(key, None)
-        self._kept[key] = token, time.monotonic() + seconds - min(EXPIRY_MARGIN_S, seconds / 2)
-        for old in [each for each in self._kept if each[0] == key[0] and each != key]:
-            del self._kept[old]
-        if len(self._kept) > MAX_TOKENS:
-            self._kept.popitem(last=False)
+    def _store(self, key: TokenKey, token: str, seconds: float) -> None:
+        self._tokens.pop(key, None)
+        self._tokens[key] = token, time.monotonic() + seconds - min(EXPIRY_MARGIN_S, seconds / 2)
+        for old in [each for each in self._tokens if each[0] == key[0] and each != key]:
+            del self._tokens[old]
+        if len(self._tokens) > MAX_TOKENS:
+            self._tokens.popitem(last=False)

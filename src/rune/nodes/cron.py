@@ -1,7 +1,7 @@
-"""Cron expressions: the times they name, in their time zone, through the days on which clocks are put forward or back.
+"""Cron expressions: computes their ticks in a time zone, across daylight-saving changes.
 
-A time that the clocks skip is due right after the gap. A time of day that comes twice is due the first time; an
-expression for every hour or minute goes by real time and is due in both.
+A time skipped by the change is due right after the gap. A time of day that occurs twice is due the first time; an
+expression for every hour or minute follows elapsed time and is due in both.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from rune.core.triggers import Following, Schedule, every
 
 
 def next_tick(schedule: Schedule, anchor: int) -> Following:
-    """The ticks of a schedule."""
+    """Return a function that computes the next tick of a schedule."""
     if schedule.cron is None:
         return every(anchor, schedule.every)
     return cron(schedule.cron, schedule.timezone)
 
 
 def cron(expression: str, timezone: str) -> Following:
-    """The ticks of a cron expression."""
-    from cronsim import CronSim  # noqa: PLC0415 - few definitions need it
+    """Return a function that computes the next tick of a cron expression."""
+    from cronsim import CronSim  # noqa: PLC0415 - used by few definitions
 
     zone = UTC if timezone == "UTC" else ZoneInfo(timezone)
 
     def after(moment: int) -> int | None:
-        # In the second of two equal hours the library begins in the first, which may lie behind.
+        # In the second of two equal hours CronSim starts from the first one, so its ticks may lie in the past.
         for tick in CronSim(expression, datetime.fromtimestamp(moment // 1000, zone)):
             found = int(tick.timestamp()) * 1000
             if found > moment:
@@ -37,13 +37,13 @@ def cron(expression: str, timezone: str) -> Following:
 
 
 def cron_error(expression: str) -> str | None:
-    """What is wrong with a cron expression; None: nothing. One that never comes is wrong too."""
-    from cronsim import CronSim, CronSimError  # noqa: PLC0415 - few definitions need it
+    """Return the error in a cron expression, or None if it is valid. An expression without any tick is an error."""
+    from cronsim import CronSim, CronSimError  # noqa: PLC0415 - used by few definitions
 
     try:
         next(CronSim(expression, datetime(2000, 1, 1, tzinfo=UTC)))
     except CronSimError as error:
         return str(error).lower()
     except StopIteration:
-        return "never comes"
+        return "it never occurs"
     return None

@@ -1,14 +1,11 @@
-"""The context of a custom node: what its function may know of its run, and what it may ask for.
-
-Threads for functions that block. One that never returns holds up neither the loop nor the end of the process.
-
-Node types from plain functions.
+"""Custom node types made from plain functions.
 
     @node("acme.score")
     async def score(ctx: NodeContext, customer_id: str, weight: float = 1.0) -> dict[str, Any]:
         \"\"\"Scores a customer.\"\"\"
 
-The function stays what it was and can be called and tested as such; its node kind is `kind_of(score)`.
+The decorator leaves the function unchanged, so it can be called and tested directly; `kind_of(score)` returns its
+node type. Blocking functions run in threads that delay neither the event loop nor the exit of the process.
 """
 
 from __future__ import annotations
@@ -31,16 +28,23 @@ from rune.nodes.base import NOT_JSON, Level, NodeCall, RunnableType
 from rune.nodes.blobs import Blobs
 from rune.nodes.schema import Model, declare
 
+__all__ = ["NodeContext", "kind_of", "node"]
+
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
+_KIND = "__rune_node__"
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 class NodeContext:
     """One run of a custom node.
 
-    `node` is its id, `payload` what entered it, `attempt` which try this is (from 1), `now` the time of the
-    execution in epoch milliseconds. `idempotency_key` names the effect: the same in every attempt, so that whoever is
-    called can tell a repetition; empty if the node wants none. `traceparent` is the W3C trace context to send along
-    with calls to others; empty where nobody traces.
+    `node` is the node id, `payload` the value it received, `attempt` the number of the attempt (from 1), `now` the
+    time of the execution in epoch milliseconds. `idempotency_key` identifies the effect and is the same in every
+    attempt, so that the called service can detect a repetition; it is empty if the node disabled it. `traceparent`
+    is the W3C trace context for outgoing calls; empty without tracing.
     """
 
     def __init__(self, call: NodeCall[Any], loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -56,99 +60,93 @@ class NodeContext:
 
     @property
     def blob(self) -> Blobs:
-        """Keeps bytes that are too large or too binary to return: `put(data, name, content_type)` gives a reference
-        that can be part of the output, `get(reference)` the bytes. Both are awaited."""
+        """Blob storage for large or binary values.
+
+        `await put(data, name, content_type)` returns a reference that can be part of the output,
+        `await get(reference)` returns the bytes.
+        """
         return self._call.blobs
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for this run any more: it took too long, its execution has ended, or the worker stops.
-        A function without `await` cannot be interrupted; it may look here between two steps and return."""
+        """Whether the run was cancelled: it timed out, its execution ended, or the worker is stopping.
+
+        A function without `await` cannot be interrupted; it can check this between steps and return.
+        """
         return self._cancelled
 
     def progress(self, what: float | str) -> None:
-        """Tell whoever looks on how far it is: a share between 0 and 1, or a few words. Nothing is kept of it."""
+        """Publish progress to subscribers: a fraction between 0 and 1, or a short text. It is not stored."""
         self._call.progress(what)
 
     def log(self, message: str, *, level: Level = "info", **fields: Any) -> None:
-        """Write a line to the log of the worker, with the node and its execution beside it."""
+        """Write a line to the worker's log, with the node and its execution as fields."""
         self._call.log(message, level=level, **fields)
 
     async def credential(self) -> Any:
-        """The credential that the node names, resolved at this moment; None if it names none."""
+        """Resolve the credential the node references, or return None if it references none."""
         return await self._call.credential()
 
-    def wait(self, asked: Coroutine[Any, Any, T]) -> T:
-        """For functions without `await`: `ctx.wait(ctx.blob.get(reference))` blocks the thread until it is there."""
+    def wait(self, awaitable: Coroutine[Any, Any, T]) -> T:
+        """Wait in a function without `await`: `ctx.wait(ctx.blob.get(reference))` blocks the thread for the result."""
         if self._loop is None or self._cancelled:
-            asked.close()
+            awaitable.close()
             if self._cancelled:
-                raise NodeFailure("nobody waits for this run any more", code="CANCELLED")
-            raise RuntimeError(
-                "only a function that runs in a thread can wait so; elsewhere there is `await`"
-            )
-        return asyncio.run_coroutine_threadsafe(asked, self._loop).result()
+                raise NodeFailure("the run was cancelled", code="CANCELLED")
+            raise RuntimeError("`wait` works only in functions that run in a thread; use `await` instead")
+        return asyncio.run_coroutine_threadsafe(awaitable, self._loop).result()
 
     def abandon(self) -> None:
-        """From now on `cancelled` is true."""
+        """Set `cancelled`."""
         self._cancelled = True
 
 
 async def in_thread(function: Callable[[], T], abandon: Callable[[], None]) -> T:
-    """What the function gives. If the wait for it is cancelled, `abandon` is called and the thread left to itself.
+    """Run a function in a thread and return its result. On cancellation, call `abandon` and leave the thread running.
 
-    The threads of a pool are waited for when the interpreter ends, for as long as it takes; these are not. How many
-    there are is bounded by the slots of the worker.
+    Uses daemon threads because the interpreter waits for the threads of a pool when it exits. Their number is
+    bounded by the worker's slots.
     """
     loop = asyncio.get_running_loop()
-    ended: asyncio.Future[T] = loop.create_future()
+    completion: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
 
     def settle(result: T | None, error: BaseException | None) -> None:
-        if ended.done():
+        if completion.done():
             return
         if error is not None:
-            ended.set_exception(error)
+            completion.set_exception(error)
         else:
-            ended.set_result(result)  # type: ignore[arg-type]
+            completion.set_result(result)  # type: ignore[arg-type]
 
     def body() -> None:
         result: T | None = None
         error: BaseException | None = None
         try:
             result = context.run(function)
-        except (
-            BaseException
-        ) as raised:  # whatever it is, it is the function's, and whoever waits must hear of it
+        # Pass on any exception, or the waiting task would never resume.
+        except BaseException as raised:
             error = raised
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        # The loop may be closed by now; then no task waits for the result.
+        with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, result, error)
 
     threading.Thread(target=body, name="rune-node", daemon=True).start()
     try:
-        return await ended
+        return await completion
     except asyncio.CancelledError:
         abandon()
         raise
 
 
-__all__ = ["NodeContext", "kind_of", "node"]
-
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
-_KIND = "__rune_node__"
-_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
 def node(name: str, *, effectful: bool = True, **traits: Any) -> Callable[[F], F]:
-    """Make a function a node type. Its arguments are the parameters, its docstring the documentation.
+    """Make a function a node type. Its arguments become the parameters, its docstring the documentation.
 
-    With `effectful=False` the function promises to reach nothing outside and to give the same again. `traits`
-    are further fields of the node type, such as `aliases` or `errors`.
+    `effectful=False` declares a pure function: no external effects and the same result for the same input.
+    `traits` are further fields of the node type, such as `aliases` or `errors`.
     """
     if not _NAME.fullmatch(name):
-        raise ValueError(f"`{name}` is no name for a node type; for example `acme.score`")
+        raise ValueError(f"`{name}` is not a valid node type name; for example `acme.score`")
 
     def decorate(function: F) -> F:
         setattr(function, _KIND, _kind(name, function, effectful, traits))
@@ -158,7 +156,7 @@ def node(name: str, *, effectful: bool = True, **traits: Any) -> Callable[[F], F
 
 
 def kind_of(function: Any) -> RunnableType | None:
-    """The node kind of a decorated function; None for anything else."""
+    """Return the node type of a decorated function; None for anything else."""
     found = getattr(function, _KIND, None) if callable(function) else None
     return found if isinstance(found, RunnableType) else None
 
@@ -172,7 +170,7 @@ def _kind(
     facts: dict[str, Any] = {
         "summary": doc.partition("\n")[0],
         "doc": doc,
-        "output": "What the function returns.",
+        "output": "The return value of the function.",
         "effectful": lambda parameters: effectful,
         "reads_payload": lambda parameters: wants_context,
         **traits,
@@ -183,7 +181,7 @@ def _kind(
 
 
 def _arguments(name: str, function: Callable[..., Any]) -> tuple[list[inspect.Parameter], bool]:
-    """The arguments that are parameters, and whether the first one is the context."""
+    """Return the arguments that are parameters, and whether the function takes a context first."""
     hints = get_type_hints(function, include_extras=True)
     found = [
         each.replace(annotation=hints.get(each.name, Any))
@@ -193,9 +191,9 @@ def _arguments(name: str, function: Callable[..., Any]) -> tuple[list[inspect.Pa
     arguments = found[1:] if wants_context else found
     for each in arguments:
         if each.kind not in _NAMED:
-            raise TypeError(f"node `{name}`: argument `{each.name}` cannot be given by name")
+            raise TypeError(f"node `{name}`: argument `{each.name}` cannot be passed by name")
         if each.annotation is NodeContext:
-            raise TypeError(f"node `{name}`: the context is the first argument, not `{each.name}`")
+            raise TypeError(f"node `{name}`: the context must be the first argument, not `{each.name}`")
     return arguments, wants_context
 
 
@@ -243,16 +241,16 @@ def _behaviour(
         try:
             return invoke(call, context)
         except StopIteration as error:
-            # A future cannot hold it: whoever waits for the thread would wait for ever.
+            # A future cannot hold StopIteration: the task waiting for the thread would never resume.
             raise RuntimeError("the function raised StopIteration") from error
 
     async def run_async(call: NodeCall[Any]) -> Outcome:
         return _outcome(await invoke(call, NodeContext(call) if wants_context else None))
 
     async def run_in_thread(call: NodeCall[Any]) -> Outcome:
-        # A function that reaches outside without `await` would hold up everything else of its worker.
+        # A function with effects but without `await` would block the event loop of the worker.
         context = NodeContext(call, asyncio.get_running_loop()) if wants_context else None
-        abandon = context.abandon if context is not None else _nothing
+        abandon = context.abandon if context is not None else _ignore
         return _outcome(await in_thread(lambda: guarded(call, context), abandon))
 
     def run(call: NodeCall[Any]) -> Outcome:
@@ -263,25 +261,25 @@ def _behaviour(
     return run_in_thread if effectful else run
 
 
-def _nothing() -> None:
-    """A function without a context cannot be told."""
+def _ignore() -> None:
+    """Do nothing: a function without a context cannot observe its cancellation."""
 
 
 def _outcome(result: Any) -> Outcome:
-    """What a function returned: an outcome, or a value; structs, dataclasses, tuples, dates become JSON."""
+    """Convert a return value into an outcome; structs, dataclasses, tuples and dates become JSON."""
     if isinstance(result, Output | Failure | Suspend | FanOut):
         return result
     try:
-        return Output(_listed(msgspec.to_builtins(result)))
+        return Output(_tuples_to_lists(msgspec.to_builtins(result)))
     except (TypeError, RecursionError) as error:
-        raise NodeFailure(f"what the function returned is not JSON: {error}", code=NOT_JSON) from error
+        raise NodeFailure(f"the return value is not JSON: {error}", code=NOT_JSON) from error
 
 
-def _listed(value: Any) -> Any:
-    """The value with lists for tuples, which the conversion before leaves alone."""
+def _tuples_to_lists(value: Any) -> Any:
+    """Replace tuples by lists, which `msgspec.to_builtins` does not do."""
     kind = type(value)
     if kind is list or kind is tuple:
-        return [_listed(each) for each in value]
+        return [_tuples_to_lists(each) for each in value]
     if kind is dict:
-        return {key: _listed(each) for key, each in value.items()}
+        return {key: _tuples_to_lists(each) for key, each in value.items()}
     return value

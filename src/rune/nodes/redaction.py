@@ -1,15 +1,14 @@
-"""The redactor: the one place that takes secrets out of what is shown or kept.
+"""Redaction: removes secrets from everything that is displayed, logged or stored.
 
-It knows values (those of credentials while they are in use), names that tell of a secret, and the user part of
-addresses. A value is found as it stands and as it looks percent-encoded, in base64, escaped in JSON or in HTML.
-
-The values in use in this process, and the log that must not show them.
+Redacts the values of credentials in use, fields and headers whose names indicate a secret, and the user part of
+URLs. A value is found in plain form, percent-encoded, in base64, and escaped for JSON or HTML.
 """
 
 from __future__ import annotations
 
 import base64
 import logging
+import operator
 import re
 import weakref
 from collections.abc import Iterable, Iterator
@@ -22,13 +21,13 @@ from msgspec.structs import replace
 from rune.core.execution.outcome import Error, Failure, FanOut, Outcome, Output
 
 REDACTED = "***"
+# A shorter value is redacted only as a whole word: otherwise it would match in any text.
 MIN_SECRET_LENGTH = 6
-"""A value shorter than this is only hidden where it stands alone: otherwise it would be found in any text."""
 
-_CUT = 4
-"""So many first characters of a value at the end of a text that was cut are hidden as well."""
+# A text truncated inside a value is redacted if it ends with at least this many characters of the value.
+_MIN_CUT_LENGTH = 4
 
-_LONGEST_URL = 400
+_MAX_URL_LENGTH = 400
 _USERINFO = re.compile(r"(?<=//)[^/?#]*@")
 _USERINFO_IN_TEXT = re.compile(r"(?<=[A-Za-z0-9]://)[^/?#\s\"'<>@]*@")
 _PAIR = re.compile(r"(?P<before>[?&;#])(?P<name>[^=&;#]*)=(?P<value>[^&;#]*)")
@@ -47,37 +46,52 @@ _HEADER_IN_TEXT = re.compile(
     r"(?:(?:bearer|basic|digest|token)\s+)?[^\s\"',;]+",
     re.IGNORECASE,
 )
+_ENCODED = re.compile(r"[%\\&+]")
+_PLAIN = re.compile(r"[A-Za-z0-9]+")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_=-]+")
+
+# Maximum number of characters that one character of a value takes when escaped.
+_MAX_ESCAPE_LENGTH = 16
+
+# A truncated escape sequence at the end of a text.
+_CUT_ESCAPE = r"(?:\\+(?:u[0-9A-Fa-f]{0,3})?|%[0-9A-Fa-f]?|&[#\w]*)?$"
+
+_HTML_NAMES = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
+_JSON_ESCAPES = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
+_URL_SAFE = str.maketrans("+/", "-_")
+_FORMATTER = logging.Formatter()
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a query parameter or header of this name is likely to be a secret."""
+    """Return whether a query parameter or header of this name is likely a secret."""
     return _SECRET_NAME.search(name) is not None
 
 
 def redacted(url: str) -> str:
-    """The address without what must not be seen; cut if it is long."""
-    shown = _PAIR.sub(_pair, _USERINFO.sub(f"{REDACTED}@", url))
+    """Return a URL without user part and secret query parameters, truncated if long."""
+    shown = _PAIR.sub(_redact_pair, _USERINFO.sub(f"{REDACTED}@", url))
     shown = "".join(each if each.isprintable() else " " for each in shown)
-    return shown if len(shown) <= _LONGEST_URL else shown[:_LONGEST_URL] + "…"
+    return shown if len(shown) <= _MAX_URL_LENGTH else shown[:_MAX_URL_LENGTH] + "…"
 
 
-def _pair(found: re.Match[str]) -> str:
+def _redact_pair(found: re.Match[str]) -> str:
     value = REDACTED if is_secret_name(found["name"]) else found["value"]
     return f"{found['before']}{found['name']}={value}"
 
 
 def by_name(text: str) -> str:
-    """A message without the user part of addresses and the values of headers that carry secrets."""
+    """Redact the user part of URLs and the values of secret headers in a message."""
     if "@" in text:
         text = _USERINFO_IN_TEXT.sub(f"{REDACTED}@", text)
     return _HEADER_IN_TEXT.sub(rf"\g<name>\g<mark>{REDACTED}", text)
 
 
 class Redactor:
-    """Hides given values, in all the forms in which they turn up."""
+    """Redacts given values in all their encoded forms."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        self._values: dict[str, str] = {}  # and the longest part of each that no encoding changes
+        # Each value with its longest part that no encoding changes.
+        self._values: dict[str, str] = {}
         self._forms: list[str] = []
         self._words: re.Pattern[str] | None = None
         self._numbers: frozenset[str] = frozenset()
@@ -85,12 +99,12 @@ class Redactor:
         self.add(values)
 
     def add(self, values: Iterable[str]) -> None:
-        """Hide these too."""
+        """Redact further values."""
         new = {each for each in values if each} - self._values.keys()
         if not new:
             return
         self._values.update((each, max(_PLAIN.findall(each), key=len, default="")) for each in new)
-        # The longer one first: a pair of user and password holds the password.
+        # Longest first: a user:password pair contains the password.
         forms = {
             *self._forms,
             *(form for value in new if len(value) >= MIN_SECRET_LENGTH for form in encoded_forms(value)),
@@ -101,70 +115,75 @@ class Redactor:
         short = sorted(
             (each for each in self._values if len(each) < MIN_SECRET_LENGTH), key=len, reverse=True
         )
-        together = "|".join(map(re.escape, short))
-        self._words = re.compile(rf"(?<!\w)(?:{together})(?!\w)") if short else None
+        alternatives = "|".join(map(re.escape, short))
+        self._words = re.compile(rf"(?<!\w)(?:{alternatives})(?!\w)") if short else None
         self._numbers = frozenset(each for each in self._values if each.isascii() and each.isdigit())
 
     def finds(self, text: str) -> bool:
-        """Whether one of the values is in a text."""
+        """Return whether a text contains one of the values."""
         return self.text(text) is not text
 
     def text(self, text: str) -> str:
-        """The text without the values; the same object if there are none."""
+        """Redact a text; return the same object if it contains no value."""
         for form in self._forms:
             if form in text:
                 text = text.replace(form, REDACTED)
         if _ENCODED.search(text):
-            text = self._decoded(text)
+            text = self._redact_escaped(text)
         if self._words is not None and self._words.search(text):
             text = self._words.sub(REDACTED, text)
         return text
 
-    def _decoded(self, text: str) -> str:
-        """Without values that are written in escapes. Nobody agrees which characters need one, and text in JSON in
-        JSON has them twice, so each character is looked for in every way."""
+    def _redact_escaped(self, text: str) -> str:
+        """Redact escaped values.
+
+        Encoders differ in which characters they escape, and JSON nested in JSON is escaped twice, so every
+        character is matched in each of its forms.
+        """
         plain = {text, unquote(text), unquote_plus(text)} if "%" in text else {text}
         for value, core in self._values.items():
             if len(value) >= MIN_SECRET_LENGTH and any(core in each for each in plain):
-                pattern = _loosely(value)
+                pattern = _escaped_pattern(value)
                 if pattern.search(text):
                     text = pattern.sub(REDACTED, text)
         return text
 
     def cut_text(self, text: str) -> str:
-        """Like `text`, for what may have been cut in the middle of a value."""
+        """Redact a text that may have been truncated in the middle of a value."""
         text = self.text(text)
         bare = text.removesuffix("…")
         for form in self._forms:
-            for length in range(min(len(form) - 1, len(bare)), _CUT - 1, -1):
+            for length in range(min(len(form) - 1, len(bare)), _MIN_CUT_LENGTH - 1, -1):
                 if bare.endswith(form[:length]):
                     return bare[:-length] + REDACTED
-        return self._cut_escapes(bare, text) if _ENCODED.search(bare) else text
+        return self._redact_cut_escape(bare, text) if _ENCODED.search(bare) else text
 
-    def _cut_escapes(self, bare: str, text: str) -> str:
+    def _redact_cut_escape(self, bare: str, text: str) -> str:
         for value in self._values:
-            end = bare[-_WIDEST * len(value) :]
-            if len(value) < MIN_SECRET_LENGTH or not _loosely(value[:_CUT]).search(end):
+            end = bare[-_MAX_ESCAPE_LENGTH * len(value) :]
+            if len(value) < MIN_SECRET_LENGTH or not _escaped_pattern(value[:_MIN_CUT_LENGTH]).search(end):
                 continue
-            for length in range(len(value) - 1, _CUT - 1, -1):
-                found = _loosely(value[:length], _BEGUN).search(end)
+            for length in range(len(value) - 1, _MIN_CUT_LENGTH - 1, -1):
+                found = _escaped_pattern(value[:length], _CUT_ESCAPE).search(end)
                 if found:
                     return bare[: len(bare) - len(end) + found.start()] + REDACTED
         return text
 
     def bytes(self, data: bytes) -> bytes:
-        """Bytes without the values; the same object if there are none."""
+        """Redact bytes; return the same object if they contain no value."""
         text = data.decode("utf-8", "surrogateescape")
         clean = self.text(text)
         return data if clean is text else clean.encode("utf-8", "surrogateescape")
 
     def value(self, value: Any) -> Any:
-        """JSON without the values; the same object if there are none."""
+        """Redact JSON; return the same object if it contains no value."""
         return self._value(value) if self._may_hold(value) else value
 
     def _may_hold(self, value: Any) -> bool:
-        """A look at the whole as one text, which is quick, and mostly the end of it: no value is written in JSON
-        without a part that JSON leaves as it is."""
+        """Return whether encoded JSON may contain a value.
+
+        A fast check for the common case: every value has a part that JSON does not escape.
+        """
         try:
             text = msgspec.json.encode(value)
         except (TypeError, ValueError, RecursionError):
@@ -183,13 +202,13 @@ class Redactor:
             return value if same else items
         if kind is list:
             listed = [self._value(each) for each in value]
-            return value if all(map(_is, listed, value)) else listed
+            return value if all(map(operator.is_, listed, value)) else listed
         if kind is int and self._numbers and str(value) in self._numbers:
             return REDACTED
         return value
 
     def error(self, error: Error) -> Error:
-        """An error without values, telling fields and users in addresses."""
+        """Redact an error: values, secret fields and the user part of URLs."""
         message = self.cut_text(by_name(error.message))
         details = self.details(error.details)
         if message == error.message and details == error.details:
@@ -197,7 +216,7 @@ class Redactor:
         return replace(error, message=message, details=details)
 
     def details(self, details: dict[str, Any]) -> dict[str, Any]:
-        """Fields without values, and without text under a telling name."""
+        """Redact fields: values, and all text under a name that indicates a secret."""
         shown: dict[str, Any] = self._details(details)
         return shown
 
@@ -215,7 +234,7 @@ class Redactor:
         return REDACTED if kind is int and self._numbers and str(value) in self._numbers else value
 
     def outcome(self, outcome: Outcome) -> Outcome:
-        """An outcome as it may be kept."""
+        """Redact an outcome before it is stored."""
         if type(outcome) is Output:
             value = self.value(outcome.value)
             return outcome if value is outcome.value else Output(value, outcome.outlet)
@@ -227,29 +246,15 @@ class Redactor:
 
 
 NAMES_ONLY = Redactor()
-"""For errors of calls that used no credential."""
+"""Redacts by name only, for calls without a credential."""
 
 
-_ENCODED = re.compile(r"[%\\&+]")
-_PLAIN = re.compile(r"[A-Za-z0-9]+")
-_BASE64 = re.compile(r"[A-Za-z0-9+/_=-]+")
-_WIDEST = 16
-"""Characters that one of a value takes up at most, escapes and all."""
-
-_BEGUN = r"(?:\\+(?:u[0-9A-Fa-f]{0,3})?|%[0-9A-Fa-f]?|&[#\w]*)?$"
-"""An escape that was cut, at the end."""
-
-_NAMED = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
-_LETTERS = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
+def _escaped_pattern(value: str, rest: str = "") -> re.Pattern[str]:
+    """Return a pattern for a value with each character plain or escaped for URLs, JSON (repeatedly) or HTML."""
+    return re.compile("".join(map(_escaped_character, value)) + rest)
 
 
-def _loosely(value: str, rest: str = "") -> re.Pattern[str]:
-    """A pattern for a value of which each character is as it is or escaped, for URLs, JSON (any number of times) or
-    HTML."""
-    return re.compile("".join(map(_escapes, value)) + rest)
-
-
-def _escapes(character: str) -> str:
+def _escaped_character(character: str) -> str:
     if character.isascii() and character.isalnum():
         return f"(?:{character}|%{ord(character):02x}|%{ord(character):02X})"
     units = character.encode("utf-16-be", "surrogatepass")
@@ -261,21 +266,17 @@ def _escapes(character: str) -> str:
         "".join(f"(?i:%{byte:02x})" for byte in raw),
         rf"&\#(?:0*{ord(character)}|[xX]0*(?i:{ord(character):x}));",
     ]
-    if character in _NAMED:
-        ways.append(f"&{_NAMED[character]};")
-    if character in _LETTERS:
-        ways.append(rf"\\+{_LETTERS[character]}")
+    if character in _HTML_NAMES:
+        ways.append(f"&{_HTML_NAMES[character]};")
+    if character in _JSON_ESCAPES:
+        ways.append(rf"\\+{_JSON_ESCAPES[character]}")
     if character == " ":
         ways.append(r"\+")
     return f"(?:{'|'.join(ways)})"
 
 
-def _is(one: Any, other: Any) -> bool:
-    return one is other
-
-
 def encoded_forms(value: str) -> Iterator[str]:
-    """A value as it stands, as misread bytes, and in base64; escapes are looked for where there are any."""
+    """Yield a value in plain form, as UTF-8 misread as Latin-1, and in base64. Escapes are matched separately."""
     raw = value.encode("utf-8", "surrogatepass")
     yield value
     if not value.isascii():
@@ -284,7 +285,7 @@ def encoded_forms(value: str) -> Iterator[str]:
 
 
 def _base64_forms(raw: bytes) -> Iterator[str]:
-    """The value by itself, and the characters that it alone decides wherever it stands in something longer."""
+    """Yield the base64 of the value, and the characters it determines at each offset inside a longer text."""
     alone = base64.b64encode(raw).decode()
     forms = [alone, alone.rstrip("=")]
     for offset, foreign in enumerate((0, 2, 3)):
@@ -297,38 +298,34 @@ def _base64_forms(raw: bytes) -> Iterator[str]:
             yield form.translate(_URL_SAFE)
 
 
-_URL_SAFE = str.maketrans("+/", "-_")
-
-
 class SecretsInUse:
-    """The redactors of all calls under way, for what belongs to no single one of them: the log."""
+    """The redactors of all running calls, for the process-wide log."""
 
     def __init__(self) -> None:
         self._redactors: dict[int, weakref.ref[Redactor]] = {}
 
     def add(self, redactor: Redactor) -> None:
-        """From now on its values are in use, until it leaves or nobody has it any more."""
+        """Register a redactor until it is removed or garbage-collected."""
         key = id(redactor)
         if key not in self._redactors:
             self._redactors[key] = weakref.ref(redactor, lambda _: self._redactors.pop(key, None))
 
     def remove(self, redactor: Redactor) -> None:
-        """They are no more."""
         self._redactors.pop(id(redactor), None)
 
     def _all(self) -> list[Redactor]:
-        # Other threads log too: a copy in one step, before anything is looked at.
+        # Copy atomically first: other threads log at the same time.
         return [found for each in tuple(self._redactors.values()) if (found := each()) is not None]
 
     def text(self, text: str) -> str:
-        """A line of the log."""
+        """Redact a log message."""
         text = by_name(text)
         for redactor in self._all():
             text = redactor.text(text)
         return text
 
     def fields(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """What a line of the log carries beside its text."""
+        """Redact the fields of a log record."""
         shown = NAMES_ONLY.details(fields)
         for redactor in self._all():
             shown = redactor.details(shown)
@@ -336,16 +333,17 @@ class SecretsInUse:
 
 
 SECRETS_IN_USE = SecretsInUse()
-"""Of this process, as the log is."""
+"""One per process, like the log."""
 
 
 class LogFilter(logging.Filter):
-    """Rewrites a record before anybody formats it: the message, its arguments, and the traceback."""
+    """Redacts the message, arguments and traceback of a record before it is formatted."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         try:
             message = record.getMessage()
-        except Exception:  # arguments that do not fit are for the handler to complain about
+        except Exception:
+            # The handler reports arguments that do not match the format.
             return True
         shown = SECRETS_IN_USE.text(message)
         if shown != message:
@@ -358,21 +356,20 @@ class LogFilter(logging.Filter):
         return True
 
 
-_FORMATTER = logging.Formatter()
-
-
 def protect_log() -> None:
-    """Have every log record of this process pass the filter. A filter on a logger is not asked about the records of
-    the loggers below it, so it stands where records are made. Done twice it is done once."""
+    """Redact every log record of this process. Idempotent.
+
+    Wraps the record factory because a filter on a logger does not see the records of its child loggers.
+    """
     make = logging.getLogRecordFactory()
     if getattr(make, "redacts", False):
         return
-    judge = LogFilter()
+    log_filter = LogFilter()
 
-    def made(*arguments: Any, **named: Any) -> logging.LogRecord:
+    def make_redacted(*arguments: Any, **named: Any) -> logging.LogRecord:
         record = make(*arguments, **named)
-        judge.filter(record)
+        log_filter.filter(record)
         return record
 
-    made.redacts = True  # type: ignore[attr-defined]
-    logging.setLogRecordFactory(made)
+    make_redacted.redacts = True  # type: ignore[attr-defined]
+    logging.setLogRecordFactory(make_redacted)

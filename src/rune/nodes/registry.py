@@ -1,10 +1,6 @@
-"""The catalogue: every node type that comes with Rune and how it is run, by name and by alias.
+"""The registry of node types: built-in and custom types by name and alias, how they run, and their descriptions.
 
-The registry: every node type that can run, and how one is run.
-
-Node types as documents: what people and programs are told of them.
-
-Finding node types that others bring: installed distributions, and modules named at the start.
+Custom types come from installed distributions (entry points) and from modules named in the settings.
 """
 
 from __future__ import annotations
@@ -85,35 +81,41 @@ STANDARD_KINDS: tuple[RunnableType, ...] = (
     RunnableType(smtp.TYPE, smtp.Parameters, smtp.run),
     RunnableType(llm_service.TYPE, llm_service.Parameters, llm_service.run),
 )
-"""What is put together of payloads and expressions is looked at again: it nests deeper than its parts."""
+"""Types that build outputs from payloads and expressions are checked again: the output nests deeper than its parts."""
 
 STANDARD: tuple[NodeType, ...] = tuple(kind.type for kind in STANDARD_KINDS)
+ENTRY_POINT_GROUP = "rune.nodes"
+
+_OUTCOMES = (Output, Failure, Suspend, FanOut, Cancelled)
+
+
+class UnknownNodeTypeError(RuneError):
+    """The node type is not registered in this process."""
+
+    code = codes.UNKNOWN_TYPE
+
+
+class NodeModuleError(RuneError):
+    """A module of node types cannot be used."""
+
+    code = "BAD_NODE_MODULE"
 
 
 def catalogue(types: Iterable[NodeType]) -> Catalogue:
-    """These types by name and alias; a name that is taken twice is refused."""
+    """Index node types by name and alias; a duplicate name is an error."""
     found: dict[str, NodeType] = {}
     for each in types:
         for name in (each.name, *each.aliases):
             if name in found:
-                raise ValueError(f"two node types are called `{name}`")
+                raise ValueError(f"two node types are named `{name}`")
             found[name] = each
     return MappingProxyType(found)
 
 
 @cache
 def standard_catalogue() -> Catalogue:
-    """The node types that come with Rune."""
+    """Return the catalogue of built-in node types."""
     return catalogue(STANDARD)
-
-
-_ENDINGS = (Output, Failure, Suspend, FanOut, Cancelled)
-
-
-class UnknownNodeTypeError(RuneError):
-    """A node type that nothing here can run."""
-
-    code = codes.UNKNOWN_TYPE
 
 
 class Registry:
@@ -131,11 +133,11 @@ class Registry:
 
     def __getitem__(self, name: str) -> RunnableType:
         if name not in self:
-            raise UnknownNodeTypeError(f"no node type `{name}` can run here")
+            raise UnknownNodeTypeError(f"unknown node type `{name}`")
         return self._kinds[self.catalogue[name].name]
 
     def extended(self, kinds: Iterable[RunnableType]) -> Registry:
-        """A registry with these as well; a name that is taken is refused."""
+        """Return a registry with further types; a duplicate name is an error."""
         both = (*self, *kinds)
         catalogue(kind.type for kind in both)
         return Registry(both)
@@ -143,12 +145,12 @@ class Registry:
 
 @cache
 def standard_registry() -> Registry:
-    """The node types that come with Rune."""
+    """Return the registry of built-in node types."""
     return Registry(STANDARD_KINDS)
 
 
 class CallOptions(TypedDict, total=False):
-    """What a run is told besides its parameters and scope; see `Call`."""
+    """Arguments of a run besides its parameters and scope; see `NodeCall`."""
 
     node: str
     arrivals: Arrivals
@@ -172,10 +174,10 @@ def run_node(
     scope: Mapping[str, Any],
     *,
     now: int,
-    **facts: Unpack[CallOptions],
+    **options: Unpack[CallOptions],
 ) -> Outcome:
-    """Resolve the parameters of a node that does not wait for I/O, and run it."""
-    prepared = prepare(kind, compiled, scope, now=now, **facts)
+    """Resolve the parameters of a synchronous node and run it."""
+    prepared = prepare(kind, compiled, scope, now=now, **options)
     return prepared if isinstance(prepared, Failure) else execute(kind, prepared)
 
 
@@ -185,18 +187,18 @@ def prepare(
     scope: Mapping[str, Any],
     *,
     now: int,
-    **facts: Unpack[CallOptions],
+    **options: Unpack[CallOptions],
 ) -> NodeCall[Any] | Failure:
-    """The call of a node, parameters resolved and typed; or why there can be none."""
+    """Resolve and type the parameters of a node; return its call, or the failure."""
     try:
         values = typed(kind, compiled.resolve(scope))
     except RuneError as error:
         return failure_of(error)
-    return NodeCall(values, scope, now=now, elements=compiled.elements, **facts)
+    return NodeCall(values, scope, now=now, elements=compiled.elements, **options)
 
 
 def typed(kind: RunnableType, values: Mapping[str, Any]) -> Any:
-    """Resolved values as the type's parameter model; a value that does not fit fails the node."""
+    """Convert resolved values to the type's parameter model; an invalid value fails the node."""
     try:
         return msgspec.convert(values, kind.parameters, strict=not kind.lax)
     except msgspec.ValidationError as error:
@@ -208,26 +210,28 @@ def typed(kind: RunnableType, values: Mapping[str, Any]) -> Any:
 
 
 def execute(kind: RunnableType, call: NodeCall[Any]) -> Outcome:
-    """Run a node that does not wait for I/O. Every ending is an outcome."""
+    """Run a synchronous node. Every way it ends is converted to an outcome."""
     try:
         outcome = kind.run(call)
-        assert isinstance(outcome, _ENDINGS), "a node that waits for I/O runs in execute_async"
-        return _checked(kind, outcome, call)
+        assert isinstance(outcome, _OUTCOMES), "an asynchronous node runs in execute_async"
+        return _check_outcome(kind, outcome, call)
     except Exception as error:
         return failure_of(error)
     except (Interruption, KeyboardInterrupt):
         raise
-    except BaseException as error:  # `sys.exit` in a node is its own affair
+    # `sys.exit` in a node fails the node, not the worker.
+    except BaseException as error:
         return failure_of(error)
 
 
 async def execute_async(kind: RunnableType, call: NodeCall[Any]) -> Outcome:
-    """Run any node."""
+    """Run a synchronous or asynchronous node. Every way it ends is converted to an outcome."""
     try:
         outcome = kind.run(call)
-        return _checked(kind, outcome if isinstance(outcome, _ENDINGS) else await outcome, call)
+        return _check_outcome(kind, outcome if isinstance(outcome, _OUTCOMES) else await outcome, call)
     except (StoreUnavailableError, ExecutionEndedError, TokenEndedError):
-        raise  # an outage, or the end of the execution or of the token, is no ending of the node
+        # A store outage, or the end of the execution or token, is not an outcome of the node.
+        raise
     except Exception as error:
         return failure_of(error)
     except (Interruption, KeyboardInterrupt, GeneratorExit):
@@ -239,30 +243,29 @@ async def execute_async(kind: RunnableType, call: NodeCall[Any]) -> Outcome:
 
 
 def _is_cancelled() -> bool:
-    """Whether it was the worker that was cancelled, and not something inside the node."""
-    here = asyncio.current_task()
-    return here is not None and here.cancelling() > 0
+    """Return whether the worker cancelled this task, as opposed to a cancellation inside the node."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
-def _checked(kind: RunnableType, outcome: Outcome, call: NodeCall[Any]) -> Outcome:
+def _check_outcome(kind: RunnableType, outcome: Outcome, call: NodeCall[Any]) -> Outcome:
     if type(outcome) is Failure:
         error = outcome.error
-        told = failure_of(NodeFailure(error.message, code=error.code, details=error.details)).error
-        return Failure(msgspec.structs.replace(told, engine=error.engine))
+        cleaned = failure_of(NodeFailure(error.message, code=error.code, details=error.details)).error
+        return Failure(msgspec.structs.replace(cleaned, engine=error.engine))
     if kind.builds and isinstance(outcome, Output):
         check_json(outcome.value, call.limits)
     return outcome
 
 
 def described(registry: Registry) -> list[dict[str, Any]]:
-    """Each type once, however many names it has."""
+    """Describe every type of the registry, once each."""
     known = {each.name: each for each in registry.catalogue.values()}
     return [describe(registry, each) for each in known.values()]
 
 
 def describe(registry: Registry, each: NodeType) -> dict[str, Any]:
-    """One of them. `parameters` is a JSON Schema; `outlets` and `effectful` are those of a node that says nothing about
-    them."""
+    """Describe a node type. `parameters` is a JSON Schema; `outlets` and `effectful` assume default parameters."""
     return {
         "type": each.name,
         "aliases": list(each.aliases),
@@ -295,20 +298,12 @@ def _effectful(each: NodeType) -> bool:
         return False
 
 
-GROUP = "rune.nodes"
-
-
-class NodeModuleError(RuneError):
-    """A module of node types cannot be used."""
-
-    code = "BAD_NODE_MODULE"
-
-
 def load_module(name: str) -> tuple[RunnableType, ...]:
-    """Import a module and give the node types in it."""
+    """Import a module and return the node types in it."""
     try:
         module = importlib.import_module(name)
-    except (Exception, SystemExit) as error:  # a script that ends itself would end us without a word
+    # A script that calls `sys.exit` on import would end the process silently.
+    except (Exception, SystemExit) as error:
         raise NodeModuleError(
             f"module `{name}` cannot be imported: {type(error).__name__}: {error}"
         ) from error
@@ -316,12 +311,12 @@ def load_module(name: str) -> tuple[RunnableType, ...]:
 
 
 def installed() -> tuple[RunnableType, ...]:
-    """The node types of every distribution that lists some in the entry-point group `rune.nodes`."""
-    return tuple(kind for each in entry_points(group=GROUP) for kind in _load(each))
+    """Return the node types of installed distributions, from the entry-point group `rune.nodes`."""
+    return tuple(kind for each in entry_points(group=ENTRY_POINT_GROUP) for kind in _load(each))
 
 
 def full_registry(modules: Iterable[str] = ()) -> Registry:
-    """The node types that come with Rune, those installed beside it, and those of the named modules."""
+    """Return a registry of built-in types, installed types and types of the named modules."""
     found = {id(kind): kind for kind in installed()}
     found.update((id(kind), kind) for name in modules for kind in load_module(name))
     try:
@@ -340,7 +335,7 @@ def _load(point: EntryPoint) -> tuple[RunnableType, ...]:
 
 
 def _kinds_in(target: Any, place: str) -> tuple[RunnableType, ...]:
-    """The kinds of a module, or of one decorated function."""
+    """Return the node types of a module, or of one decorated function."""
     candidates = vars(target).values() if isinstance(target, ModuleType) else (target,)
     found = {id(kind): kind for each in candidates if (kind := kind_of(each)) is not None}
     if not found:

@@ -1,4 +1,7 @@
-"""The world: what nodes reach the outside through. Opened at first use, closed when the engine stops."""
+"""External resources of nodes: the HTTP client, the mail server and credential resolution.
+
+The HTTP client is opened on first use and closed when the engine stops.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Resources:
-    """One for each worker process, so that connections are shared by all calls it makes."""
+    """Resources of one worker process; all its calls share the connections."""
 
     def __init__(
         self,
@@ -27,7 +30,7 @@ class Resources:
         secret: CredentialStore | None = None,
     ) -> None:
         self.smtp_url = smtp_url
-        self.secret = secret  # where credentials are resolved
+        self.secret = secret
         self.tokens = TokenCache()
         self._policy = http_policy
         self._allow = tuple(http_allow)
@@ -35,34 +38,37 @@ class Resources:
         self._resolve = resolve
         self._client: Client | None = None
         if self._allow:
-            self._guard()  # a list that means nothing is noticed at the start, not at the first call
+            # Reject an invalid allow list at startup, not at the first call.
+            self._guard()
 
     def _guard(self) -> AddressGuard:
-        from rune.nodes.io.http_client.ssrf import AddressGuard  # noqa: PLC0415 - whoever calls nobody does not load it
+        # Imported on first use: workers without HTTP calls do not load it.
+        from rune.nodes.io.http_client.ssrf import AddressGuard  # noqa: PLC0415
 
         return AddressGuard(self._policy, self._allow, self._resolve)
 
     def http(self) -> Client:
-        """The client for HTTP."""
+        """Return the HTTP client of this process."""
         if self._client is None:
-            from rune.nodes.io.http_client.client import Client  # noqa: PLC0415 - a quarter of a second
+            # Imported on first use: loading it takes a quarter of a second.
+            from rune.nodes.io.http_client.client import Client  # noqa: PLC0415
 
             self._client = Client(self._guard(), self._per_host)
         return self._client
 
     async def close(self) -> None:
-        """Close what was opened."""
+        """Close the HTTP client if it was opened."""
         client, self._client = self._client, None
         if client is not None:
             await client.close()
 
 
 class _NoResources(Resources):
-    """Has nobody to close it, so nothing is opened."""
+    """Opens nothing: no engine would close it."""
 
     def http(self) -> Client:
-        raise RuntimeError("this call was given no world to reach")
+        raise RuntimeError("this call has no external resources")
 
 
 NO_RESOURCES: Resources = _NoResources()
-"""For calls that reach nothing."""
+"""For calls without external effects."""

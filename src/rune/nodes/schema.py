@@ -1,8 +1,6 @@
-"""Does a value fit a declared type? Finds every misfit, where msgspec's own conversion stops at the first.
+"""Node parameters: builds the declaration, JSON Schema and check of a node type from its parameter model.
 
-Builds the declaration of a node type from its typed parameters.
-
-Pieces that the parameters of several node types share.
+The check reports every problem; msgspec's conversion stops at the first.
 """
 
 from __future__ import annotations
@@ -19,37 +17,73 @@ from rune.core.definition.problems import Problem, did_you_mean
 from rune.core.node_type import NodeType, ParameterKind
 
 Dynamic = Callable[[str], bool]
-"""Is this text an expression or template, so that its type is known only at run time?"""
+"""Whether a text is an expression or template, whose type is known only at run time."""
+
+Extra = Callable[[Mapping[str, Any]], list[Problem]]
+"""Checks combinations of parameters. Called only if each parameter is valid by itself."""
+
+Check = Callable[[Mapping[str, Any], Dynamic], tuple[Problem, ...]]
+
+Operator = Literal[
+    "==",
+    "!=",
+    ">",
+    ">=",
+    "<",
+    "<=",
+    "contains",
+    "in",
+    "starts_with",
+    "ends_with",
+    "matches",
+    "exists",
+    "eq",
+    "neq",
+    "gt",
+    "gte",
+    "lt",
+    "lte",
+]
+"""Comparison operators of rules; `exists` evaluates only its left operand."""
+
+Unit = Literal["seconds", "minutes", "hours", "days"]
+
+Scalar = str | int | float | bool | None
+
+Items = Annotated[
+    list[Any] | msgspec.UnsetType,
+    msgspec.Meta(description="The list to work on. Default: the payload, `$json`."),
+]
 
 _NUMBER_BOUNDS = ("gt", "ge", "lt", "le", "multiple_of")
 _TEXT_BOUNDS = ("min_length", "max_length", "pattern")
 
 
 class ParameterCheck:
-    """Checks values against declared types and collects what does not fit."""
+    """Checks values against declared types and collects all problems."""
 
     def __init__(self, dynamic: Dynamic, *, strict: bool) -> None:
         self._dynamic = dynamic
         self._strict = strict
-        self._as_it_stands = False
+        self._is_literal = False
         self.problems: list[Problem] = []
 
     def parameters(
         self, values: Mapping[str, Any], struct: inspect.StructType, kinds: Mapping[str, ParameterKind]
     ) -> None:
-        """Check all parameters of a node. Dynamic text fits everywhere but where it would not be resolved."""
+        """Check all parameters of a node. Dynamic text is valid except where it would not be evaluated."""
         self._names(values, struct, "")
         for field in struct.fields:
             name = field.encode_name
             if name in values:
                 kind = kinds.get(name, "template")
-                self._as_it_stands = kind in {"literal", "expression"} or (
+                self._is_literal = kind in {"literal", "expression"} or (
                     kind == "element" and isinstance(values[name], str)
                 )
                 self._check(values[name], field.type, name)
 
     def _check(self, value: Any, expected: inspect.Type, path: str) -> None:
-        if isinstance(value, str) and not self._as_it_stands and self._dynamic(value):
+        if isinstance(value, str) and not self._is_literal and self._dynamic(value):
             return
         kinds = _alternatives(expected)
         if isinstance(value, list):
@@ -66,8 +100,8 @@ class ParameterCheck:
                     for key, each in value.items():
                         self._check(each, kind.value_type, f"{path}.{key}")
                     return
-        if not any(self._leaf_fits(value, kind) for kind in kinds):
-            self._misfit(value, kinds, path)
+        if not any(self._leaf_matches(value, kind) for kind in kinds):
+            self._report_mismatch(value, kinds, path)
 
     def _struct(self, value: Mapping[str, Any], struct: inspect.StructType, path: str) -> None:
         self._names(value, struct, path)
@@ -97,11 +131,11 @@ class ParameterCheck:
 
     def _list(self, value: list[Any], kind: inspect.ListType, path: str) -> None:
         if kind.min_length is not None and len(value) < kind.min_length:
-            self._misfit(value, (kind,), path)
+            self._report_mismatch(value, (kind,), path)
         for index, each in enumerate(value):
             self._check(each, kind.item_type, f"{path}[{index}]")
 
-    def _leaf_fits(self, value: Any, kind: inspect.Type) -> bool:
+    def _leaf_matches(self, value: Any, kind: inspect.Type) -> bool:
         if isinstance(kind, inspect.AnyType):
             return True
         annotation = _leaf(kind)
@@ -113,13 +147,13 @@ class ParameterCheck:
             return False
         return True
 
-    def _misfit(self, value: Any, kinds: tuple[inspect.Type, ...], path: str) -> None:
+    def _report_mismatch(self, value: Any, kinds: tuple[inspect.Type, ...], path: str) -> None:
         literals = [
             str(each) for kind in kinds if isinstance(kind, inspect.LiteralType) for each in kind.values
         ]
         hint = did_you_mean(value, literals) if literals and isinstance(value, str) else ""
-        if isinstance(value, str) and self._as_it_stands and self._dynamic(value):
-            hint = "expressions are not resolved in this parameter: it is read before anything runs"
+        if isinstance(value, str) and self._is_literal and self._dynamic(value):
+            hint = "expressions are not evaluated in this parameter: it is read before the execution starts"
         message = f"{_describe_all(kinds)} expected, found {describe_value(value)}"
         self._report(problems.BAD_PARAMETER, path, message, hint)
 
@@ -128,9 +162,9 @@ class ParameterCheck:
 
 
 def describe_value(value: Any) -> str:
-    """A value as a message names it: short, and unmistakable about its type."""
+    """Describe a value in an error message: short, with its type."""
     if isinstance(value, str):
-        return f"the text {_shortened(value)}"
+        return f"the text {_truncate(value)}"
     if isinstance(value, bool) or value is None:
         return msgspec.json.encode(value).decode()
     if isinstance(value, int | float):
@@ -141,12 +175,12 @@ def describe_value(value: Any) -> str:
 
 
 def problem_text(error: msgspec.ValidationError, root: str) -> str:
-    """msgspec's own objection, with the path put in front as everywhere else."""
+    """Format an error of msgspec with the path first, like all other problems."""
     message, _, path = str(error).partition(" - at `$")
     return f"{root}{path.removesuffix('`')}: {message}"
 
 
-def _shortened(text: str) -> str:
+def _truncate(text: str) -> str:
     return f"`{text}`" if len(text) <= 60 else f"`{text[:57]}…`"
 
 
@@ -163,7 +197,7 @@ def _alternatives(kind: inspect.Type) -> tuple[inspect.Type, ...]:
 
 
 def _leaf(kind: inspect.Type) -> Any:
-    """The annotation of a type without parts, constraints included; None for a container."""
+    """Return the annotation of a scalar type with its constraints; None for a container."""
     if isinstance(kind, inspect.LiteralType):
         return Literal[kind.values]
     if isinstance(kind, inspect.IntType | inspect.FloatType):
@@ -194,10 +228,10 @@ def _describe(kind: inspect.Type) -> str:
         return "a number" + _bounds(kind)
     if isinstance(kind, inspect.StrType):
         if kind.pattern:
-            return f"text like `{kind.pattern}`"
-        return "text that is not empty" if kind.min_length else "text"
+            return f"text matching `{kind.pattern}`"
+        return "non-empty text" if kind.min_length else "text"
     if isinstance(kind, inspect.ListType):
-        return "a list that is not empty" if kind.min_length else "a list"
+        return "a non-empty list" if kind.min_length else "a list"
     names: dict[type, str] = {
         inspect.BoolType: "true or false",
         inspect.NoneType: "null",
@@ -214,37 +248,31 @@ def _bounds(kind: inspect.IntType | inspect.FloatType) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-Extra = Callable[[Mapping[str, Any]], list[Problem]]
-"""What no single parameter shows: combinations. Called only with parameters that fit one by one."""
-
-Check = Callable[[Mapping[str, Any], Dynamic], tuple[Problem, ...]]
-
-
 class Schema(Mapping[str, Any]):
-    """The JSON Schema of a parameter model, made when somebody looks at it: starting does not."""
+    """The JSON Schema of a parameter model, built on first access because startup does not need it."""
 
     def __init__(self, parameters: type[msgspec.Struct]) -> None:
         self._parameters = parameters
 
     @cached_property
-    def _made(self) -> dict[str, Any]:
+    def _schema(self) -> dict[str, Any]:
         return parameter_schema(self._parameters)
 
     def __getitem__(self, key: str) -> Any:
-        return self._made[key]
+        return self._schema[key]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._made)
+        return iter(self._schema)
 
     def __len__(self) -> int:
-        return len(self._made)
+        return len(self._schema)
 
     def __repr__(self) -> str:
-        return repr(self._made)
+        return repr(self._schema)
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Base of all parameter models: never changed, strict about names."""
+    """Base of all parameter models: immutable, without unknown fields."""
 
 
 def declare(
@@ -256,8 +284,10 @@ def declare(
     extra: Extra | None = None,
     **traits: Any,
 ) -> NodeType:
-    """A node type whose schema and check follow from `parameters`. `lax` takes numbers and booleans written
-    as text; `traits` are further fields of the node type."""
+    """Declare a node type; its schema and check are derived from `parameters`.
+
+    `lax` accepts numbers and booleans written as text; `traits` are further fields of the node type.
+    """
     kinds = kinds or {}
     return NodeType(
         name=name,
@@ -269,7 +299,7 @@ def declare(
 
 
 def parameter_schema(parameters: type[msgspec.Struct]) -> dict[str, Any]:
-    """JSON Schema of a parameter model, without references."""
+    """Return the JSON Schema of a parameter model with references inlined."""
     (schema,), definitions = msgspec.json.schema_components([parameters], ref_template="{name}")
     inlined: dict[str, Any] = _inline(schema, definitions)
     inlined.pop("title", None)
@@ -302,64 +332,32 @@ def _checker(
         try:
             msgspec.convert(values, parameters, strict=strict)
         except msgspec.ValidationError:
-            fit = ParameterCheck(dynamic, strict=strict)
-            fit.parameters(values, struct(), kinds)
-            if fit.problems:
-                return tuple(fit.problems)
+            checker = ParameterCheck(dynamic, strict=strict)
+            checker.parameters(values, struct(), kinds)
+            if checker.problems:
+                return tuple(checker.problems)
         return tuple(extra(values)) if extra else ()
 
     return check
 
 
-Operator = Literal[
-    "==",
-    "!=",
-    ">",
-    ">=",
-    "<",
-    "<=",
-    "contains",
-    "in",
-    "starts_with",
-    "ends_with",
-    "matches",
-    "exists",
-    "eq",
-    "neq",
-    "gt",
-    "gte",
-    "lt",
-    "lte",
-]
-"""How a rule compares; `exists` looks at its left side only."""
-
-Unit = Literal["seconds", "minutes", "hours", "days"]
-
-Scalar = str | int | float | bool | None
-
-Items = Annotated[
-    list[Any] | msgspec.UnsetType,
-    msgspec.Meta(description="The list to work on. Default: the payload, `$json`."),
-]
-
-
 def plain(value: Any) -> str:
-    """A scalar as text, the way JSON writes it."""
+    """Return a scalar as text in JSON notation; text stays as it is."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def missing(name: str, message: str, hint: str) -> Problem:
-    """A parameter that the others make necessary."""
+    """Report a parameter that other parameters require."""
     return Problem(name, problems.MISSING_PARAMETER, message, hint)
 
 
 def conflicting(name: str, message: str, hint: str) -> Problem:
-    """A parameter that contradicts another."""
+    """Report a parameter that conflicts with another."""
     return Problem(name, problems.BAD_PARAMETER, message, hint)
 
 
 def either(parameters: Mapping[str, Any], one: str, other: str, *, required: bool) -> list[Problem]:
-    """Problems of two parameters of which one, and not both, may be given."""
+    """Check that two mutually exclusive parameters are not both given, nor both missing if `required`."""
     given = [name for name in (one, other) if parameters.get(name) is not None]
     if len(given) == 2:
         return [conflicting(other, f"`{one}` and `{other}` are both given", f"give `{one}` or `{other}`")]

@@ -1,9 +1,4 @@
-"""Rules compared, and fields looked up by dotted path.
-
-Values converted to a type that an author names.
-
-Lists, element by element: what the list nodes share.
-"""
+"""Values of data nodes: rule comparison, field lookup, type conversion and per-element evaluation."""
 
 from __future__ import annotations
 
@@ -24,9 +19,15 @@ from rune.errors import NodeFailure
 from rune.nodes.base import NodeCall
 from rune.nodes.schema import describe_value
 
+Target = Literal["string", "number", "boolean", "json", "array", "object"]
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,1000}")
+_REAL = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,4})?")
+_TRUTH = {"true": True, "false": False, "1": True, "0": False}
+
 
 class Comparison(msgspec.Struct, frozen=True):
-    """A rule that was evaluated: its sides, and whether it holds."""
+    """An evaluated rule: its operands and whether it holds."""
 
     left: Any
     right: Any
@@ -36,8 +37,10 @@ class Comparison(msgspec.Struct, frozen=True):
 def compare(
     rules: Rules, index: int, operator: str, sides: tuple[str, str], scope: Mapping[str, Any]
 ) -> Comparison:
-    """Evaluate one rule; `sides` names its fields. A left side that is missing is what `exists` asks about,
-    and an error to every other operator."""
+    """Evaluate one rule; `sides` names the fields of its operands.
+
+    A missing left operand is an error for every operator but `exists`.
+    """
     left_field, right_field = sides
     left: Any = MISSING
     try:
@@ -50,7 +53,7 @@ def compare(
 
 
 def apply(operator: str, left: Any, right: Any, place: str) -> bool:
-    """Whether the sides compare as the operator says; `place` is the parameter that errors name."""
+    """Apply a comparison operator; `place` is the parameter named in errors."""
     try:
         return OPERATORS[operator](left, right)
     except ExpressionError as error:
@@ -58,7 +61,7 @@ def apply(operator: str, left: Any, right: Any, place: str) -> bool:
 
 
 def field_of(item: Any, path: str) -> Any:
-    """What stands at a dotted path of an element; a number is an index where it meets a list."""
+    """Return the value at a dotted path of an element; a number indexes a list."""
     place = "$item"
     value = item
     for part in path.split("."):
@@ -70,23 +73,16 @@ def field_of(item: Any, path: str) -> Any:
     return value
 
 
-Target = Literal["string", "number", "boolean", "json", "array", "object"]
-
-_WHOLE = re.compile(r"[+-]?[0-9]{1,1000}")
-_REAL = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,4})?")
-_TRUTH = {"true": True, "false": False, "1": True, "0": False}
-
-
 class _ConversionError(Exception):
-    """The value has no counterpart in the type."""
+    """The value has no equivalent in the target type."""
 
 
 def convert(value: Any, target: Target, place: str) -> Any:
-    """The value as that type. What has no clear counterpart is refused, never guessed."""
+    """Convert a value to a type; a value without a clear equivalent is an error."""
     try:
         return _CONVERSIONS[target](value)
     except _ConversionError:
-        message = f"{place}.value: {describe_value(value)} does not convert to {target}"
+        message = f"{place}.value: {describe_value(value)} cannot be converted to {target}"
         raise NodeFailure(message, code="CONVERSION_FAILED") from None
 
 
@@ -146,7 +142,7 @@ _CONVERSIONS: Mapping[Target, Callable[[Any], Any]] = {
 
 
 class Bound(dict[str, Any]):
-    """A scope with the current element in front of an outer one, which is asked for nothing unneeded."""
+    """A scope with the current element on top of an outer scope, whose values are loaded on demand."""
 
     __slots__ = ("_outer", "_seed")
 
@@ -156,7 +152,7 @@ class Bound(dict[str, Any]):
         self._seed = outer.get("@seed")
 
     def at(self, index: int, item: Any) -> Bound:
-        """The same scope at an element. New identifiers differ from element to element."""
+        """Move the scope to an element. The seed changes too, so generated identifiers differ per element."""
         self["$item"] = item
         self["$index"] = index
         if self._seed is not None:
@@ -181,7 +177,7 @@ class Bound(dict[str, Any]):
 
 
 def each_value(call: NodeCall[Any], items: list[Any], name: str) -> Iterator[Any]:
-    """The value of a parameter for each element, as `$item` at `$index`."""
+    """Yield the value of a parameter for each element, bound as `$item` and `$index`."""
     scope = Bound(call.scope)
     for index, item in enumerate(items):
         try:
@@ -191,15 +187,17 @@ def each_value(call: NodeCall[Any], items: list[Any], name: str) -> Iterator[Any
 
 
 def input_items(call: NodeCall[Any]) -> list[Any]:
-    """The list to work on: `input_array`, or else the payload."""
+    """Return the list to work on: `input_array`, by default the payload."""
     given = call.parameters.input_array
     items = call.payload if given is UNSET else given
     if type(items) is not list:
-        message = f"parameters.input_array: without it the payload is a list, found {describe_value(items)}"
+        message = (
+            f"parameters.input_array: not given, so the payload must be a list, found {describe_value(items)}"
+        )
         raise NodeFailure(message, code="BAD_PARAMETER")
     return items
 
 
 def listing(items: list[Any], original: list[Any]) -> dict[str, Any]:
-    """The output of a node that makes a list of a list."""
+    """Return the output of a node that transforms a list."""
     return {"items": items, "count": len(items), "original_count": len(original)}

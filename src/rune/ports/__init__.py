@@ -1,1 +1,1 @@
-"""Ports: the few verbs the runtime asks of the world, none of which names a technology."""
+"""Ports: the interfaces that the runtime requires of its stores. No port names a technology."""

@@ -1,4 +1,4 @@
-"""Blobs: values too large to be carried. A key begins with its execution; a blob is written before its row."""
+"""Store for values that are too large for a journal row."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from typing import Protocol
 
 
 class BlobStore(Protocol):
-    """Bytes by key."""
+    """Bytes by key. A key starts with the id of its execution and a slash.
+
+    The runtime stores a blob before it records the fact that refers to it.
+    """
 
     async def put(self, key: str, data: bytes) -> None:
-        """Keep bytes; durable when this returns, so that a row may name them."""
+        """Store bytes under a key, replacing earlier ones. Durable when this returns."""
 
     async def get(self, key: str) -> bytes | None:
-        """The bytes, or None."""
+        """Return the bytes, or None if no blob has this key."""
 
     async def delete(self, execution: str) -> int:
-        """Drop every blob of an execution; answers how many."""
+        """Delete every blob of an execution and return how many there were."""

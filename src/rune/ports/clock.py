@@ -1,4 +1,4 @@
-"""The clock: the store's, never the worker's."""
+"""The clock that state and timers use: the time of the store, not of the worker's machine."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time as an argument."""
+    """Current time, and a sleep that can be interrupted."""
 
     def now(self) -> int:
-        """Epoch milliseconds."""
+        """Return the time in milliseconds since the epoch."""
 
     async def sleep_until(self, when: int | None) -> None:
-        """Until a moment, or until woken; None: until woken."""
+        """Sleep until `when` (epoch ms) or until `wake` is called; None: only until `wake` is called."""
 
     def wake(self) -> None:
-        """End the sleep: something nearer has come."""
+        """Interrupt the current sleep, because an earlier timer was set."""

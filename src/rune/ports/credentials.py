@@ -1,7 +1,6 @@
-"""Secrets: credentials by name or id. Their fields are typed here and nowhere else, so that whoever stores one
-and whoever uses it mean the same.
+"""Credentials: their types and fields, the store that keeps them, and the grants that permit their use.
 
-Grants: who may use a credential.
+The fields of every credential type are defined here only, so that the store and the nodes that use a credential agree.
 """
 
 from __future__ import annotations
@@ -18,29 +17,29 @@ from rune.errors import RuneError
 
 Text = Annotated[str, Meta(min_length=1, max_length=4_096)]
 Hidden = Annotated[str, Meta(min_length=1, max_length=65_536, extra={"secret": True})]
-"""A value that is shown nowhere."""
+"""A secret value: never part of a list, log line or error message."""
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
-_ID = re.compile(r"c[0-9a-f]{32}")
-_OF_THE_CONNECTION = frozenset(
+_CREDENTIAL_ID_PATTERN = re.compile(r"c[0-9a-f]{32}")
+_CONNECTION_HEADERS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "expect"}
 )
 
 
 class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Base of all kinds of credentials."""
+    """Base of all credential types."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(…)"
 
     def secrets(self) -> tuple[str, ...]:
-        """The values that nobody may see, and what is made of them on the way."""
+        """Return the secret values and the strings that protocols derive from them, for redaction."""
         names = secret_names(type(self))
         return tuple(value for name in names if isinstance(value := getattr(self, name), str))
 
 
 class Basic(Fields, frozen=True, kw_only=True, tag="basic"):
-    """A user and a password."""
+    """Username and password."""
 
     username: Annotated[str, Meta(max_length=4_096, pattern=r"^[^:]*$")]
     password: Hidden
@@ -57,14 +56,14 @@ class Bearer(Fields, frozen=True, kw_only=True, tag="bearer"):
 
 
 class Header(Fields, frozen=True, kw_only=True, tag="header"):
-    """Any one header."""
+    """An HTTP header with a secret value."""
 
     name: Annotated[str, Meta(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$")]
     value: Hidden
 
 
 class ApiKey(Fields, frozen=True, kw_only=True, tag="api_key"):
-    """A key in a header or in the query."""
+    """An API key that is sent in a header or in the query string."""
 
     key: Hidden
     name: Annotated[str, Meta(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$")] = "X-API-Key"
@@ -73,7 +72,7 @@ class ApiKey(Fields, frozen=True, kw_only=True, tag="api_key"):
 
 
 class OAuth2(Fields, frozen=True, kw_only=True, tag="oauth2"):
-    """A client that fetches its tokens itself (client credentials)."""
+    """An OAuth 2 client that obtains its tokens with the client credentials grant."""
 
     token_url: Text
     client_id: Text
@@ -88,7 +87,7 @@ class OAuth2(Fields, frozen=True, kw_only=True, tag="oauth2"):
 
 
 class Smtp(Fields, frozen=True, kw_only=True, tag="smtp"):
-    """A mail server and a login. `sender` is who mails are from unless their node says so."""
+    """A mail server with its login. `sender` is the From address of mails whose node sets none."""
 
     host: Text
     port: Annotated[int, Meta(ge=1, le=65_535)] | None = None
@@ -100,12 +99,12 @@ class Smtp(Fields, frozen=True, kw_only=True, tag="smtp"):
     def secrets(self) -> tuple[str, ...]:
         if self.password is None:
             return ()
-        # SASL PLAIN sends them in one piece.
+        # SASL PLAIN sends username and password as one string.
         return self.password, f"\0{self.username or ''}\0{self.password}"
 
 
 class Custom(Fields, frozen=True, kw_only=True, tag="custom"):
-    """Whatever a custom node needs; all of it is secret."""
+    """Values for a custom node; all of them are secret."""
 
     values: Annotated[dict[Text, Hidden], Meta(min_length=1, max_length=64, extra={"secret": True})]
 
@@ -119,7 +118,7 @@ TYPES: dict[str, type[Fields]] = {str(each.__struct_config__.tag): each for each
 
 @cache
 def secret_names(kind: type[Fields]) -> tuple[str, ...]:
-    """Which fields of a kind are secret."""
+    """Return the names of the secret fields of a credential type."""
     hints = get_type_hints(kind, include_extras=True)
     return tuple(name for name in kind.__struct_fields__ if _is_secret(hints[name]))
 
@@ -130,7 +129,7 @@ def _is_secret(hint: Any) -> bool:
 
 
 class Credential(msgspec.Struct, frozen=True, kw_only=True):
-    """A credential as a node uses it, for the life of one call."""
+    """A decrypted credential. A node holds it for the duration of one call."""
 
     id: str
     name: str
@@ -143,7 +142,7 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
         return f"Credential({self.name}, {self.type}, version {self.version})"
 
     def fits(self, host: str) -> bool:
-        """Whether it may be sent to this host."""
+        """Return whether the credential may be sent to this host; without `hosts` it may be sent to any."""
         name = host.lower().removesuffix(".")
         return not self.hosts or any(
             name.endswith(each[1:]) if each.startswith("*.") else name == each for each in self.hosts
@@ -151,7 +150,7 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CredentialSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be told of a credential: everything but its values."""
+    """A credential without its values."""
 
     id: str
     name: str
@@ -159,13 +158,13 @@ class CredentialSummary(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     fields: tuple[str, ...]
     hosts: tuple[str, ...] = ()
-    key: str = ""  # the name of the key that seals it
+    key: str = ""  # name of the encryption key
     created_at: int = 0
     changed_at: int = 0
 
 
 class NewCredential(msgspec.Struct, frozen=True, kw_only=True):
-    """A credential to be stored."""
+    """A credential to store."""
 
     id: str
     name: str
@@ -174,7 +173,7 @@ class NewCredential(msgspec.Struct, frozen=True, kw_only=True):
     at: int
 
     def __repr__(self) -> str:
-        return f"Draft({self.name})"
+        return f"NewCredential({self.name})"
 
 
 class CredentialError(RuneError):
@@ -184,45 +183,45 @@ class CredentialError(RuneError):
 
 
 class CredentialNameTakenError(CredentialError):
-    """There is a credential of this name."""
+    """Another credential has this name."""
 
     code = "CREDENTIAL_EXISTS"
 
 
 class CredentialNotFoundError(CredentialError):
-    """There is no credential of this name or id."""
+    """No credential has this name or id."""
 
     code = "CREDENTIAL_MISSING"
 
 
 class CredentialUnreadableError(CredentialError):
-    """A credential is there and cannot be opened: sealed with another key, or altered."""
+    """A stored credential cannot be decrypted: its encryption key is missing, or it was altered."""
 
     code = "CREDENTIAL_UNREADABLE"
 
 
 class CredentialDeniedError(CredentialError):
-    """Whoever started the execution was not granted the credential."""
+    """The principal that started the execution has no grant for the credential."""
 
     code = "CREDENTIAL_DENIED"
 
 
 class EncryptionKeyError(CredentialError):
-    """The key is missing, malformed, or open to others."""
+    """The encryption key is missing, malformed, or readable by other users."""
 
     code = "SECRET_KEY"
 
 
 def is_id(reference: str) -> bool:
-    """Whether this is an id; no name may look like one."""
-    return _ID.fullmatch(reference) is not None
+    """Return whether a reference is an id rather than a name. Names of this form are not permitted."""
+    return _CREDENTIAL_ID_PATTERN.fullmatch(reference) is not None
 
 
 def fields_of(type: str, values: Mapping[str, Any]) -> AnyFields:
-    """Values as the fields of a type. The refusal names the field and shows no value."""
+    """Convert values to the fields of a credential type. Error messages name the field and contain no values."""
     kind = TYPES.get(type)
     if kind is None:
-        raise CredentialError(f"`{type[:40]}` is no type of credential; there are {', '.join(TYPES)}")
+        raise CredentialError(f"`{type[:40]}` is not a credential type; the types are {', '.join(TYPES)}")
     given: Mapping[str, Any] = values
     if kind is Custom and not (set(values) == {"values"} and isinstance(values["values"], dict)):
         given = {"values": dict(values)}
@@ -231,21 +230,21 @@ def fields_of(type: str, values: Mapping[str, Any]) -> AnyFields:
     except msgspec.ValidationError as error:
         raise CredentialError(f"a credential of type {type}: {_decode_error(error)}") from None
     header = isinstance(found, Header) or (isinstance(found, ApiKey) and found.place == "header")
-    if header and getattr(found, "name", "").lower() in _OF_THE_CONNECTION:
+    if header and getattr(found, "name", "").lower() in _CONNECTION_HEADERS:
         raise CredentialError(
-            f"a credential of type {type}: `name` is a header that belongs to the connection"
+            f"a credential of type {type}: `name` is a header that is reserved for the connection"
         )
     for name in kind.__struct_fields__:
         value = getattr(found, name)
         if isinstance(value, str) and re.search(r"[\x00-\x1f\x7f]", value):
             raise CredentialError(
-                f"a credential of type {type}: `{name}` holds a line break or control character"
+                f"a credential of type {type}: `{name}` contains a line break or control character"
             )
     return found
 
 
 def _decode_error(error: msgspec.ValidationError) -> str:
-    """The library quotes values that it did not expect; those may be secrets in the wrong field."""
+    """Return the message without values: msgspec quotes unexpected ones, which may be secrets in the wrong field."""
     text, _, place = str(error).partition(" - at `$.")
     if not place:
         return text.replace("Object missing required field", "missing field").replace(
@@ -253,43 +252,49 @@ def _decode_error(error: msgspec.ValidationError) -> str:
         )
     field = place.rstrip("`")
     if text.startswith(("Expected `str` matching regex", "Invalid enum value")):
-        return f"`{field}` has a form that is not accepted"
+        return f"`{field}` has an invalid format"
     return f"`{field}`: {text}"
 
 
 class CredentialStore(Protocol):
-    """Credentials by name or id, resolved at run time, each time. Everything that changes one is durable when it
-    returns."""
+    """Credentials by name or id, encrypted at rest. Changes are durable when the method returns."""
 
     async def put(self, draft: NewCredential) -> CredentialSummary:
-        """Store a new credential; NameTaken if there is another of this name. The same one twice is one."""
+        """Store a new credential; CredentialNameTakenError if another one has its name. Idempotent by id and name."""
 
     async def resolve(self, reference: str) -> Credential | None:
-        """A credential with its values, or None. Unreadable or KeyProblem where it cannot be opened."""
+        """Return a credential with its values, as they are stored now; None if there is none.
+
+        CredentialUnreadableError or EncryptionKeyError if it cannot be decrypted.
+        """
 
     async def list(self) -> Sequence[CredentialSummary]:
-        """All of them by name, without values."""
+        """Return all credentials without their values, ordered by name."""
 
     async def find(self, reference: str) -> CredentialSummary | None:
-        """One of them, without values."""
+        """Return a credential without its values."""
 
     async def rotate(
         self, reference: str, values: Mapping[str, Any], hosts: tuple[str, ...] | None, at: int
     ) -> CredentialSummary:
-        """Put values in the place of old ones; what is not given stays. The version grows by one."""
+        """Replace the given values, keep the others, and increment the version. `hosts` None: keep the hosts.
+
+        CredentialNotFoundError if there is none.
+        """
 
     async def remove(self, reference: str) -> CredentialSummary:
-        """Forget one; Missing if there is none."""
+        """Delete a credential with its grants and return it; CredentialNotFoundError if there is none."""
 
     async def reencrypt(self) -> int:
-        """Seal everything with the newest key; answers how many were sealed otherwise. All or nothing."""
+        """Encrypt with the newest key whatever an older key encrypts, and return the number of credentials changed.
+        If one of them cannot be decrypted, none is changed."""
 
 
 class CredentialGrants(Protocol):
-    """Grants by the id of a credential; they go with it."""
+    """Grants by the id of a credential. They are deleted with it."""
 
     async def of(self, credential: str) -> frozenset[str]:
-        """Who may use it; the default where nothing else was said."""
+        """Return the principals that may use a credential; the default grants if they were never changed."""
 
     async def change(self, credential: str, add: Collection[str], remove: Collection[str]) -> frozenset[str]:
-        """Grant and withdraw in one act; what holds afterwards. Durable when this returns."""
+        """Add and remove grants in one transaction and return the resulting ones. Durable when this returns."""

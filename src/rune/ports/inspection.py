@@ -1,8 +1,6 @@
-"""An inspection: what a backend can tell about itself and its place to somebody who takes no part.
+"""Reports about the stores of a backend: inspections for `rune doctor`, queue and outbox statistics, backups.
 
-What stores tell of themselves when they are asked how things stand. A store that cannot tell lacks the verb.
-
-Copies: what there is to say about one.
+The statistics protocols are optional: a store implements those for which it has numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from rune.ports.processes import ProcessInfo
 
 
 class FileInspection(msgspec.Struct, frozen=True, kw_only=True):
-    """Findings, not judgements."""
+    """Facts about an embedded database file and its folder, without a verdict."""
 
     database: str
     exists: bool
@@ -25,66 +23,66 @@ class FileInspection(msgspec.Struct, frozen=True, kw_only=True):
     free_bytes: int
     file_bytes: int = 0
     sqlite: str
-    schema: int | None = None  # of the file
-    known_schema: int
+    schema: int | None = None  # schema version of the file; None if it cannot be read
+    known_schema: int  # schema version of this program
     damage: str = ""
     owned: bool = False
     owner: int | None = None  # process id
-    sync_ms: float | None = None  # median of a small write made durable
+    sync_ms: float | None = None  # median duration of a small write with fsync
     running: int = 0
 
 
 class ClusterSurvey(msgspec.Struct, frozen=True, kw_only=True):
-    """What the stores of a cluster tell about themselves. Of one that did not answer: only `trouble`."""
+    """Facts about the stores of a cluster. For a store that did not reply, only its `trouble` is set."""
 
-    journal: str  # where it is, without what is secret
+    journal: str  # address without secrets
     journal_trouble: str = ""
-    postgres: str = ""  # its version
-    schema: int = 0  # 0: nothing was made there yet
+    postgres: str = ""  # version
+    schema: int = 0  # 0: not migrated yet
     known_schema: int = 0
     fsync: bool = True
-    journal_ms: float = 0.0  # median of a small question
-    journal_skew: float = 0.0  # s by which its clock is ahead of ours
+    journal_ms: float = 0.0  # median duration of a small query
+    journal_skew: float = 0.0  # seconds by which its clock is ahead of this process
     journal_user: str = ""
-    journal_roles: tuple[str, ...] = ()  # as what this user may take part
-    journal_lacks: tuple[str, ...] = ()  # what it would need, where it may as nothing
+    journal_roles: tuple[str, ...] = ()  # roles that this user has the privileges for
+    journal_lacks: tuple[str, ...] = ()  # missing privileges, if the user has none of the roles
     may_migrate: bool = True
     state: str
     state_trouble: str = ""
-    redis: str = ""  # its version
+    redis: str = ""  # version
     aof: bool = False
     policy: str = ""
     memory: int = 0
-    memory_limit: int = 0  # 0: none
+    memory_limit: int = 0  # 0: unlimited
     state_ms: float = 0.0
     state_skew: float = 0.0
     state_lacks: tuple[str, ...] = ()  # commands that this user may not run
-    queue: str = ""  # where the broker is; empty: there is none
+    queue: str = ""  # address of the broker; empty: none is used
     queue_trouble: str = ""
-    rabbitmq: str = ""  # its version
-    queue_role: str = ""  # whose work this user was asked for
+    rabbitmq: str = ""  # version
+    queue_role: str = ""  # role that the user's permissions were checked for
     queue_lacks: tuple[str, ...] = ()
-    queue_missing: int = 0  # queues and exchanges that nobody has made yet
-    queue_differs: str = ""  # one that was made otherwise than these settings would
-    rooms: tuple[tuple[str, int], ...] = ()  # folders of this machine, and the bytes that are free there
+    queue_missing: int = 0  # number of queues and exchanges that are not declared yet
+    queue_differs: str = ""  # a queue or exchange whose declaration differs from the settings
+    rooms: tuple[tuple[str, int], ...] = ()  # folders of this machine with their free bytes
     workers: tuple[ProcessInfo, ...] = ()
     schedulers: tuple[ProcessInfo, ...] = ()
-    keys: int = 0  # of the credentials
+    keys: int = 0  # number of encryption keys for credentials
     keys_from: str = ""
     keys_trouble: str = ""
 
 
 class QueueDepth(msgspec.Struct, frozen=True, kw_only=True):
-    """One queue: hints that wait for a free slot, those in somebody's hands, and how long the oldest has waited (s)."""
+    """One queue: hints that wait for a free slot, hints that workers hold, and the age of the oldest that waits (s)."""
 
     queue: str
     waiting: int
-    held: int | None = None  # None: not known here
+    held: int | None = None  # None: unknown
     age: float | None = None
 
 
 class Backlog(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows of an outbox, and how long the oldest that nobody served is overdue (s)."""
+    """Number of outbox rows, and how long the oldest unprocessed one is overdue (s)."""
 
     rows: int
     lag: float
@@ -92,22 +90,22 @@ class Backlog(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class ReportsDepth(Protocol):
-    """A queue that knows how deep it is."""
+    """A queue that can report its depth."""
 
     async def depths(self) -> list[QueueDepth]:
-        """Each queue of which anything is known."""
+        """Return the depth of each known queue."""
 
 
 @runtime_checkable
 class ReportsBacklog(Protocol):
-    """An outbox that knows how far behind it is."""
+    """An outbox that can report its backlog."""
 
     async def backlog(self) -> Backlog:
-        """How it stands now."""
+        """Return the current backlog."""
 
 
 class BackupResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a copy of the embedded file holds."""
+    """Contents of a backup of an embedded database."""
 
     bytes: int
     schema: int

@@ -1,4 +1,8 @@
-"""The journal remembers: write-once facts, first writer wins, everybody uses the stored row."""
+"""The journal: the durable record of all executions, as write-once facts.
+
+When several workers record the same fact, the first write wins and every worker continues with the stored one. That
+is how results are recorded exactly once although nodes may run more than once.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +18,11 @@ from rune.errors import RuneError
 from rune.ports.access import AppliedLimits
 
 FORMAT = 1
-"""Version of what is written. A reader that meets a newer one hands the work back."""
+"""Version of the stored format. A worker that reads a newer one returns the token to the queue."""
 
 
 class ExecutionEndedError(RuneError):
-    """The execution has its terminal row: what came later is kept, marked late, and nothing follows from it."""
+    """The execution has ended. Facts recorded afterwards are stored, marked as late, and have no consequences."""
 
     code = "ENDED"
 
@@ -28,47 +32,47 @@ class ExecutionEndedError(RuneError):
 
 
 class TokenEndedError(RuneError):
-    """The attempt that wanted to start a child has ended meanwhile, by somebody else's row."""
+    """The attempt that tried to start a child has already ended, by the fact of another worker."""
 
     code = "TOKEN_ENDED"
 
 
 class StoreUnavailableError(RuneError):
-    """A store cannot be reached or written now. Nobody's fault: what was not acknowledged did not happen."""
+    """A store cannot be reached or written. The operation was not acknowledged and can be retried."""
 
     code = "STORE_AWAY"
 
 
 class IdempotencyConflictError(RuneError):
-    """A client key was used before with another payload or workflow."""
+    """An idempotency key was used before with another payload or workflow."""
 
     code = "KEY_CONFLICT"
 
 
 class IdempotencyKeyExpiredError(RuneError):
-    """A client key was used before, and the execution that it started is no longer kept."""
+    """An idempotency key was used before, and the execution that it started was removed."""
 
     code = "KEY_SPENT"
 
     def __init__(self, key: str, execution: str) -> None:
-        super().__init__(f"key `{key}` has started {execution}, which has ended and is no longer kept")
+        super().__init__(f"key `{key}` was used to start {execution}, which has ended and was removed")
         self.execution = execution
 
 
 class ExecutionRemovedError(RuneError):
-    """An execution whose results were to be used again is no longer kept."""
+    """An execution whose results a new one refers to was removed."""
 
     code = "GONE"
 
 
 class NewerFormatError(RuneError):
-    """Something was written by a newer version of Rune than this one."""
+    """The data was written by a newer version of Rune."""
 
     code = "NEWER_FORMAT"
 
 
 class Parent(msgspec.Struct, frozen=True):
-    """Which token of which execution started this one and waits for its end."""
+    """The token that started a child execution and waits for its end."""
 
     execution: str
     node: int
@@ -77,8 +81,8 @@ class Parent(msgspec.Struct, frozen=True):
 
 
 class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An execution as it was accepted: everything that is not a consequence. `root` names its effects: the first of a
-    line of retries, or itself where it is empty."""
+    """An execution as it was accepted: the input of everything that follows. `root` is the execution that idempotency
+    keys of effects are derived from: the first in a chain of retries; empty: this one."""
 
     id: str
     workflow: str
@@ -90,19 +94,19 @@ class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     priority: int = 5
     fake_time: bool = False
     parent: Parent | None = None
-    depth: int = 0  # how many executions are around this one
+    depth: int = 0  # number of ancestors
     root: str = ""
     retry_of: str | None = None
-    needs: tuple[str, ...] = ()  # executions whose blobs it may name; they stay as long as it does
-    principal: str = (
-        LOCAL  # who started it, or the execution around it; credentials are granted to principals
-    )
-    trace: str = ""  # the W3C `traceparent` of whoever started it
+    # Executions whose blobs it refers to; retention keeps them as long as this one.
+    needs: tuple[str, ...] = ()
+    # Credentials are granted to principals. A child has the principal of its parent.
+    principal: str = LOCAL
+    trace: str = ""  # the W3C `traceparent` of the start request
     format: int = 1
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """An execution that the engine gave up on."""
+    """An execution that the engine ended because it could not process one of its tokens."""
 
     id: str
     execution: str
@@ -114,7 +118,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredFact(msgspec.Struct, frozen=True):
-    """A fact in commit order; a late one follows the terminal row."""
+    """A fact with its position in commit order. `late`: it was recorded after the end of the execution."""
 
     number: int
     fact: Fact
@@ -122,66 +126,79 @@ class StoredFact(msgspec.Struct, frozen=True):
 
 
 class Journal(Protocol):
-    """Facts by execution."""
+    """Definitions, executions and their facts."""
 
     async def save_definition(self, hash: str, canonical: bytes) -> None:
-        """Keep a definition; the same one twice is one."""
+        """Store a definition under its hash. Idempotent."""
 
     async def definition(self, hash: str) -> bytes | None:
-        """The canonical form of a definition."""
+        """Return the canonical form of a definition."""
 
     async def accept(
         self, execution: ExecutionRecord, kept: Sequence[Fact] = (), held: AppliedLimits | None = None
     ) -> ExecutionRecord:
-        """Write the start, and with it the facts that it begins with. A client key, or an id, that was used before
-        answers the execution that it started then. A child whose parent has ended is refused: Ended; and
-        one of an attempt that is over, while the parent runs on: TokenEnded. One that is new and beyond a limit that it
-        is held to is refused, TooMany, and leaves nothing; whether it is so is decided in the act that writes it."""
+        """Record the start of an execution, together with the facts `kept` that it starts with.
+
+        If the id or the idempotency key was used before, return the execution that it started then. Everything else
+        is checked in the transaction that writes the start, and a rejected start writes nothing:
+
+        - ExecutionEndedError: the parent has ended.
+        - TokenEndedError: the parent is running, but the attempt that starts this child is over.
+        - StartLimitError: the start exceeds one of the limits `held`.
+        - IdempotencyConflictError, IdempotencyKeyExpiredError: the key belongs to another start.
+        - ExecutionRemovedError: an execution that `kept` refers to was removed.
+        """
 
     async def accepted(self, execution: str) -> ExecutionRecord | None:
-        """How an execution was started."""
+        """Return an execution as it was accepted; None if it is unknown. NewerFormatError if it cannot be read."""
 
     async def record(self, execution: str, facts: Sequence[Fact]) -> Sequence[Fact]:
-        """Write a run of facts in one act, durable when this returns. All of it hangs on the first: if that was written
-        before, nothing is, and the stored fact is the answer. Raises Ended where the terminal row is already there."""
+        """Record facts in one transaction and return them. Durable when this returns.
+
+        If the first fact was recorded before, nothing is written and the stored fact is returned instead: the caller
+        continues with what is stored. If only a later fact was recorded before, the first one is recorded alone.
+        ExecutionEndedError if the execution has ended; the facts are then stored as late ones.
+        """
 
     async def facts(self, execution: str, after: int = 0, limit: int | None = None) -> list[StoredFact]:
-        """What is known of an execution, in commit order, behind a number; the first so many of it."""
+        """Return at most `limit` facts of an execution with numbers above `after`, in commit order."""
 
     async def signal(self, execution: str, id: str) -> SignalReceived | None:
-        """A signal that an execution was given."""
+        """Return the signal with this id that an execution has received."""
 
     async def children(self, parent: str) -> list[str]:
-        """Executions whose end a parent waits for and that have not ended."""
+        """Return the children of an execution that have not ended."""
 
     async def unreported_children(self, limit: int) -> list[str]:
-        """Ended executions whose parent has not been told, and running ones whose parent has ended."""
+        """Return ended children whose end was not delivered to the parent, and running children of ended parents."""
 
     async def mark_reported(self, execution: str) -> None:
-        """The parent knows."""
+        """Record that the end of a child was delivered to its parent."""
 
     async def dead_letters(self, limit: int, after: str | None = None) -> list[DeadLetter]:
-        """Executions that the engine gave up on and nobody has settled, newest first, behind a given id."""
+        """Return unresolved dead letters, newest first, starting after the one with id `after`."""
 
     async def resolve_dead_letter(self, letter: str, how: str) -> bool:
-        """A dead letter was requeued or dropped; False if there is none."""
+        """Record how a dead letter was resolved, such as requeued or discarded. False if no unresolved one has this
+        id."""
 
     async def results(self, execution: str, keys: Sequence[tuple[int, Path]]) -> list[NodeResult | None]:
-        """The results of these tokens."""
+        """Return the result of each of these tokens, or None in its place."""
 
     async def facts_of_token(self, execution: str, node: int, path: Path) -> list[TokenFact]:
-        """Everything that is written of one token, in commit order."""
+        """Return the result, failed attempts and suspensions of one token, in commit order."""
 
     async def count_claim(
         self, execution: str, node: int, path: Path, fence: tuple[int, int], at: int, *, durable: bool = False
     ) -> int:
-        """Note that a token was claimed; answers how often, as far as is known. `durable`: known when this returns."""
+        """Count a claim of a token and return how often it was claimed. Without `durable`, the count may be too low
+        and the claim is written later, with the next facts."""
 
     async def end(self, execution: str) -> ExecutionEnded | None:
-        """The terminal row, if there is one."""
+        """Return the end of an execution; None if it has not ended."""
 
     async def ends_of(self, executions: Sequence[str]) -> dict[str, ExecutionEnded]:
-        """The terminal rows of those that have one."""
+        """Return the ends of those executions that have ended."""
 
     async def close(self) -> None:
-        """Write what is under way, then let go."""
+        """Complete pending writes and release the store."""

@@ -1,8 +1,7 @@
-"""The outbox: what has to be done once an execution has started or ended, until somebody says that it is done.
+"""Outbox for work that follows from a journal write, and the publisher of messages to other systems.
 
-Where journal and state are one store there is no outbox: an act there is whole or it is not.
-
-The herald tells the outside how executions go. Nothing here depends on whether somebody listens.
+Only backends with separate stores for journal and state have an outbox: a process that crashes between the two writes
+leaves a row from which a relay resumes. In the embedded backend both are one transaction.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ Kind = Literal["start", "end"]
 
 
 class OutboxRow(msgspec.Struct, frozen=True):
-    """One row. `start`: open the execution. `end`: close its state and say so. `body`: the message, if it was made."""
+    """Work to do: `start` opens the execution, `end` closes its state and publishes the completion. `body` is the
+    message, once it was built."""
 
     number: int
     execution: str
@@ -25,29 +25,30 @@ class OutboxRow(msgspec.Struct, frozen=True):
 
 
 class Outbox(Protocol):
-    """A row is written in the same act as what it follows from. Several relays may take rows at once."""
+    """Rows of pending work. A row is written in the transaction of the fact that it follows from. Several relays may
+    take rows concurrently."""
 
     async def take(self, limit: int) -> list[OutboxRow]:
-        """Rows that were left lying, oldest first; theirs for a while who took them."""
+        """Return overdue rows, oldest first, and hide them from other relays for a while."""
 
     async def keep(self, number: int, body: bytes) -> bytes:
-        """Keep the message of a row, so that it is the same however often it is sent; answers the one kept first."""
+        """Store the message of a row and return the one that was stored first, so that every send is identical."""
 
     async def done(self, numbers: Sequence[int]) -> None:
-        """Nothing is left to do for these. Twice is once, and where it is forgotten it is only done again."""
+        """Delete rows whose work is complete. Idempotent; a row that is not deleted is processed again."""
 
     async def mark_done(self, execution: str, kind: Kind) -> None:
-        """The same, by whoever wrote the row."""
+        """Delete the row of an execution, for the process that wrote it and does not know its number."""
 
 
 class EventPublisher(Protocol):
-    """Messages in their final form, for whoever reads them."""
+    """Publishes encoded messages. The engine does not depend on whether a consumer reads them."""
 
     def publish_status(self, body: bytes) -> None:
-        """A status. Neither waits nor fails: what cannot be told is dropped, the oldest first."""
+        """Publish a status. Never blocks or raises: statuses that cannot be sent are dropped, the oldest first."""
 
     async def publish_completion(self, body: bytes) -> None:
-        """A completion: with whoever keeps it when this returns."""
+        """Publish a completion. The broker has stored it when this returns."""
 
     async def hand_over(self, body: bytes) -> None:
-        """An execution that another engine is to run: with whoever keeps it when this returns."""
+        """Publish an execution for another engine to run. The broker has stored it when this returns."""

@@ -1,6 +1,7 @@
-"""The fleet: the processes that take part, as they show themselves. For people; leases decide who works.
+"""Processes: the registry of a cluster, and the owner process of an embedded database.
 
-The owner: the one process that writes an embedded file. Others ask it, and one of them follows when it goes.
+The registry is for operators; leases, not heartbeats, decide which worker runs a token. An embedded database has one
+owner process, the only one that writes. Other processes send it their calls, and take over the ownership when it exits.
 """
 
 from __future__ import annotations
@@ -12,15 +13,13 @@ import msgspec
 from rune.ports.journal import StoreUnavailableError
 
 HEARTBEAT_S = 5.0
-"""How often a process shows that it is there, in seconds."""
+"""Interval between two heartbeats of a process, in seconds."""
 
 EXPIRY_S = 15.0
-"""After how long without a sign it counts as gone."""
+"""Time without a heartbeat after which a process is no longer listed, in seconds."""
 
 
 class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One process."""
-
     name: str
     host: str
     pid: int
@@ -29,23 +28,23 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     started_at: int
     seen_at: int = 0
     queues: tuple[str, ...] = ()
-    types: tuple[str, ...] = ()  # the node types that it can run
+    types: tuple[str, ...] = ()  # node types that it can run
     slots: int = 0
     busy: int = 0
     draining: bool = False
 
 
 class ProcessRegistry(Protocol):
-    """Who is there."""
+    """The recently active processes of a cluster."""
 
     async def heartbeat(self, member: ProcessInfo) -> None:
-        """This process is there; the time of it is the store's."""
+        """Record that a process is alive, with the time of the store."""
 
     async def leave(self, name: str) -> None:
-        """It goes."""
+        """Remove a process that shuts down."""
 
     async def list(self) -> list[ProcessInfo]:
-        """Everybody who was seen of late, the oldest first."""
+        """Return the processes with a heartbeat in the last EXPIRY_S seconds, the longest-running first."""
 
 
 RPC_METHODS = (
@@ -79,7 +78,7 @@ RPC_METHODS = (
     "limits.limit_workflow",
     "limits.limit_key",
 )
-"""What others may ask the owner for. Nothing that is not named here can be asked."""
+"""The methods that other processes can call on the owner. It rejects all others."""
 
 IDEMPOTENT_METHODS = {
     "executions.start_definition": "execution",
@@ -88,16 +87,16 @@ IDEMPOTENT_METHODS = {
     "executions.retry": "key",
     "executions.rerun": "key",
 }
-"""The argument by which the owner knows a verb that is asked for again; whoever asks makes one up."""
+"""The argument by which the owner recognises a repeated call; the client generates a value if there is none."""
 
 
 class FileInUseError(StoreUnavailableError):
-    """Another process owns the file."""
+    """Another process owns the database file."""
 
 
 class NoOwnerError(StoreUnavailableError):
-    """Nobody listens: there is no owner, or it is only just starting, or about to leave."""
+    """No process listens on the owner's socket: there is no owner, or it is starting or shutting down."""
 
 
 class OwnerLostError(StoreUnavailableError):
-    """The owner went before it answered. What was asked for may have been done."""
+    """The connection to the owner broke before it replied. The call may have been carried out."""

@@ -1,4 +1,4 @@
-"""The store answers questions about executions: what a list, a page of node runs and a stream of events need."""
+"""Read-only queries about executions: lists, pages of node runs and events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from rune.core.execution.outcome import Error
 
 STATUSES = ("running", "paused", "completed", "failed", "halted", "cancelled")
-"""What a list shows an execution to be."""
+"""The statuses that a list shows."""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +26,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """Which item of which split."""
+    """One level of a lineage: an item of a split."""
 
     split_node_id: str
     branch_id: str
@@ -35,7 +35,7 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class NodeRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One node in one lineage, and what became of it. `output` is JSON text, or None."""
+    """One run of a node in one lineage. `output` is JSON text, or None."""
 
     node_id: str
     lineage: tuple[Frame, ...]
@@ -48,7 +48,7 @@ class NodeRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened, numbered without gaps within its execution."""
+    """An event of an execution. Numbers have no gaps within an execution."""
 
     number: int
     at: int
@@ -59,7 +59,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExecutionFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which executions are wanted."""
+    """Which executions to list; None: all."""
 
     status: str | None = None
     workflow: str | None = None
@@ -69,22 +69,22 @@ ALL_EXECUTIONS = ExecutionFilter()
 
 
 class Executions(Protocol):
-    """Executions as a list."""
+    """Lists executions."""
 
     async def executions(
         self, wanted: ExecutionFilter = ALL_EXECUTIONS, *, after: str | None = None, limit: int = 50
     ) -> list[Summary]:
-        """Newest first, behind a given id."""
+        """Return executions, newest first, starting after the one with id `after`."""
 
     async def execution(self, execution: str) -> Summary | None:
-        """One execution."""
+        """Return one execution."""
 
 
 class Store(Executions, Protocol):
-    """Reads only."""
+    """Lists executions, their node runs and their events."""
 
     async def node_runs(self, execution: str, *, after: int = 0, limit: int = 1000) -> list[NodeRun]:
-        """A page of node runs in the order they ended."""
+        """Return a page of node runs in the order in which they ended."""
 
     async def events(self, execution: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
-        """Events behind a number."""
+        """Return events with numbers above `after`."""

@@ -1,4 +1,8 @@
-"""The queue carries hints: look at this token. It may lose, double and reorder them."""
+"""Queue of hints, each of which refers a worker to a token.
+
+A queue may lose, duplicate and reorder hints: the state decides whether a token runs, and the scheduler resends the
+hints that were lost.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +19,22 @@ LOWEST = len(LANES) - 1
 
 
 def lane_of(priority: int, *, items: bool) -> int:
-    """Which of the lanes a token takes. The items of a fan-out ride one below their execution, so that whoever has
-    few tokens does not stand behind whoever has many."""
+    """Return the index of the lane for a token of this priority.
+
+    Items of a fan-out use one lane below their execution, so that executions with few tokens do not wait behind those
+    with many.
+    """
     own = 0 if priority >= HIGH else LOWEST if priority <= LOW else 1
     return min(own + items, LOWEST)
 
 
 def lanes_at(turn: int) -> tuple[int, ...]:
-    """In which order the lanes are looked at: the lower ones come first now and then, so that nothing starves."""
+    """Return the order in which to poll the lanes. Lower lanes come first every few turns, so that none starves."""
     return (2, 1, 0) if turn % 8 == 0 else (1, 0, 2) if turn % 4 == 0 else (0, 1, 2)
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """One hint in somebody's hands until it is acknowledged."""
+    """A hint that a consumer has received and not yet acknowledged. `again`: it was delivered before."""
 
     execution: str
     token: Token
@@ -36,22 +43,23 @@ class Delivery(msgspec.Struct, frozen=True):
 
 
 class Queue(Protocol):
-    """Hints from whoever has work to whoever has a free slot."""
+    """Delivers hints to workers, each at least once unless it is lost."""
 
     async def send(self, execution: str, tokens: Sequence[Token], priority: int = NORMAL) -> None:
-        """Hand over hints."""
+        """Enqueue one hint per token."""
 
     async def receive(self) -> Delivery:
-        """Wait for a hint."""
+        """Wait for the next hint."""
 
     async def ack(self, delivery: Delivery) -> None:
-        """The hint has served."""
+        """Acknowledge a delivery: the queue does not deliver it again."""
 
     async def requeue(self, delivery: Delivery, delay: float = 0.0) -> None:
-        """Somebody else, or later."""
+        """Return a delivery to the queue, after `delay` seconds, for this consumer or another."""
 
     async def dead_letter(self, delivery: Delivery, code: str, message: str) -> None:
-        """Nobody will ever serve it: put aside with the reason where there is a place for such, else let go."""
+        """Remove a delivery that no worker can process. It moves to the dead letter queue with the reason, if the
+        queue has one."""
 
     async def close(self) -> None:
-        """Take nothing more; what was taken and handed to nobody is for others."""
+        """Stop receiving. Hints that were fetched and not returned by `receive` go back to the queue."""

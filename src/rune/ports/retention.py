@@ -1,11 +1,9 @@
-"""Retention: which ended executions go, and what became of the space they took.
+"""Retention: rules that select ended executions for removal, and the port that removes them.
 
-An execution goes if at least one rule selects it. The rules that name its workflow are asked; the rules that name none
-are asked only if no rule names it, so `keep everything of x` is a rule for x that selects nothing.
-Whatever the rules say, these stay: executions that have not ended, executions whose results another one holds by
-reference, and children whose parent has not ended.
-
-Rules of retention as people write them: `{"workflow": "x", "status": ["failed"], "older_than": "30d"}`.
+An execution is removed if at least one applicable rule selects it. Rules that name its workflow apply; rules without a
+workflow apply only if no rule names it. Never removed: executions that have not ended, executions whose results another
+one refers to, and children of a running parent.
+A rule is written as `{"workflow": "x", "status": ["failed"], "older_than": "30d"}`.
 """
 
 from __future__ import annotations
@@ -21,25 +19,28 @@ from rune.errors import RuneError
 ENDED = ("completed", "failed", "halted", "cancelled")
 KEY_DAYS = 30
 KEY_LIFE_MS = KEY_DAYS * 24 * 3_600_000
-"""How long a client key outlives its execution, in ms."""
+"""How long an idempotency key is kept after its execution was removed, in ms."""
+
+UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*([a-z]+)", re.ASCII)
 
 
 class InvalidRuleError(RuneError):
-    """A rule that cannot be meant."""
+    """A retention rule is malformed or has no effect."""
 
     code = "BAD_RULE"
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """Selects ended executions: all that it says must hold.
+    """Selects ended executions that meet all of its conditions.
 
-    `keep` spares the newest of those that have the rule's workflow and status, by the time they ended.
+    `keep` excludes the most recently ended executions of the rule's workflow and status.
     """
 
     workflow: str | None = None
-    status: tuple[str, ...] = ()  # none: however it ended
-    older_than: int | None = None  # ms since it ended
-    keep: int | None = None  # per workflow
+    status: tuple[str, ...] = ()  # empty: any status
+    older_than: int | None = None  # ms since the end
+    keep: int | None = None  # number per workflow
 
     def __post_init__(self) -> None:
         unknown = [each for each in self.status if each not in ENDED]
@@ -48,16 +49,16 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
                 f"status `{unknown[0]}`: an ended execution is {', '.join(ENDED[:-1])} or {ENDED[-1]}"
             )
         if self.workflow == "":
-            raise InvalidRuleError("workflow: the name is empty; leave it out to mean every workflow")
+            raise InvalidRuleError("workflow: the name is empty; omit it to select every workflow")
         if self.older_than is None and self.keep is None:
-            raise InvalidRuleError("a rule says `older_than`, `keep` or both; `keep = 0` keeps none")
+            raise InvalidRuleError("a rule needs `older_than`, `keep` or both; `keep = 0` keeps none")
         if min(self.older_than or 0, self.keep or 0) < 0:
-            raise InvalidRuleError("`older_than` and `keep` are not negative")
+            raise InvalidRuleError("`older_than` and `keep` must not be negative")
 
 
 class RetentionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What was removed. `longest_ms` is the time that the longest act took, waiting for others included; `shrinks`
-    says whether the backend can give space back while it is in use."""
+    """What a collection removed. `longest_ms` is the duration of the longest transaction, including its wait for the
+    writer; `shrinks` is whether the backend can return space to the disk while it is in use."""
 
     executions: int = 0
     facts: int = 0
@@ -75,77 +76,76 @@ Progress = Callable[[RetentionResult], None]
 
 
 class Retention(Protocol):
-    """Removes what is no longer wanted."""
+    """Removes ended executions and returns their space."""
 
     async def collect(
         self, rules: Sequence[Rule], now: int, *, progress: Progress | None = None
     ) -> RetentionResult:
-        """Remove what the rules select, in short acts between which others go on. Cancelled or killed at any instant
-        it leaves every execution whole or gone; what is left over is removed by the next."""
+        """Remove what the rules select, in short transactions between which other writes proceed.
+
+        If the collection is cancelled or the process killed, every execution is either complete or removed; the next
+        collection deletes the remaining rows of removed ones.
+        """
 
     async def vacuum(self) -> tuple[int, int]:
-        """Give back what `collect` cannot, while nothing else is written; the size before and after."""
+        """Return all free space to the disk, blocking other writes, and return the size before and after in bytes."""
 
 
 def applicable(rules: Sequence[Rule], workflow: str) -> list[Rule]:
-    """The rules that are asked about executions of a workflow."""
+    """Return the rules that apply to the executions of a workflow."""
     own = [rule for rule in rules if rule.workflow == workflow]
     return own or [rule for rule in rules if rule.workflow is None]
 
 
-UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*([a-z]+)", re.ASCII)
-
-
 def parse_duration(text: object) -> int:
-    """Milliseconds of `90s`, `15m`, `12h`, `30d`, `2w`."""
+    """Return the milliseconds of a duration such as `90s`, `15m`, `12h`, `30d` or `2w`."""
     found = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
     unit = UNITS.get(found[2]) if found else None
     if found is None or unit is None:
         raise InvalidRuleError(
-            f"`{text}` is no duration: write a number and a unit, such as 90s, 15m, 12h, 30d or 2w"
+            f"`{text}` is not a duration: use a number and a unit, such as 90s, 15m, 12h, 30d or 2w"
         )
     return round(float(found[1]) * unit)
 
 
 def parse_rules(given: object) -> tuple[Rule, ...]:
-    """Rules from a list of tables, or from its JSON text."""
+    """Parse rules from a list of tables, or from its JSON text."""
     if isinstance(given, str):
         try:
             given = msgspec.json.decode(given) if given.strip() else []
         except msgspec.DecodeError as error:
             raise InvalidRuleError(
-                f'`{given}` is no JSON ({error}); write a list such as [{{"older_than": "30d", "keep": 1000}}]'
+                f'`{given}` is not JSON ({error}); use a list such as [{{"older_than": "30d", "keep": 1000}}]'
             ) from None
     if not isinstance(given, list):
-        raise InvalidRuleError("write a list of rules, in `rune.toml` each below its own [[retention]]")
-    return tuple(_rule(each, number) for number, each in enumerate(given, 1))
+        raise InvalidRuleError("rules must be a list; in `rune.toml` each rule is a [[retention]] table")
+    return tuple(_parse_rule(each, number) for number, each in enumerate(given, 1))
 
 
-def _rule(given: object, number: int) -> Rule:
+def _parse_rule(given: object, number: int) -> Rule:
     fields = [field.name for field in msgspec.structs.fields(Rule)]
     try:
         if not isinstance(given, Mapping):
-            raise InvalidRuleError("it is no table")
+            raise InvalidRuleError("not a table")
         unknown = [name for name in given if name not in fields]
         if unknown:
             raise InvalidRuleError(
                 f"`{unknown[0]}` is unknown; a rule has {', '.join(fields[:-1])} and {fields[-1]}"
             )
-        return msgspec.convert(_read(given), Rule)
+        return msgspec.convert(_normalize(given), Rule)
     except InvalidRuleError as error:
         raise InvalidRuleError(f"rule {number}: {error.message}") from None
     except msgspec.ValidationError as error:
         raise InvalidRuleError(f"rule {number}: {error}") from None
 
 
-def _read(given: Mapping[str, Any]) -> dict[str, Any]:
-    read = dict(given)
-    if "older_than" in read:
+def _normalize(given: Mapping[str, Any]) -> dict[str, Any]:
+    fields = dict(given)
+    if "older_than" in fields:
         try:
-            read["older_than"] = parse_duration(read["older_than"])
+            fields["older_than"] = parse_duration(fields["older_than"])
         except InvalidRuleError as error:
             raise InvalidRuleError(f"older_than: {error.message}") from None
-    if isinstance(read.get("status"), str):
-        read["status"] = [read["status"]]
-    return read
+    if isinstance(fields.get("status"), str):
+        fields["status"] = [fields["status"]]
+    return fields

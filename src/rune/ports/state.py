@@ -1,4 +1,7 @@
-"""The state coordinates: tokens, joins, leases and timers of running executions. It can be lost: it is a fold."""
+"""Coordination of running executions: their tokens, joins, leases and timers.
+
+The state is derived by folding the facts of the journal, so a backend that loses it rebuilds it.
+"""
 
 from __future__ import annotations
 
@@ -14,24 +17,26 @@ from rune.core.execution.fact import ExecutionEnded, PauseChanged, SignalReceive
 from rune.core.execution.token import Path, Token
 
 Fence = tuple[int, int]
-"""Incarnation of the store, and a number that only grows."""
+"""Incarnation of the store, and a number that increases with every lease."""
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """What became of the wish to run a token. `token` is the token as the state has it."""
+    """The answer to a claim. Only the verdicts `run` and `cancelled` permit the worker to process the token; `held`
+    means that another worker has the lease, `held back` that the execution runs as many nodes as its limit allows.
+    `token` is the token as the state stores it."""
 
     verdict: Verdict | str
     token: Token
     now: int
     fence: Fence | None = None
-    again: bool = False  # it was claimed before: the journal may already know how it ended
-    due: int | None = None  # of a wait that is over
-    recovered: bool = False  # the execution was read back from the journal
-    first: int | None = None  # of a join: when the first of its parties arrived
+    again: bool = False  # the token was claimed before, so the journal may already have its outcome
+    due: int | None = None  # of an expired wait: when it was due
+    recovered: bool = False  # the execution was loaded from the journal
+    first: int | None = None  # of a join: when its first branch arrived
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """What followed from decisions: tokens to send, the end if it came."""
+    """The consequences of a change: tokens to send, and the end if the execution has finished."""
 
     emitted: tuple[Token, ...] = ()
     finish: FinishExecution | None = None
@@ -39,7 +44,7 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 class DueTimer(msgspec.Struct, frozen=True):
-    """A timer whose time has come, already moved on: its tokens are for the queue."""
+    """A timer that has fired. The caller sends `emitted` to the queue and handles `finish`."""
 
     execution: str
     timer: Timer
@@ -47,11 +52,11 @@ class DueTimer(msgspec.Struct, frozen=True):
     finish: FinishExecution | None
     now: int
     priority: int = 5
-    due: int | None = None  # when it was to ring, where that is known
+    due: int | None = None  # when the timer was due, if known
 
 
 class Listener(msgspec.Struct, frozen=True):
-    """A token that waits for a signal."""
+    """A token that waits for a signal of this name."""
 
     signal: str
     node: int
@@ -59,48 +64,54 @@ class Listener(msgspec.Struct, frozen=True):
 
 
 class State(Protocol):
-    """One verb per act, each atomic."""
+    """The state of all running executions. Every method is atomic.
+
+    Methods that apply facts expect them in the journal already, and may be called again with the same fact: the
+    second call changes nothing.
+    """
 
     async def begin(self, execution: str) -> Applied:
-        """Open an accepted execution."""
+        """Open an execution that the journal has accepted and return its first tokens."""
 
     async def claim(self, execution: str, token: Token, owner: str, *, leased: bool) -> Claim:
-        """Ask to run a token. `leased`: nobody else may while the lease holds."""
+        """Claim a token for a worker. With `leased`, no other worker can claim it until the lease expires."""
 
     async def renew(self, execution: str, node: int, path: Path, fence: Fence) -> bool:
-        """Prove and prolong a lease."""
+        """Extend a lease. False if it has expired, belongs to another fence, or the token's region was cancelled."""
 
     def predict_end(
         self, execution: str, decisions: Sequence[Decision]
     ) -> tuple[FinishExecution, int] | None:
-        """The end that these decisions will bring, and its time, where that is certain without applying them."""
+        """Return the end that these decisions lead to, and its time; None unless it is certain without applying
+        them. The caller can then record the end together with the result."""
 
     async def apply(self, execution: str, decisions: Sequence[Decision]) -> Applied:
-        """Make decisions true that the journal has."""
+        """Apply decisions whose facts are recorded."""
 
     async def control(self, execution: str, fact: PauseChanged) -> Applied:
-        """Pause or resume, as the journal says."""
+        """Apply a recorded pause or resume."""
 
     async def pause_state(self, execution: str) -> tuple[int, bool]:
-        """How often an execution was paused or resumed, and whether it is paused now."""
+        """Return how often an execution was paused or resumed, and whether it is paused now."""
 
     async def signal(self, execution: str, fact: SignalReceived) -> Applied:
-        """Hand on a signal that the journal has."""
+        """Deliver a recorded signal to the longest-waiting token, or store it until a token waits for it."""
 
     async def waiting_for_signal(self, execution: str) -> list[Listener]:
-        """Who waits for which signal, the longest first."""
+        """Return the tokens that wait for signals, the longest-waiting first."""
 
     async def end(self, execution: str, fact: ExecutionEnded) -> None:
-        """The terminal mark; what was kept of the execution is dropped."""
+        """Mark an execution as ended and drop its state."""
 
     async def due_timers(self, limit: int) -> list[DueTimer]:
-        """Move due timers on."""
+        """Fire due timers and return at most `limit` of them."""
 
     async def next_due(self) -> int | None:
-        """When the next timer is due (epoch ms)."""
+        """Return when the next timer is due (epoch ms); None if there is none."""
 
     async def unclaimed_tokens(self, limit: int) -> list[tuple[str, Token, int]]:
-        """Tokens that nobody holds and no queue may have, with their priority: what the sweeper sends again."""
+        """Return execution, token and priority of tokens that no worker holds and whose hint may be lost. The
+        scheduler resends them."""
 
     async def explain(self, execution: str) -> list[Waiting]:
-        """Why an execution is where it is."""
+        """Return what each token of an execution waits for."""

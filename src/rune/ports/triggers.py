@@ -1,4 +1,4 @@
-"""Triggers: what starts executions by itself, a hook or a schedule of a published version, and how far it has come."""
+"""Triggers: the webhooks and schedules of deployed workflows that start executions, and their progress."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from rune.errors import RuneError
 
 
 class TriggerNotFoundError(RuneError):
-    """No trigger is called like this, or several are."""
+    """No trigger matches this name, or more than one does."""
 
     code = "UNKNOWN_TRIGGER"
 
 
 class PathTakenError(RuneError):
-    """Another workflow has a hook at this path."""
+    """Another workflow has a webhook at this path."""
 
     code = "PATH_TAKEN"
 
 
 class Trigger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One trigger node of the version that is followed. `revision` counts its changes; 0: not stored."""
+    """A trigger node of the deployed version. `revision` counts its changes; 0: not stored yet."""
 
     id: str
     workflow: str
     node: str
     version: int
     hash: str
-    at: int  # when it was made
+    at: int  # when it was created
     hook: WebhookConfig | None = None
     schedule: Schedule | None = None
-    path: str | None = None  # of a hook
-    credential: str | None = None  # whose secret a caller has to know
-    made_secret: bool = False  # whether it is one that was made for this trigger
+    path: str | None = None  # of a webhook
+    credential: str | None = None  # credential with the secret that callers of the webhook prove to know
+    made_secret: bool = False  # the credential was created for this trigger
     enabled: bool = True
-    anchor: int = 0  # of an interval
+    anchor: int = 0  # start of an interval schedule
     standing: ScheduleState = ScheduleState()
-    due: int | None = None  # when a schedule has to be looked at
+    due: int | None = None  # when the scheduler has to process the schedule
     trouble: str = ""  # why the last tick started nothing
     revision: int = 0
 
@@ -51,38 +51,42 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def trigger_id(workflow: str, node: str) -> str:
-    """The id of a trigger, whatever version it is of."""
+    """Return the id of a trigger, which is the same in all versions of its workflow."""
     return "t" + hashlib.blake2b(f"{workflow}\x1f{node}".encode(), digest_size=12).hexdigest()
 
 
 class TriggerStore(Protocol):
-    """Triggers by id. Every change is made to what the changer has seen, or not at all."""
+    """Triggers by id. A change succeeds only if the caller has the stored revision (optimistic locking)."""
 
     async def list(self, workflow: str | None = None) -> Sequence[Trigger]:
-        """All of them, by workflow and node."""
+        """Return the triggers of a workflow, or all of them, ordered by workflow and node."""
 
     async def find(self, id: str) -> Trigger | None:
-        """One of them."""
+        """Return the trigger with this id."""
 
     async def at_path(self, path: str) -> Trigger | None:
-        """The hook at a path."""
+        """Return the webhook at a path."""
 
     async def put(self, trigger: Trigger) -> Trigger | None:
-        """Store one in the place of its own revision (0: of nothing), and answer it with its new one. None if somebody
-        else was first. PathTaken if another has its path."""
+        """Replace the stored trigger of the same revision (0: insert it) and return it with its new revision.
+
+        None if the stored revision differs. PathTakenError if another trigger has its path.
+        """
 
     async def remove(self, trigger: Trigger) -> bool:
-        """Forget one; False if it is no longer what the remover has seen."""
+        """Delete a trigger; False if the stored revision differs."""
 
     async def due(self, now: int, limit: int) -> Sequence[Trigger]:
-        """Schedules that have to be looked at, the longest due first."""
+        """Return schedules that are due, the longest due first."""
 
     async def next_due(self) -> int | None:
-        """When the first of them is."""
+        """Return when the next schedule is due (epoch ms); None if there is none."""
 
     async def remember_delivery(self, trigger: str, mark: str, delivery: str, until: int) -> str:
-        """Note under which delivery something signed has come, until it is no longer good. Write-once: the answer is
-        the delivery under which it came first."""
+        """Record the delivery id under which a signature (`mark`) was received, until the signature expires.
+
+        Write-once: return the delivery id of the first call, so that a replay under another id is detected.
+        """
 
     async def forget_deliveries(self, now: int) -> int:
-        """Drop notes of what is no longer good; how many."""
+        """Delete the records of expired signatures and return how many there were."""

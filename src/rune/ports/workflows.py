@@ -1,4 +1,4 @@
-"""The library keeps definitions under the names of their workflows: immutable versions, and aliases that move."""
+"""Store for workflow definitions: immutable numbered versions, and aliases that point at them."""
 
 from __future__ import annotations
 
@@ -12,58 +12,58 @@ from rune.errors import RuneError
 from rune.ids import fraction
 
 LATEST = "latest"
-"""The alias that every deploy moves."""
+"""The alias that every deploy moves to its version."""
 
 NOTHING, ANYTHING = "", "*"
 Expected: TypeAlias = tuple[str, ...]
-"""What the asker takes to be there, compared in the same act that changes it: tags, one of which it has to be.
-`NOTHING`: nothing is there; `ANYTHING`: something is. The tag of a workflow is the hash of its latest version, that of
-an alias its revision."""
+"""Precondition of a change, checked in its transaction: the current tag must be one of these. `NOTHING`: it must not
+exist; `ANYTHING`: it must exist. The tag of a workflow is the hash of its latest version, that of an alias its
+revision."""
 
 Change = Literal["created", "moved", "none"]
 
-_ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,127}")
-_NUMBER = re.compile(r"[vV]?([0-9]{1,15})")
+_ALIAS_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,127}")
+_NUMBER_PATTERN = re.compile(r"[vV]?([0-9]{1,15})")
 
 
 class WorkflowNotFoundError(RuneError):
-    """No workflow of this name is stored, or none of this version."""
+    """No workflow has this name, or it has no such version or alias."""
 
     code = "UNKNOWN_WORKFLOW"
 
 
 class InvalidAliasError(RuneError):
-    """An alias that could not be told from a version number, or not be written."""
+    """An alias has characters that are not permitted, or looks like a version number."""
 
     code = "BAD_ALIAS"
 
 
 class InvalidWeightsError(RuneError):
-    """Weights that spread nothing."""
+    """Weights of an alias are out of range, or set on `latest`."""
 
     code = "BAD_WEIGHTS"
 
 
 class ConcurrentChangeError(RuneError):
-    """Somebody else was first: what is there is not what the asker expected."""
+    """The current state does not meet the caller's precondition, because another change came first."""
 
     code = "CHANGED"
 
 
 class Version(msgspec.Struct, frozen=True):
-    """One definition of a workflow. `at` is when it was first deployed, `aliases` are those that point at it now."""
+    """One version of a workflow. `at` is when it was first deployed; `aliases` point at it now."""
 
     workflow: str
     number: int
     hash: str
     at: int
     aliases: tuple[str, ...] = ()
-    change: Change = "none"  # what the act that answers this did: a new version, an alias that moved
+    change: Change = "none"  # what the call that returned this did: created the version, or moved an alias
 
 
 class Alias(msgspec.Struct, frozen=True):
-    """A name that points at a version. With `weights` so many percent of the starts get other versions; moving it, by
-    whatever means, ends that. `revision` counts its changes."""
+    """A name that points at a version. `weights` sends a percentage of the starts to other versions; any move of the
+    alias removes them. `revision` counts its changes."""
 
     name: str
     number: int
@@ -72,7 +72,7 @@ class Alias(msgspec.Struct, frozen=True):
 
 
 class WorkflowEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One workflow in a list. `name` is that of its latest version."""
+    """One workflow in a list. `name` is the display name in its latest version; `hidden`: it is archived."""
 
     workflow: str
     name: str
@@ -84,7 +84,7 @@ class WorkflowEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkflowStore(Protocol):
-    """Definitions by workflow and version. Numbers of a workflow begin at 1 and have no gaps."""
+    """Definitions by workflow and version. Version numbers of a workflow start at 1 and have no gaps."""
 
     async def deploy(
         self,
@@ -96,10 +96,12 @@ class WorkflowStore(Protocol):
         alias: str | None = None,
         expected: Expected | None = None,
     ) -> Version:
-        """Keep a definition as a new version, or find the version that has the same content. `latest` points at it
-        afterwards, and so does `alias`, in the same act; a hidden workflow is shown again, and is nothing to whoever
-        expects. Content that is the latest already was put there as expected, whoever did it; only who expects nothing
-        is refused."""
+        """Store a definition as a new version, unless a version has the same content, and return the version.
+
+        The same transaction moves `latest` and `alias` to it and restores an archived workflow. For `expected`, an
+        archived workflow does not exist. If the latest version already has this content, a repeated deploy succeeds
+        whatever tag it expects; only a deploy that expects `NOTHING` fails with ConcurrentChangeError.
+        """
 
     async def set_alias(
         self,
@@ -111,52 +113,60 @@ class WorkflowStore(Protocol):
         weights: Mapping[int, float] | None = None,
         expected: Expected | None = None,
     ) -> Version:
-        """Let an alias point at a version, with these weights and no others; None: where it points already. Moving
-        `latest` shows a hidden workflow again. An alias that is so already is so, whatever was expected."""
+        """Point an alias at a version and replace its weights. `version` None: change only the weights.
+
+        Moving `latest` restores an archived workflow. If the alias already has this version and these weights, the
+        call succeeds whatever tag it expects. WorkflowNotFoundError for an unknown version, ConcurrentChangeError if
+        the alias does not match `expected`.
+        """
 
     async def archive(self, workflow: str, at: int) -> bool:
-        """Take a workflow out of sight: it is not found any more, its versions stay. False if it was hidden."""
+        """Archive a workflow: `find` and `list` no longer return it, its versions are kept. False if it was archived
+        before; WorkflowNotFoundError if it is unknown."""
 
     async def find(self, workflow: str, which: str | None = None, *, by: str | None = None) -> Version:
-        """The version of this number (`3`, `v3`) or alias; None: the latest. `by`: where the alias has weights, the
-        version that these give to this name, which is the same one each time."""
+        """Return the version with this number (`3`, `v3`) or alias; None: the latest. WorkflowNotFoundError if there
+        is none or the workflow is archived.
+
+        `by` selects a version by the weights of the alias; the same text always selects the same version.
+        """
 
     async def aliases(self, workflow: str) -> list[Alias]:
-        """Every alias by name, of a hidden workflow too."""
+        """Return all aliases ordered by name, also of an archived workflow."""
 
     async def versions(self, workflow: str) -> list[Version]:
-        """Every version, the oldest first, of a hidden workflow too."""
+        """Return all versions, the oldest first, also of an archived workflow."""
 
     async def list(self, *, hidden: bool = False) -> list[WorkflowEntry]:
-        """The workflows by name; `hidden`: those out of sight too."""
+        """Return the workflows ordered by name; `hidden`: include archived ones."""
 
 
 def number_of(which: str) -> int | None:
-    """The version number that is written here; None if it is none."""
-    found = _NUMBER.fullmatch(which)
+    """Parse a version number such as `3` or `v3`; None if the text is not one."""
+    found = _NUMBER_PATTERN.fullmatch(which)
     return int(found[1]) if found else None
 
 
 def check_alias(alias: str) -> None:
-    """Refuse what is no alias."""
+    """Raise InvalidAliasError for a text that cannot be an alias."""
     if number_of(alias) is not None:
-        raise InvalidAliasError(f"`{alias}` names a version by its number and cannot be an alias")
-    if not _ALIAS.fullmatch(alias):
+        raise InvalidAliasError(f"`{alias}` is a version number and cannot be an alias")
+    if not _ALIAS_PATTERN.fullmatch(alias):
         raise InvalidAliasError(
-            f"`{alias}` is no alias: a letter, then letters, digits, `_` and `-`, at most 128 in all"
+            f"`{alias}` is not an alias: use a letter, then letters, digits, `_` and `-`, at most 128 characters"
         )
 
 
 def check_weights(alias: str, weights: Mapping[int, float]) -> None:
-    """Refuse weights that spread nothing."""
+    """Raise InvalidWeightsError for weights that are out of range or set on `latest`."""
     if alias == LATEST and weights:
-        raise InvalidWeightsError("`latest` is where the newest version is; weigh another alias")
+        raise InvalidWeightsError("`latest` cannot have weights; use another alias")
     if any(not 0 < share <= 100 for share in weights.values()) or sum(weights.values()) > 100:
-        raise InvalidWeightsError("weights are percent: each above 0, together at most 100")
+        raise InvalidWeightsError("weights are percentages: each above 0, together at most 100")
 
 
 def shares_of(alias: str, weights: Mapping[int, float] | None) -> dict[int, float]:
-    """The weights that an alias shall have, by version; what is no alias or spreads nothing is refused."""
+    """Check an alias and its weights, and return the weights ordered by version."""
     check_alias(alias)
     shares = dict(sorted((weights or {}).items()))
     check_weights(alias, shares)
@@ -164,29 +174,30 @@ def shares_of(alias: str, weights: Mapping[int, float] | None) -> dict[int, floa
 
 
 def weighted_choice(workflow: str, alias: str, weights: Mapping[int, float], by: str) -> int | None:
-    """The version that weights give to a name; None: the one that the alias points at."""
-    place = fraction(workflow, alias, by) * 100
+    """Return the version that the weights select for the text `by`; None: the one that the alias points at."""
+    position = fraction(workflow, alias, by) * 100
     for number, share in sorted(weights.items()):
-        if place < share:
+        if position < share:
             return number
-        place -= share
+        position -= share
     return None
 
 
 def matches(now: str, expected: Expected | None, *, already: bool) -> bool:
-    """Whether what is there may be changed. `already`: it is what it shall be, as whoever asks again finds it."""
+    """Return whether the current tag `now` meets a precondition. `already`: the change has taken place, as a client
+    that repeats its request finds it."""
     if expected is None or now in expected or (now != NOTHING and ANYTHING in expected):
         return True
     return already and repeatable(expected)
 
 
 def repeatable(expected: Expected | None) -> bool:
-    """Whether asking again answers as the first time did: not where something has to be new."""
+    """Return whether a repeated request succeeds like the first one; not if it expects `NOTHING`."""
     return expected is None or any(tag != NOTHING for tag in expected)
 
 
 def choose(workflow: str, versions: Sequence[Version], which: str | None = None) -> Version:
-    """The version that is meant, among those of a workflow."""
+    """Return the version with this number or alias; None: the latest."""
     wanted = LATEST if which is None else which
     number = number_of(wanted)
     for each in versions:
@@ -196,24 +207,20 @@ def choose(workflow: str, versions: Sequence[Version], which: str | None = None)
 
 
 def workflow_not_found(workflow: str, versions: Sequence[Version], which: str | int) -> WorkflowNotFoundError:
-    """Why nothing was found, and what there is instead."""
+    """Return an error that lists the existing versions and aliases."""
     if not versions:
         return WorkflowNotFoundError(f"no workflow `{workflow}` was deployed")
     last = versions[-1].number
     numbers = "version 1" if last == 1 else f"versions 1 to {last}"
     aliases = sorted((name, each.number) for each in versions for name in each.aliases)
     pointing = ", ".join(f"{name} ({number})" for name, number in aliases)
-    return WorkflowNotFoundError(
-        f"`{workflow}` has no version `{which}`: there are {numbers}, and {pointing}"
-    )
+    return WorkflowNotFoundError(f"`{workflow}` has no version `{which}`: it has {numbers}, and {pointing}")
 
 
 def archived_error(workflow: str) -> WorkflowNotFoundError:
-    """Why a hidden workflow is not found."""
-    return WorkflowNotFoundError(f"workflow `{workflow}` was removed; a new deploy brings it back")
+    return WorkflowNotFoundError(f"workflow `{workflow}` was removed; a new deploy restores it")
 
 
 def concurrent_change_error(what: str, now: str) -> ConcurrentChangeError:
-    """Why something is left as it is."""
-    is_now = "there is none" if now == NOTHING else f'it is "{now}" now'
-    return ConcurrentChangeError(f"{what} is not what was expected: {is_now}")
+    current = "it does not exist" if now == NOTHING else f'it is "{now}"'
+    return ConcurrentChangeError(f"{what} does not match the expected state: {current}")

@@ -1,1 +1,1 @@
-"""The runtime: does what the core decides."""
+"""The runtime: carries out what the core decides, over a backend."""

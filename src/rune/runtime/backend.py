@@ -1,4 +1,4 @@
-"""The backend: one adapter per port, picked by configuration."""
+"""The backend: one adapter per port, selected by the configuration."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from rune.ports.workflows import WorkflowStore
 
 
 class Admission(Protocol):
-    """A state that can open an execution without reading it back."""
+    """A state that can activate an execution from memory, without reading it back from the journal."""
 
     def arriving(self, execution: str) -> AbstractContextManager[None]:
-        """While this lasts nobody else opens the execution."""
+        """Keep everything else from activating the execution while the block runs."""
 
     async def admit(self, accepted: ExecutionRecord, plan: Plan) -> Applied:
-        """Open it."""
+        """Initialise the state of an accepted execution."""
 
     async def room(self) -> bool:
-        """Whether it may be opened right away; may wait a moment to find out."""
+        """Return whether an execution may be activated now; may wait briefly for others to leave memory."""
 
 
 class Notifier(Protocol):
-    """Hints that executions of others have ended. Any of them may be lost."""
+    """Notifications that other processes ended executions. Any of them may be lost."""
 
     async def ended(self) -> set[str]:
-        """Wait for some; which executions."""
+        """Wait for notifications and return the ids of the ended executions."""
 
 
 class Backend(msgspec.Struct, frozen=True, kw_only=True):
-    """What the runtime stands on."""
+    """The stores and services that an engine runs on."""
 
     journal: Journal
     state: State
@@ -55,10 +55,10 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     triggers: TriggerStore
     admission: Admission
-    keys: ApiKeyStore  # of the API
+    keys: ApiKeyStore
     grants: CredentialGrants
     log: AuditLogStore
     limits: StartLimitStore
-    outbox: Outbox | None = None  # where journal and state are not one store
-    fleet: ProcessRegistry | None = None  # where several processes take part
+    outbox: Outbox | None = None  # where journal and state are two stores
+    fleet: ProcessRegistry | None = None  # where several processes share the stores
     news: Notifier | None = None

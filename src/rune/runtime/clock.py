@@ -1,4 +1,4 @@
-"""The system's clock."""
+"""The system clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 
 class SystemClock:
-    """Epoch milliseconds, and a sleep that can be ended."""
+    """Epoch milliseconds, and a sleep that `wake` ends early."""
 
     def __init__(self) -> None:
         self._wakeup = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Fail points: named places at which a test may end the process. In production they do nothing."""
+"""Fail points: named places at which a test can kill the process. In production they do nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WALK = (
     "admitted",
     "fired",
 )
-"""The points that an execution may pass on its way."""
+"""Points that a plain execution passes."""
 
 ACTS = (
     "begun",
@@ -30,33 +30,33 @@ ACTS = (
     "launched",
     "telling",
 )
-"""The points that only what is asked of an execution, or of its children, leads to."""
+"""Points that only signals, pauses, at-most-once nodes and child executions pass."""
 
-BESIDE = ("relayed",)
-"""The points that are only where journal and state are two stores."""
+TWO_STORES = ("relayed",)
+"""Points that exist only where journal and state are two stores."""
 
 POINTS = WALK + ACTS
 
 
-def _nothing(name: str) -> None:
-    """No test is watching."""
+def _ignore(name: str) -> None:
+    """The default: no fail point is armed."""
 
 
-hit: Callable[[str], None] = _nothing
+hit: Callable[[str], None] = _ignore
 
 
 def arm(name: str, times: int = 1) -> None:
-    """Die at the n-th passing of a point, as a kill -9 would: no clean-up, no flush."""
-    known = POINTS + BESIDE
+    """Kill the process when it passes a point for the n-th time, like kill -9: no clean-up, no flush."""
+    known = POINTS + TWO_STORES
     if name not in known:
-        raise ValueError(f"no fail point is called `{name}`; known: {', '.join(known)}")
-    left = times
+        raise ValueError(f"unknown fail point `{name}`; known: {', '.join(known)}")
+    remaining = times
 
     def die(passed: str) -> None:
-        nonlocal left
+        nonlocal remaining
         if passed == name:
-            left -= 1
-            if left <= 0:
+            remaining -= 1
+            if remaining <= 0:
                 os._exit(137)
 
     global hit  # noqa: PLW0603 - one process, one armed point
@@ -64,8 +64,8 @@ def arm(name: str, times: int = 1) -> None:
 
 
 def arm_from_environment() -> None:
-    """`RUNE_FAILPOINT=name[:n]` arms a point; only tests set it."""
-    asked = os.environ.get("RUNE_FAILPOINT")
-    if asked:
-        name, _, times = asked.partition(":")
+    """Arm the point given by `RUNE_FAILPOINT=name[:n]`, which only tests set."""
+    setting = os.environ.get("RUNE_FAILPOINT")
+    if setting:
+        name, _, times = setting.partition(":")
         arm(name, int(times or 1))

@@ -1,4 +1,4 @@
-"""The witness: sees what this process accepted, ran and ended, and passes it on to the meter and the tracer."""
+"""Passes what this process accepted, ran and ended on to its counters and its tracer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ now_ns = time.perf_counter_ns
 
 
 class Instrumentation:
-    """Only what the journal has taken is counted, by whoever wrote it: all processes together count each row once."""
+    """Counts and traces only recorded rows, in the process that recorded them: a cluster counts each row once."""
 
     def __init__(self, meter: Counters | None = None, tracer: Tracer | None = None, worker: str = "") -> None:
         self.meter = meter or Counters()
@@ -30,15 +30,15 @@ class Instrumentation:
         return tracer.traced(accepted.id, accepted.workflow, accepted.at, accepted.trace)
 
     def incoming_trace(self) -> str:
-        """The trace context to be kept with a start."""
+        """Return the trace context to store with a start."""
         return "" if self.tracer is None else self.tracer.arriving()
 
     def accepted(self) -> None:
-        """A start is in the journal, and it is ours."""
+        """Count a start that this process recorded."""
         self.meter.starts += 1
 
     def outgoing_trace(self, accepted: ExecutionRecord, plan: Plan, token: Token) -> str:
-        """The trace context for what a run of this token calls or starts; empty where nobody traces."""
+        """Return the trace context for calls and starts made by a run of this token; empty without a tracer."""
         if self.tracer is None:
             return ""
         return self.tracer.outgoing(self._traced(self.tracer, accepted), plan, token)
@@ -51,32 +51,31 @@ class Instrumentation:
         decisions: Sequence[Decision],
         moments: Sequence[int],
     ) -> None:
-        """A run is in the journal, and it is ours; that it is counted is seen to already."""
+        """Trace a run that this process recorded. The executor counts it directly, which is faster."""
         if self.tracer is not None:
             traced = self._traced(self.tracer, accepted)
             self.tracer.node_finished(traced, plan, tokens, decisions, moments, self.worker)
 
     def outcome_found(self, accepted: ExecutionRecord, plan: Plan, token: Token, fact: TokenFact) -> None:
-        """What a token came to was in the journal before us."""
+        """Trace that the outcome of a token was recorded before this process ran it."""
         if self.tracer is not None:
             self.tracer.outcome_found(self._traced(self.tracer, accepted), plan, token, fact, self.worker)
 
     def duplicate_result(self) -> None:
-        """We had a result for a token that had one."""
+        """Count a result that was dropped because another one was recorded first."""
         self.meter.twins += 1
 
     def ended(self, accepted: ExecutionRecord | None, end: ExecutionEnded) -> None:
-        """A terminal row is in the journal, and it is ours."""
+        """Count and trace an end that this process recorded."""
         self.meter.finished(end, None if accepted is None else max(0, end.at - accepted.at))
         if self.tracer is not None and accepted is not None:
             self.tracer.finished(self._traced(self.tracer, accepted), end)
 
     async def close(self) -> None:
-        """Have what is traced sent off."""
+        """Flush the tracer."""
         if self.tracer is not None:
             await asyncio.to_thread(self.tracer.close)
 
     def timer_fired(self, due: DueTimer) -> None:
-        """A timer was moved on."""
         if due.due is not None:
             self.meter.timer_fired(due.timer.kind, max(0, due.now - due.due))

@@ -1,4 +1,4 @@
-"""The planbook: definitions compiled once, by hash."""
+"""Caches compiled plans by the hash of their definition."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _DECODER = msgspec.json.Decoder(Definition)
 
 
 class DefinitionNotFoundError(RuneError):
-    """A hash under which nothing is stored."""
+    """No definition is stored under this hash."""
 
     code = "UNKNOWN_DEFINITION"
 
 
 class MissingNodeTypeError(RuneError):
-    """A node type that nothing in this process declares."""
+    """A definition uses a node type that this process does not have."""
 
     code = "OWNER_LACKS_TYPE"
 
@@ -36,7 +36,7 @@ class MissingNodeTypeError(RuneError):
 
 
 class PlanCache:
-    """Plans of the definitions in use."""
+    """Compiles definitions and keeps the most recently used plans."""
 
     def __init__(self, journal: Journal, catalogue: Catalogue) -> None:
         self._journal = journal
@@ -44,14 +44,13 @@ class PlanCache:
         self._plans: OrderedDict[str, Plan] = OrderedDict()
 
     def add(self, plan: Plan) -> None:
-        """Keep a plan that was just compiled."""
         self._plans[plan.hash] = plan
         self._plans.move_to_end(plan.hash)
         if len(self._plans) > MAX_CACHED_PLANS:
             self._plans.popitem(last=False)
 
     async def plan(self, hash: str) -> Plan:
-        """The plan of a definition, compiled from the journal if need be."""
+        """Return the plan of a stored definition."""
         found = self._plans.get(hash)
         if found is not None:
             return found
@@ -65,21 +64,21 @@ class PlanCache:
         return plan
 
     def compile_untrusted(self, document: bytes) -> Plan:
-        """The plan of a document that somebody hands in: nothing about it is taken on trust."""
+        """Return the plan of a document from outside, after complete validation."""
         parsed = parse_document(document)
         if parsed.definition is not None:
             found = self._plans.get(content_hash(parsed.definition))
             if found is not None:
                 return found
             self._check_types(parsed.definition)
-        verdict = check_document(parsed, self.catalogue)
-        return compile_definition(definition_in(verdict), self.catalogue, verdict.parameters)  # type: ignore[arg-type]
+        checked = check_document(parsed, self.catalogue)
+        return compile_definition(definition_in(checked), self.catalogue, checked.parameters)  # type: ignore[arg-type]
 
     def _check_types(self, definition: Definition) -> None:
-        """Refuse a definition with node types that this process was started without."""
-        strange = sorted({each.type for each in definition.nodes} - self.catalogue.keys())
-        if strange:
+        """Raise MissingNodeTypeError if this process was started without one of the definition's node types."""
+        missing = sorted({each.type for each in definition.nodes} - self.catalogue.keys())
+        if missing:
             raise MissingNodeTypeError(
-                f"the process that would run this has no node type `{strange[0]}`: it was started without it",
-                strange[0],
+                f"the process that would run this was started without the node type `{missing[0]}`",
+                missing[0],
             )

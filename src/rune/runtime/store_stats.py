@@ -1,4 +1,4 @@
-"""Gauges: asks the stores how things stand, once for everybody who wants to know at about the same time."""
+"""Reads queue depths, backlog, timers and process counts from the stores, at most once a second."""
 
 from __future__ import annotations
 
@@ -12,72 +12,71 @@ from rune.ports.inspection import ReportsBacklog, ReportsDepth
 from rune.runtime.backend import Backend
 from rune.telemetry.prometheus import QueueStats, StoreStatsSnapshot
 
-log = logging.getLogger("rune.gauges")
+log = logging.getLogger("rune.store_stats")
 
-CACHE_S = 1.0  # s
-TIMEOUT_S = 5.0  # s for all answers together
+CACHE_S = 1.0
+TIMEOUT_S = 5.0
 ROLES = ("worker", "scheduler")
-"""Who must be there: that there is none is a number too."""
+"""Roles that are always reported, also when no process has them."""
 
 MAX_DEAD_LETTERS = 1_000
-"""As many dead letters as are counted: who has more knows enough."""
+"""Counting stops here: a larger number would not change what an operator does."""
 
 
 class StoreStats:
-    """Readings of one process. A store that does not answer leaves its part out."""
+    """Reads the statistics for one process. Those of a store that does not answer are left out."""
 
     def __init__(self, backend: Backend, busy: Callable[[], int], slots: int, roles: frozenset[str]) -> None:
         self._backend = backend
         self._busy = busy
         self._slots = slots if "worker" in roles else 0
         self._roles = roles
-        self._reading: asyncio.Lock = asyncio.Lock()
+        self._lock: asyncio.Lock = asyncio.Lock()
         self._last = StoreStatsSnapshot()
         self._read_at = -CACHE_S
-        self._troubles = 0
+        self._errors = 0
 
     async def read(self) -> StoreStatsSnapshot:
-        """How things stand, not older than a second."""
-        async with self._reading:
+        """Return statistics that are at most CACHE_S old."""
+        async with self._lock:
             if time.monotonic() - self._read_at >= CACHE_S:
                 await asyncio.gather(
                     self._query(self._queues),
-                    self._query(self._members),
+                    self._query(self._processes),
                     self._query(self._dead_letters),
                     self._query(self._outbox),
                     self._query(self._timers),
                 )
                 self._read_at = time.monotonic()
         last, state = self._last, self._backend.state
-        last.rebuilds = getattr(
-            state, "rebuilds", 0
-        )  # it may stand behind others who pass on what they do not know
-        last.busy, last.slots, last.errors = self._busy(), self._slots, self._troubles
+        # `rebuilds` is not part of the State port; the wrappers around a state pass it through.
+        last.rebuilds = getattr(state, "rebuilds", 0)
+        last.busy, last.slots, last.errors = self._busy(), self._slots, self._errors
         return last
 
-    async def _query(self, ask: Callable[[], Awaitable[None]]) -> None:
+    async def _query(self, read: Callable[[], Awaitable[None]]) -> None:
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                await ask()
-        except Exception as error:  # whatever it was, the other samples are still true
-            self._troubles += 1
-            log.info("a store does not say how it is: %s: %s", type(error).__name__, error)
+                await read()
+        except Exception as error:  # the statistics of the other stores are still valid
+            self._errors += 1
+            log.info("reading store statistics failed: %s: %s", type(error).__name__, error)
 
     async def _queues(self) -> None:
         self._last.queues = ()
         if isinstance(self._backend.queue, ReportsDepth):
-            found = await self._backend.queue.depths()
+            depths = await self._backend.queue.depths()
             self._last.queues = tuple(
-                QueueStats(each.queue, each.waiting, each.held, each.age) for each in found
+                QueueStats(each.queue, each.waiting, each.held, each.age) for each in depths
             )
 
-    async def _members(self) -> None:
+    async def _processes(self) -> None:
         self._last.members = {}
-        rows: list[Iterable[str]] = [self._roles]
+        processes: list[Iterable[str]] = [self._roles]
         if self._backend.fleet is not None:
-            rows = [each.roles for each in await self._backend.fleet.list() if not each.draining]
-        found = Counter(role for roles in rows for role in roles)
-        self._last.members = {role: found[role] for role in sorted({*ROLES, *found})}
+            processes = [each.roles for each in await self._backend.fleet.list() if not each.draining]
+        counts = Counter(role for roles in processes for role in roles)
+        self._last.members = {role: counts[role] for role in sorted({*ROLES, *counts})}
 
     async def _dead_letters(self) -> None:
         self._last.dead_letters = None
@@ -87,8 +86,8 @@ class StoreStats:
         self._last.outbox_rows = self._last.outbox_lag = None
         outbox: object = self._backend.outbox
         if isinstance(outbox, ReportsBacklog):
-            found = await outbox.backlog()
-            self._last.outbox_rows, self._last.outbox_lag = found.rows, found.lag
+            backlog = await outbox.backlog()
+            self._last.outbox_rows, self._last.outbox_lag = backlog.rows, backlog.lag
 
     async def _timers(self) -> None:
         self._last.timer_lag = None

@@ -1,11 +1,7 @@
-"""A cache that counts bytes, not entries: what it holds does not grow with the number of items or nodes.
+"""The values of an execution: loaded from journal and blob store when an expression first reads them, and stored.
 
-The book of one execution: where its values are read from and how they are written.
-
-Nothing is decoded before an expression touches it, nothing is fetched before it is needed, nothing is written
-twice.
-
-The books of the executions that are being worked on.
+Nothing is decoded or loaded before an expression needs it, and an output that equals the node's input is stored as a
+reference. All executions of a process share one cache that is bounded by bytes.
 """
 
 from __future__ import annotations
@@ -31,69 +27,76 @@ from rune.ports.clock import Clock
 from rune.ports.journal import ExecutionRecord, Journal
 from rune.runtime.plan_cache import PlanCache
 
-OVERHEAD = 200
-
-
-class Cache:
-    """Least recently used goes first."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._size = 0
-        self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
-
-    def get(self, key: Hashable) -> Any:
-        """What is kept under a key, or None."""
-        found = self._entries.get(key)
-        if found is None:
-            return None
-        self._entries.move_to_end(key)
-        return found[0]
-
-    def put(self, key: Hashable, value: Any, size: int) -> None:
-        """Keep a value of about this many bytes. One that is larger than the cache is not kept."""
-        before = self._entries.pop(key, None)
-        if before is not None:
-            self._size -= before[1]
-        size += OVERHEAD
-        if size > self._limit:
-            return
-        self._entries[key] = (value, size)
-        self._size += size
-        while self._size > self._limit:
-            _, (_, freed) = self._entries.popitem(last=False)
-            self._size -= freed
-
-    def drop(self, key: Hashable) -> None:
-        """Nobody will ask for it again."""
-        found = self._entries.pop(key, None)
-        if found is not None:
-            self._size -= found[1]
-
-
 Key = tuple[int, Path]
+
 ABSENT = object()
+CACHE_BYTES = 64 * 1024 * 1024
+CACHE_ENTRY_BYTES = 200  # counted for each entry on top of its value
+MAX_CACHED_EXECUTIONS = 10_000
 MAX_PREFETCHED = 4_096
 MAX_KNOWN_VALUES = 256
-"""Values whose place is known; of an execution with more, the rest goes when it has not been used for long."""
+"""Cached values that one execution drops when it ends. Further ones stay until the cache evicts them."""
+
+
+class ExecutionNotFoundError(RuneError):
+    """No execution is stored under this id."""
+
+    code = "UNKNOWN_EXECUTION"
 
 
 class SignalRef(msgspec.Struct, frozen=True):
-    """A signal that a page lacks."""
+    """Names a signal that is not loaded."""
 
     id: str
 
 
 class ValueNotLoaded(Interruption):
-    """A value is needed that is not in memory. Not an Exception: no node and no expression may swallow it."""
+    """A value is needed that is not in memory. Not an Exception, so that no node or expression can catch it."""
 
     def __init__(self, what: Key | SignalRef | str) -> None:
         super().__init__(what)
         self.what = what
 
 
+class ExecutionDataCache:
+    """Caches ExecutionData of running executions; the oldest is evicted when there are too many."""
+
+    def __init__(self, journal: Journal, blob: BlobStore, plans: PlanCache, clock: Clock) -> None:
+        self._journal = journal
+        self._blob = blob
+        self._plans = plans
+        self._clock = clock
+        self._cache = Cache(CACHE_BYTES)
+        self._open: OrderedDict[str, ExecutionData] = OrderedDict()
+
+    def open(self, accepted: ExecutionRecord, plan: Plan) -> ExecutionData:
+        """Add an execution that was just accepted."""
+        data = self._open[accepted.id] = ExecutionData(accepted, plan, self._journal, self._blob, self._cache)
+        if len(self._open) > MAX_CACHED_EXECUTIONS:
+            self._open.popitem(last=False)
+        return data
+
+    async def get(self, execution: str) -> ExecutionData:
+        """Return the data of an execution, loading its record and plan if necessary."""
+        found = self._open.get(execution)
+        if found is not None:
+            return found
+        accepted = await self._journal.accepted(execution)
+        if accepted is None:
+            raise ExecutionNotFoundError(f"no execution has the id {execution}")
+        return self.open(accepted, await self._plans.plan(accepted.hash))
+
+    def close(self, execution: str) -> None:
+        self._open.pop(execution, None)
+
+    def execution_time(self, claimed: int) -> int:
+        """Return the current time of an execution, never before the time at which its token was claimed. The clock of
+        an execution with fake time may be ahead of the system's."""
+        return max(claimed, self._clock.now())
+
+
 class ExecutionData:
-    """Plan, start payload and values of an execution."""
+    """The plan, start payload and cached values of one execution."""
 
     __slots__ = ("_blob", "_blobs", "_cache", "_journal", "_keys", "_start", "accepted", "execution", "plan")
 
@@ -112,30 +115,29 @@ class ExecutionData:
 
     @property
     def blobs(self) -> Blobs:
-        """Bytes that nodes keep."""
         if self._blobs is None:
             self._blobs = Blobs(self._blob, self.accepted.id, self.accepted.needs)
         return self._blobs
 
     @property
     def start(self) -> Any:
-        """The start payload."""
+        """The start payload, decoded on first use."""
         if self._start is ABSENT:
             self._start = decode_value(self.accepted.input)
         return self._start
 
     def reader(self) -> ValueReader:
-        """The values as one attempt reads them."""
+        """Return a view of the values for one attempt."""
         return ValueReader(self)
 
     def cache_result(self, result: NodeResult) -> None:
-        """A result that is durable now: the next node will want it."""
+        """Cache a recorded result: the next node usually reads it."""
         value = result.value
         size = len(value.data) if type(value) is Inline else 64
         self._put((self.accepted.id, result.node, result.path), result, size)
 
     def cache_decoded(self, result: NodeResult, value: Any, size: int) -> None:
-        """What a result stands for, as an object. Nobody changes it."""
+        """Cache the decoded value of a result. It is shared between readers and must not be modified."""
         self._put((self.accepted.id, result.node, result.path, "value"), value, size * 4)
 
     def cached_result(self, node: int, path: Path) -> NodeResult | None:
@@ -143,7 +145,7 @@ class ExecutionData:
         return found
 
     def count(self, split: int, path: Path) -> int:
-        """How many items a fan-out has; 0 where that is not known here."""
+        """Return the number of items of a fan-out, or 0 if its result is not cached."""
         found = self.cached_result(split, path)
         return 0 if found is None else found.items or 0
 
@@ -167,38 +169,38 @@ class ExecutionData:
         self._cache.put(key, value, size)
 
     def forget(self) -> None:
-        """It has ended, and all that was to be told of it is told: others need the place in memory."""
+        """Drop the cached values once the execution has ended and its completion is published."""
         for key in self._keys:
             self._cache.drop(key)
         self._keys.clear()
 
-    async def load(self, what: Key | SignalRef | str, page: ValueReader) -> None:
-        """Bring what a page lacked."""
+    async def load(self, what: Key | SignalRef | str, reader: ValueReader) -> None:
+        """Load what a reader raised ValueNotLoaded for."""
         if isinstance(what, SignalRef):
             signal = await self._journal.signal(self.accepted.id, what.id)
             if signal is None:
                 raise KeyError(what)
-            page.signals[what.id] = signal.value
+            reader.signals[what.id] = signal.value
             return
         if isinstance(what, str):
             data = await self._blob.get(what)
             if data is None:
                 raise KeyError(what)
-            page.blobs[what] = data
+            reader.blobs[what] = data
             return
-        keys = page.missing(what)
+        keys = reader.missing(what)
         for key, result in zip(keys, await self._journal.results(self.accepted.id, keys), strict=True):
             if result is None:
-                page.absent.add(key)
+                reader.absent.add(key)
             else:
-                page.fetched[key] = result
+                reader.fetched[key] = result
                 self.cache_result(result)
 
     async def store_output(
-        self, node: int, path: Path, value: Any, payload: Ref, entered: Any, limits: Limits = LIMITS
+        self, node: int, path: Path, value: Any, payload: Ref, entry: Any, limits: Limits = LIMITS
     ) -> StoredValue:
-        """How an output is kept: in its row, as a blob, or, where it is what entered the node, as a pointer to that."""
-        if value is entered and value is not None:
+        """Store an output inline in its row, as a blob, or as a reference if it is the value that entered the node."""
+        if value is entry and value is not None:
             return Same(payload)
         data = encode_value(value)
         if len(data) <= limits.inline_bytes:
@@ -208,7 +210,7 @@ class ExecutionData:
         )
 
     async def store_items(self, node: int, path: Path, items: list[Any], limits: Limits = LIMITS) -> Paged:
-        """The items of a fan-out, in pages bounded by count and bytes."""
+        """Store the items of a fan-out in pages bounded by count and bytes."""
         key = f"{self.accepted.id}/{token_name(node, path, self.plan.ids)}/items"
         starts: list[int] = []
         writes = []
@@ -219,8 +221,108 @@ class ExecutionData:
         return Paged(key, len(items), tuple(starts))
 
 
+class ValueReader(ValueSource):
+    """Reads values for one attempt. Raises ValueNotLoaded for a value that is not in memory; the caller loads it and
+    starts over."""
+
+    def __init__(self, data: ExecutionData) -> None:
+        self._plan = data.plan
+        self._data = data
+        self.own: dict[Key, NodeResult] = {}
+        self.values: dict[Key, Any] = {}
+        self.fetched: dict[Key, NodeResult] = {}
+        self.absent: set[Key] = set()
+        self.blobs: dict[str, bytes] = {}
+        self.signals: dict[str, StoredValue | None] = {}
+        self._ahead: dict[int, int] = {}  # by node: how many items the next miss loads
+        self._scope: ExpressionScope | None = None
+        self.execution = data.execution
+
+    def scope(self, token: Token, now: float, seed: str) -> ExpressionScope:
+        self._scope = scope = ExpressionScope(self, self._plan, token, now, seed)
+        return scope
+
+    def close(self) -> None:
+        """Break the reference cycle with the scope, so that freeing it needs no pause for garbage collection."""
+        self._scope = None
+
+    def missing(self, missing: Key) -> list[Key]:
+        """Return what to load for a miss. Each miss doubles the number of items: a node may read one after another."""
+        node, path = missing
+        if not path:
+            return [missing]
+        count = self._ahead.get(node, 1)
+        self._ahead[node] = min(2 * count, MAX_PREFETCHED)
+        keys = [(node, (*path[:-1], path[-1] + offset)) for offset in range(count)]
+        return [missing, *(key for key in keys[1:] if key not in self.fetched and key not in self.absent)]
+
+    def entry_values(self) -> Any:
+        """Return the payload of the node that ran last, or ABSENT if the node did not read it."""
+        assert self._scope is not None
+        return self._scope.get("$json", ABSENT)
+
+    def result(self, node: int, path: Path) -> NodeResult | None:
+        """Return the result of a token from this run, from what was loaded, or from the cache."""
+        key = (node, path)
+        found = self.own.get(key) or self.fetched.get(key) or self._data.cached_result(node, path)
+        if found is not None or key in self.absent:
+            return found
+        raise ValueNotLoaded(key)
+
+    def value(self, ref: Ref, token: Token | None = None) -> Any:
+        return self._data.start if ref.kind == "start" else super().value(ref, token)
+
+    def output(self, result: NodeResult) -> Any:
+        key = (result.node, result.path)
+        if key in self.values:
+            return self.values[key]
+        stored = result.value
+        if type(stored) is Same:
+            return self.value(stored.ref)
+        found = self._data.decoded(*key)
+        if found is None:
+            data = stored.data if type(stored) is Inline else self._bytes(stored)
+            found = decode_value(data)
+            self._data.cache_decoded(result, found, len(data))
+        self.values[key] = found
+        return found
+
+    def signal(self, id: str) -> Any:
+        if id not in self.signals:
+            raise ValueNotLoaded(SignalRef(id))
+        stored = self.signals[id]
+        if stored is None:
+            return None
+        return decode_value(stored.data if type(stored) is Inline else self._bytes(stored))
+
+    def _bytes(self, stored: StoredValue) -> bytes:
+        if type(stored) is Paged:
+            parts = [self._blob(f"{stored.key}/{index}")[1:-1] for index in range(len(stored.starts))]
+            return b"[" + b",".join(parts) + b"]"
+        assert type(stored) is Large
+        return self._blob(stored.key)
+
+    def _blob(self, key: str) -> bytes:
+        data = self.blobs.get(key)
+        if data is None:
+            raise ValueNotLoaded(key)
+        return data
+
+    def item(self, result: NodeResult, index: int) -> Any:
+        stored = result.value
+        assert type(stored) is Paged
+        number = _page_number(stored.starts, index)
+        key = f"{stored.key}/{number}"
+        items = self._data.item_page(key)
+        if items is None:
+            data = self._blob(key)
+            items = decode_value(data)
+            self._data.cache_page(key, items, len(data))
+        return items[index - stored.starts[number]]
+
+
 async def store_value(blob: BlobStore, key: str, data: bytes, limits: Limits = LIMITS) -> Inline | Large:
-    """A value as JSON bytes: small ones stay in their row, large ones lie in the blob store before a row names them."""
+    """Return how to store a value: inline if small, else as a blob, written before any row refers to it."""
     if len(data) <= limits.inline_bytes:
         return Inline(data)
     if len(data) > limits.output_bytes:
@@ -230,7 +332,7 @@ async def store_value(blob: BlobStore, key: str, data: bytes, limits: Limits = L
 
 
 def _pages(items: list[Any], limits: Limits) -> Iterator[tuple[int, bytes]]:
-    """Whole items, so many and so many bytes to a page: the index of the first, and the page as JSON."""
+    """Yield pages of whole items as JSON, each with the index of its first item."""
     page: list[bytes] = []
     size = first = 0
     for index, item in enumerate(items):
@@ -244,106 +346,6 @@ def _pages(items: list[Any], limits: Limits) -> Iterator[tuple[int, bytes]]:
         yield first, b"[" + b",".join(page) + b"]"
 
 
-class ValueReader(ValueSource):
-    """What one attempt reads. A value that is not in memory stops the attempt until it was fetched."""
-
-    def __init__(self, book: ExecutionData) -> None:
-        self._plan = book.plan
-        self._book = book
-        self.own: dict[Key, NodeResult] = {}
-        self.values: dict[Key, Any] = {}
-        self.fetched: dict[Key, NodeResult] = {}
-        self.absent: set[Key] = set()
-        self.blobs: dict[str, bytes] = {}
-        self.signals: dict[str, StoredValue | None] = {}
-        self._ahead: dict[int, int] = {}  # by node: how many items of it are fetched at the next miss
-        self._sight: ExpressionScope | None = None
-        self.execution = book.execution
-
-    def scope(self, token: Token, now: float, seed: str) -> ExpressionScope:
-        self._sight = sight = ExpressionScope(self, self._plan, token, now, seed)
-        return sight
-
-    def close(self) -> None:
-        """Let go of what looks at this page: garbage that holds itself is found by a collector that stops everybody."""
-        self._sight = None
-
-    def missing(self, missing: Key) -> list[Key]:
-        """What to fetch for a miss: whoever lacks one item after the other gets more of them each time."""
-        node, path = missing
-        if not path:
-            return [missing]
-        count = self._ahead.get(node, 1)
-        self._ahead[node] = min(2 * count, MAX_PREFETCHED)
-        keys = [(node, (*path[:-1], path[-1] + offset)) for offset in range(count)]
-        return [missing, *(key for key in keys[1:] if key not in self.fetched and key not in self.absent)]
-
-    def entry_values(self) -> Any:
-        """The payload of the node that ran last, if it looked at it."""
-        assert self._sight is not None
-        return self._sight.get("$json", ABSENT)
-
-    def result(self, node: int, path: Path) -> NodeResult | None:
-        """The result of a token: of this run, from the cache, or fetched."""
-        key = (node, path)
-        found = self.own.get(key) or self.fetched.get(key) or self._book.cached_result(node, path)
-        if found is not None or key in self.absent:
-            return found
-        raise ValueNotLoaded(key)
-
-    def value(self, ref: Ref, token: Token | None = None) -> Any:
-        return self._book.start if ref.kind == "start" else super().value(ref, token)
-
-    def output(self, result: NodeResult) -> Any:
-        key = (result.node, result.path)
-        if key in self.values:
-            return self.values[key]
-        kept = result.value
-        if type(kept) is Same:
-            return self.value(kept.ref)
-        found = self._book.decoded(*key)
-        if found is None:
-            data = kept.data if type(kept) is Inline else self._bytes(kept)
-            found = decode_value(data)
-            self._book.cache_decoded(result, found, len(data))
-        self.values[key] = found
-        return found
-
-    def signal(self, id: str) -> Any:
-        """What a signal brought."""
-        if id not in self.signals:
-            raise ValueNotLoaded(SignalRef(id))
-        kept = self.signals[id]
-        if kept is None:
-            return None
-        return decode_value(kept.data if type(kept) is Inline else self._bytes(kept))
-
-    def _bytes(self, kept: StoredValue) -> bytes:
-        if type(kept) is Paged:
-            parts = [self._blob(f"{kept.key}/{index}")[1:-1] for index in range(len(kept.starts))]
-            return b"[" + b",".join(parts) + b"]"
-        assert type(kept) is Large
-        return self._blob(kept.key)
-
-    def _blob(self, key: str) -> bytes:
-        data = self.blobs.get(key)
-        if data is None:
-            raise ValueNotLoaded(key)
-        return data
-
-    def item(self, result: NodeResult, index: int) -> Any:
-        kept = result.value
-        assert type(kept) is Paged
-        number = _page_number(kept.starts, index)
-        key = f"{kept.key}/{number}"
-        items = self._book.item_page(key)
-        if items is None:
-            data = self._blob(key)
-            items = decode_value(data)
-            self._book.cache_page(key, items, len(data))
-        return items[index - kept.starts[number]]
-
-
 def _page_number(starts: tuple[int, ...], index: int) -> int:
     low, high = 0, len(starts) - 1
     while low < high:
@@ -352,48 +354,36 @@ def _page_number(starts: tuple[int, ...], index: int) -> int:
     return low
 
 
-MAX_CACHED_EXECUTIONS = 10_000
-CACHE_BYTES = 64 * 1024 * 1024
+class Cache:
+    """A cache bounded by bytes that evicts the least recently used entry first."""
 
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._size = 0
+        self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
 
-class ExecutionNotFoundError(RuneError):
-    """An id under which no execution is stored."""
+    def get(self, key: Hashable) -> Any:
+        found = self._entries.get(key)
+        if found is None:
+            return None
+        self._entries.move_to_end(key)
+        return found[0]
 
-    code = "UNKNOWN_EXECUTION"
+    def put(self, key: Hashable, value: Any, size: int) -> None:
+        """Cache a value of about this many bytes, unless it is larger than the whole cache."""
+        before = self._entries.pop(key, None)
+        if before is not None:
+            self._size -= before[1]
+        size += CACHE_ENTRY_BYTES
+        if size > self._limit:
+            return
+        self._entries[key] = (value, size)
+        self._size += size
+        while self._size > self._limit:
+            _, (_, freed) = self._entries.popitem(last=False)
+            self._size -= freed
 
-
-class ExecutionDataCache:
-    """Opened when first touched, closed when the execution ends or others need the place."""
-
-    def __init__(self, journal: Journal, blob: BlobStore, plans: PlanCache, clock: Clock) -> None:
-        self._journal = journal
-        self._blob = blob
-        self._plans = plans
-        self._clock = clock
-        self._cache = Cache(CACHE_BYTES)
-        self._open: OrderedDict[str, ExecutionData] = OrderedDict()
-
-    def open(self, accepted: ExecutionRecord, plan: Plan) -> ExecutionData:
-        """A book for an execution that was accepted this moment."""
-        book = self._open[accepted.id] = ExecutionData(accepted, plan, self._journal, self._blob, self._cache)
-        if len(self._open) > MAX_CACHED_EXECUTIONS:
-            self._open.popitem(last=False)
-        return book
-
-    async def get(self, execution: str) -> ExecutionData:
-        """The book of an execution."""
-        found = self._open.get(execution)
+    def drop(self, key: Hashable) -> None:
+        found = self._entries.pop(key, None)
         if found is not None:
-            return found
-        accepted = await self._journal.accepted(execution)
-        if accepted is None:
-            raise ExecutionNotFoundError(f"no execution has the id {execution}")
-        return self.open(accepted, await self._plans.plan(accepted.hash))
-
-    def close(self, execution: str) -> None:
-        """Nothing more will be asked for."""
-        self._open.pop(execution, None)
-
-    def cached(self, claimed: int) -> int:
-        """The time of an execution whose clock said `claimed` when the token was claimed."""
-        return max(claimed, self._clock.now())
+            self._size -= found[1]

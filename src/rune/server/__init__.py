@@ -1,1 +1,1 @@
-"""The master: what people and programs talk to."""
+"""The HTTP API and the status page."""

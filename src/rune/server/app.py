@@ -1,8 +1,6 @@
-"""Arriving: the trace that a request belongs to, kept with whatever it starts.
+"""The ASGI application: all routes behind authentication, the status page, the OpenAPI document.
 
-The status page: four files, no build step, nothing from elsewhere.
-
-The application: routes on routers, routers behind the gate.
+The status page consists of four static files without a build step; it loads nothing from other hosts.
 """
 
 from __future__ import annotations
@@ -36,58 +34,24 @@ from rune.server.routes.webhooks import add_hooks
 from rune.server.routes.workflows import aliases, definitions, workflows
 from rune.telemetry.tracing import ARRIVING
 
-
-class TraceMiddleware:
-    """Around an application, where somebody traces."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        given = next((value for name, value in scope.get("headers", ()) if name == b"traceparent"), b"")
-        token = ARRIVING.set(given.decode("latin-1"))
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            ARRIVING.reset(token)
-
-
-FILES = {
+STATIC_FILES = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/static/rune.js": ("rune.js", "text/javascript; charset=utf-8"),
     "/static/rune.svg": ("rune.svg", "image/svg+xml"),
     "/static/rune.css": ("rune.css", "text/css; charset=utf-8"),
 }
-POLICY = (
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self';"
     " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-HEADERS = {
-    "Content-Security-Policy": POLICY,
+STATIC_HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-
-
-def add_page(router: APIRouter) -> None:
-    """Put the page on a router."""
-    for path, (name, kind) in FILES.items():
-        router.add_api_route(path, _file(name, kind), methods=["GET"], include_in_schema=False)
-
-
-def _file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
-    data = (files("rune.server") / "static" / name).read_bytes()
-
-    async def endpoint(request: Request) -> Response:
-        return Response(data, headers=HEADERS, media_type=kind)
-
-    endpoint.need = "page"  # type: ignore[attr-defined]
-    return endpoint
-
-
-# The router looks at one route after the other, so what is asked for most comes first.
+# Routes are matched in this order, so the most frequent ones come first.
 RESOURCES: tuple[Router, ...] = (
     starts,
     executions,
@@ -110,8 +74,39 @@ RESOURCES: tuple[Router, ...] = (
 )
 
 
-def make_app(master: ServerContext, gate: Authenticator | None = None) -> FastAPI:
-    """The API over a master. Without a gate of its own it answers the loopback only."""
+class TraceMiddleware:
+    """Stores the `traceparent` header of a request for the executions that it starts."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        header = next((value for name, value in scope.get("headers", ()) if name == b"traceparent"), b"")
+        token = ARRIVING.set(header.decode("latin-1"))
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            ARRIVING.reset(token)
+
+
+def add_page(router: APIRouter) -> None:
+    """Add the status page to a router."""
+    for path, (name, kind) in STATIC_FILES.items():
+        router.add_api_route(path, _file(name, kind), methods=["GET"], include_in_schema=False)
+
+
+def _file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
+    data = (files("rune.server") / "static" / name).read_bytes()
+
+    async def endpoint(request: Request) -> Response:
+        return Response(data, headers=STATIC_HEADERS, media_type=kind)
+
+    endpoint.permission = "page"  # type: ignore[attr-defined]
+    return endpoint
+
+
+def make_app(server: ServerContext, gate: Authenticator | None = None) -> FastAPI:
+    """Build the application. By default it serves only requests to the loopback, without authentication."""
     app = FastAPI(
         title="Rune",
         version=rune.__version__,
@@ -120,7 +115,7 @@ def make_app(master: ServerContext, gate: Authenticator | None = None) -> FastAP
         redoc_url=None,
         exception_handlers=HANDLERS,
     )
-    app.state.master = app.state.living = master
+    app.state.server = app.state.process = server
     app.state.gate = gate or LoopbackAuth()
     router = gated()
     for resource in RESOURCES:
@@ -131,7 +126,7 @@ def make_app(master: ServerContext, gate: Authenticator | None = None) -> FastAP
     _add_document(router)
     add_page(router)
     router.add_api_route("/metrics", metrics, methods=["GET"], include_in_schema=False)
-    if master.engine.witness.tracer is not None:
+    if server.engine.witness.tracer is not None:
         app.add_middleware(TraceMiddleware)
     app.router.redirect_slashes = False
     app.router.routes.extend((*health().routes, *router.routes))
@@ -140,17 +135,17 @@ def make_app(master: ServerContext, gate: Authenticator | None = None) -> FastAP
 
 
 def document() -> dict[str, Any]:
-    """The OpenAPI document."""
+    """Return the OpenAPI document."""
     return openapi(RESOURCES)
 
 
 def _add_document(router: Any) -> None:
-    made: list[bytes] = []
+    encoded: list[bytes] = []
 
     async def get_openapi(request: Request) -> Response:
-        if not made:
-            made.append(msgspec.json.encode(document()))
-        return Reply(made[0])
+        if not encoded:
+            encoded.append(msgspec.json.encode(document()))
+        return Reply(encoded[0])
 
-    get_openapi.need = "view"  # type: ignore[attr-defined]
+    get_openapi.permission = "view"  # type: ignore[attr-defined]
     router.add_api_route(f"{PREFIX}/openapi.json", get_openapi, methods=["GET"], include_in_schema=False)

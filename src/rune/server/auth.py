@@ -1,8 +1,7 @@
-"""Keys as one process knows them: looked up when they are sent, and believed for a moment at most.
+"""Authentication and authorization of requests.
 
-Scoping: what lies outside of the workflows of a key is not there for whoever asks with it.
-
-The gate: every route but the three of health passes it, whatever the protocol. What it lets in has a name.
+`authorize` is a dependency of every route except the health checks, for HTTP and WebSockets alike. A key may be limited
+to some workflows; everything of other workflows is then reported as not found.
 """
 
 from __future__ import annotations
@@ -33,74 +32,76 @@ from rune.server.responses import ApiError
 if TYPE_CHECKING:
     from rune.server.context import ServerContext
 
-CACHE_S = 0.5
-"""How long a key of a cluster is believed, in seconds: that long a revoked one may still open."""
-
-COARSE = 60_000
-"""How often it is noted that a key is used, in ms."""
-
+CACHE_S = 0.5  # in a cluster, a revoked key may be accepted for this long
+USED_AT_PRECISION_MS = 60_000
 MAX_CACHED_KEYS = 10_000
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _NO_KEY = ApiKey(id="", name="", role="viewer", digest=digest_of(""), created_at=0, created_by="")
+PUBLIC_PRINCIPALS = {"hook": Principal("hook", "viewer"), "page": Principal("page", "viewer")}
+"""The principals of routes without an API key: a webhook verifies its own secret, the status page contains no data."""
+StillValid = Callable[[], Awaitable[bool]]
 
 
 class KeyCache:
-    """Keys by id. `remembered`: 0 asks the store each time."""
+    """API keys by id, cached for `cache_s` seconds; 0 reads the store each time."""
 
-    def __init__(self, keys: ApiKeyStore, clock: Clock, *, remembered: float = 0.0) -> None:
+    def __init__(self, keys: ApiKeyStore, clock: Clock, *, cache_s: float = 0.0) -> None:
         self._keys = keys
         self._clock = clock
-        self._remembered = remembered
-        self._found: dict[str, tuple[float, ApiKey | None]] = {}
+        self._cache_s = cache_s
+        self._cached: dict[str, tuple[float, ApiKey | None]] = {}
         self._exist = False
-        self._looked = -1.0
-        self._noted: dict[str, int] = {}
+        self._checked_at = -1.0
+        self._used_at: dict[str, int] = {}
 
-    async def opened_by(self, made: NewApiKey) -> ApiKey | None:
-        """The key that this is, if it opens anything now. One that is not there takes as long as a wrong one."""
-        key = await self._find(made.id)
-        right = (key or _NO_KEY).opened_by(made.secret)
+    async def verify(self, sent: NewApiKey) -> ApiKey | None:
+        """Return the stored key if the secret matches and the key is valid. An unknown id takes as long as a wrong
+        secret, so that the time reveals nothing."""
+        key = await self._find(sent.id)
+        matches = (key or _NO_KEY).opened_by(sent.secret)
         now = self._clock.now()
-        if key is None or not right or not key.holds(now):
+        if key is None or not matches or not key.holds(now):
             return None
-        await self._note(key, now)
+        await self._mark_used(key, now)
         return key
 
     async def holds(self, id: str) -> bool:
-        """Whether a key still opens anything."""
+        """Whether a key is neither revoked nor expired."""
         key = await self._find(id)
         return key is not None and key.holds(self._clock.now())
 
     async def exist(self) -> bool:
-        """Whether a key was ever made: they are not removed, so once is for ever."""
-        if not self._exist and time.monotonic() - self._looked >= self._remembered:
+        """Whether a key was ever created. Keys are never deleted, so a positive result is final."""
+        if not self._exist and time.monotonic() - self._checked_at >= self._cache_s:
             self._exist = await self._keys.exist()
-            self._looked = time.monotonic()
+            self._checked_at = time.monotonic()
         return self._exist
 
     async def _find(self, id: str) -> ApiKey | None:
-        if not self._remembered:
+        if not self._cache_s:
             return await self._keys.find(id)
-        at, key = self._found.get(id, (-1.0, None))
+        at, key = self._cached.get(id, (-1.0, None))
         now = time.monotonic()
-        if at < 0 or now - at >= self._remembered:
+        if at < 0 or now - at >= self._cache_s:
             key = await self._keys.find(id)
-            if len(self._found) >= MAX_CACHED_KEYS:
-                self._found.clear()
-            self._found[id] = (now, key)
+            if len(self._cached) >= MAX_CACHED_KEYS:
+                self._cached.clear()
+            self._cached[id] = (now, key)
         return key
 
-    async def _note(self, key: ApiKey, now: int) -> None:
-        last = self._noted.get(key.id, key.used_at or 0)
-        if now - last < COARSE:
+    async def _mark_used(self, key: ApiKey, now: int) -> None:
+        last = self._used_at.get(key.id, key.used_at or 0)
+        if now - last < USED_AT_PRECISION_MS:
             return
-        self._noted[key.id] = now
-        with suppress(StoreUnavailableError):  # nobody is turned away because this cannot be written
+        self._used_at[key.id] = now
+        # A request must not fail because the time of use cannot be stored.
+        with suppress(StoreUnavailableError):
             await self._keys.mark_used(key.id, now)
 
 
 def cached_keys(backend: Backend) -> KeyCache:
-    """The keys of a backend. Where one process owns the store, looking is as quick as remembering."""
-    return KeyCache(backend.keys, backend.clock, remembered=CACHE_S if backend.fleet is not None else 0.0)
+    """Return the keys of a backend. A store owned by this process is as fast as a cache, so it is read each time."""
+    return KeyCache(backend.keys, backend.clock, cache_s=CACHE_S if backend.fleet is not None else 0.0)
 
 
 class DeadLetterNotFoundError(RuneError):
@@ -114,50 +115,51 @@ class _Named(msgspec.Struct):
 
 
 async def check_scope(connection: HTTPConnection, principal: Principal) -> None:
-    """Refuse a path that leads outside, in the words of what is not there at all."""
+    """Raise for a path outside of the workflows of a key, with the same error as for an id that does not exist."""
     if not principal.scopes:
         return
-    master: ServerContext = connection.app.state.master
+    server: ServerContext = connection.app.state.server
     for name, value in connection.path_params.items():
         if name == "workflow" and not principal.sees(value):
             raise workflow_not_found(value, (), LATEST)
         if name in {"execution", "other", "letter"}:
-            await _check_execution(master, principal, value, _absent(connection, name, value))
+            await _check_execution(server, principal, value, _not_found(connection, name, value))
         if name == "hash":
-            await _check_definition(master, principal, value)
+            await _check_definition(server, principal, value)
 
 
-def _absent(connection: HTTPConnection, name: str, id: str) -> RuneError:
+def _not_found(connection: HTTPConnection, name: str, id: str) -> RuneError:
     if name == "letter" and connection.scope.get("method") == "DELETE":
         return dead_letter_not_found(id)
     return ExecutionNotFoundError(f"no execution has the id {id}")
 
 
 def dead_letter_not_found(id: str) -> DeadLetterNotFoundError:
-    """Why a dead letter cannot be settled."""
-    return DeadLetterNotFoundError(f"`{id}` is no dead letter")
+    return DeadLetterNotFoundError(f"`{id}` is not a dead letter")
 
 
-async def _check_execution(master: ServerContext, principal: Principal, id: str, absent: RuneError) -> None:
-    accepted: ExecutionRecord | None = await master.engine.backend.journal.accepted(id)
+async def _check_execution(
+    server: ServerContext, principal: Principal, id: str, not_found: RuneError
+) -> None:
+    accepted: ExecutionRecord | None = await server.engine.backend.journal.accepted(id)
     if accepted is not None and not principal.sees(accepted.workflow):
-        raise absent
+        raise not_found
 
 
-async def _check_definition(master: ServerContext, principal: Principal, hash: str) -> None:
-    data = await master.reader.definition(hash)
+async def _check_definition(server: ServerContext, principal: Principal, hash: str) -> None:
+    data = await server.reader.definition(hash)
     if data is not None and not principal.sees(msgspec.json.decode(data, type=_Named).id):
         raise DefinitionNotFoundError(f"no definition has the hash {hash}")
 
 
 def check_sees(principal: Principal, workflow: str) -> None:
-    """Refuse to store or run, under a name outside, what was brought along."""
+    """Raise if a key may not store or run a definition with this workflow id."""
     if not principal.sees(workflow):
-        raise ApiError(f"this key is not for a workflow `{workflow[:128]}`", code="FORBIDDEN")
+        raise ApiError(f"this key does not permit the workflow `{workflow[:128]}`", code="FORBIDDEN")
 
 
 def check_definition(principal: Principal, document: bytes) -> None:
-    """The same for a document that was not read yet. One that cannot be read is nobody's."""
+    """Apply `check_sees` to a definition that is not parsed yet. An unreadable one has no id."""
     if not principal.scopes:
         return
     try:
@@ -167,86 +169,75 @@ def check_definition(principal: Principal, document: bytes) -> None:
     check_sees(principal, named.id)
 
 
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-PUBLIC_PRINCIPALS = {"hook": Principal("hook", "viewer"), "page": Principal("page", "viewer")}
-"""Whoever calls a hook, known by the path and by what the hook itself asks for; and whoever loads the page, which holds
-nothing but the way to ask for a key."""
-
-StillValid = Callable[[], Awaitable[bool]]
-
-
 class UndeclaredPermissionError(RuneError):
-    """A route that does not say what one needs in order to use it, or does not pass the gate."""
+    """A route declares no permission, or skips authentication."""
 
     code = "UNDECLARED_ROUTE"
 
 
 class Authenticator(Protocol):
-    """Decides who somebody is."""
+    """Determines the principal of a request."""
 
     async def authenticate(self, connection: HTTPConnection) -> Principal:
-        """Who asks, or a refusal."""
+        """Return the principal of a request, or raise."""
 
     async def holds(self, principal: Principal) -> bool:
-        """Whether somebody who was let in may stay."""
+        """Whether a principal is still valid; checked during long responses."""
 
 
 async def authorize(connection: HTTPConnection) -> None:
-    """The dependency of every router. A route that does not say what it needs lets nobody in."""
-    need: Right | None = getattr(connection.scope.get("endpoint"), "need", None)
-    if need is None:
-        raise ApiError("nobody may do this", code="FORBIDDEN")
-    if need in PUBLIC_PRINCIPALS:
-        _enter(connection, PUBLIC_PRINCIPALS[need])
+    """Authenticate a request and check its permission. A route without a declared permission is forbidden."""
+    permission: Right | None = getattr(connection.scope.get("endpoint"), "permission", None)
+    if permission is None:
+        raise ApiError("this route declares no permission", code="FORBIDDEN")
+    if permission in PUBLIC_PRINCIPALS:
+        _set_principal(connection, PUBLIC_PRINCIPALS[permission])
         return
     gate: Authenticator = connection.app.state.gate
     principal = await gate.authenticate(connection)
-    if not principal.may(need):
-        raise forbidden_error(principal, need)
+    if not principal.may(permission):
+        raise forbidden_error(principal, permission)
     await check_scope(connection, principal)
-    _enter(connection, principal)
+    _set_principal(connection, principal)
     if principal.name.startswith("key:"):
         connection.scope["still"] = lambda: gate.holds(principal)
 
 
-def _enter(connection: HTTPConnection, principal: Principal) -> None:
+def _set_principal(connection: HTTPConnection, principal: Principal) -> None:
     connection.scope["principal"] = principal
     set_principal(principal.name)
 
 
-def forbidden_error(principal: Principal, need: Right) -> ApiError:
-    """Why somebody who is known may not do something."""
-    return ApiError(
-        f"a key of the role `{principal.role}` may not do this: it takes `{need}`", code="FORBIDDEN"
-    )
+def forbidden_error(principal: Principal, permission: Right) -> ApiError:
+    return ApiError(f"the role `{principal.role}` lacks the permission `{permission}`", code="FORBIDDEN")
 
 
 def authorize_route(scope: Scope, send: Send) -> Send:
-    """For what is told over a long time: nothing more once the key it was asked with has been revoked or is over."""
+    """Wrap `send` of a long response, so that nothing is sent once its key has been revoked or has expired."""
     still: StillValid | None = scope.get("still")
     if still is None:
         return send
 
-    async def sending(message: Message) -> None:
+    async def send_authorized(message: Message) -> None:
         await hold_authorized(still)
         await send(message)
 
-    return sending
+    return send_authorized
 
 
 async def hold_authorized(still: StillValid | None) -> None:
-    """Leave as somebody is left who takes nothing: without another word."""
+    """Raise TimeoutError if the key is no longer valid; the stream then closes as for a stalled client."""
     if still is not None and not await still():
         raise TimeoutError
 
 
 class LoopbackAuth:
-    """No login: whoever reaches this machine's loopback may do everything. Pages of other sites may not, by whatever
-    name they reach it."""
+    """Grants everything to requests over the loopback. The host and origin checks reject pages of other sites, also
+    after DNS rebinding."""
 
     async def authenticate(self, connection: HTTPConnection) -> Principal:
-        if _name(connection.headers.get("host", "")) not in LOOPBACK:
-            raise ApiError("ask for localhost: no other name is answered without a key", code="FORBIDDEN")
+        if _hostname(connection.headers.get("host", "")) not in LOOPBACK:
+            raise ApiError("use localhost; other host names require an API key", code="FORBIDDEN")
         check_origin(connection)
         return LOCAL_PRINCIPAL
 
@@ -255,30 +246,30 @@ class LoopbackAuth:
 
 
 class ApiKeyAuth:
-    """Keys: the one that is configured, and those that were made. With neither, and only on this machine's loopback,
-    there is no login."""
+    """Accepts the configured bootstrap key and the created API keys. While there are neither, a server on the loopback
+    requires no key."""
 
     def __init__(self, bootstrap: str, keys: KeyCache, *, loopback: bool = False) -> None:
         self._bootstrap = bootstrap.encode()
         self._keys = keys
-        self._here = LoopbackAuth() if loopback else None
+        self._loopback = LoopbackAuth() if loopback else None
 
     async def authenticate(self, connection: HTTPConnection) -> Principal:
         check_origin(connection)
-        if self._here is not None and not await self._asks():
-            return await self._here.authenticate(connection)
-        scheme, _, given = connection.headers.get("authorization", "").partition(" ")
-        text = given.strip()
+        if self._loopback is not None and not await self._requires_key():
+            return await self._loopback.authenticate(connection)
+        scheme, _, rest = connection.headers.get("authorization", "").partition(" ")
+        text = rest.strip()
         if scheme.lower() == "bearer" and text:
             if self._bootstrap and hmac.compare_digest(text.encode(), self._bootstrap):
                 return Principal(BOOTSTRAP, "admin")
-            made = read_key(text)
-            found = None if made is None else await self._keys.opened_by(made)
+            sent = read_key(text)
+            found = None if sent is None else await self._keys.verify(sent)
             if found is not None:
                 return found.principal
-        raise ApiError("send a key that holds: `Authorization: Bearer …`", code="UNAUTHORIZED")
+        raise ApiError("send a valid API key: `Authorization: Bearer …`", code="UNAUTHORIZED")
 
-    async def _asks(self) -> bool:
+    async def _requires_key(self) -> bool:
         return bool(self._bootstrap) or await self._keys.exist()
 
     async def holds(self, principal: Principal) -> bool:
@@ -286,7 +277,7 @@ class ApiKeyAuth:
 
 
 def check_origin(connection: HTTPConnection) -> None:
-    """Refuse what a page of another site asks for."""
+    """Reject requests from pages of another origin."""
     origin = connection.headers.get("origin")
     if origin is None:
         return
@@ -295,10 +286,10 @@ def check_origin(connection: HTTPConnection) -> None:
     except ValueError:
         same = False
     if not same:
-        raise ApiError("pages of other sites may not ask here", code="FORBIDDEN")
+        raise ApiError("cross-origin requests are not allowed", code="FORBIDDEN")
 
 
-def _name(host: str) -> str:
+def _hostname(host: str) -> str:
     try:
         return (urlsplit(f"//{host}").hostname or "").lower()
     except ValueError:

@@ -1,4 +1,4 @@
-"""The master: the engine that does, the reader that answers, and what lies between them and the routes."""
+"""The objects that all routes share: the engine, the reader, the live feeds, the probes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rune.server.node_runs import NodeRuns
 
 
 class ServerContext:
-    """What every route reaches."""
+    """The shared objects of one server process."""
 
     def __init__(self, engine: Engine, reader: ExecutionReader, *, slots: int = 0) -> None:
         self.engine = engine
@@ -24,19 +24,19 @@ class ServerContext:
         self.clock = engine.backend.clock
         self.started_at = self.clock.now()
         self.slots = slots
-        self.pulse = ChangeNotifier(reader)
-        self.watches = FeedRegistry(engine, reader, self.pulse)
-        self.fleet = FleetFeed(reader, self.pulse)
-        self.runs = NodeRuns(engine, reader)
+        self.changes = ChangeNotifier(reader)
+        self.feeds = FeedRegistry(engine, reader, self.changes)
+        self.fleet = FleetFeed(reader, self.changes)
+        self.node_runs = NodeRuns(engine, reader)
         self.probe = ReadinessProbe(engine, reader)
-        self.scrape = MetricsEndpoint(engine)
+        self.metrics = MetricsEndpoint(engine)
         self.parsing = asyncio.Semaphore(1)
         self.stopping = asyncio.Event()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[ServerContext]:
-        """Watch and probe while the block runs; then everybody who watches is let go."""
-        services = [asyncio.create_task(each) for each in (self.pulse.run(), self.probe.run())]
+        """Run the change notifier and the readiness probe during the block, then end all event streams."""
+        services = [asyncio.create_task(each) for each in (self.changes.run(), self.probe.run())]
         try:
             yield self
         finally:
@@ -46,12 +46,12 @@ class ServerContext:
             await asyncio.gather(*services, return_exceptions=True)
 
     def unready(self) -> str:
-        """Why nothing should be asked here now; empty where it may."""
+        """Return why the server is not ready; empty if it is."""
         if self.stopping.is_set():
-            return "about to stop"
+            return "shutting down"
         return "" if self.probe.ready else self.probe.reason
 
     def stop(self) -> None:
-        """Let go of everybody who watches: they come back to whoever is there then."""
+        """End all event streams; their clients reconnect to another process."""
         self.stopping.set()
-        self.pulse.close()
+        self.changes.close()

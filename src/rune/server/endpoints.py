@@ -1,8 +1,7 @@
-"""Routes without detours: the endpoint takes the request and answers a response, so nothing is worked out each time.
+"""Endpoints of the API: one declaration each for the route, the validation and the OpenAPI 3.1 document.
 
-Operations: what the API can be asked for, each declared once: for the router, the checks and the document.
-
-The document of the API (OpenAPI 3.1), made from the operations themselves.
+Requests and responses are msgspec structs. A route calls its endpoint directly, without FastAPI's resolution of
+parameters and dependencies, which costs more than most handlers.
 """
 
 from __future__ import annotations
@@ -26,28 +25,6 @@ from rune.server.responses import MEDIA, ApiError, ProblemDocument
 
 if TYPE_CHECKING:
     from rune.server.context import ServerContext
-
-
-class DirectRoute(APIRoute):
-    """A route whose dependencies are gates: each is asked, in the order they were declared, before the endpoint is."""
-
-    def __init__(self, *given: Any, **said: Any) -> None:
-        super().__init__(*given, **said)
-        if getattr(self.endpoint, "need", None) is None:
-            raise UndeclaredPermissionError(f"{self.path} does not say what right it takes")
-        gates: list[Any] = [each.call for each in self.dependant.dependencies]
-        endpoint = self.endpoint
-
-        async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            request = Request(scope, receive, send)
-            for gate in gates:
-                await gate(request)
-            response = await endpoint(request)
-            await response(scope, receive, send)
-
-        self.app = app
-
-
 PREFIX = "/api/v1"
 ID = r"[A-Za-z0-9_-]{1,128}"
 PATHS: dict[str, tuple[str, str]] = {
@@ -59,26 +36,61 @@ PATHS: dict[str, tuple[str, str]] = {
     "node": (ID, "The id of a node."),
     "hash": (r"[A-Za-z0-9:_-]{1,128}", "The hash of a definition."),
     "letter": (ID, "The id of a dead letter."),
-    "type": (r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", "A node type, or one of its other names."),
-    "credential": (r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", "The name or the id of a credential."),
-    "key": (r"[A-Za-z0-9_.:@#/-]{1,400}", "The rest of the key of a blob."),
-    "id": (r"k[0-9a-f]{16}", "The id of a key of the API."),
+    "type": (r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", "A node type or one of its aliases."),
+    "credential": (r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", "The name or id of a credential."),
+    "key": (r"[A-Za-z0-9_.:@#/-]{1,400}", "The key of a blob, without the id of the execution."),
+    "id": (r"k[0-9a-f]{16}", "The id of an API key."),
     "trigger": (r"t[0-9a-f]{24}", "The id of a trigger."),
 }
-"""What may stand in a path: checked before it is looked up anywhere."""
-
+"""Pattern and description of each path parameter; checked before any lookup."""
 _PATTERNS = {name: re.compile(pattern) for name, (pattern, _) in PATHS.items()}
 _NAMES = re.compile(r"{(\w+)(?::path)?}")
+_REF = "#/components/schemas/{name}"
+_HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "Idempotency-Key": (
+        "The operation takes place at most once under this key; a repeated request returns the first response.",
+        {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]([ -~]*[!-~])?$"},
+    ),
+    "If-Match": ("Apply the change only if the resource still has this `ETag`.", {"type": "string"}),
+    "If-None-Match": (
+        "Apply or respond only if the resource has another `ETag`; `*`: only if it does not exist.",
+        {"type": "string"},
+    ),
+    "Last-Event-ID": (
+        "The `id` of the last received event.",
+        {"type": "string", "pattern": "^[0-9]{1,15}$"},
+    ),
+}
+
+
+class DirectRoute(APIRoute):
+    """A route that awaits its dependencies in declared order, then the endpoint."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if getattr(self.endpoint, "permission", None) is None:
+            raise UndeclaredPermissionError(f"{self.path} declares no permission")
+        dependencies: list[Any] = [each.call for each in self.dependant.dependencies]
+        endpoint = self.endpoint
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            request = Request(scope, receive, send)
+            for dependency in dependencies:
+                await dependency(request)
+            response = await endpoint(request)
+            await response(scope, receive, send)
+
+        self.app = app
 
 
 class RequestContext:
-    """One request, understood."""
+    """A request with its validated query and body."""
 
-    __slots__ = ("body", "data", "master", "path", "principal", "query", "request")
+    __slots__ = ("body", "data", "path", "principal", "query", "request", "server")
 
-    def __init__(self, request: Request, master: ServerContext) -> None:
+    def __init__(self, request: Request, server: ServerContext) -> None:
         self.request = request
-        self.master = master
+        self.server = server
         self.principal: Principal = request.scope["principal"]
         self.path: Mapping[str, str] = request.path_params
         self.query: Any = None
@@ -86,11 +98,10 @@ class RequestContext:
         self.data = b""
 
     def header(self, name: str) -> str | None:
-        """A header as it was sent."""
         return self.request.headers.get(name)
 
     def require(self, right: Right) -> None:
-        """Refuse somebody who may use the route and not all that can be asked of it."""
+        """Check a permission that only some requests to a route need."""
         if not self.principal.may(right):
             raise forbidden_error(self.principal, right)
 
@@ -99,7 +110,7 @@ Handler = Callable[[RequestContext], Awaitable[Response]]
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing to ask for."""
+    """The declaration of one operation."""
 
     method: str
     path: str
@@ -107,50 +118,58 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     handler: Handler
     permission: Right
     query: type[msgspec.Struct] | None = None
-    body: Any = None  # the type of the body; `bytes`: read by the operation itself
+    body: Any = None  # type of the body; `bytes` passes it to the handler undecoded
     limit: int = LIMITS.body_bytes
     media: tuple[str, ...] = ("application/json",)
-    answer: Any = None
-    answers: str = "application/json"
+    response: Any = None
+    response_type: str = "application/json"
     status: int = 200
-    also: dict[int, str] = {}
+    responses: dict[int, str] = {}  # descriptions of further statuses
     headers: tuple[str, ...] = ()
     example: Any = None
-    optional: bool = False  # an empty body stands for an empty object
+    optional: bool = False  # an empty body counts as an empty object
 
     @property
     def names(self) -> list[str]:
-        """What stands in its path."""
+        """The names of the path parameters."""
         return _NAMES.findall(self.path)
 
 
 class Router:
-    """The operations of one resource."""
+    """The endpoints of one resource."""
 
     def __init__(self, tag: str) -> None:
         self.tag = tag
         self.operations: list[Endpoint] = []
 
     def __call__(
-        self, method: str, path: str, summary: str, *, need: Right, **said: Any
+        self, method: str, path: str, summary: str, *, permission: Right, **options: Any
     ) -> Callable[[Handler], Handler]:
-        """Declare an operation, and what right it takes."""
+        """Declare an endpoint and the permission that it requires."""
 
-        def declare(act: Handler) -> Handler:
-            made = Endpoint(method=method, path=path, summary=summary, handler=act, permission=need, **said)
-            self.operations.append(made)
-            return act
+        def declare(handler: Handler) -> Handler:
+            self.operations.append(
+                Endpoint(
+                    method=method,
+                    path=path,
+                    summary=summary,
+                    handler=handler,
+                    permission=permission,
+                    **options,
+                )
+            )
+            return handler
 
         return declare
 
 
 def gated() -> APIRouter:
-    """A router all of whose routes pass the gate."""
+    """Return a router whose routes all require authentication."""
     return APIRouter(dependencies=[Depends(authorize)], redirect_slashes=False, route_class=DirectRoute)
 
 
 def add(router: APIRouter, operation: Endpoint) -> None:
-    """Put an operation on a router."""
+    """Add an endpoint to a router."""
     router.add_api_route(
         PREFIX + operation.path,
         _endpoint(operation),
@@ -165,13 +184,13 @@ def _endpoint(operation: Endpoint) -> Callable[[Request], Awaitable[Response]]:
     query = _query_reader(operation.query) if operation.query is not None else None
     body = operation.body
     decoder = msgspec.json.Decoder(body) if body is not None and body is not bytes else None
-    act, limit, optional = operation.handler, operation.limit, operation.optional
+    handler, limit, optional = operation.handler, operation.limit, operation.optional
 
     async def endpoint(request: Request) -> Response:
-        call = RequestContext(request, request.app.state.master)
+        call = RequestContext(request, request.app.state.server)
         for name, pattern in checks:
             if not pattern.fullmatch(call.path[name]):
-                raise ApiError(f"`{call.path[name][:80]}` is no {name}", code="NOT_FOUND")
+                raise ApiError(f"`{call.path[name][:80]}` is not a valid {name}", code="NOT_FOUND")
         if query is not None:
             call.query = query(request)
         if body is not None:
@@ -179,47 +198,32 @@ def _endpoint(operation: Endpoint) -> Callable[[Request], Awaitable[Response]]:
         if decoder is not None:
             check_json(request)
             call.body = decode(decoder, call.data or b"{}" if optional else call.data, limit)
-        return await act(call)
+        return await handler(call)
 
-    endpoint.need = operation.permission  # type: ignore[attr-defined]
+    endpoint.permission = operation.permission  # type: ignore[attr-defined]
     return endpoint
 
 
-def _query_reader(wanted: type[msgspec.Struct]) -> Callable[[Request], Any]:
-    several = {
+def _query_reader(struct: type[msgspec.Struct]) -> Callable[[Request], Any]:
+    repeated = {
         field.encode_name
-        for field in msgspec.structs.fields(wanted)
+        for field in msgspec.structs.fields(struct)
         if get_origin(field.type) is tuple or field.type is tuple
     }
 
     def read(request: Request) -> Any:
-        given = request.query_params
-        values = {name: given.getlist(name) if name in several else given[name] for name in given}
+        params = request.query_params
+        values = {name: params.getlist(name) if name in repeated else params[name] for name in params}
         try:
-            return msgspec.convert(values, wanted, strict=False)
+            return msgspec.convert(values, struct, strict=False)
         except msgspec.ValidationError as error:
-            raise ApiError(f"query: {invalid_body(error, wanted)}", code="BAD_QUERY") from None
+            raise ApiError(f"query: {invalid_body(error, struct)}", code="BAD_QUERY") from None
 
     return read
 
 
-_REF = "#/components/schemas/{name}"
-_HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "Idempotency-Key": (
-        "Done at most once under this key; asked again, the answer is the first one's.",
-        {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]([ -~]*[!-~])?$"},
-    ),
-    "If-Match": ("Only if this is what is there: the `ETag` that was read.", {"type": "string"}),
-    "If-None-Match": ("Not if this is what is there; `*`: not if there is anything.", {"type": "string"}),
-    "Last-Event-ID": (
-        "The `id` of the last event that was received.",
-        {"type": "string", "pattern": "^[0-9]{1,15}$"},
-    ),
-}
-
-
 def openapi(resources: Sequence[Router]) -> dict[str, Any]:
-    """The whole document."""
+    """Build the OpenAPI document."""
     operations = [(each, resource.tag) for resource in resources for each in resource.operations]
     schemas = _Schemas([each for each, _ in operations])
     paths: dict[str, dict[str, Any]] = {}
@@ -246,22 +250,20 @@ def openapi(resources: Sequence[Router]) -> dict[str, Any]:
 
 
 class _Schemas:
-    """The schemas of everything that is taken or answered, each once."""
+    """The schemas of all bodies, queries and responses."""
 
     def __init__(self, operations: Sequence[Endpoint]) -> None:
         types: list[Any] = [ProblemDocument]
         for each in operations:
-            types += [kind for kind in (each.body, each.query, each.answer) if kind not in (None, bytes)]
+            types += [kind for kind in (each.body, each.query, each.response) if kind not in (None, bytes)]
         self._types = list({id(each): each for each in types}.values())
         made, self.components = msgspec.json.schema_components(self._types, ref_template=_REF)
         self._made = {id(each): schema for each, schema in zip(self._types, made, strict=True)}
 
     def of(self, kind: Any) -> dict[str, Any]:
-        """The schema of a type."""
         return {} if kind is bytes else self._made[id(kind)]
 
     def properties(self, kind: Any) -> dict[str, Any]:
-        """The schemas of the fields of a type."""
         name = self.of(kind)["$ref"].rpartition("/")[2]
         found: dict[str, Any] = self.components[name]
         return found
@@ -272,7 +274,7 @@ def _operation(each: Endpoint, tag: str, schemas: _Schemas) -> dict[str, Any]:
         "operationId": each.handler.__name__ if tag != "executions" else f"execution_{each.handler.__name__}",
         "tags": [tag],
         "summary": each.summary,
-        "description": (each.handler.__doc__ or "").strip(),
+        "description": " ".join((each.handler.__doc__ or "").split()),
         "x-needs": each.permission,
         "parameters": [*_paths(each), *_query(each, schemas), *_headers(each)],
         "responses": _responses(each, schemas),
@@ -310,12 +312,13 @@ def _query(each: Endpoint, schemas: _Schemas) -> list[dict[str, Any]]:
     required = shape.get("required", ())
     found = []
     for name, schema in shape.get("properties", {}).items():
-        said = {key: value for key, value in schema.items() if key != "description"}
-        if "anyOf" in said:  # a parameter that is not given is not null: it is not there
-            kinds = [kind for kind in said["anyOf"] if kind != {"type": "null"}]
-            said = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
-        said = {key: value for key, value in said.items() if key != "default" or value is not None}
-        parameter = {"name": name, "in": "query", "required": name in required, "schema": said}
+        reduced = {key: value for key, value in schema.items() if key != "description"}
+        # An optional query parameter is absent, never null.
+        if "anyOf" in reduced:
+            kinds = [kind for kind in reduced["anyOf"] if kind != {"type": "null"}]
+            reduced = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+        reduced = {key: value for key, value in reduced.items() if key != "default" or value is not None}
+        parameter = {"name": name, "in": "query", "required": name in required, "schema": reduced}
         if "description" in schema:
             parameter["description"] = schema["description"]
         found.append(parameter)
@@ -330,13 +333,13 @@ def _headers(each: Endpoint) -> list[dict[str, Any]]:
 
 
 def _responses(each: Endpoint, schemas: _Schemas) -> dict[str, Any]:
-    said: dict[str, Any] = {"description": each.summary}
-    if each.answer is not None:
-        said["content"] = {each.answers: {"schema": schemas.of(each.answer)}}
-    found: dict[str, Any] = {str(each.status): said}
-    for status, text in each.also.items():
+    success: dict[str, Any] = {"description": each.summary}
+    if each.response is not None:
+        success["content"] = {each.response_type: {"schema": schemas.of(each.response)}}
+    found: dict[str, Any] = {str(each.status): success}
+    for status, text in each.responses.items():
         if status < 300 and status != 204:
-            found[str(status)] = {**said, "description": text}
+            found[str(status)] = {**success, "description": text}
         elif status >= 400:
             found[str(status)] = {**_problem(), "description": text}
         else:
@@ -347,6 +350,6 @@ def _responses(each: Endpoint, schemas: _Schemas) -> dict[str, Any]:
 
 def _problem() -> dict[str, Any]:
     return {
-        "description": "Refused, and why.",
+        "description": "The request was rejected.",
         "content": {MEDIA: {"schema": {"$ref": _REF.format(name="ProblemDocument")}}},
     }

@@ -1,9 +1,4 @@
-"""The probe: whether the stores were reached lately.
-
-A scrape: the numbers of this process and of the stores, as Prometheus reads them.
-
-Vitals: how a process is, for those who start and replace it.
-"""
+"""Health, readiness and metrics of a process, for supervisors and Prometheus."""
 
 from __future__ import annotations
 
@@ -32,13 +27,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rune.master.probe")
 
-PROBE_PERIOD_S = 5.0  # s
-MAX_MISSED = 2
+PROBE_PERIOD_S = 5.0
+MAX_MISSED_PROBES = 2
 
 
 class ReadinessProbe:
-    """Touches the stores with every heartbeat: through a reader where there is one, or else as the engine does. With
-    `beating` the engine's own heartbeat must have been taken too."""
+    """Reads from the stores periodically, through the reader if there is one. With `beating`, the heartbeat of the
+    engine must be recent too."""
 
     def __init__(
         self, engine: Engine, reader: ExecutionReader | None = None, *, beating: bool = False
@@ -47,29 +42,28 @@ class ReadinessProbe:
         self._journal = engine.backend.journal
         self._heartbeat = engine.heartbeat if beating else None
         self._reader = reader
-        self._touched: float | None = None
-        self.reason = "only just starting, or held up"
+        self._read_at: float | None = None
+        self.reason = "starting"
 
     async def run(self) -> None:
-        """Until cancelled."""
         while True:
             await self.touch()
             await asyncio.sleep(PROBE_PERIOD_S)
 
     async def touch(self) -> None:
-        """Reach for the stores once."""
+        """Read from the stores once."""
         try:
             async with asyncio.timeout(PROBE_PERIOD_S):
                 await self._state.next_due()
-                await self._look()
+                await self._read()
         except Exception as error:
-            # Whatever it was: a probe that dies would leave the last answer standing.
-            self.reason = f"a store does not answer: {str(error) or type(error).__name__}"
-            log.warning("a store does not answer: %s", error)
+            # Any exception counts: if the probe died, the last result would remain.
+            self.reason = f"a store is unavailable: {str(error) or type(error).__name__}"
+            log.warning("a store is unavailable: %s", error)
             return
-        self._touched = time.monotonic()
+        self._read_at = time.monotonic()
 
-    async def _look(self) -> None:
+    async def _read(self) -> None:
         if self._reader is None:
             await self._journal.accepted("")
         else:
@@ -77,24 +71,24 @@ class ReadinessProbe:
 
     @property
     def ready(self) -> bool:
-        """Whether the stores answered within two heartbeats."""
-        if self._touched is None:
+        """Whether the stores responded within the last two periods."""
+        if self._read_at is None:
             return False
-        last = self._touched
+        last = self._read_at
         if self._heartbeat is not None:
             last = min(last, self._heartbeat.beaten_at)
-        return time.monotonic() - last < MAX_MISSED * PROBE_PERIOD_S
+        return time.monotonic() - last < MAX_MISSED_PROBES * PROBE_PERIOD_S
 
 
 class ReportsMetrics(Protocol):
-    """Somebody who has numbers, once its engine runs."""
+    """Has metrics once its engine runs."""
 
     @property
-    def scrape(self) -> MetricsEndpoint | None: ...
+    def metrics(self) -> MetricsEndpoint | None: ...
 
 
 class MetricsEndpoint:
-    """Of one engine."""
+    """The metrics of one engine and of its stores, in the text format of Prometheus."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -102,7 +96,7 @@ class MetricsEndpoint:
         self._metrics: PrometheusMetrics | None = None
 
     async def text(self) -> tuple[bytes, str]:
-        """What there is to say, and how it is written."""
+        """Return the metrics and their content type."""
         from rune.telemetry.prometheus import CONTENT_TYPE, PrometheusMetrics  # noqa: PLC0415 - an extra
 
         if self._metrics is None:
@@ -113,70 +107,71 @@ class MetricsEndpoint:
 
 
 async def metrics(request: Request) -> Response:
-    """Everything that is measured."""
     if importlib.util.find_spec("prometheus_client") is None:
-        raise ApiError("metrics need `prometheus-client`: install `rune-engine[telemetry]`", code="NOT_READY")
-    measured: ReportsMetrics = request.app.state.living
-    if measured.scrape is None:
-        raise ApiError("only just starting", code="NOT_READY")
-    data, kind = await measured.scrape.text()
+        raise ApiError(
+            "metrics require `prometheus-client`: install `rune-engine[telemetry]`", code="NOT_READY"
+        )
+    process: ReportsMetrics = request.app.state.process
+    if process.metrics is None:
+        raise ApiError("starting", code="NOT_READY")
+    data, kind = await process.metrics.text()
     return Response(data, media_type=kind)
 
 
-metrics.need = "view"  # type: ignore[attr-defined]
+metrics.permission = "view"  # type: ignore[attr-defined]
 
 
 class ReportsHealth(Protocol):
-    """Somebody who knows why no work should be sent here."""
+    """Knows why its process is not ready."""
 
     def unready(self) -> str:
-        """The reason; empty where there is none."""
+        """Return the reason; empty if the process is ready."""
 
 
 class HealthState:
-    """How a process without an API is. It answers before its engine runs, and while that drains."""
+    """The health of a process without an API, also before its engine runs and while it drains."""
 
     def __init__(self) -> None:
         self._probe: ReadinessProbe | None = None
         self._stopping = False
-        self.scrape: MetricsEndpoint | None = None
+        self.metrics: MetricsEndpoint | None = None
 
     def unready(self) -> str:
         if self._stopping:
-            return "about to stop"
+            return "shutting down"
         if self._probe is None:
-            return "only just starting"
+            return "starting"
         return "" if self._probe.ready else self._probe.reason
 
     @asynccontextmanager
     async def of(self, engine: Engine) -> AsyncIterator[None]:
-        """Probe an engine while the block runs; whoever leaves it is about to stop."""
+        """Probe an engine during the block. After the block the process is shutting down."""
         self._probe = ReadinessProbe(engine, beating=True)
-        self.scrape = MetricsEndpoint(engine)
-        probing = asyncio.create_task(self._probe.run())
+        self.metrics = MetricsEndpoint(engine)
+        probe = asyncio.create_task(self._probe.run())
         try:
             yield
         finally:
             self._stopping = True
-            probing.cancel()
-            await asyncio.gather(probing, return_exceptions=True)
+            probe.cancel()
+            await asyncio.gather(probe, return_exceptions=True)
 
 
 async def healthz(request: Request) -> Response:
-    """The process lives."""
+    """Report that the process is alive."""
     return Reply({"status": "ok"})
 
 
 async def readyz(request: Request) -> Response:
-    """The stores answered within two heartbeats, and nobody has asked us to stop."""
-    living: ReportsHealth = request.app.state.living
-    if reason := living.unready():
+    """Report whether the stores respond and the process is not shutting down."""
+    process: ReportsHealth = request.app.state.process
+    if reason := process.unready():
         raise ApiError(reason, code="NOT_READY")
     return Reply({"status": "ready"})
 
 
 async def version(request: Request) -> Response:
-    """What runs here."""
+    """Report the version of Rune and of Python."""
     return Reply(
         {"name": "rune", "version": rune.__version__, "api": "v1", "python": platform.python_version()}
     )
@@ -185,10 +180,10 @@ async def version(request: Request) -> Response:
 HEALTH = {"/healthz": healthz, "/readyz": readyz, "/version": version}
 
 
-def health_app(living: ReportsHealth) -> Starlette:
-    """These three, the numbers, and nothing else."""
-    answered = {**HEALTH, "/metrics": metrics}
-    routes = [Route(path, endpoint, methods=["GET"]) for path, endpoint in answered.items()]
+def health_app(process: ReportsHealth) -> Starlette:
+    """Return an application that serves only health checks and metrics."""
+    endpoints = {**HEALTH, "/metrics": metrics}
+    routes = [Route(path, endpoint, methods=["GET"]) for path, endpoint in endpoints.items()]
     app = Starlette(routes=routes, exception_handlers=HANDLERS)
-    app.state.living = living
+    app.state.process = process
     return app

@@ -1,6 +1,6 @@
-"""Skips: nodes that were skipped follow from everything else, so they are worked out once and kept for a while.
+"""Pages of node runs, read from the journal; the cost of a page does not depend on the length of the execution.
 
-Node runs in pages, straight from the journal: a page costs what it shows, however long the execution is.
+Skipped nodes are derived from the facts of all others, so they are computed once per execution and cached.
 """
 
 from __future__ import annotations
@@ -23,104 +23,101 @@ from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.services.executions import RequestRefusedError
 from rune.server.responses import ApiError
 
-MAX_CACHED_SKIPS = 400_000  # skipped nodes, of all executions together
+MAX_CACHED_SKIPS = 400_000  # of all executions together
 MAX_CACHED_EXECUTIONS = 200
-FEW = 2_000  # facts that are worked through at once
-AT_ONCE = 500
+MAX_INLINE_FACTS = 2_000  # longer histories are computed in a thread, and only once they have ended
+BATCH_SIZE = 500  # facts per read
+MAX_SCANNED = 1_500  # facts per request
 
 Key = tuple[int, Path]
 
 
-class _Known(msgspec.Struct, frozen=True):
+class _Skips(msgspec.Struct, frozen=True):
     skipped: list[Key]
-    seen: int  # the number of the last fact it follows from
+    last: int  # number of the last fact that was considered
     final: bool
 
 
 class SkippedNodes:
-    """What was skipped, by execution. Of one that goes on it is worked out only while that is little work."""
+    """Skipped nodes by execution. For one that is still running they are computed only while it is short."""
 
     def __init__(self, reader: ExecutionReader) -> None:
         self._reader = reader
-        self._kept: OrderedDict[str, _Known] = OrderedDict()
-        self._working = asyncio.Lock()
+        self._cached: OrderedDict[str, _Skips] = OrderedDict()
+        self._lock = asyncio.Lock()
 
-    async def at_hand(self, execution: str) -> bool:
-        """Whether the answer costs little."""
-        if execution in self._kept:
+    async def is_cheap(self, execution: str) -> bool:
+        """Whether the skipped nodes are cached or quick to compute."""
+        if execution in self._cached:
             return True
-        return len(await self._reader.facts(execution, 0, FEW + 1)) <= FEW
+        return len(await self._reader.facts(execution, 0, MAX_INLINE_FACTS + 1)) <= MAX_INLINE_FACTS
 
     async def of(self, execution: str) -> list[Key]:
-        """Which nodes were skipped, in the order of their lineages."""
-        async with self._working:
-            known = self._kept.get(execution)
-            if known is None or not (known.final or await self._holds(execution, known)):
-                known = await self._worked_out(execution)
-                self._keep(execution, known)
-            self._kept.move_to_end(execution)
+        """Return the skipped nodes, ordered by lineage."""
+        async with self._lock:
+            known = self._cached.get(execution)
+            if known is None or not (known.final or await self._is_current(execution, known)):
+                known = await self._compute(execution)
+                self._cache(execution, known)
+            self._cached.move_to_end(execution)
             return known.skipped
 
-    async def _holds(self, execution: str, known: _Known) -> bool:
-        """Whether nothing was written since."""
-        return not await self._reader.facts(execution, known.seen, 1)
+    async def _is_current(self, execution: str, known: _Skips) -> bool:
+        return not await self._reader.facts(execution, known.last, 1)
 
-    async def _worked_out(self, execution: str) -> _Known:
+    async def _compute(self, execution: str) -> _Skips:
         history = await self._history(execution)
         if history is None:
-            return _Known([], 0, False)
-        few = history.size <= FEW
+            return _Skips([], 0, False)
+        few = history.size <= MAX_INLINE_FACTS
         skipped = history.skipped() if few else await asyncio.to_thread(history.skipped)
-        return _Known(skipped, history.last, history.end is not None)
+        return _Skips(skipped, history.last, history.end is not None)
 
     async def _history(self, execution: str) -> History | None:
-        """All of the past, read piece by piece; None if there is much and more to come."""
+        """Load the history in batches; None if it is long and the execution has not ended."""
         summary = await self._reader.execution(execution)
         ended = summary is not None and summary.ended_at is not None
         history = await self._reader.history(execution, empty=True)
-        async for stored in self._reader.pieces(execution, size=AT_ONCE):
+        async for stored in self._reader.pieces(execution, size=BATCH_SIZE):
             history.add(stored)
-            if history.size > FEW and not ended:
+            if history.size > MAX_INLINE_FACTS and not ended:
                 return None
         return history
 
-    def _keep(self, execution: str, known: _Known) -> None:
-        self._kept[execution] = known
-        self._kept.move_to_end(execution)
-        total = sum(len(each.skipped) for each in self._kept.values())
-        while len(self._kept) > 1 and (total > MAX_CACHED_SKIPS or len(self._kept) > MAX_CACHED_EXECUTIONS):
-            _, dropped = self._kept.popitem(last=False)
+    def _cache(self, execution: str, known: _Skips) -> None:
+        self._cached[execution] = known
+        self._cached.move_to_end(execution)
+        total = sum(len(each.skipped) for each in self._cached.values())
+        while len(self._cached) > 1 and (
+            total > MAX_CACHED_SKIPS or len(self._cached) > MAX_CACHED_EXECUTIONS
+        ):
+            _, dropped = self._cached.popitem(last=False)
             total -= len(dropped.skipped)
 
 
-MAX_SCANNED = 1_500  # facts to a request
-
-
 class NodeRunNotFoundError(RuneError):
-    """A node that has not ended in this lineage."""
+    """A node has not ended in this lineage."""
 
     code = "UNKNOWN_RUN"
 
 
-class FewResults(History):
-    """A history of a few results."""
+class PartialHistory(History):
+    """A history that holds only the facts needed for some node runs."""
 
-    async def run(self, result: NodeResult) -> NodeRun:
-        """What became of one node."""
+    async def node_run(self, result: NodeResult) -> NodeRun:
+        """Return the run of one result."""
         return await self._node_run(result)
 
 
 class NodeRunFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which runs are wanted."""
-
     node: str | None = None
     status: str | None = None
     lineage: str | None = None
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a page begins: first come the triggers, then what ended behind the number of a fact, then what was
-    skipped."""
+    """The start of a page. Triggers come first (`t`), then nodes in the order they ended, after the number of a fact
+    (`n`), then skipped nodes (`s`)."""
 
     part: str
     number: int
@@ -133,24 +130,23 @@ BEGINNING = Place("t", 0)
 
 
 def place_of(cursor: str | None) -> Place:
-    """The place that a cursor stands for."""
     if cursor is None:
         return BEGINNING
     part, number = cursor[:1], cursor[1:]
     if part not in {"t", "n", "s"} or not (number.isascii() and number.isdecimal() and len(number) < 19):
-        raise ApiError(f"`{cursor[:60]}` is no cursor of this list", code="BAD_CURSOR")
+        raise ApiError(f"`{cursor[:60]}` is not a cursor of this list", code="BAD_CURSOR")
     return Place(part, int(number))
 
 
 class _Page:
-    """A page that is being filled: one more than fits is looked for, which says whether there is a next."""
+    """A page under construction. It collects one run more than fits, which shows whether another page follows."""
 
-    def __init__(self, plan: Plan, wanted: NodeRunFilter, place: Place, limit: int) -> None:
-        self.found: list[tuple[Place, Key, NodeResult | None]] = []  # each with the place behind it
+    def __init__(self, plan: Plan, filter: NodeRunFilter, place: Place, limit: int) -> None:
+        self.found: list[tuple[Place, Key, NodeResult | None]] = []  # each with the place after it
         self.place = place
-        self.status = wanted.status
-        self._inside = _inside(wanted.lineage, plan)
-        self._node = None if wanted.node is None else plan.index.get(wanted.node, -1)
+        self.status = filter.status
+        self._scope = _parse_scope(filter.lineage, plan)
+        self._node = None if filter.node is None else plan.index.get(filter.node, -1)
         self._limit = limit
 
     @property
@@ -162,25 +158,25 @@ class _Page:
         return self._limit + 1 - len(self.found)
 
     @property
-    def anything(self) -> bool:
-        return self._node is None and self.status is None and not self._inside
+    def unfiltered(self) -> bool:
+        return self._node is None and self.status is None and not self._scope
 
     @property
     def token(self) -> Key:
-        return -1 if self._node is None else self._node, self._inside
+        return -1 if self._node is None else self._node, self._scope
 
-    def offer(self, behind: Place, key: Key, status: str, result: NodeResult | None = None) -> None:
-        """Take it if it is wanted."""
-        self.place = behind
+    def offer(self, after: Place, key: Key, status: str, result: NodeResult | None = None) -> None:
+        """Add a run if it matches the filter."""
+        self.place = after
         if (
             (self._node is None or key[0] == self._node)
             and (self.status is None or status == self.status)
-            and within(key[1], self._inside)
+            and within(key[1], self._scope)
         ):
-            self.found.append((behind, key, result))
+            self.found.append((after, key, result))
 
     def cut(self, more: bool) -> Place | None:
-        """The place of the next page, once this one is as full as it gets."""
+        """Drop the extra run. Return the place of the next page, if there is one."""
         if self.full:
             del self.found[self._limit :]
             return self.found[-1][0]
@@ -188,7 +184,7 @@ class _Page:
 
 
 class NodeRuns:
-    """Pages of node runs."""
+    """Node runs of executions."""
 
     def __init__(self, engine: Engine, reader: ExecutionReader) -> None:
         self._backend = engine.backend
@@ -197,12 +193,12 @@ class NodeRuns:
         self._skips = SkippedNodes(reader)
 
     async def page(
-        self, execution: str, wanted: NodeRunFilter, *, cursor: str | None = None, limit: int
+        self, execution: str, filter: NodeRunFilter, *, cursor: str | None = None, limit: int
     ) -> tuple[list[NodeRun], str | None]:
-        """Runs from a place on, and the place behind them; None if there are no more."""
+        """Return a page of runs and the cursor of the next page; None on the last one."""
         plan = await self._reader.plan(execution)
-        page = _Page(plan, wanted, place_of(cursor), limit)
-        if cursor is None and wanted.node is not None and await self._offer_only(execution, page):
+        page = _Page(plan, filter, place_of(cursor), limit)
+        if cursor is None and filter.node is not None and await self._offer_only(execution, page):
             page.place = Place("e", 0)
         more = False
         if page.place.part == "t":
@@ -216,17 +212,17 @@ class NodeRuns:
         return runs, None if following is None else str(following)
 
     async def all(self, execution: str, most: int) -> list[NodeRun] | None:
-        """Every run; None if there are more than so many."""
-        found, cursor = await self.page(execution, NodeRunFilter(), limit=AT_ONCE)
+        """Return every run; None if there are more than `most`."""
+        found, cursor = await self.page(execution, NodeRunFilter(), limit=BATCH_SIZE)
         while cursor is not None and len(found) <= most:
-            more, cursor = await self.page(execution, NodeRunFilter(), cursor=cursor, limit=AT_ONCE)
+            more, cursor = await self.page(execution, NodeRunFilter(), cursor=cursor, limit=BATCH_SIZE)
             found += more
         return found if len(found) <= most else None
 
     async def one(self, execution: str, node: str, lineage: str | None) -> NodeRun:
-        """What became of one node in one lineage, with its output."""
+        """Return the run of one node in one lineage, with its output."""
         plan = await self._reader.plan(execution)
-        path, number = _inside(lineage, plan), plan.index.get(node, -1)
+        path, number = _parse_scope(lineage, plan), plan.index.get(node, -1)
         result = await self._result(execution, number, path)
         if result is not None or (number in plan.triggers and not path):
             return (await self._runs(execution, [((number, path), result)]))[0]
@@ -241,42 +237,43 @@ class NodeRuns:
         )
 
     async def _offer_only(self, execution: str, page: _Page) -> bool:
-        """A node is in one scope. If it ended in the very lineage that is asked for, there are no other runs inside."""
+        """Offer the run of the requested node in exactly the requested lineage. If there is one, no other run can
+        match, because a node belongs to one scope."""
         result = await self._result(execution, *page.token)
         if result is not None:
             page.offer(page.place, page.token, STATUS.get(result.status, result.status), result)
         return result is not None
 
     async def _offer_ended(self, execution: str, page: _Page) -> bool:
-        """Look through what ended, in that order; True if there was too much to look at."""
+        """Offer nodes in the order they ended. Return whether the scan stopped before the end of the journal."""
         if page.status == "skipped":
             page.place = Place("s", 0)
             return False
-        looked_at = 0
-        while looked_at < MAX_SCANNED:
-            # Beside each result there may be other facts: of one that began, waited or failed before.
-            size = min(AT_ONCE, 2 * page.room) if page.anything else AT_ONCE
+        scanned = 0
+        while scanned < MAX_SCANNED:
+            # Besides its result a node may have other facts: effect started, suspended, attempt failed.
+            size = min(BATCH_SIZE, 2 * page.room) if page.unfiltered else BATCH_SIZE
             stored = await self._reader.facts(execution, page.place.number, size)
             for each in stored:
-                behind = Place("n", each.number)
+                after = Place("n", each.number)
                 fact = each.fact
                 if isinstance(fact, NodeResult) and not each.late and fact.status != "skipped":
-                    page.offer(behind, (fact.node, fact.path), STATUS.get(fact.status, fact.status), fact)
+                    page.offer(after, (fact.node, fact.path), STATUS.get(fact.status, fact.status), fact)
                 else:
-                    page.place = behind
+                    page.place = after
                 if page.full:
                     return True
-            looked_at += size
+            scanned += size
             if len(stored) < size:
                 page.place = Place("s", 0)
                 return False
         return True
 
     async def _offer_skipped(self, execution: str, page: _Page) -> bool:
-        """What was skipped comes last: it costs more to find out than all the rest."""
+        """Offer skipped nodes; they come last because they are the most expensive to compute."""
         if page.status not in (None, "skipped"):
             return False
-        if page.room == 1 and page.found and not await self._skips.at_hand(execution):
+        if page.room == 1 and page.found and not await self._skips.is_cheap(execution):
             return True
         skipped = await self._skips.of(execution)
         for number in range(page.place.number, len(skipped)):
@@ -288,18 +285,18 @@ class NodeRuns:
     async def _runs(self, execution: str, found: Sequence[tuple[Key, NodeResult | None]]) -> list[NodeRun]:
         accepted, plan = await self._reader.accepted(execution), await self._reader.plan(execution)
         results = [result for _, result in found if result is not None]
-        around = await self._around(execution, plan, [key for key, _ in found], results)
-        told = FewResults(accepted, plan, self._backend.journal, self._backend.blob, around)
+        related = await self._load_related(execution, plan, [key for key, _ in found], results)
+        history = PartialHistory(accepted, plan, self._backend.journal, self._backend.blob, related)
         runs: list[NodeRun] = []
         for (node, path), result in found:
             if result is not None:
-                runs.append(await told.run(result))
+                runs.append(await history.node_run(result))
                 continue
             trigger = node in plan.triggers and not path
             runs.append(
                 NodeRun(
                     node_id=plan.ids[node],
-                    lineage=told.lineage(path),
+                    lineage=history.lineage(path),
                     status="success" if trigger else "skipped",
                     attempts=1 if trigger else 0,
                     output=accepted.input if trigger else None,
@@ -308,11 +305,11 @@ class NodeRuns:
             )
         return runs
 
-    async def _around(
+    async def _load_related(
         self, execution: str, plan: Plan, keys: Iterable[Key], results: Sequence[NodeResult]
     ) -> list[StoredFact]:
-        """What else is needed to tell of some runs: how many items each fan-out around them has, and when those began
-        that waited or were tried before."""
+        """Load the other facts that some runs need: the results of the splits around them, for the number of items, and
+        the earlier facts of nodes that waited or were retried, for the time they started."""
         fans = {(path[cut], path[:cut]) for _, path in keys for cut in range(0, len(path), 2)}
         known = await self._backend.journal.results(execution, list(fans)) if fans else []
         slow = [
@@ -337,12 +334,12 @@ def _offer_triggers(page: _Page, plan: Plan) -> None:
         page.place = Place("n", 0)
 
 
-def _inside(lineage: str | None, plan: Plan) -> Path:
+def _parse_scope(lineage: str | None, plan: Plan) -> Path:
     if lineage is None or not lineage.strip("/"):
         return ()
     path = parse_path(lineage, plan.index)
     if path is None:
         raise RequestRefusedError(
-            f"`{lineage[:120]}` is no item of this workflow; for example `users:5`", code="BAD_ITEM"
+            f"`{lineage[:120]}` is not an item of this workflow; an example is `users:5`", code="BAD_ITEM"
         )
     return path

@@ -1,7 +1,4 @@
-"""Declared: a table of routes in which every route says what right it takes, and passes the gate.
-
-The matrix: every route, and which principals may use it.
-"""
+"""The permission of every route: checked when the application is built, and printed as a table."""
 
 from __future__ import annotations
 
@@ -16,60 +13,56 @@ from rune.core.permissions import RIGHTS, ROLES, Right
 from rune.server.auth import UndeclaredPermissionError, authorize
 
 OPEN = {"hook": re.compile("/hooks/.+"), "page": re.compile("/|/static/.+")}
-"""Where routes are that prove in their own way who asks, and those that tell nothing of anybody; nowhere else."""
+"""Paths of the routes without an API key: webhooks, which verify a secret themselves, and the static status page."""
 KNOWN = frozenset(OPEN).union(*RIGHTS.values())
+NO_KEY = "none"
+PRINCIPALS: tuple[str, ...] = (NO_KEY, *ROLES)
 
 
 def check_declared(routes: Iterable[BaseRoute], exempt: Iterable[Any]) -> None:
-    """Refuse a table with a route that anybody could use by mistake. `exempt` are endpoints themselves: names could be
-    imitated."""
+    """Raise if a route declares no permission or skips authentication. `exempt` lists endpoint objects, because another
+    route could have the same name."""
     free = [id(each) for each in exempt]
     for route in routes:
         if not isinstance(route, APIRoute | APIWebSocketRoute):
-            raise UndeclaredPermissionError(f"{route} is no route that passes the gate")
+            raise UndeclaredPermissionError(f"{route} is not an API route, so it skips authentication")
         if id(route.endpoint) in free:
             continue
-        need = getattr(route.endpoint, "need", None)
-        if need not in KNOWN:
-            raise UndeclaredPermissionError(f"{route.path} does not say what right it takes")
+        permission = getattr(route.endpoint, "permission", None)
+        if permission not in KNOWN:
+            raise UndeclaredPermissionError(f"{route.path} declares no permission")
         if authorize not in [each.call for each in route.dependant.dependencies]:
-            raise UndeclaredPermissionError(f"{route.path} does not pass the gate")
+            raise UndeclaredPermissionError(f"{route.path} skips authentication")
         for right, place in OPEN.items():
-            if (need == right) != bool(place.fullmatch(route.path)):
-                raise UndeclaredPermissionError(
-                    f"{route.path}: `{right}` is the right of {place.pattern}, and of nothing else"
-                )
+            if (permission == right) != bool(place.fullmatch(route.path)):
+                raise UndeclaredPermissionError(f"{route.path}: `{right}` is reserved for {place.pattern}")
 
 
-NOBODY = "none"
-PRINCIPALS: tuple[str, ...] = (NOBODY, *ROLES)
-
-
-def allowed(need: Right | None, who: str) -> bool:
-    """Whether somebody of this role, or nobody in particular, passes; `need`: None where everybody does."""
-    if need is None or need in OPEN:
+def allowed(permission: Right | None, role: str) -> bool:
+    """Whether a role, or `none` for a request without a key, may use a route. None as permission means public."""
+    if permission is None or permission in OPEN:
         return True
-    return any(role == who and need in rights for role, rights in RIGHTS.items())
+    return any(name == role and permission in rights for name, rights in RIGHTS.items())
 
 
 def rows(routes: list[BaseRoute]) -> Iterator[tuple[str, str, Right | None]]:
-    """Method, path and right of every route."""
+    """Yield the method, path and permission of every route."""
     for route in routes:
-        need: Right | None = getattr(getattr(route, "endpoint", None), "need", None)
+        permission: Right | None = getattr(getattr(route, "endpoint", None), "permission", None)
         if isinstance(route, APIWebSocketRoute):
-            yield "WebSocket", route.path, need
+            yield "WebSocket", route.path, permission
         elif isinstance(route, APIRoute):
             for method in sorted(route.methods or ()):
-                yield method, route.path, need
+                yield method, route.path, permission
 
 
 def table(routes: list[BaseRoute]) -> str:
-    """The matrix for people."""
+    """Return the matrix of routes and roles in Markdown."""
     lines = [
         f"| request | right | {' | '.join(PRINCIPALS)} |",
         f"|---|---|{'---|' * len(PRINCIPALS)}",
     ]
-    for method, path, need in sorted(rows(routes), key=lambda row: (row[1], row[0])):
-        marks = " | ".join("yes" if allowed(need, who) else "" for who in PRINCIPALS)
-        lines.append(f"| `{method} {path}` | {need or ''} | {marks} |")
+    for method, path, permission in sorted(rows(routes), key=lambda row: (row[1], row[0])):
+        marks = " | ".join("yes" if allowed(permission, role) else "" for role in PRINCIPALS)
+        lines.append(f"| `{method} {path}` | {permission or ''} | {marks} |")
     return "\n".join(lines)

@@ -1,7 +1,4 @@
-"""Bodies: bounded before they are read, checked before they are understood.
-
-Pages: so many at a time, and where to go on.
-"""
+"""Parsing of request bodies and of page parameters. Sizes are limited before a body is read."""
 
 from __future__ import annotations
 
@@ -23,12 +20,14 @@ JSON_TYPES = frozenset({"", "application/json"})
 YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"})
 
 _CHOICE = re.compile(r"Invalid enum value .* - at `\$\.(\w+)(?:\[[\d.]*\])?`$")
+Limit = Annotated[int, Meta(ge=1, le=1_000, description="Maximum number of results.")]
+Cursor = Annotated[str, Meta(min_length=1, max_length=400, description="`next` of the previous page.")]
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """The bytes of a body. One that says or turns out to be too large is not read to its end."""
-    said = request.headers.get("content-length")
-    if said is not None and said.isascii() and said.isdecimal() and int(said) > limit:
+    """Read a body. Reading stops as soon as the declared or the actual size exceeds the limit."""
+    declared = request.headers.get("content-length")
+    if declared is not None and declared.isascii() and declared.isdecimal() and int(declared) > limit:
         raise _too_large(limit)
     parts: list[bytes] = []
     size = 0
@@ -41,23 +40,23 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 
 def _too_large(limit: int) -> ApiError:
-    return ApiError(f"at most {limit:,} bytes are taken here", code="TOO_LARGE")
+    return ApiError(f"the body exceeds {limit:,} bytes", code="TOO_LARGE")
 
 
 def media_type(request: Request) -> str:
-    """What the sender says the body is."""
+    """Return the media type of a body in lower case, without parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def check_json(request: Request, also: str = "") -> None:
-    """Refuse a body that is said to be something else. Pages of other sites cannot say `application/json` unasked."""
-    said = media_type(request)
-    if said not in JSON_TYPES and not said.endswith("+json"):
-        raise ApiError(f"`{said[:80]}` is not taken here; send application/json{also}", code="BAD_MEDIA")
+    """Reject other media types. A page of another origin cannot send `application/json` without a CORS preflight."""
+    kind = media_type(request)
+    if kind not in JSON_TYPES and not kind.endswith("+json"):
+        raise ApiError(f"`{kind[:80]}` is not supported; send application/json{also}", code="BAD_MEDIA")
 
 
 def invalid_body(error: Exception, wanted: Any) -> str:
-    """Why something is not what it should be; of a choice, with what there is to choose from."""
+    """Describe a validation error; for an enum with the permitted values."""
     text = str(error)
     place = _CHOICE.match(text)
     if place is None or not isinstance(wanted, type) or not issubclass(wanted, msgspec.Struct):
@@ -71,7 +70,7 @@ def invalid_body(error: Exception, wanted: Any) -> str:
 
 
 def decode(decoder: msgspec.json.Decoder[Any], data: bytes, limit: int) -> Any:
-    """A body as what it should be. Strict about the text first: depth, doubled keys, numbers that nobody can keep."""
+    """Decode a body strictly: limited depth, no duplicate keys, no numbers that lose precision."""
     decoded = decode_json(data, max_bytes=limit, max_depth=LIMITS.json_depth + 4, root="body")
     if decoded.problems:
         raise InvalidDocumentError(decoded.problems)
@@ -81,30 +80,26 @@ def decode(decoder: msgspec.json.Decoder[Any], data: bytes, limit: int) -> Any:
         raise ApiError(f"body: {invalid_body(error, decoder.type)}", code="BAD_BODY") from None
 
 
-Limit = Annotated[int, Meta(ge=1, le=1_000, description="At most so many.")]
-Cursor = Annotated[str, Meta(min_length=1, max_length=400, description="The `next` of the page before.")]
-
-
 class Page(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every list takes."""
+    """Page parameters."""
 
     limit: Limit = 50
     cursor: Cursor | None = None
 
 
 async def check_cursor(reader: ExecutionReader, cursor: str | None, found: Sequence[object]) -> None:
-    """Behind an execution that is not there nothing is found, which must not pass for the end of the list."""
+    """Reject a cursor whose execution does not exist; its empty page would look like the end of the list."""
     if cursor is not None and not found and await reader.execution(cursor) is None:
         raise ApiError(
-            f"`{cursor[:60]}` is no cursor of this list, or its execution was removed: begin anew",
+            f"`{cursor[:60]}` is not a cursor of this list, or its execution was removed; start over",
             code="BAD_CURSOR",
         )
 
 
 def offset(cursor: str | None) -> int:
-    """A cursor that counts."""
+    """Return the offset of a numeric cursor."""
     if cursor is None:
         return 0
     if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 16):
-        raise ApiError(f"`{cursor[:60]}` is no cursor of this list", code="BAD_CURSOR")
+        raise ApiError(f"`{cursor[:60]}` is not a cursor of this list", code="BAD_CURSOR")
     return int(cursor)

@@ -1,7 +1,4 @@
-"""Replies: values out as bytes.
-
-Problems: how the API says no. One table from codes to statuses, one shape (RFC 9457).
-"""
+"""Responses of the API: JSON documents, entity tags, and errors as problem documents (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -20,68 +17,12 @@ from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.access import StartLimitError
 from rune.ports.workflows import ANYTHING, NOTHING, Expected
 
+log = logging.getLogger("rune.master")
+
 _ENCODER = msgspec.json.Encoder()
 JSON = (b"content-type", b"application/json")
 _ALWAYS = [JSON, (b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
-
-
-class Reply(Response):
-    """A JSON document. Encoded once, its headers written without looking at them again."""
-
-    def __init__(self, value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
-        self.status_code = status
-        self.background = None
-        self.body = value if type(value) is bytes else _ENCODER.encode(value)
-        self.raw_headers = [*_ALWAYS, (b"content-length", b"%d" % len(self.body))]
-        if headers:
-            given = {name.lower(): text for name, text in headers.items()}
-            if "cache-control" in given:
-                self.raw_headers.pop(1)
-            self.raw_headers += [(n.encode("latin-1"), t.encode("latin-1")) for n, t in given.items()]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        await send({"type": "http.response.body", "body": self.body})
-
-
-def no_content(headers: Mapping[str, str] | None = None) -> Response:
-    """Nothing to say."""
-    return Response(status_code=204, headers=dict(headers or {}))
-
-
-def not_changed(tag: str) -> Response:
-    """What the asker has is what there is."""
-    return Response(status_code=304, headers={"ETag": tag})
-
-
-def etag(hash: str) -> str:
-    """The tag of a content that is named by its hash."""
-    return f'"{hash}"'
-
-
-def tags(header: str | None) -> list[str]:
-    """The tags of a header, as they are written."""
-    return [each.strip() for each in (header or "").split(",")]
-
-
-def expected(match: str | None, none_match: str | None) -> Expected | None:
-    """What `If-Match` and `If-None-Match: *` expect to be there; both together expect what cannot be."""
-    absent = "*" in tags(none_match)
-    if match is None:
-        return (NOTHING,) if absent else None
-    given = [ANYTHING if each == "*" else _bare(each) for each in tags(match)]
-    return () if absent else tuple(each for each in given if each != NOTHING)
-
-
-def _bare(tag: str) -> str:
-    bare = tag[1:-1] if len(tag) > 2 and tag[0] == tag[-1] == '"' else NOTHING
-    return NOTHING if bare == ANYTHING else bare
-
-
-log = logging.getLogger("rune.master")
-
 MEDIA = "application/problem+json"
-
 STATUS: dict[str, int] = {
     "BAD_REQUEST": 400,
     "BAD_JSON": 400,
@@ -139,35 +80,85 @@ STATUS: dict[str, int] = {
     "NEWER_FORMAT": 503,
     "NOT_READY": 503,
 }
-"""The status of every code; a refusal that is not listed is the asker's: 400."""
-
+"""The HTTP status of every error code; a code that is not listed has 400."""
 _BY_STATUS = {404: "NOT_FOUND", 405: "NOT_ALLOWED", 413: "TOO_LARGE"}
 _TITLES = {
     400: "Bad request",
-    401: "Not logged in",
+    401: "Unauthorized",
     403: "Forbidden",
     404: "Not found",
     405: "Method not allowed",
     409: "Conflict",
     410: "Gone",
-    413: "Too large",
-    415: "Unknown format",
-    422: "Not valid",
-    429: "Too many",
+    413: "Content too large",
+    415: "Unsupported media type",
+    422: "Invalid",
+    429: "Too many requests",
     500: "Internal error",
-    503: "Not available now",
+    503: "Unavailable",
 }
 
 
+class Reply(Response):
+    """A JSON response. It bypasses the header processing of Starlette, which costs more than the encoding."""
+
+    def __init__(self, value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        self.status_code = status
+        self.background = None
+        self.body = value if type(value) is bytes else _ENCODER.encode(value)
+        self.raw_headers = [*_ALWAYS, (b"content-length", b"%d" % len(self.body))]
+        if headers:
+            extra = {name.lower(): text for name, text in headers.items()}
+            if "cache-control" in extra:
+                self.raw_headers.pop(1)
+            self.raw_headers += [(n.encode("latin-1"), t.encode("latin-1")) for n, t in extra.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self.body})
+
+
+def no_content(headers: Mapping[str, str] | None = None) -> Response:
+    return Response(status_code=204, headers=dict(headers or {}))
+
+
+def not_changed(tag: str) -> Response:
+    return Response(status_code=304, headers={"ETag": tag})
+
+
+def etag(hash: str) -> str:
+    """Return the entity tag for a hash."""
+    return f'"{hash}"'
+
+
+def tags(header: str | None) -> list[str]:
+    """Split a header into its entity tags."""
+    return [each.strip() for each in (header or "").split(",")]
+
+
+def expected(match: str | None, none_match: str | None) -> Expected | None:
+    """Return the precondition of `If-Match` and `If-None-Match: *`; both together can never hold."""
+    absent = "*" in tags(none_match)
+    if match is None:
+        return (NOTHING,) if absent else None
+    hashes = [ANYTHING if each == "*" else _unquoted(each) for each in tags(match)]
+    return () if absent else tuple(each for each in hashes if each != NOTHING)
+
+
+def _unquoted(tag: str) -> str:
+    text = tag[1:-1] if len(tag) > 2 and tag[0] == tag[-1] == '"' else NOTHING
+    return NOTHING if text == ANYTHING else text
+
+
 class ApiError(RuneError):
-    """A request that is refused before anybody is asked."""
+    """A request that the API itself rejects."""
 
     code = "BAD_REQUEST"
 
 
 class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why something was refused. `problems` lists everything that is wrong with a document, `limit` names what
-    there was too much of."""
+    """Why a request was rejected. `problems` lists all problems of a document, `limit` names the limit that was
+    exceeded."""
 
     type: str
     title: str
@@ -179,33 +170,31 @@ class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 def status_of(error: RuneError) -> int:
-    """The HTTP status of a refusal."""
     return STATUS.get(error.code, 400)
 
 
 def problem_document(error: RuneError) -> ProblemDocument:
-    """A refusal as a document."""
     status = status_of(error)
     found = error.problems if isinstance(error, InvalidDocumentError) else ()
-    said = _document(status, error.code, error.message, tuple(found))
-    return msgspec.structs.replace(said, limit=error.limit) if isinstance(error, StartLimitError) else said
+    document = _document(status, error.code, error.message, tuple(found))
+    if isinstance(error, StartLimitError):
+        return msgspec.structs.replace(document, limit=error.limit)
+    return document
 
 
 def _document(status: int, code: str, detail: str, problems: tuple[Problem, ...] = ()) -> ProblemDocument:
-    title = _TITLES.get(status, "Refused")
+    title = _TITLES.get(status, "Rejected")
     name = f"urn:rune:problem:{code.lower()}"
     return ProblemDocument(type=name, title=title, status=status, code=code, detail=detail, problems=problems)
 
 
 def problem_response(document: ProblemDocument, headers: dict[str, str] | None = None) -> Response:
-    """A problem, on its way."""
-    given = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", **(headers or {})}
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", **(headers or {})}
     body = msgspec.json.encode(document)
-    return Response(body, status_code=document.status, headers=given, media_type=MEDIA)
+    return Response(body, status_code=document.status, headers=headers, media_type=MEDIA)
 
 
 async def on_rune_error(request: Request, error: Exception) -> Response:
-    """Answer a refusal."""
     assert isinstance(error, RuneError)
     headers: dict[str, str] = {}
     document = problem_document(error)
@@ -219,22 +208,21 @@ async def on_rune_error(request: Request, error: Exception) -> Response:
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
-    """Answer what the router refuses."""
     assert isinstance(error, HTTPException)
     code = _BY_STATUS.get(error.status_code, "BAD_REQUEST")
     headers: dict[str, str] = dict(error.headers or {})
     detail = str(error.detail)
     if code == "NOT_FOUND":
-        detail = f"there is nothing at {request.url.path[:200]}"
+        detail = f"no route matches {request.url.path[:200]}"
     elif code == "NOT_ALLOWED":
-        detail = f"{request.method} is not taken at {request.url.path[:200]}"
+        detail = f"{request.method} is not allowed at {request.url.path[:200]}"
     return problem_response(_document(error.status_code, code, detail), headers)
 
 
 async def on_defect(request: Request, error: Exception) -> Response:
-    """Nobody's fault but ours: said without details, which are in the log."""
+    """Respond to an unexpected exception without details; these are in the log."""
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return problem_response(_document(500, "ERROR", "something went wrong here; the log says what"))
+    return problem_response(_document(500, "ERROR", "internal error; see the log of the server"))
 
 
 HANDLERS: dict[Any, Any] = {

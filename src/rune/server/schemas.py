@@ -1,7 +1,4 @@
-"""Views: what the API answers, as types. The same fields that `rune … --json` prints.
-
-Triggers as the API and the command line show them.
-"""
+"""Response types of the API, and functions that build them. `rune … --json` prints the same fields."""
 
 from __future__ import annotations
 
@@ -20,12 +17,11 @@ from rune.ports.workflows import Version, WorkflowEntry
 from rune.runtime.queries.history import iso
 from rune.runtime.services.triggers import RotatedSecret
 
-MAX_INLINE_OUTPUT_BYTES = 64 * 1024
-"""Larger outputs are left out of lists; they are asked for one by one."""
+MAX_INLINE_OUTPUT_BYTES = 64 * 1024  # larger outputs are left out of lists
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all answers."""
+    """Base of all response types."""
 
 
 class ErrorView(View, frozen=True, kw_only=True):
@@ -51,25 +47,25 @@ class ExecutionView(View, frozen=True, kw_only=True):
 
 
 class ExecutionDetail(ExecutionView, frozen=True, kw_only=True):
-    """An execution by itself."""
+    """An execution with all its details."""
 
     priority: int
     fake_time: bool
     key: str | None
     parent_id: str | None
     retry_of: str | None
-    principal: str  # who started it, or the execution around it
+    principal: str  # the key, the trigger or the parent execution that started it
 
 
 class ExecutionPage(View, frozen=True, kw_only=True):
-    """A page of executions, newest first. `next` leads on; a page may be short and still have one."""
+    """A page of executions, newest first. A page may hold fewer than `limit` and still have a `next` cursor."""
 
     executions: list[ExecutionView]
     next: str | None
 
 
 class Started(View, frozen=True, kw_only=True):
-    """An execution that was accepted. It is durable."""
+    """An accepted execution. It is stored durably."""
 
     execution_id: str
     workflow_id: str
@@ -80,7 +76,7 @@ class Started(View, frozen=True, kw_only=True):
 
 
 class VersionView(View, frozen=True, kw_only=True):
-    """One version of a workflow."""
+    """A version of a workflow."""
 
     version: int
     hash: str
@@ -89,7 +85,7 @@ class VersionView(View, frozen=True, kw_only=True):
 
 
 class Deployed(VersionView, frozen=True, kw_only=True):
-    """A version that was stored, or that was there already."""
+    """The result of a deployment: a new version, or an existing one with the same content."""
 
     workflow_id: str
     change: str
@@ -109,21 +105,21 @@ class WorkflowView(View, frozen=True, kw_only=True):
 
 
 class WorkflowPage(View, frozen=True, kw_only=True):
-    """A page of workflows by name."""
+    """A page of workflows, ordered by id."""
 
     workflows: list[WorkflowView]
     next: str | None
 
 
 class VersionPage(View, frozen=True, kw_only=True):
-    """A page of versions, the oldest first."""
+    """A page of versions, oldest first."""
 
     versions: list[VersionView]
     next: str | None
 
 
 class WorkflowDetail(VersionView, frozen=True, kw_only=True):
-    """One version of a workflow with its definition."""
+    """A version of a workflow with its definition."""
 
     workflow_id: str
     name: str
@@ -131,7 +127,7 @@ class WorkflowDetail(VersionView, frozen=True, kw_only=True):
 
 
 class RunView(View, frozen=True, kw_only=True):
-    """One node in one lineage. `output` is null where it is larger than a list shows: `output_bytes` says so."""
+    """A node run in one lineage. `output` is null if it is too large for a list; `output_bytes` is its size."""
 
     node_id: str
     lineage: list[Frame]
@@ -145,14 +141,14 @@ class RunView(View, frozen=True, kw_only=True):
 
 
 class RunPage(View, frozen=True, kw_only=True):
-    """A page of node runs in the order they ended, what was skipped last."""
+    """A page of node runs in the order they ended; skipped nodes come last."""
 
     nodes: list[RunView]
     next: str | None
 
 
 class EventView(View, frozen=True, kw_only=True):
-    """Something that happened, numbered without gaps within its execution."""
+    """An event, numbered without gaps within its execution."""
 
     number: int
     at: str
@@ -163,14 +159,14 @@ class EventView(View, frozen=True, kw_only=True):
 
 
 class EventPage(View, frozen=True, kw_only=True):
-    """A page of events; `next` is the number to go on behind."""
+    """A page of events; `next` is the value of `after` for the next page."""
 
     events: list[EventView]
     next: int | None
 
 
 class Explanation(View, frozen=True, kw_only=True):
-    """Why an execution is where it is."""
+    """What an execution is waiting for."""
 
     execution_id: str
     workflow_id: str
@@ -199,7 +195,7 @@ class LetterPage(View, frozen=True, kw_only=True):
 
 
 class CredentialView(View, frozen=True, kw_only=True):
-    """What may be told of a credential: everything but its values. `key` is the name of what seals it."""
+    """A credential without its values. `key` is the name of its encryption key."""
 
     id: str
     name: str
@@ -213,12 +209,11 @@ class CredentialView(View, frozen=True, kw_only=True):
 
 
 def moment(at: int) -> str:
-    """Epoch ms as ISO 8601 text."""
+    """Format epoch milliseconds as ISO 8601."""
     return iso(at) or ""
 
 
 def error_view(error: Error | None) -> ErrorView | None:
-    """An error as the API shows it."""
     return None if error is None else ErrorView(code=error.code, message=error.message, details=error.details)
 
 
@@ -237,12 +232,10 @@ def _fields(each: Summary) -> dict[str, Any]:
 
 
 def execution_view(each: Summary) -> ExecutionView:
-    """An execution in a list."""
     return ExecutionView(**_fields(each))
 
 
 def execution_detail(each: Summary, accepted: ExecutionRecord) -> ExecutionDetail:
-    """An execution by itself."""
     return ExecutionDetail(
         **_fields(each),
         priority=accepted.priority,
@@ -255,7 +248,6 @@ def execution_detail(each: Summary, accepted: ExecutionRecord) -> ExecutionDetai
 
 
 def started(accepted: ExecutionRecord, *, replayed: bool = False) -> Started:
-    """An execution that was accepted."""
     return Started(
         execution_id=accepted.id,
         workflow_id=accepted.workflow,
@@ -267,19 +259,16 @@ def started(accepted: ExecutionRecord, *, replayed: bool = False) -> Started:
 
 
 def version_view(version: Version) -> VersionView:
-    """A version of a workflow."""
     return VersionView(**_version(version))
 
 
 def deployed(version: Version, problems: list[Problem]) -> Deployed:
-    """What became of a deploy."""
     return Deployed(
         **_version(version), workflow_id=version.workflow, change=version.change, problems=problems
     )
 
 
 def workflow_detail(version: Version, definition: dict[str, Any]) -> WorkflowDetail:
-    """A version with its definition."""
     return WorkflowDetail(
         **_version(version),
         workflow_id=version.workflow,
@@ -298,7 +287,6 @@ def _version(version: Version) -> dict[str, Any]:
 
 
 def workflow_view(entry: WorkflowEntry) -> WorkflowView:
-    """A workflow in a list."""
     return WorkflowView(
         workflow_id=entry.workflow,
         name=entry.name,
@@ -311,7 +299,7 @@ def workflow_view(entry: WorkflowEntry) -> WorkflowView:
 
 
 def run_view(run: NodeRun, *, whole: bool = False) -> RunView:
-    """A node run; `whole`: its output however large."""
+    """Convert a node run; `whole` includes the output whatever its size."""
     output = b"null" if run.output is None else run.output
     shown = whole or len(output) <= MAX_INLINE_OUTPUT_BYTES
     return RunView(
@@ -328,7 +316,6 @@ def run_view(run: NodeRun, *, whole: bool = False) -> RunView:
 
 
 def event_view(event: Event) -> EventView:
-    """An event as the API shows it."""
     return EventView(
         number=event.number,
         at=moment(event.at),
@@ -340,7 +327,6 @@ def event_view(event: Event) -> EventView:
 
 
 def letter_view(letter: DeadLetter) -> LetterView:
-    """A dead letter."""
     return LetterView(
         id=letter.id,
         execution_id=letter.execution,
@@ -353,7 +339,6 @@ def letter_view(letter: DeadLetter) -> LetterView:
 
 
 def credential_view(each: CredentialSummary) -> CredentialView:
-    """A credential without its values."""
     return CredentialView(
         id=each.id,
         name=each.name,
@@ -368,8 +353,8 @@ def credential_view(each: CredentialSummary) -> CredentialView:
 
 
 class HookView(View, frozen=True, kw_only=True):
-    """A hook. `path` is told to those who may start executions. `secret`: nobody's, a credential's, made for this
-    trigger, or still missing."""
+    """A webhook. `path` is null for callers without the permission `run`. `secret` is its source:
+    none, a credential, made for this trigger, or still missing."""
 
     path: str | None
     method: str
@@ -380,7 +365,7 @@ class HookView(View, frozen=True, kw_only=True):
 
 
 class ScheduleView(View, frozen=True, kw_only=True):
-    """A schedule, and how far it is. `waiting` counts ticks that wait for the execution before."""
+    """A schedule and its state. `waiting` counts starts that wait for the previous execution to end."""
 
     cron: str | None
     timezone: str
@@ -394,7 +379,7 @@ class ScheduleView(View, frozen=True, kw_only=True):
 
 
 class TriggerView(View, frozen=True, kw_only=True):
-    """A trigger of the version that is followed."""
+    """A trigger of a workflow, as its followed version defines it."""
 
     id: str
     workflow_id: str
@@ -408,19 +393,19 @@ class TriggerView(View, frozen=True, kw_only=True):
 
 
 class RotatedView(TriggerView, frozen=True, kw_only=True):
-    """A trigger after a rotation. A new secret is told this once."""
+    """A trigger after a rotation. A new secret is returned only here."""
 
     new_secret: str | None
 
 
 class TriggerList(View, frozen=True, kw_only=True):
-    """All triggers by workflow and node."""
+    """Triggers, ordered by workflow and node."""
 
     triggers: list[TriggerView]
 
 
 def trigger_view(trigger: Trigger, *, with_path: bool = True) -> TriggerView:
-    """A trigger. Whoever knows the path of a hook may start executions with it."""
+    """Convert a trigger, without the path of a webhook for callers that may not start executions."""
     return TriggerView(
         id=trigger.id,
         workflow_id=trigger.workflow,
@@ -435,7 +420,6 @@ def trigger_view(trigger: Trigger, *, with_path: bool = True) -> TriggerView:
 
 
 def rotated_view(rotated: RotatedSecret) -> RotatedView:
-    """A trigger after a rotation, with a secret that was made."""
     return RotatedView(**msgspec.structs.asdict(trigger_view(rotated.trigger)), new_secret=rotated.secret)
 
 

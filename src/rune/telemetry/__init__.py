@@ -1,1 +1,1 @@
-"""Telemetry: what is counted, traced and logged of the engine. It decides nothing and may be lost."""
+"""Telemetry: metrics, traces and logs of the engine. It affects no decision and may be lost."""

@@ -1,6 +1,6 @@
-"""A spread: how often something took how long, in buckets that double.
+"""Counters and duration histograms of one process.
 
-The meter: what one process has done so far, as plain numbers. They become samples only when somebody asks.
+They are plain numbers, cheap to update, and are converted to Prometheus samples only at a scrape.
 """
 
 from __future__ import annotations
@@ -12,53 +12,52 @@ from rune.core.execution.decision import Decision
 from rune.core.execution.fact import AttemptFailed, ExecutionEnded, NodeResult, TokenFact
 from rune.core.plan.model import Plan
 
-WIDTH = 64
-"""2 ** 63 nanoseconds are three centuries: nothing that is measured lasts longer."""
+# Buckets by bit length of a duration in ns; 2 ** 63 ns are three centuries.
+BUCKET_COUNT = 64
 
-EDGES = tuple(range(16, 46, 2))
-"""The powers of two, in nanoseconds, that are shown: from 66 µs to almost five hours, each four times the last."""
+# Exponents of the exported bucket edges (2 ** n ns): from 66 µs to almost five hours, each four times the previous.
+EDGE_BITS = tuple(range(16, 46, 2))
+
+# Error codes of executions that the engine gave up on.
+DEAD_LETTER_CODES = frozenset({"DEAD_LETTERED", "WORKER_CRASH"})
+
+OK, RETRIED, SUSPENDED = "ok", "retried", "suspended"
+MAX_PLANS = 256
+NS_PER_MS = 1_000_000
 
 
 class Histogram:
-    """Counts by the number of bits of a duration: to add one is an index and two sums."""
+    """Durations counted by bit length, so that adding one takes an index and two additions."""
 
     __slots__ = ("counts", "total")
 
     def __init__(self) -> None:
-        self.counts = [0] * WIDTH
+        self.counts = [0] * BUCKET_COUNT
         self.total = 0  # ns
 
     def add(self, nanos: int) -> None:
-        """One more that took so many nanoseconds."""
+        """Add a duration in nanoseconds."""
         nanos = max(nanos, 0)
-        self.counts[min(nanos.bit_length(), WIDTH - 1)] += 1
+        self.counts[min(nanos.bit_length(), BUCKET_COUNT - 1)] += 1
         self.total += nanos
 
     @property
     def count(self) -> int:
-        """How many there were."""
+        """Return the number of durations."""
         return sum(self.counts)
 
     @property
     def seconds(self) -> float:
-        """How long all of them took together."""
+        """Return the sum of all durations in seconds."""
         return self.total / 1e9
 
     def buckets(self) -> list[tuple[float, int]]:
-        """Upper edges in seconds, and how many were shorter."""
-        return [(2**bits / 1e9, sum(self.counts[: bits + 1])) for bits in EDGES]
-
-
-LETTERS = frozenset({"DEAD_LETTERED", "WORKER_CRASH"})
-"""The codes of an end that the engine itself is the reason of."""
-
-OK, RETRIED, SUSPENDED = "ok", "retried", "suspended"
-MAX_PLANS = 256
-MILLI = 1_000_000  # ns
+        """Return cumulative buckets: upper edge in seconds, and the number of shorter durations."""
+        return [(2**bits / 1e9, sum(self.counts[: bits + 1])) for bits in EDGE_BITS]
 
 
 class Counters:
-    """Only ever grows. Nothing in it is shared with another thread."""
+    """Monotonic counters of one process; not thread-safe."""
 
     __slots__ = (
         "_plans",
@@ -78,7 +77,7 @@ class Counters:
         self.twins = 0
         self.runs: dict[tuple[str, str], Histogram] = {}  # by node type and status
         self._plans: dict[str, list[Histogram]] = {}
-        self.deliveries: defaultdict[str, int] = defaultdict(int)  # by what became of them
+        self.deliveries: defaultdict[str, int] = defaultdict(int)  # by verdict
         self.ended: dict[str, int] = {}  # by status
         self.executions: dict[str, Histogram] = {}  # by status
         self.letters: dict[str, int] = {}  # by code
@@ -88,54 +87,58 @@ class Counters:
     def node_finished(
         self, plan: Plan, decisions: Sequence[Decision], moments: Sequence[int], waited: int | None = None
     ) -> None:
-        """Nodes have run whose rows are ours. `moments`: before the first and behind each, in ns. `waited`: how many ms
-        the first of them did as a join; one that opens inside of a run has not."""
-        spreads = self._plans.get(plan.hash) or self._of(plan)
+        """Count node runs whose results this process recorded.
+
+        `moments` are the times in ns before the first run and after each. `waited` is the time in ms that the first
+        node waited as a join; a join that opens during an inline run has not waited.
+        """
+        histograms = self._plans.get(plan.hash) or self._plan_histograms(plan)
         before = moments[0]
         for number, decision in enumerate(decisions, 1):
             after = moments[number]
             fact = decision.fact
             if type(fact) is NodeResult and fact.status == "ok":
-                spread = spreads[decision.node]
+                histogram = histograms[decision.node]
                 if fact.arrived:
-                    self._opened(0 if number > 1 else waited)
+                    self._join_opened(0 if number > 1 else waited)
                 took = after - before
-                spread.counts[took.bit_length()] += 1
-                spread.total += took
-            elif fact is not None:  # a skip, or more items of a fan-out: no row says that anything ran
-                self._ended_otherwise(plan, decision.node, fact, after - before)
+                histogram.counts[took.bit_length()] += 1
+                histogram.total += took
+            # Without a fact nothing ran: a skip, or further items of a fan-out.
+            elif fact is not None:
+                self._count_other(plan, decision.node, fact, after - before)
                 if type(fact) is NodeResult and fact.arrived:
-                    self._opened(0 if number > 1 else waited)
+                    self._join_opened(0 if number > 1 else waited)
             before = after
 
-    def _ended_otherwise(self, plan: Plan, node: int, fact: TokenFact, took: int) -> None:
+    def _count_other(self, plan: Plan, node: int, fact: TokenFact, took: int) -> None:
         status = (
             fact.status if type(fact) is NodeResult else RETRIED if type(fact) is AttemptFailed else SUSPENDED
         )
-        self._spread(plan.nodes[node].type.name, status).add(took)
+        self._histogram(plan.nodes[node].type.name, status).add(took)
 
-    def _opened(self, waited: int | None) -> None:
+    def _join_opened(self, waited: int | None) -> None:
         if waited is not None:
-            self.joins.add(waited * MILLI)
+            self.joins.add(waited * NS_PER_MS)
 
-    def _spread(self, type: str, status: str) -> Histogram:
+    def _histogram(self, type: str, status: str) -> Histogram:
         return self.runs.setdefault((type, status), Histogram())
 
-    def _of(self, plan: Plan) -> list[Histogram]:
-        """Where runs that went well are counted, by node: looked up once a plan, not once a run."""
+    def _plan_histograms(self, plan: Plan) -> list[Histogram]:
+        """Return the histograms of successful runs by node, looked up once per plan instead of once per run."""
         if len(self._plans) >= MAX_PLANS:
             self._plans.clear()
-        made = self._plans[plan.hash] = [self._spread(node.type.name, OK) for node in plan.nodes]
-        return made
+        histograms = self._plans[plan.hash] = [self._histogram(node.type.name, OK) for node in plan.nodes]
+        return histograms
 
     def finished(self, end: ExecutionEnded, lasted: int | None) -> None:
-        """A terminal row is ours; after so many ms, where that is known."""
+        """Count an execution whose end this process recorded; `lasted` is its duration in ms, if known."""
         self.ended[end.status] = self.ended.get(end.status, 0) + 1
         if lasted is not None:
-            self.executions.setdefault(end.status, Histogram()).add(lasted * MILLI)
-        if end.error is not None and end.error.code in LETTERS:
+            self.executions.setdefault(end.status, Histogram()).add(lasted * NS_PER_MS)
+        if end.error is not None and end.error.code in DEAD_LETTER_CODES:
             self.letters[end.error.code] = self.letters.get(end.error.code, 0) + 1
 
     def timer_fired(self, kind: str, late: int) -> None:
-        """A timer was moved on, so many ms after its time."""
-        self.timers.setdefault(kind, Histogram()).add(late * MILLI)
+        """Count a fired timer; `late` is its delay in ms."""
+        self.timers.setdefault(kind, Histogram()).add(late * NS_PER_MS)

@@ -1,4 +1,4 @@
-"""The log: lines for people, or one JSON document a line, with where in which execution it was said."""
+"""Logging as text or as one JSON document per line, with the execution and node of each record."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from rune.core.execution.token import Token, path_text
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 LogContext = list[Any]
-"""Which worker, which execution, what its nodes are called (empty: not known yet), and which of its tokens."""
+"""Worker, execution, node ids of its plan (empty: not loaded yet) and token."""
 
 NO_CONTEXT: LogContext = ["", "", (), None]
 LOG_CONTEXT: ContextVar[LogContext] = ContextVar("rune_place", default=NO_CONTEXT)
-"""Where this line of work is: put into words only when something is said."""
+"""The context of the current task, formatted only when a record is written."""
 
-BESIDE = ("execution", "node", "fields")
-"""What whoever logs may say beside the message; a thread of its own has no place of ours."""
+# Record attributes that override the context; threads started by nodes have none.
+EXTRA_FIELDS = ("execution", "node", "fields")
 
 Redact = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def set_log_context() -> dict[str, Any]:
-    """Where we are, in words."""
+def log_context_fields() -> dict[str, Any]:
+    """Return the context of the current task as log fields."""
     worker, execution, ids, token = LOG_CONTEXT.get()
     assert token is None or isinstance(token, Token)
     found: dict[str, Any] = {}
@@ -47,30 +47,30 @@ def set_log_context() -> dict[str, Any]:
 
 
 class JsonFormatter(logging.Formatter):
-    """One document a line. What it says beside the message passes the redactor like everything else."""
+    """Formats a record as one JSON document, with its fields redacted."""
 
     def __init__(self, redact: Redact) -> None:
         super().__init__()
         self._redact = redact
 
     def format(self, record: logging.LogRecord) -> str:
-        said = {
+        document = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **set_log_context(),
-            **{name: record.__dict__[name] for name in BESIDE if record.__dict__.get(name)},
+            **log_context_fields(),
+            **{name: record.__dict__[name] for name in EXTRA_FIELDS if record.__dict__.get(name)},
         }
         if record.exc_text or (record.exc_info and record.exc_info[0] is not None):
-            said["error"] = record.exc_text or self.formatException(record.exc_info)  # type: ignore[arg-type]
-        return msgspec.json.encode(self._redact(said)).decode()
+            document["error"] = record.exc_text or self.formatException(record.exc_info)  # type: ignore[arg-type]
+        return msgspec.json.encode(self._redact(document)).decode()
 
 
 def set_up_log(
     kind: Literal["text", "json"], level: str, redact: Redact, stream: TextIO | None = None
 ) -> None:
-    """Have everything that this process says come out in one way."""
+    """Configure the root logger of this process."""
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonFormatter(redact) if kind == "json" else logging.Formatter(TEXT))
     root = logging.getLogger()

@@ -1,4 +1,4 @@
-"""Export: spans to an OTLP collector over HTTP, in batches, from a thread of its own."""
+"""Exports spans to an OTLP collector over HTTP, in batches, from a background thread."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 from rune.telemetry.tracing import Span
 
 FLAGS = TraceFlags(TraceFlags.SAMPLED)
-TIMEOUT_S = 5.0  # s that the last spans get at a stop
+SHUTDOWN_TIMEOUT_S = 5.0
 
 
 class OtlpExporter:
-    """A sink for spans. One that cannot be delivered is dropped: nobody waits for a collector."""
+    """A span sink. Spans that cannot be delivered are dropped, so that the collector never blocks the engine."""
 
     def __init__(self, endpoint: str, about: Mapping[str, str]) -> None:
         self._resource = Resource.create({"service.name": "rune", **about})
@@ -47,8 +47,8 @@ class OtlpExporter:
         )
 
     def close(self) -> None:
-        """Send what is left."""
-        # It goes on trying for half a minute where nobody answers; what stops must not wait that long.
+        """Send the remaining spans, within a time limit."""
+        # The processor retries for half a minute if the collector does not respond; shutdown must not wait that long.
         sending = threading.Thread(target=self._processor.shutdown, daemon=True)
         sending.start()
-        sending.join(TIMEOUT_S)
+        sending.join(SHUTDOWN_TIMEOUT_S)

@@ -1,7 +1,4 @@
-"""Readings: how the stores stood a moment ago, whoever looks.
-
-Metrics: the numbers of a meter and of the stores as samples for Prometheus, made when somebody asks.
-"""
+"""Prometheus metrics: converts the counters of a process and a snapshot of the stores to samples at each scrape."""
 
 from __future__ import annotations
 
@@ -20,9 +17,14 @@ from prometheus_client.metrics_core import (
 
 from rune.telemetry.counters import RETRIED, Counters, Histogram
 
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+VERDICTS = ("run", "done", "held", "void", "parked", "cancelled")
+STATUSES = ("completed", "failed", "halted", "cancelled")
+TIMERS = ("wait", "retry", "join", "finish", "deadline")
+
 
 class QueueStats(msgspec.Struct, frozen=True):
-    """One queue."""
+    """Depth of one queue."""
 
     queue: str
     waiting: int
@@ -31,7 +33,7 @@ class QueueStats(msgspec.Struct, frozen=True):
 
 
 class StoreStatsSnapshot(msgspec.Struct, kw_only=True):
-    """What is not known is None, and no sample is shown of it."""
+    """State of the stores at a scrape. None means unknown; no sample is exported then."""
 
     queues: tuple[QueueStats, ...] = ()
     members: dict[str, int] = {}  # by role
@@ -42,159 +44,163 @@ class StoreStatsSnapshot(msgspec.Struct, kw_only=True):
     rebuilds: int = 0
     busy: int = 0
     slots: int = 0
-    errors: int = 0  # questions that had no answer
-
-
-CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-VERDICTS = ("run", "done", "held", "void", "parked", "cancelled")
-STATUSES = ("completed", "failed", "halted", "cancelled")
-TIMERS = ("wait", "retry", "join", "finish", "deadline")
+    errors: int = 0  # stores that did not respond
 
 
 class PrometheusMetrics:
-    """A registry of one process."""
+    """The metrics registry of one process."""
 
-    def __init__(self, meter: Counters, version: str, roles: Iterable[str]) -> None:
-        self._meter = meter
+    def __init__(self, counters: Counters, version: str, roles: Iterable[str]) -> None:
+        self._counters = counters
         self._version = version
         self._roles = sorted(roles)
-        self._readings = StoreStatsSnapshot()
+        self._snapshot = StoreStatsSnapshot()
         self._registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
         GCCollector(registry=self._registry)
         self._registry.register(self)
 
-    def text(self, readings: StoreStatsSnapshot) -> bytes:
-        """Everything, as Prometheus reads it."""
-        self._readings = readings
+    def text(self, snapshot: StoreStatsSnapshot) -> bytes:
+        """Return all samples in the Prometheus text format."""
+        self._snapshot = snapshot
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        """All families. Each is there from the start, with nothing in it where nothing has happened."""
+        """Yield all metric families; each is exported from the start, also without samples."""
         yield self._about()
         yield from self._executions()
         yield from self._nodes()
         yield from self._faults()
-        yield from self._stores(self._readings)
+        yield from self._stores(self._snapshot)
 
     def _about(self) -> Metric:
-        made = GaugeMetricFamily("rune_info", "What runs here, always 1.", labels=("version", "roles"))
-        made.add_metric((self._version, ",".join(self._roles)), 1)
-        return made
+        family = GaugeMetricFamily(
+            "rune_info", "Version and roles of this process; always 1.", labels=("version", "roles")
+        )
+        family.add_metric((self._version, ",".join(self._roles)), 1)
+        return family
 
     def _executions(self) -> Iterator[Metric]:
-        meter = self._meter
-        yield _count("rune_starts_accepted", "Executions that this process accepted.", meter.starts)
-        yield _counts(
+        counters = self._counters
+        yield _counter("rune_starts_accepted", "Executions accepted by this process.", counters.starts)
+        yield _counters(
             "rune_executions_ended",
-            "Executions whose terminal row this process wrote.",
+            "Executions whose end was recorded by this process.",
             "status",
-            meter.ended,
+            counters.ended,
             STATUSES,
         )
-        yield _spreads(
+        yield _histograms(
             "rune_execution_duration_seconds",
-            "From the start of an execution to its end.",
+            "Time from the start of an execution to its end.",
             ("status",),
-            {(status,): spread for status, spread in meter.executions.items()},
+            {(status,): histogram for status, histogram in counters.executions.items()},
         )
 
     def _nodes(self) -> Iterator[Metric]:
-        meter = self._meter
-        yield _spreads(
+        counters = self._counters
+        yield _histograms(
             "rune_node_duration_seconds",
-            "Runs of nodes whose row this process wrote.",
+            "Node runs whose result was recorded by this process.",
             ("type", "status"),
-            {key: spread for key, spread in meter.runs.items() if spread.count},
+            {key: histogram for key, histogram in counters.runs.items() if histogram.count},
         )
-        retried = {kind: spread.count for (kind, status), spread in meter.runs.items() if status == RETRIED}
-        yield _counts("rune_retries", "Runs that failed and are followed by another.", "type", retried)
-        yield _spreads(
+        retried = {
+            kind: histogram.count for (kind, status), histogram in counters.runs.items() if status == RETRIED
+        }
+        yield _counters("rune_retries", "Failed node runs that are retried.", "type", retried)
+        yield _histograms(
             "rune_join_wait_seconds",
-            "From the first arrival at a join to its opening.",
+            "Time from the first arrival at a join to its opening.",
             (),
-            {(): meter.joins},
+            {(): counters.joins},
         )
-        yield _counts(
+        yield _counters(
             "rune_deliveries",
-            "Hints that were taken from a queue, by what the state said of their token.",
+            "Messages taken from a queue, by the verdict of the state on their token.",
             "verdict",
-            meter.deliveries,
+            counters.deliveries,
             VERDICTS,
         )
 
     def _faults(self) -> Iterator[Metric]:
-        meter = self._meter
-        twins = "Second results for a token that had one: they were dropped, and the stored one was used."
-        yield _count("rune_twins_refused", twins, meter.twins)
-        folds = "States that were made anew from the journal."
-        yield _count("rune_folds", folds, self._readings.rebuilds)
-        letters = "Executions that this process gave up on."
-        yield _counts("rune_dead_letters", letters, "code", meter.letters, ("DEAD_LETTERED", "WORKER_CRASH"))
-        yield _spreads(
+        counters = self._counters
+        twins = "Duplicate results of a token that were dropped in favour of the stored one."
+        yield _counter("rune_twins_refused", twins, counters.twins)
+        folds = "States rebuilt from the journal."
+        yield _counter("rune_folds", folds, self._snapshot.rebuilds)
+        letters = "Executions dead-lettered by this process."
+        yield _counters(
+            "rune_dead_letters", letters, "code", counters.letters, ("DEAD_LETTERED", "WORKER_CRASH")
+        )
+        yield _histograms(
             "rune_timer_lag_seconds",
-            "How late timers were moved on.",
+            "Delay of fired timers.",
             ("kind",),
-            {(kind,): meter.timers.get(kind, Histogram()) for kind in TIMERS},
+            {(kind,): counters.timers.get(kind, Histogram()) for kind in TIMERS},
         )
 
-    def _stores(self, seen: StoreStatsSnapshot) -> Iterator[Metric]:
-        """How things stand as a whole; every process that is asked says the same."""
-        queues = {each.queue: each for each in seen.queues}
+    def _stores(self, snapshot: StoreStatsSnapshot) -> Iterator[Metric]:
+        """Yield the metrics of the shared stores; every process exports the same values."""
+        queues = {each.queue: each for each in snapshot.queues}
         waiting = {name: each.waiting for name, each in queues.items()}
-        yield _gauges("rune_queue_depth", "Hints that wait for a free slot.", "queue", waiting)
+        yield _gauges("rune_queue_depth", "Messages waiting for a free slot.", "queue", waiting)
         held = {name: each.held for name, each in queues.items()}
-        yield _gauges("rune_queue_held", "Hints that are in a worker's hands.", "queue", held)
-        ages = {name: each.age for name, each in queues.items()}
         yield _gauges(
-            "rune_queue_age_seconds", "How long the oldest hint that waits has waited.", "queue", ages
+            "rune_queue_held", "Messages delivered to a worker and not yet acknowledged.", "queue", held
         )
-        yield _gauges("rune_live_members", "Processes that were seen of late.", "role", seen.members)
-        yield _gauge("rune_dead_letters_open", "Dead letters that nobody has settled.", seen.dead_letters)
-        yield _gauge("rune_outbox_rows", "Rows in the outbox.", seen.outbox_rows)
+        ages = {name: each.age for name, each in queues.items()}
+        yield _gauges("rune_queue_age_seconds", "Age of the oldest waiting message.", "queue", ages)
+        yield _gauges("rune_live_members", "Recently active processes.", "role", snapshot.members)
+        yield _gauge("rune_dead_letters_open", "Unresolved dead letters.", snapshot.dead_letters)
+        yield _gauge("rune_outbox_rows", "Rows in the outbox.", snapshot.outbox_rows)
         yield _gauge(
-            "rune_outbox_lag_seconds", "How long the oldest row is overdue for a relay.", seen.outbox_lag
+            "rune_outbox_lag_seconds",
+            "Overdue time of the oldest outbox row.",
+            snapshot.outbox_lag,
         )
+        yield _gauge("rune_timer_overdue_seconds", "Overdue time of the earliest timer.", snapshot.timer_lag)
+        yield _gauge("rune_slots_busy", "Nodes running in this process.", snapshot.busy)
         yield _gauge(
-            "rune_timer_overdue_seconds", "How long the nearest timer is overdue now.", seen.timer_lag
+            "rune_slots", "Maximum number of concurrently running nodes in this process.", snapshot.slots
         )
-        yield _gauge("rune_slots_busy", "Nodes under way in this process.", seen.busy)
-        yield _gauge("rune_slots", "Nodes that may be under way at once in this process.", seen.slots)
-        yield _count("rune_scrape_troubles", "Stores that did not answer a scrape.", seen.errors)
+        yield _counter("rune_scrape_troubles", "Failed store queries during scrapes.", snapshot.errors)
 
 
-def _count(name: str, about: str, value: float) -> Metric:
+def _counter(name: str, about: str, value: float) -> Metric:
     return CounterMetricFamily(name, about, value=value)
 
 
-def _counts(
+def _counters(
     name: str, about: str, label: str, values: Mapping[str, int], known: Iterable[str] = ()
 ) -> Metric:
-    made = CounterMetricFamily(name, about, labels=(label,))
+    family = CounterMetricFamily(name, about, labels=(label,))
     for each in dict.fromkeys((*known, *values)):
-        made.add_metric((each,), values.get(each, 0))
-    return made
+        family.add_metric((each,), values.get(each, 0))
+    return family
 
 
 def _gauge(name: str, about: str, value: float | None) -> Metric:
-    made = GaugeMetricFamily(name, about)
+    family = GaugeMetricFamily(name, about)
     if value is not None:
-        made.add_metric((), value)
-    return made
+        family.add_metric((), value)
+    return family
 
 
 def _gauges(name: str, about: str, label: str, values: Mapping[str, float | None]) -> Metric:
-    made = GaugeMetricFamily(name, about, labels=(label,))
+    family = GaugeMetricFamily(name, about, labels=(label,))
     for each, value in values.items():
         if value is not None:
-            made.add_metric((each,), value)
-    return made
+            family.add_metric((each,), value)
+    return family
 
 
-def _spreads(name: str, about: str, labels: tuple[str, ...], spreads: Mapping[Any, Histogram]) -> Metric:
-    made = HistogramMetricFamily(name, about, labels=labels)
-    for values, spread in spreads.items():
-        buckets = [(str(edge), count) for edge, count in spread.buckets()]
-        made.add_metric(values, [*buckets, ("+Inf", spread.count)], sum_value=spread.seconds)
-    return made
+def _histograms(
+    name: str, about: str, labels: tuple[str, ...], histograms: Mapping[Any, Histogram]
+) -> Metric:
+    family = HistogramMetricFamily(name, about, labels=labels)
+    for values, histogram in histograms.items():
+        buckets = [(str(edge), count) for edge, count in histogram.buckets()]
+        family.add_metric(values, [*buckets, ("+Inf", histogram.count)], sum_value=histogram.seconds)
+    return family

@@ -1,9 +1,7 @@
-"""Trace contexts: ids that follow from what they name, so nothing but the start has to be carried.
+"""Tracing: one span per execution and per node run, created from what the journal has recorded.
 
-The trace is that of whoever started the execution, or one of its own. A span is named by its execution and its token:
-whoever exports it again exports the same one.
-
-The tracer: one span for each execution and one for each run of a node, from what the journal has taken.
+The trace id comes from the `traceparent` of the start, or is derived from the execution id. Span ids are derived from
+the execution and token, so only the start context is stored, and a span exported twice has the same id.
 """
 
 from __future__ import annotations
@@ -24,25 +22,27 @@ from rune.core.execution.token import Path, Token, parent, path_text
 from rune.core.plan.model import Plan
 
 SAMPLED = 1
+MAX_LINKS = 128
+NS_PER_MS = 1_000_000
 TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 ARRIVING: ContextVar[str] = ContextVar("rune_traceparent", default="")
-"""The `traceparent` that came with the request under way."""
+"""The `traceparent` header of the current request."""
 
 
 class TraceContext(msgspec.Struct, frozen=True):
-    """Where something belongs: the trace, the span around it (0: none), and whether anybody wants to see it."""
+    """A trace id, its parent span (0: none) and the sampling decision."""
 
     trace: int
     span: int
     sampled: bool = True
 
     def header(self) -> str:
-        """As W3C writes it."""
+        """Return the W3C `traceparent` header."""
         return f"00-{self.trace:032x}-{self.span:016x}-{SAMPLED if self.sampled else 0:02x}"
 
 
 def read_header(text: str) -> TraceContext | None:
-    """A `traceparent`, if it is one: anything else is as if nothing had come."""
+    """Parse a `traceparent` header; return None if it is not valid."""
     found = TRACEPARENT.fullmatch(text.strip().lower())
     if found is None or found[1] == "ff" or (found[1] == "00" and found[5]):
         return None
@@ -50,38 +50,40 @@ def read_header(text: str) -> TraceContext | None:
     return TraceContext(trace, span, bool(int(found[4], 16) & SAMPLED)) if trace and span else None
 
 
-def _hashed(size: int, *parts: str) -> int:
+def _hash_id(size: int, *parts: str) -> int:
     data = "\x1f".join(parts).encode()
     return int.from_bytes(blake2b(data, digest_size=size).digest(), "big") or 1
 
 
 def trace_of(execution: str, started_with: str, share: float = 1.0) -> TraceContext:
-    """The trace of an execution, and the span it was started from. Who was not asked for decides by the id of the
-    trace, so all decide the same."""
+    """Return the trace context of an execution.
+
+    Without a context from the start, sampling is decided by the trace id, so that all processes decide the same.
+    """
     given = read_header(started_with) if started_with else None
     if given is not None:
         return given
-    trace = _hashed(16, "trace", execution)
+    trace = _hash_id(16, "trace", execution)
     return TraceContext(trace, 0, (trace & (2**64 - 1)) < share * 2**64)
 
 
 def execution_span(execution: str) -> int:
-    """The span of an execution."""
-    return _hashed(8, execution)
+    """Return the span id of an execution."""
+    return _hash_id(8, execution)
 
 
 def node_span(execution: str, name: str, *more: str) -> int:
-    """The span of the run that ended a token; with `more` that of one before it."""
-    return _hashed(8, execution, name, *more)
+    """Return the span id of the run that completed a token, or with `more` of an earlier run."""
+    return _hash_id(8, execution, name, *more)
 
 
 def token_text(plan: Plan, node: int, path: Path) -> str:
-    """The name of a token."""
+    """Return the name of a token: node id and lineage."""
     return f"{plan.ids[node]}@{path_text(path, plan.ids)}"
 
 
 def sender(plan: Plan, edge: int, path: Path) -> tuple[int, Path] | None:
-    """Who sends over an edge to a token of this lineage; None: the start itself, as triggers do not run."""
+    """Return the node and path that sent over an edge; None for the start, because triggers do not run."""
     source = plan.src[edge]
     if source in plan.triggers:
         return None
@@ -90,7 +92,7 @@ def sender(plan: Plan, edge: int, path: Path) -> tuple[int, Path] | None:
 
 
 def senders(plan: Plan, token: Token) -> list[tuple[int, Path] | None]:
-    """Who sent a token: of a join all that arrived alive, of a list of items their split."""
+    """Return the senders of a token: all live arrivals of a join, the split of an aggregator."""
     node = plan.nodes[token.node]
     if node.joins_items:
         return [(node.split_of, token.path)]
@@ -99,12 +101,8 @@ def senders(plan: Plan, token: Token) -> list[tuple[int, Path] | None]:
     return [sender(plan, edge, token.path) for edge in node.in_edges[:1]]
 
 
-MAX_LINKS = 128
-MILLI = 1_000_000  # ns
-
-
 class Span(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that took time. `parent` 0: nothing is around it."""
+    """A finished span. `parent` is 0 for a root span."""
 
     trace: int
     id: int
@@ -118,7 +116,7 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Traced(msgspec.Struct, frozen=True):
-    """As much of an execution as its spans need."""
+    """The attributes of an execution that its spans share."""
 
     execution: str
     workflow: str
@@ -127,38 +125,38 @@ class Traced(msgspec.Struct, frozen=True):
 
 
 class Sink(Protocol):
-    """Where spans go."""
+    """Receives finished spans."""
 
     def __call__(self, span: Span) -> None:
-        """Take one. Nobody waits for it to arrive."""
+        """Accept a span without waiting for its delivery."""
 
     def close(self) -> None:
-        """Send what is left."""
+        """Send the remaining spans."""
 
 
 class Tracer:
-    """Makes spans and hands them to a sink. Where there is no tracer, nothing of this costs anything."""
+    """Creates spans and passes them to a sink. Without tracing no tracer exists."""
 
     def __init__(self, sink: Sink, share: float = 1.0) -> None:
         self._sink = sink
         self._share = share
 
     def close(self) -> None:
-        """Let the sink send what it has; takes a while if nobody is there."""
+        """Flush the sink; this takes up to its timeout if the collector does not respond."""
         self._sink.close()
 
     def arriving(self) -> str:
-        """The context that a start came with, to be kept with it."""
+        """Return the trace context of the current request, to be stored with the start."""
         text = ARRIVING.get()
         found = read_header(text) if text else None
         return "" if found is None else found.header()
 
     def traced(self, execution: str, workflow: str, at: int, started_with: str) -> Traced:
-        """What the spans of an execution have in common."""
+        """Return the attributes that the spans of an execution share."""
         return Traced(execution, workflow, at, trace_of(execution, started_with, self._share))
 
     def outgoing(self, of: Traced, plan: Plan, token: Token) -> str:
-        """The context for what a run of this token calls."""
+        """Return the trace context for outgoing calls of a node run."""
         span = node_span(of.execution, token_text(plan, token.node, token.path))
         return TraceContext(of.context.trace, span, of.context.sampled).header()
 
@@ -171,7 +169,7 @@ class Tracer:
         moments: Sequence[int],
         worker: str,
     ) -> None:
-        """Nodes have run here. `moments`: before the first and behind each, by the monotonic clock in ns."""
+        """Export node runs. `moments` are monotonic times in ns before the first run and after each."""
         if not of.context.sampled:
             return
         offset = time.time_ns() - time.perf_counter_ns()
@@ -181,13 +179,13 @@ class Tracer:
                 self._node(of, plan, token, decision.fact, began, ended, worker)
 
     def outcome_found(self, of: Traced, plan: Plan, token: Token, fact: TokenFact, worker: str) -> None:
-        """A row is there that somebody else wrote, who may have died over it."""
+        """Export a run recorded by another process, which may have crashed before exporting it."""
         if of.context.sampled:
             began = getattr(fact, "began", 0) or fact.at
-            self._node(of, plan, token, fact, began * MILLI, fact.at * MILLI, worker)
+            self._node(of, plan, token, fact, began * NS_PER_MS, fact.at * NS_PER_MS, worker)
 
     def finished(self, of: Traced, end: ExecutionEnded) -> None:
-        """An execution has ended."""
+        """Export the span of an ended execution."""
         if not of.context.sampled:
             return
         self._sink(
@@ -196,14 +194,14 @@ class Tracer:
                 id=execution_span(of.execution),
                 parent=of.context.span,
                 name=of.workflow,
-                began=of.at * MILLI,
-                ended=max(end.at, of.at) * MILLI,
+                began=of.at * NS_PER_MS,
+                ended=max(end.at, of.at) * NS_PER_MS,
                 attributes={
                     "rune.execution": of.execution,
                     "rune.workflow": of.workflow,
                     "rune.status": end.status,
                 },
-                error=_said(end.error) if end.status in ("failed", "halted") else None,
+                error=_error_text(end.error) if end.status in ("failed", "halted") else None,
             )
         )
 
@@ -211,10 +209,10 @@ class Tracer:
         self, of: Traced, plan: Plan, token: Token, fact: TokenFact, began: int, ended: int, worker: str
     ) -> None:
         name = token_text(plan, token.node, token.path)
-        which, status, failure = _kind(fact)
+        suffix, status, failure = _span_kind(fact)
         if not status:
             return
-        around, *_ = spans = [
+        parent_span, *_ = spans = [
             execution_span(of.execution) if each is None else node_span(of.execution, token_text(plan, *each))
             for each in senders(plan, token) or [None]
         ]
@@ -224,8 +222,8 @@ class Tracer:
         self._sink(
             Span(
                 trace=of.context.trace,
-                id=node_span(of.execution, name, *which),
-                parent=around,
+                id=node_span(of.execution, name, *suffix),
+                parent=parent_span,
                 name=plan.ids[token.node],
                 began=began,
                 ended=max(ended, began),
@@ -240,13 +238,13 @@ class Tracer:
                     "rune.worker": worker,
                 },
                 links=tuple(links),
-                error=None if failure is None else _said(failure),
+                error=None if failure is None else _error_text(failure),
             )
         )
 
 
-def _kind(fact: TokenFact) -> tuple[tuple[str, ...], str, Error | None]:
-    """What sets a span apart from that of the token's end, how it ended, and why it failed. No status: nothing ran."""
+def _span_kind(fact: TokenFact) -> tuple[tuple[str, ...], str, Error | None]:
+    """Return the id suffix of a span, its status and its error. An empty status means that nothing ran."""
     if type(fact) is NodeResult:
         ran = fact.status in ("ok", "failed")
         return (), fact.status if ran else "", fact.failure if fact.status == "failed" else None
@@ -257,5 +255,5 @@ def _kind(fact: TokenFact) -> tuple[tuple[str, ...], str, Error | None]:
     return (), "", None
 
 
-def _said(error: Error | None) -> str:
+def _error_text(error: Error | None) -> str:
     return "" if error is None else f"{error.code}: {error.message}"

@@ -1,1 +1,1 @@
-"""For tests of workflows, of node types and of adapters: a harness, a clock that is told the time, contract suites."""
+"""Test support for workflows and node types: an engine harness, a virtual clock and a node context."""

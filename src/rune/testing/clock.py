@@ -1,4 +1,4 @@
-"""A clock that is told what time it is."""
+"""A virtual clock for tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ START = 1_700_000_000_000
 
 
 class VirtualClock:
-    """Time stands still until somebody moves it."""
+    """A clock whose time changes only when the test advances it."""
 
     def __init__(self, start: int = START) -> None:
         self._now = start
@@ -20,12 +20,12 @@ class VirtualClock:
 
     @property
     def asleep(self) -> bool:
-        """Whether somebody sleeps and has not been woken."""
+        """Return whether a task is sleeping and has not been woken."""
         return bool(self._sleepers) and not self._woken
 
     @property
     def next(self) -> int | None:
-        """When the first sleeper wants to be woken."""
+        """Return the earliest wake-up time of the sleeping tasks."""
         return min((when for when in self._sleepers.values() if when is not None), default=None)
 
     async def sleep_until(self, when: int | None) -> None:
@@ -42,22 +42,22 @@ class VirtualClock:
             self._woken = False
 
     def wake(self) -> None:
-        """End the sleep; if nobody sleeps, the next sleep."""
+        """End the current sleep, or the next one if no task is sleeping."""
         self._woken = True
         for sleeper in self._sleepers:
             _end(sleeper)
 
     def advance(self, ms: int) -> None:
-        """Let time pass."""
+        """Advance the time."""
         if ms < 0:
-            raise ValueError("time does not go back")
+            raise ValueError("time cannot go backwards")
         self._now += ms
         for sleeper, when in self._sleepers.items():
             if when is not None and when <= self._now:
                 _end(sleeper)
 
     def advance_to_next(self) -> bool:
-        """Let time pass until the first sleeper is due; False if nobody waits for a moment."""
+        """Advance the time to the next wake-up; return False if no task waits for a time."""
         when = self.next
         if when is None:
             return False

@@ -1,4 +1,4 @@
-"""A harness: a real engine in a folder of its own, driven from a test.
+"""A test harness: an engine over the embedded backend in a folder, driven from a test.
 
 async with harness(folder, clock=VirtualClock()) as engine:
     run = await engine.start(document, {"n": 1})
@@ -33,11 +33,11 @@ from rune.runtime.queries.history import History, read_history
 from rune.settings import Settings
 from rune.testing.clock import VirtualClock
 
-DEADLINE = 30.0
+TIMEOUT_S = 30.0
 
 
 def compiled(document: Any, registry: Registry | None = None) -> Plan:
-    """The plan of a document; InvalidDocument with all problems if it is refused."""
+    """Compile a document; raise InvalidDocumentError with all problems if it is not valid."""
     registry = registry or standard_registry()
     verdict = check_document(parse_data(Decoded(document)), registry.catalogue)
     if not verdict.valid or verdict.definition is None:
@@ -60,33 +60,33 @@ class Run:
     def id(self) -> str:
         return self.accepted.id
 
-    async def end(self, deadline: float = DEADLINE) -> ExecutionEnded:
-        """How it ended. With a virtual clock time is moved on whenever nothing else can happen."""
+    async def end(self, deadline: float = TIMEOUT_S) -> ExecutionEnded:
+        """Wait for the end of the execution. A virtual clock is advanced whenever the engine is idle."""
         return await self._harness.until(self.ending, deadline)
 
     async def history(self) -> History:
-        """Its past as far as it has come."""
+        """Return the history so far."""
         backend = self._harness.engine.backend
         return await read_history(backend.journal, backend.blob, self.accepted, self.plan)
 
     async def document(self) -> dict[str, Any]:
-        """What `rune run --json` prints."""
+        """Return the document that `rune run --json` prints."""
         return await (await self.history()).document()
 
     async def facts(self) -> list[StoredFact]:
-        """What the journal knows."""
+        """Return the recorded facts."""
         return await self._harness.engine.backend.journal.facts(self.id)
 
 
 class Harness:
-    """A running engine and what a test does with it."""
+    """A running engine with helpers for tests."""
 
     def __init__(self, engine: Engine, clock: Clock | None) -> None:
         self.engine = engine
         self.clock = clock
 
     async def start(self, document: Any, payload: Any = None, **options: Any) -> Run:
-        """Start a document, or a plan."""
+        """Start a document or a compiled plan."""
         plan = document if isinstance(document, Plan) else compiled(document, self.engine.registry)
         data = msgspec.json.encode({} if payload is None else payload)
         accepted, ending = await self.engine.start(plan, data, **options)
@@ -98,28 +98,28 @@ class Harness:
         await run.end()
         return await run.document()
 
-    async def settle(self, deadline: float = DEADLINE) -> None:
-        """Until nothing can happen before time passes; for a virtual clock."""
+    async def settle(self, deadline: float = TIMEOUT_S) -> None:
+        """Wait until the engine is idle and only time can make it continue. Requires a virtual clock."""
         clock = self.clock
-        assert isinstance(clock, VirtualClock), "only a virtual clock stands still"
+        assert isinstance(clock, VirtualClock), "settle requires a virtual clock"
         await self.wait_for(lambda: self.engine.busy == 0 and not self._queued() and clock.asleep, deadline)
 
     def _queued(self) -> bool:
         length = getattr(self.engine.backend.queue, "__len__", None)
         return bool(length()) if length is not None else False
 
-    async def wait_for(self, fact: Callable[[], bool], deadline: float = DEADLINE) -> None:
-        """Until something holds, twice in a row with everything that was ready run in between."""
+    async def wait_for(self, condition: Callable[[], bool], deadline: float = TIMEOUT_S) -> None:
+        """Wait until a condition holds twice in a row, with all ready tasks run in between."""
         async with asyncio.timeout(deadline):
             held = 0
             while held < 2:
-                held = held + 1 if fact() else 0
+                held = held + 1 if condition() else 0
                 await asyncio.sleep(0 if held else 0.001)
 
     async def until(
-        self, ending: asyncio.Future[ExecutionEnded], deadline: float = DEADLINE
+        self, ending: asyncio.Future[ExecutionEnded], deadline: float = TIMEOUT_S
     ) -> ExecutionEnded:
-        """The end of an execution."""
+        """Wait for the end of an execution."""
         async with asyncio.timeout(deadline):
             if isinstance(self.clock, VirtualClock):
                 while not ending.done():
@@ -129,12 +129,12 @@ class Harness:
             return await ending
 
     async def skip(self, clock: VirtualClock) -> None:
-        """Move time to the next timer, or, where none is armed, to the next look of the sweeper."""
+        """Advance the clock to the next timer or, if none is armed, to the next wake-up of the engine."""
         due = await self.engine.backend.state.next_due()
         if due is not None and due > clock.now():
             clock.advance(due - clock.now())
         elif not clock.advance_to_next():
-            raise AssertionError("nothing will ever happen: the execution is stuck")
+            raise AssertionError("the execution is stuck: no timer is armed and no task sleeps")
 
 
 @asynccontextmanager
@@ -146,16 +146,16 @@ async def harness(
     in_place: bool = True,
     **settings: Any,
 ) -> AsyncIterator[Harness]:
-    """An engine over the embedded backend in a folder. Opened again there, it goes on where the last one was."""
-    asked: dict[str, Any] = {"home": str(folder), "durability": "relaxed", "in_place": in_place, **settings}
-    async with running_engine(Settings(**asked), clock=clock, registry=registry) as engine:
+    """Run an engine over the embedded backend in a folder; reopened there, it resumes where it left off."""
+    values: dict[str, Any] = {"home": str(folder), "durability": "relaxed", "in_place": in_place, **settings}
+    async with running_engine(Settings(**values), clock=clock, registry=registry) as engine:
         yield Harness(engine, clock)
 
 
 def run_document(
     document: Any, payload: Any = None, *, fake_time: bool = True, **options: Any
 ) -> dict[str, Any]:
-    """Run a document to its end in a temporary folder; waits take no time. Answers what `rune run --json` prints."""
+    """Run a document in a temporary folder and return what `rune run --json` prints; waits take no time."""
 
     async def go(folder: str) -> dict[str, Any]:
         async with harness(Path(folder), **options) as engine:

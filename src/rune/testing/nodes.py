@@ -1,4 +1,4 @@
-"""For tests of custom nodes: a context without an engine.
+"""A node context without an engine, for tests of custom nodes.
 
 ctx = context(payload={"n": 1})
 assert await score(ctx, "c7") == {"score": 2}
@@ -16,29 +16,27 @@ from rune.nodes.custom import NodeContext
 
 
 class MemoryBlob:
-    """A blob store that lasts as long as the test."""
+    """An in-memory blob store."""
 
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}
 
     async def put(self, key: str, data: bytes) -> None:
-        """Keep bytes."""
         self.kept[key] = bytes(data)
 
     async def get(self, key: str) -> bytes | None:
-        """The bytes, or None."""
         return self.kept.get(key)
 
     async def delete(self, execution: str) -> int:
-        """Drop every blob of an execution."""
-        gone = [key for key in self.kept if key.partition("/")[0] == execution]
-        for key in gone:
+        """Delete the blobs of an execution and return how many there were."""
+        keys = [key for key in self.kept if key.partition("/")[0] == execution]
+        for key in keys:
             del self.kept[key]
-        return len(gone)
+        return len(keys)
 
 
 class Context(NodeContext):
-    """A context that notes what it was told: `reported` is the progress, in order."""
+    """A context that records progress in `reported`, in order."""
 
     def __init__(self, call: NodeCall[Any], loop: asyncio.AbstractEventLoop | None = None) -> None:
         super().__init__(call, loop)
@@ -55,7 +53,7 @@ def context(
     idempotency_key: str = "test:node@/",
     loop: asyncio.AbstractEventLoop | None = None,
 ) -> Context:
-    """A context for one call of a decorated function. With a `loop`, functions in other threads may `wait`."""
+    """Return a context for one call of a decorated function. With `loop`, functions in other threads may `wait`."""
     call: NodeCall[Any] = NodeCall(
         None,
         {"$json": payload},

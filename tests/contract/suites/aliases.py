@@ -136,7 +136,7 @@ class AliasContract:
                 await library.set_alias("orders", "latest", 1, 1, weights={2: 5})
             for number in (0, 3, -1, 2**80):
                 with pytest.raises(
-                    WorkflowNotFoundError, match=f"no version `{number}`: there are versions 1 to 2"
+                    WorkflowNotFoundError, match=f"no version `{number}`: it has versions 1 to 2"
                 ):
                     await library.set_alias("orders", "stable", 1, 1, weights={number: 5})
             with pytest.raises(WorkflowNotFoundError, match="no version `stable`"):
@@ -148,7 +148,7 @@ class AliasContract:
         async with self.make_library(folder) as (_, library):
             wrong: list[Expected] = [(), (ANYTHING,), (tag("a"),)]
             for expected in wrong:
-                with pytest.raises(ConcurrentChangeError, match="there is none"):
+                with pytest.raises(ConcurrentChangeError, match="does not exist"):
                     await replace(library, "a", expected)
             assert (await replace(library, "a", (NOTHING,))).change == "created"
             wrong = [(), (NOTHING,), (tag("x"), tag("y"))]
@@ -177,7 +177,7 @@ class AliasContract:
         async with self.make_library(folder) as (_, library):
             await deploy(library, "a")
             await library.archive("orders", 2)
-            with pytest.raises(ConcurrentChangeError, match="there is none"):
+            with pytest.raises(ConcurrentChangeError, match="does not exist"):
                 await replace(library, "b", (tag("a"),))
             assert (await replace(library, "b", (NOTHING,))).number == 2
 

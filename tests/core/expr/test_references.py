@@ -97,7 +97,7 @@ def test_bare_input_is_the_trigger_only_with_a_dollar_sign() -> None:
         ("[x.gone for x in $a.rows]", r"x\.gone is missing; x has: v, n"),
         ("$a.rows[$index]", r"\$a\.rows\[4\] is missing"),
         ("{}.a", r"the value\.a is missing; the value has: nothing"),
-        ("first([])", "finds nothing in an empty list"),
+        ("first([])", "needs a list that is not empty"),
     ],
 )
 def test_missing(source: str, message: str) -> None:
@@ -107,7 +107,7 @@ def test_missing(source: str, message: str) -> None:
 
 
 def test_a_missing_root_tells_what_there_is() -> None:
-    with pytest.raises(MissingError, match=r"^\$b is missing; there is: \$a, \$trigger$"):
+    with pytest.raises(MissingError, match=r"^\$b is missing; available: \$a, \$trigger$"):
         evaluate("$b.x", {"$trigger": 1, "$a": 2, "@now": 0})
 
 

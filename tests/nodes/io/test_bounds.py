@@ -234,7 +234,7 @@ async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 def test_a_mail_server_that_behaves_badly_is_given_up(
     talk: Raw, scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rune.nodes.io.smtp.WHOLE_SECONDS", 2.0)
+    monkeypatch.setattr("rune.nodes.io.smtp.DELIVERY_TIMEOUT_S", 2.0)
     found: list[Error] = []
 
     async def scenario() -> None:

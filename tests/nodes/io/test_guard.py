@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from rune.errors import NodeFailure
-from rune.nodes.io.http_client.ssrf import AddressGuard, AllowListError, Policy, is_public, joined, target
+from rune.nodes.io.http_client.ssrf import AddressGuard, AllowListError, Policy, is_public, join_url, target
 from rune.nodes.redaction import redacted
 
 LINES = (pathlib.Path(__file__).parent / "ssrf.txt").read_text(encoding="utf-8").split("\n")
@@ -149,7 +149,7 @@ def test_an_allow_list_that_means_nothing_is_refused(entry: str) -> None:
 )
 def test_where_a_redirect_leads_is_read_as_strictly(url: str, location: str) -> None:
     with pytest.raises(NodeFailure):
-        AddressGuard().check_target(joined(target(url), location))
+        AddressGuard().check_target(join_url(target(url), location))
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_where_a_redirect_leads_is_read_as_strictly(url: str, location: str) -> 
     ],
 )
 def test_redirects_may_be_relative(location: str, url: str) -> None:
-    assert joined(target("https://a.example/b/x"), location).url == url
+    assert join_url(target("https://a.example/b/x"), location).url == url
 
 
 @pytest.mark.parametrize(

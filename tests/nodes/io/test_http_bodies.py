@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 from rune.core.execution.outcome import Outcome
 from rune.nodes.blobs import Blobs, Reference, file_name, is_reference
-from rune.nodes.io.http_client.response import INLINE, named
+from rune.nodes.io.http_client.response import MAX_INLINE_BYTES, response_file_name
 from rune.nodes.schema import parameter_schema
 from rune.testing.nodes import MemoryBlob
 from tests.nodes.io.calling import Handler, call, local_world, serving
@@ -222,10 +222,12 @@ def test_what_should_be_json_and_is_not_fails() -> None:
 
 
 def test_what_is_large_comes_as_a_reference_unless_it_is_asked_for() -> None:
-    handler = answering(b'"' + b"x" * INLINE + b'"', Content_Type="application/json")
+    handler = answering(b'"' + b"x" * MAX_INLINE_BYTES + b'"', Content_Type="application/json")
 
-    assert is_reference(output(ask(handler, max_bytes=2 * INLINE))["body"])
-    assert len(output(ask(handler, max_bytes=2 * INLINE, response="json"))["body"]) == INLINE
+    assert is_reference(output(ask(handler, max_bytes=2 * MAX_INLINE_BYTES))["body"])
+    assert (
+        len(output(ask(handler, max_bytes=2 * MAX_INLINE_BYTES, response="json"))["body"]) == MAX_INLINE_BYTES
+    )
 
 
 @pytest.mark.parametrize(
@@ -243,7 +245,7 @@ def test_what_is_large_comes_as_a_reference_unless_it_is_asked_for() -> None:
 def test_a_file_has_the_name_that_the_server_gives_it(
     disposition: str, resource: str, name: str | None
 ) -> None:
-    assert named(disposition, resource) == name
+    assert response_file_name(disposition, resource) == name
 
 
 @given(st.text())
@@ -265,5 +267,5 @@ def test_what_is_no_reference_is_refused(handled: Callable[..., Any]) -> None:
     from rune.errors import NodeFailure
 
     for odd in ({}, {"blob": "../x", "size": 1}, {"blob": f"x1/files/{'0' * 64}", "size": -1}):
-        with pytest.raises(NodeFailure, match="no reference"):
+        with pytest.raises(NodeFailure, match="not a blob reference"):
             asyncio.run(handled(Blobs(MemoryBlob(), "x1"), odd))

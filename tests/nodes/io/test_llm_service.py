@@ -172,7 +172,7 @@ def test_json_that_does_not_fit_is_an_error(text: str) -> None:
 def test_json_that_was_cut_off_is_told_so() -> None:
     found = error(asked(streaming(chunk('{"n":', "length")), json_schema=SCHEMA))
 
-    assert "cut off" in found.message
+    assert "truncated at the token limit" in found.message
 
 
 def refusing(status: int, body: str = "why", **headers: str) -> Handler:

@@ -351,7 +351,7 @@ def test_no_server_and_nobody_there() -> None:
 
 
 def test_a_silent_server_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rune.nodes.io.smtp.WHOLE_SECONDS", 0.1)
+    monkeypatch.setattr("rune.nodes.io.smtp.DELIVERY_TIMEOUT_S", 0.1)
 
     class Silent(Sink):
         async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

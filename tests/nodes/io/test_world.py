@@ -73,7 +73,7 @@ def test_what_was_never_opened_need_not_be_closed() -> None:
 
 
 def test_a_call_without_a_world_reaches_nothing() -> None:
-    with pytest.raises(RuntimeError, match="no world"):
+    with pytest.raises(RuntimeError, match="no external resources"):
         NO_RESOURCES.http()
 
 

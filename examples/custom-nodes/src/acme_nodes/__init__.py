@@ -1,4 +1,4 @@
-"""Node types of Acme: one that computes, one that waits, one that blocks."""
+"""Node types of Acme: a pure one, an asynchronous one, and a blocking one."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ PIECE = 64 * 1024
 @node("acme.slug", effectful=False, errors={"ACME_NO_SLUG": "nothing of the text is left"})
 def slug(
     text: Annotated[str, Meta(description="Any text.")],
-    longest: Annotated[int, Meta(ge=1, le=200, description="Characters to keep.")] = 60,
+    longest: Annotated[int, Meta(ge=1, le=200, description="Maximum length in characters.")] = 60,
 ) -> str:
-    """Makes a text fit for an address.
+    """Converts a text to a URL slug.
 
-    Letters and digits stay, everything between them becomes one hyphen.
+    Letters and digits are kept, everything else becomes a single hyphen.
     """
     found = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:longest].rstrip("-")
     if not found:
-        raise NodeFailure(f"nothing of {text!r} can stand in an address", code="ACME_NO_SLUG")
+        raise NodeFailure(f"nothing of {text!r} can be used in a URL", code="ACME_NO_SLUG")
     return found
 
 
@@ -35,22 +35,22 @@ async def document(
     title: Annotated[str, Meta(description="First line.")],
     lines: Annotated[list[str], Meta(description="The lines below.")],
 ) -> dict[str, Any]:
-    """Writes a text file and gives back a reference to it, not its bytes."""
+    """Stores a text file and returns a reference to it."""
     ctx.log("writing", lines=len(lines))
     text = "\n".join([title, "=" * len(title), "", *lines, ""])
     return await ctx.blob.put(text.encode(), f"{slug(title)}.txt", "text/plain")
 
 
-@node("acme.checksum", errors={"ACME_STOPPED": "nobody waits for the result any more"})
+@node("acme.checksum", errors={"ACME_STOPPED": "the run was cancelled"})
 def checksum(
     ctx: NodeContext,
-    file: Annotated[dict[str, Any], Meta(description="Reference to a file, as another node gave it.")],
-    algorithm: Annotated[Literal["sha256", "blake2b"], Meta(description="How to compute it.")] = "sha256",
+    file: Annotated[dict[str, Any], Meta(description="Reference to a file from another node.")],
+    algorithm: Annotated[Literal["sha256", "blake2b"], Meta(description="Hash algorithm.")] = "sha256",
 ) -> dict[str, Any]:
     """Computes the checksum of a file.
 
-    There is no `await` in it, so it runs in a thread and holds up nobody. Between two pieces it says how far it is and
-    looks whether it should stop.
+    The function is synchronous, so it runs in a thread and does not block the worker. After each piece it reports its
+    progress and checks whether it was cancelled.
     """
     data = ctx.wait(ctx.blob.get(file))
     digest = hashlib.new(algorithm)

@@ -1,1 +1,1 @@
-"""Blobs outside of the database: in a folder, or in a bucket of anything that speaks S3."""
+"""Blob stores outside the database: a folder, or a bucket of an S3-compatible service."""

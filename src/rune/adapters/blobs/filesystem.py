@@ -1,7 +1,7 @@
-"""Blobs as files: one folder an execution, each file whole or not there.
+"""Blobs as files, in one folder per execution.
 
-A file is written under a passing name in its own folder, so a process that dies leaves at most a file that nobody
-reads, and that goes with its execution.
+A blob is written to a temporary file in its folder and renamed, so a reader finds all of it or nothing. A process that
+crashes leaves at most a temporary file, which is deleted with its execution.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from rune.ports.journal import StoreUnavailableError
 
 T = TypeVar("T")
 TEMPORARY_PREFIX = "."
-"""What a file begins with until it is whole; no blob's name does."""
+"""Prefix of temporary files. No blob has a name that starts with it."""
 
-MAX_TRIES = 5
-"""How often a folder may vanish under whoever writes into it."""
+MAX_WRITE_TRIES = 5
+"""How often a write or a removal is tried while another process removes or fills the same folder."""
 
-_OWNER_ONLY = 0o600
+_FILE_MODE = 0o600
 
 
 class FilesystemBlobs:
@@ -32,110 +32,109 @@ class FilesystemBlobs:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._durable: set[Path] = set()
+        self._durable: set[Path] = set()  # fan-out folders whose parent was synced
 
     async def put(self, key: str, data: bytes) -> None:
         name = parse_blob_key(key)
-        await self._threaded(lambda: self._write(name, data))
+        await self._in_thread(lambda: self._write(name, data))
 
     async def get(self, key: str) -> bytes | None:
         try:
             name = parse_blob_key(key)
         except InvalidBlobKeyError:
             return None
-        return await self._threaded(lambda: self._read(name))
+        return await self._in_thread(lambda: self._read(name))
 
     async def delete(self, execution: str) -> int:
         name = execution_folder(execution)
-        return await self._threaded(lambda: self._remove(name))
+        return await self._in_thread(lambda: self._remove(name))
 
-    async def _threaded(self, act: Callable[[], T]) -> T:
+    async def _in_thread(self, work: Callable[[], T]) -> T:
         try:
-            return await asyncio.to_thread(act)
+            return await asyncio.to_thread(work)
         except OSError as error:
-            said = error.strerror or str(error)
-            raise StoreUnavailableError(
-                f"the folder of the blobs, {self.folder}, cannot be used: {said}"
-            ) from error
+            reason = error.strerror or str(error)
+            raise StoreUnavailableError(f"the blob folder {self.folder} cannot be used: {reason}") from error
 
-    def _home(self, execution: str) -> Path:
+    def _folder_of(self, execution: str) -> Path:
         return self.folder.joinpath(*fan_out(execution), execution)
 
     def _write(self, name: BlobKey, data: bytes) -> None:
-        home = self._home(name.execution)
-        for tries_left in reversed(range(MAX_TRIES)):
+        home = self._folder_of(name.execution)
+        for tries_left in reversed(range(MAX_WRITE_TRIES)):
             try:
-                self._make(home)
-                _write_whole(home, name.blob, data)
-            except FileNotFoundError:  # the execution's folder was removed meanwhile
+                self._make_folders(home)
+                _write_atomically(home, name.blob, data)
+            except FileNotFoundError:  # another process removed the folder of the execution
                 self._durable.clear()
                 if not tries_left or not self.folder.is_dir():
                     raise
             else:
-                _sync(home)
+                _fsync_folder(home)
                 return
 
-    def _make(self, home: Path) -> None:
-        """The folders down to an execution's, each of them durable.
+    def _make_folders(self, home: Path) -> None:
+        """Create the folder of an execution and its parents, and make each of them durable.
 
-        Who finds a folder cannot tell whether the one who made it has come to sync the folder above, so it is synced
-        by everybody. Those of the fan-out are never removed, and once is enough for them.
+        A process that finds a folder cannot know whether the process that created it has already synced the parent,
+        so every process syncs it. Fan-out folders are never removed, so syncing once is enough for them.
         """
         for each in (home.parent.parent, home.parent, home):
             if each in self._durable:
                 continue
             with suppress(FileExistsError):
                 each.mkdir()
-            _sync(each.parent)
+            _fsync_folder(each.parent)
             if each is not home:
                 self._durable.add(each)
 
     def _read(self, name: BlobKey) -> bytes | None:
         try:
-            with open(self._home(name.execution) / name.blob, "rb", opener=_opener) as file:
+            with open(self._folder_of(name.execution) / name.blob, "rb", opener=_open_private) as file:
                 return file.read()
         except FileNotFoundError:
-            if not self.folder.is_dir():  # what is kept there is not lost, it is out of reach
+            # Without the root folder, such as on an unmounted volume, the blob is unreachable, not missing.
+            if not self.folder.is_dir():
                 raise
             return None
 
     def _remove(self, execution: str) -> int:
-        """Removes files until the folder is empty: somebody may still be writing."""
-        home = self._home(execution)
+        """Remove files until the folder is empty: another process may still be writing."""
+        home = self._folder_of(execution)
         count = 0
-        for _ in range(MAX_TRIES):
+        for _ in range(MAX_WRITE_TRIES):
             try:
-                count += _empty(home)
+                count += _remove_files(home)
             except FileNotFoundError:
                 if not self.folder.is_dir():
                     raise
                 return count
             try:
                 home.rmdir()
-            except OSError:  # not empty: once more
+            except OSError:  # not empty: try again
                 continue
-            _sync(home.parent)
+            _fsync_folder(home.parent)
             break
         return count
 
 
-def _write_whole(home: Path, name: str, data: bytes) -> None:
-    """The crash points: before the rename nothing is there under the name, after it everything is."""
-    passing = home / f"{TEMPORARY_PREFIX}{secrets.token_hex(12)}"
+def _write_atomically(home: Path, name: str, data: bytes) -> None:
+    temporary = home / f"{TEMPORARY_PREFIX}{secrets.token_hex(12)}"
     try:
-        with open(passing, "xb", opener=_opener) as file:
+        with open(temporary, "xb", opener=_open_private) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(passing, home / name)
+        # crash here: the blob does not exist under its name; the temporary file is deleted with the execution
+        os.replace(temporary, home / name)
     except BaseException:
         with suppress(OSError):
-            passing.unlink()
+            temporary.unlink()
         raise
 
 
-def _empty(home: Path) -> int:
-    """Remove the files of a folder, which has to be one and not lead elsewhere; answers how many were blobs."""
+def _remove_files(home: Path) -> int:
+    """Remove the files of a folder and return how many were blobs. A symbolic link in its place is an error."""
     folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     count = 0
     try:
@@ -148,11 +147,11 @@ def _empty(home: Path) -> int:
     return count
 
 
-def _opener(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, _OWNER_ONLY)
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, _FILE_MODE)
 
 
-def _sync(folder: Path) -> None:
+def _fsync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Names of blobs outside: what a key becomes where its parts are read as a path."""
+"""Mapping of blob keys to file names and object names that are safe as parts of a path."""
 
 from __future__ import annotations
 
@@ -9,51 +9,51 @@ from urllib.parse import quote
 from rune.errors import RuneError
 
 MAX_KEY_CHARS = 200
-"""Characters of a name as it is; file systems take 255 bytes."""
+"""Longer names are replaced by their digest; file systems limit a name to 255 bytes."""
 
 
 class InvalidBlobKeyError(RuneError):
-    """A key that names no blob of any execution."""
+    """A key does not have the form `execution/name`."""
 
     code = "BAD_KEY"
 
 
 class BlobKey(NamedTuple):
-    """Two plain names; neither holds a slash or a dot, nor is it empty."""
+    """Escaped names of an execution and a blob: not empty, without slashes and dots."""
 
     execution: str
     blob: str
 
 
 def parse_blob_key(key: str) -> BlobKey:
-    """The place of a key. Different keys have different places."""
+    """Split and escape a key. Different keys have different results."""
     execution, slash, rest = key.partition("/")
     if not slash or not rest:
-        raise InvalidBlobKeyError(f"`{_shown(key)}` is no key of a blob: it has to be `execution/name`")
-    return BlobKey(execution_folder(execution), _plain(rest))
+        raise InvalidBlobKeyError(f"`{_printable(key)}` is not a blob key: the form is `execution/name`")
+    return BlobKey(execution_folder(execution), _escape(rest))
 
 
 def execution_folder(execution: str) -> str:
-    """The place of everything that an execution has. An empty one would stand for all of them."""
+    """Return the escaped name of an execution. An empty name is rejected, because it would match all executions."""
     if not execution or "/" in execution:
-        raise InvalidBlobKeyError(f"`{_shown(execution)}` is no id of an execution")
-    return _plain(execution)
+        raise InvalidBlobKeyError(f"`{_printable(execution)}` is not an execution id")
+    return _escape(execution)
 
 
 def fan_out(execution: str) -> tuple[str, str]:
-    """Two folders to lie in, so that none holds too many."""
+    """Return two levels of folders for an execution, so that no folder has too many entries."""
     digest = hashlib.sha256(execution.encode()).hexdigest()
     return digest[:2], digest[2:4]
 
 
-def _plain(part: str) -> str:
-    """Readable where it can be. A dot is spelled out, so that no name means a folder or hides a file."""
+def _escape(part: str) -> str:
+    """Percent-encode a name. Dots are encoded too, so that no name is `..` or starts with a dot."""
     plain = quote(part, safe="@", errors="surrogatepass").replace(".", "%2E")
     if len(plain) <= MAX_KEY_CHARS:
         return plain
-    # No name above begins with a plus: it would be spelled out.
+    # No percent-encoded name starts with a plus, so digests cannot collide with other names.
     return "+" + hashlib.sha256(part.encode(errors="surrogatepass")).hexdigest()
 
 
-def _shown(key: str) -> str:
+def _printable(key: str) -> str:
     return key[:80].encode("ascii", "backslashreplace").decode()

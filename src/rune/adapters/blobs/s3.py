@@ -1,4 +1,4 @@
-"""Blobs in a bucket of anything that speaks S3."""
+"""Blobs in a bucket of an S3-compatible service."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rune.adapters.blobs.keys import InvalidBlobKeyError, execution_folder, pars
 from rune.ports.journal import StoreUnavailableError
 
 TIMEOUT_S = 30.0
-"""How long one act may take with all of its tries, in seconds."""
+"""Time limit of one operation including its retries, in seconds."""
 
 CONNECT_TIMEOUT_S = 5.0
 RETRIES = 3
-BATCH = 1000
-"""As many as one request may delete."""
+DELETE_BATCH = 1000
+"""Maximum number of objects that S3 deletes per request."""
 
 _CODE = re.compile(r"<Code>([^<]{1,100})</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]{1,300})</Message>")
@@ -29,7 +29,7 @@ _STATUS = re.compile(r"status code: (\d{3}[^:\n]{0,40})")
 
 
 class Keys(NamedTuple):
-    """Who we are to the server."""
+    """Access keys of the S3 service."""
 
     id: str
     secret: str
@@ -40,7 +40,7 @@ class Keys(NamedTuple):
 
 
 class Bucket(NamedTuple):
-    """Where the blobs lie. Without an endpoint it is Amazon's own of the region."""
+    """Location of the blobs. Without an endpoint, Amazon S3 in the region is used."""
 
     name: str
     prefix: str = ""
@@ -52,17 +52,17 @@ class Bucket(NamedTuple):
 
 
 class S3Blobs:
-    """Bytes by key; an execution's lie under one prefix."""
+    """Bytes by key. The objects of an execution share a prefix."""
 
-    def __init__(self, bucket: Bucket, keys: Keys, *, patience: float = TIMEOUT_S) -> None:
+    def __init__(self, bucket: Bucket, keys: Keys, *, timeout: float = TIMEOUT_S) -> None:
         self._bucket = bucket
-        self._patience = patience
-        self._store = _store(bucket, keys, patience)
+        self._timeout = timeout
+        self._store = _store(bucket, keys, timeout)
 
     async def put(self, key: str, data: bytes) -> None:
         name = parse_blob_key(key)
-        # One request whatever the size: it happens as a whole or not at all, and leaves no parts behind.
-        async with self._telling():
+        # A single request is atomic; an interrupted multipart upload would leave parts behind.
+        async with self._errors_translated():
             await self._store.put_async(f"{name.execution}/{name.blob}", data, use_multipart=False)
 
     async def get(self, key: str) -> bytes | None:
@@ -70,21 +70,21 @@ class S3Blobs:
             name = parse_blob_key(key)
         except InvalidBlobKeyError:
             return None
-        async with self._telling():
+        async with self._errors_translated():
             try:
                 found = await self._store.get_async(f"{name.execution}/{name.blob}")
                 return bytes(await found.bytes_async())
             except FileNotFoundError as error:
-                # A bucket that is missing says nothing about what was kept in it.
+                # With the bucket missing, the blob is unreachable, not missing.
                 if _code(error) == "NoSuchBucket":
                     raise
                 return None
 
     async def delete(self, execution: str) -> int:
-        listing = self._store.list(execution_folder(execution), chunk_size=BATCH)
+        listing = self._store.list(execution_folder(execution), chunk_size=DELETE_BATCH)
         count = 0
         while True:
-            async with self._telling():
+            async with self._errors_translated():
                 page = await anext(listing, None)
                 if page is None:
                     return count
@@ -92,22 +92,22 @@ class S3Blobs:
             count += len(page)
 
     @asynccontextmanager
-    async def _telling(self) -> AsyncIterator[None]:
-        """What goes wrong becomes our error, and nothing takes longer than our patience."""
+    async def _errors_translated(self) -> AsyncIterator[None]:
+        """Limit the duration and translate errors of the client library to StoreUnavailableError."""
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._timeout):
                 yield
         except TimeoutError as error:
-            raise StoreUnavailableError(f"{self._bucket}: no answer within {self._patience:g} s") from error
+            raise StoreUnavailableError(f"{self._bucket}: no response within {self._timeout:g} s") from error
         except (BaseError, OSError) as error:
-            said = f"access is refused ({_said(error)})" if _refused(error) else _said(error)
-            raise StoreUnavailableError(f"{self._bucket}: {said}") from error
+            reason = f"access denied ({_describe(error)})" if _is_access_denied(error) else _describe(error)
+            raise StoreUnavailableError(f"{self._bucket}: {reason}") from error
 
 
-def _store(bucket: Bucket, keys: Keys, patience: float) -> S3Store:
-    given = {"endpoint": bucket.endpoint} if bucket.endpoint else {}
+def _store(bucket: Bucket, keys: Keys, timeout: float) -> S3Store:
+    options = {"endpoint": bucket.endpoint} if bucket.endpoint else {}
     if keys.session:
-        given["session_token"] = keys.session
+        options["session_token"] = keys.session
     return S3Store(
         bucket.name,
         prefix=bucket.prefix or None,
@@ -117,24 +117,25 @@ def _store(bucket: Bucket, keys: Keys, patience: float) -> S3Store:
         virtual_hosted_style_request=not bucket.endpoint,
         client_options={
             "allow_http": bucket.endpoint.startswith("http://"),
-            "connect_timeout": timedelta(seconds=min(CONNECT_TIMEOUT_S, patience)),
-            "timeout": timedelta(seconds=patience),
+            "connect_timeout": timedelta(seconds=min(CONNECT_TIMEOUT_S, timeout)),
+            "timeout": timedelta(seconds=timeout),
         },
         retry_config={
             "max_retries": RETRIES,
-            "retry_timeout": timedelta(seconds=patience),
+            "retry_timeout": timedelta(seconds=timeout),
             "backoff": {
                 "init_backoff": timedelta(milliseconds=50),
                 "max_backoff": timedelta(seconds=1),
                 "base": 2,
             },
         },
-        **given,  # type: ignore[arg-type]
+        **options,  # type: ignore[arg-type]
     )
 
 
-def _refused(error: Exception) -> bool:
-    status = _STATUS.search(str(error))  # a listing wraps what it was told
+def _is_access_denied(error: Exception) -> bool:
+    # A listing wraps the response in a generic error, so the exception class does not suffice.
+    status = _STATUS.search(str(error))
     return isinstance(error, PermissionDeniedError | UnauthenticatedError) or (
         status is not None and status[1].startswith(("401", "403"))
     )
@@ -145,8 +146,8 @@ def _code(error: Exception) -> str:
     return found[1] if found else ""
 
 
-def _said(error: Exception) -> str:
-    """What the server said, or that it did not; without the rest, which repeats the request."""
+def _describe(error: Exception) -> str:
+    """Return the reason of a failure, without the parts of the message that repeat the request."""
     text = str(error)
     code, message, status = _code(error), _MESSAGE.search(text), _STATUS.search(text)
     if code:
@@ -154,5 +155,5 @@ def _said(error: Exception) -> str:
     if status:
         return f"status {status[1].strip()}"
     if "error sending request" in text or "HTTP error" in text:
-        return "it cannot be reached"
+        return "the service cannot be reached"
     return text.partition("\n")[0][:300]

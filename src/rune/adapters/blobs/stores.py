@@ -1,4 +1,4 @@
-"""Opens the blob store that an address names."""
+"""Opens the blob store that RUNE_BLOB configures."""
 
 from __future__ import annotations
 
@@ -16,91 +16,95 @@ from rune.settings import SettingsError
 if TYPE_CHECKING:
     from rune.adapters.blobs.s3 import Bucket
 
-KNOWN = "`file:///folder` or `s3://bucket/prefix?endpoint=https://host&region=…`"
-ID, SECRET = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
+URL_FORMS = "`file:///folder` or `s3://bucket/prefix?endpoint=https://host&region=…`"
+ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
 _SCHEME = re.compile(r"[a-z0-9+.-]{1,20}")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,62}")
 _PREFIX = re.compile(r"[A-Za-z0-9_-]+(?:/[A-Za-z0-9_-]+)*")
 
 
 def open_blob(url: str, environment: Mapping[str, str] | None = None) -> BlobStore:
-    """Blobs outside of the database. Nothing is asked of a server before the first blob."""
-    scheme, known, _ = url.partition("://")
+    """Open a blob store outside the database. A remote service is not contacted before the first blob."""
+    scheme, separator, _ = url.partition("://")
     if scheme == "file":
-        return _files(url)
+        return _open_files(url)
     if scheme == "s3":
-        return _s3(url, os.environ if environment is None else environment)
-    said = f"`{scheme}://`" if known and _SCHEME.fullmatch(scheme) else "this"
-    raise SettingsError(f"RUNE_BLOB: {said} is no place for blobs outside of the database; use {KNOWN}")
+        return _open_s3(url, os.environ if environment is None else environment)
+    shown = f"`{scheme}://`" if separator and _SCHEME.fullmatch(scheme) else "this"
+    raise SettingsError(f"RUNE_BLOB: {shown} is not a location for blobs; use {URL_FORMS}")
 
 
-def _files(url: str) -> FilesystemBlobs:
+def _open_files(url: str) -> FilesystemBlobs:
     parts = _split(url)
     path = unquote(parts.path)
     if parts.netloc or not path.startswith("/") or parts.query or parts.fragment or "\0" in path:
-        raise SettingsError(f"RUNE_BLOB: `{url}` names no folder; three slashes begin it: `file:///folder`")
+        raise SettingsError(f"RUNE_BLOB: `{url}` is not a folder; use three slashes: `file:///folder`")
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        said = error.strerror or str(error)
-        raise SettingsError(f"RUNE_BLOB: the folder {folder} cannot be used: {said}") from error
+        reason = error.strerror or str(error)
+        raise SettingsError(f"RUNE_BLOB: the folder {folder} cannot be used: {reason}") from error
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        raise SettingsError(f"RUNE_BLOB: the folder {folder} cannot be used: this user may not write there")
+        raise SettingsError(f"RUNE_BLOB: the folder {folder} cannot be used: permission denied")
     return FilesystemBlobs(folder)
 
 
-def _s3(url: str, environment: Mapping[str, str]) -> BlobStore:
+def _open_s3(url: str, environment: Mapping[str, str]) -> BlobStore:
     try:
-        from rune.adapters.blobs.s3 import Keys, S3Blobs  # noqa: PLC0415 - files need no client of S3
+        from rune.adapters.blobs.s3 import Keys, S3Blobs  # noqa: PLC0415 - the S3 client is optional
     except ModuleNotFoundError as missing:
         raise SettingsError(
             f"RUNE_BLOB: s3:// needs the package `{missing.name}`; install rune-engine[cluster]"
         ) from None
-    bucket = _bucket(url, environment)
-    absent = [name for name in (ID, SECRET) if not environment.get(name)]
+    bucket = _parse_bucket(url, environment)
+    absent = [name for name in (ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE) if not environment.get(name)]
     if absent:
         raise SettingsError(
-            f"RUNE_BLOB: s3:// takes its keys from the environment; set {' and '.join(absent)}"
+            f"RUNE_BLOB: s3:// reads its keys from the environment; set {' and '.join(absent)}"
         )
     session = environment.get("AWS_SESSION_TOKEN", "")
-    return S3Blobs(bucket, Keys(environment[ID], environment[SECRET], session))
+    return S3Blobs(bucket, Keys(environment[ACCESS_KEY_VARIABLE], environment[SECRET_KEY_VARIABLE], session))
 
 
-def _bucket(url: str, environment: Mapping[str, str]) -> Bucket:
+def _parse_bucket(url: str, environment: Mapping[str, str]) -> Bucket:
     from rune.adapters.blobs.s3 import Bucket  # noqa: PLC0415 - as above
 
     parts = _split(url)
     if "@" in parts.netloc:
-        raise SettingsError(f"RUNE_BLOB: keys do not belong in the address; set {ID} and {SECRET}")
+        raise SettingsError(
+            f"RUNE_BLOB: keys do not belong in the address; set {ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE}"
+        )
     prefix = unquote(parts.path).strip("/")
     if not _BUCKET.fullmatch(parts.netloc):
-        raise SettingsError(f"RUNE_BLOB: `{parts.netloc[:80]}` is no name of a bucket; use {KNOWN}")
+        raise SettingsError(f"RUNE_BLOB: `{parts.netloc[:80]}` is not a bucket name; use {URL_FORMS}")
     if prefix and not _PREFIX.fullmatch(prefix):
         raise SettingsError(
-            f"RUNE_BLOB: the prefix `{prefix[:80]}` may hold letters, digits, `-`, `_` and single slashes"
+            f"RUNE_BLOB: the prefix `{prefix[:80]}` may contain letters, digits, `-`, `_` and single slashes"
         )
-    given = dict(parse_qsl(parts.query, keep_blank_values=True))
-    unknown = sorted(given.keys() - {"endpoint", "region"})
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    unknown = sorted(options.keys() - {"endpoint", "region"})
     if unknown or parts.fragment:
-        raise SettingsError(f"RUNE_BLOB: `{(unknown or [parts.fragment])[0][:40]}` is unknown; use {KNOWN}")
-    region = given.get("region") or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
-    return Bucket(parts.netloc, prefix, _endpoint(given.get("endpoint", "")), region or "us-east-1")
+        raise SettingsError(
+            f"RUNE_BLOB: `{(unknown or [parts.fragment])[0][:40]}` is unknown; use {URL_FORMS}"
+        )
+    region = options.get("region") or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
+    return Bucket(parts.netloc, prefix, _parse_endpoint(options.get("endpoint", "")), region or "us-east-1")
 
 
-def _endpoint(text: str) -> str:
+def _parse_endpoint(text: str) -> str:
     if not text:
         return ""
     parts = _split(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
-        raise SettingsError("RUNE_BLOB: the endpoint has to be `http://host:port` or `https://host`")
+        raise SettingsError("RUNE_BLOB: the endpoint must be `http://host:port` or `https://host`")
     return text.rstrip("/")
 
 
 def _split(text: str) -> SplitResult:
     try:
         parts = urlsplit(text)
-        _ = parts.port  # only looked at when it is asked for
+        _ = parts.port  # urlsplit validates the port only when it is read
     except ValueError as error:
-        raise SettingsError(f"RUNE_BLOB: this is no address ({error}); use {KNOWN}") from None
+        raise SettingsError(f"RUNE_BLOB: not a valid address ({error}); use {URL_FORMS}") from None
     return parts

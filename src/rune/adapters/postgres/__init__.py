@@ -1,1 +1,1 @@
-"""The journal, blobs, library, retention and credentials in PostgreSQL, for any number of processes at once."""
+"""Journal, workflows, blobs, credentials, access control and retention in PostgreSQL, shared by all processes."""

@@ -1,8 +1,6 @@
-"""Keys of the API in the same database.
+"""API keys, audit log and start limits in PostgreSQL.
 
-The log in the same database.
-
-Limits on starts in the same database. They are judged in the act that accepts a start, under a lock.
+Limits are checked in the transaction that accepts a start, under a row lock.
 """
 
 from __future__ import annotations
@@ -13,80 +11,73 @@ from rune.adapters.postgres.database import Database, query
 from rune.adapters.rows import entry_of, entry_row, key_of, key_row
 from rune.ports.access import ALL_ENTRIES, ApiKey, AuditEntry, AuditFilter, Limits, key_not_found
 
+_MAX_NUMBER = 2**63 - 1
+_LIMITS = msgspec.json.Decoder(Limits)
+
 
 class PostgresApiKeys:
-    """Keys by id."""
-
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def put(self, key: ApiKey) -> ApiKey:
-        await self._database.fetch(query("key_insert"), *key_row(key))
+        await self._database.fetch(query("api_key_insert"), *key_row(key))
         found = await self.find(key.id)
         assert found is not None
         return found
 
     async def find(self, id: str) -> ApiKey | None:
-        row = await self._database.find(query("key"), id)
+        row = await self._database.find(query("api_key"), id)
         return None if row is None else key_of(row)
 
     async def list(self) -> list[ApiKey]:
-        return [key_of(row) for row in await self._database.fetch(query("keys"))]
+        return [key_of(row) for row in await self._database.fetch(query("api_keys"))]
 
     async def revoke(self, id: str, at: int) -> ApiKey:
-        row = await self._database.row(query("key_revoke"), id, at)
+        row = await self._database.row(query("api_key_revoke"), id, at)
         if row is None:
             raise key_not_found(id)
         return key_of(row)
 
     async def mark_used(self, id: str, at: int) -> None:
-        await self._database.fetch(query("key_used"), id, at)
+        await self._database.fetch(query("api_key_mark_used"), id, at)
 
     async def exist(self) -> bool:
-        (row,) = await self._database.fetch(query("keys_exist"))
+        (row,) = await self._database.fetch(query("api_keys_exist"))
         return bool(row["found"])
 
 
-_LAST = 2**63 - 1
-
-
 class PostgresAuditLog:
-    """Entries in the order they were written."""
-
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def write(self, entry: AuditEntry) -> None:
-        await self._database.fetch(query("log_write"), *entry_row(entry))
+        await self._database.fetch(query("audit_write"), *entry_row(entry))
 
     async def read(
         self, wanted: AuditFilter = ALL_ENTRIES, *, before: int | None = None, limit: int = 100
     ) -> list[AuditEntry]:
-        last = _LAST if before is None else before
-        rows = await self._database.look(
-            query("log_read"), last, wanted.actor, wanted.action, wanted.target, limit
+        last = _MAX_NUMBER if before is None else before
+        rows = await self._database.find_all(
+            query("audit_read"), last, wanted.actor, wanted.action, wanted.target, limit
         )
         return [entry_of(row) for row in rows]
 
 
-_LIMITS = msgspec.json.Decoder(Limits)
-
-
 class PostgresStartLimits:
-    """Limits by whom they are for. Time is the database's: the clocks of those who ask it may be apart."""
+    """Limits by subject. Rates use the clock of the database, because the clocks of API processes may differ."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def put(self, subject: str, limits: Limits, at: int) -> None:
         if not limits:
-            await self._database.fetch(query("limits_remove"), subject)
+            await self._database.fetch(query("start_limits_remove"), subject)
             return
         bucket = limits.bucket
-        counted = (None, None, None) if bucket is None else (bucket.starts, bucket.period, bucket.burst)
+        rate = (None, None, None) if bucket is None else (bucket.starts, bucket.period, bucket.burst)
         text = msgspec.json.encode(limits).decode()
-        await self._database.fetch(query("limits_put"), subject, text, *counted, limits.running)
+        await self._database.fetch(query("start_limits_put"), subject, text, *rate, limits.running)
 
     async def all(self) -> dict[str, Limits]:
-        rows = await self._database.fetch(query("limits"))
+        rows = await self._database.fetch(query("start_limits"))
         return {row["subject"]: _LIMITS.decode(row["limits"]) for row in rows}

@@ -1,8 +1,7 @@
-"""Grouping: what comes while a group is being written is the next group.
+"""Batches concurrent reads and writes: requests that arrive while a batch is in flight form the next batch.
 
-A single idle entry is written at once; a thousand at once cost a few round trips and a few syncs of the disk.
-
-Reading: what concurrent tokens ask for is fetched together.
+A single request is sent at once. A thousand concurrent requests cost a few round trips and a few disk syncs instead of
+a thousand.
 """
 
 from __future__ import annotations
@@ -12,72 +11,78 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from rune.adapters.postgres.database import Database, TooManyConnectionsError, query
+from rune.adapters.postgres.database import Database, OutOfLocksError, query
 from rune.codec.facts import decode_fact, encode_path
 from rune.core.execution.fact import NodeResult
 from rune.core.execution.token import Path
 from rune.ports.journal import StoreUnavailableError
 
-LOOK_AHEAD = 4
-"""How many times the size of a group is looked through for entries that may go now."""
+LOOK_AHEAD_BATCHES = 4
+"""How many batch sizes of pending entries are searched for entries that may be sent now."""
+
+READ_LANES = 2
+MAX_REQUESTS = 128
+MAX_KEYS = 2_000
 
 
 class Entry(Protocol):
-    """Something to be written by whoever comes first to it."""
+    """A request of a batch and the future of its result."""
 
     future: asyncio.Future[Any]
 
     def names(self) -> Iterable[object]:
-        """What nobody else in flight may have to do with."""
+        """Return what this entry writes; two batches in flight never share a name."""
 
 
 E = TypeVar("E", bound=Entry)
+K = TypeVar("K")
+V = TypeVar("V")
 Admits = Callable[[E], bool]
-"""Takes an entry into a group, unless it has to wait for the next."""
+"""Adds an entry to a batch and returns True, or returns False if the entry must wait for a later batch."""
 
 
 class Batcher(Generic[E]):
-    """Writes entries in groups, a few groups at a time, each on a connection of its own.
+    """Sends entries in batches, with up to `lanes` batches in flight, each on its own connection.
 
-    `write` writes a group in one act and answers one answer or exception each. Where it raises, the group is written in
-    halves, so that an entry that cannot be written harms nobody but itself. `linger`: for how many seconds a group may
-    wait for more, where nobody waits for the answer.
+    `write` sends a batch in one transaction and returns one result or exception per entry. If it raises, the batch is
+    split in halves and sent again, so that one invalid entry does not fail the others. `linger` is how many seconds a
+    batch may wait for more entries when no caller waits for the result.
     """
 
     def __init__(
         self,
         write: Callable[[Sequence[E]], Awaitable[Sequence[object]]],
-        gathering: Callable[[], Admits[E]],
+        new_batch: Callable[[], Admits[E]],
         *,
         lanes: int,
         most: int,
         linger: float = 0.0,
     ) -> None:
         self._write = write
-        self._gathering = gathering
+        self._new_batch = new_batch
         self._most = most
         self._lanes = lanes
         self._linger = linger
         self._pending: deque[E] = deque()
         self._busy: set[object] = set()
         self._flights: set[asyncio.Task[None]] = set()
-        self._called = False
+        self._scheduled = False
         self._due: asyncio.Handle | None = None
         self._closed = False
 
     def submit(self, entry: E) -> asyncio.Future[Any]:
-        """Have an entry written; the answer comes when it is durable."""
+        """Queue an entry; its future is resolved when the entry is durable."""
         if self._closed:
             entry.future.set_exception(StoreUnavailableError("the store was closed"))
             return entry.future
         self._pending.append(entry)
-        self._call()
+        self._schedule()
         return entry.future
 
-    def _call(self) -> None:
-        """Look for work behind everybody who is about to submit in this turn of the loop."""
-        if not self._called and len(self._flights) < self._lanes and self._pending:
-            self._called = True
+    def _schedule(self) -> None:
+        """Start a batch after all callers of this turn of the event loop have submitted."""
+        if not self._scheduled and len(self._flights) < self._lanes and self._pending:
+            self._scheduled = True
             loop = asyncio.get_running_loop()
             if self._linger and not self._closed and len(self._pending) < self._most:
                 self._due = loop.call_later(self._linger, self._start)
@@ -85,25 +90,25 @@ class Batcher(Generic[E]):
                 self._due = loop.call_soon(self._start)
 
     def _start(self) -> None:
-        self._called = False
-        group = self._gather()
+        self._scheduled = False
+        group = self._next_batch()
         if not group:
             return
         names = {name for entry in group for name in entry.names()}
         self._busy |= names
-        flight = asyncio.get_running_loop().create_task(self._fly(group, names))
+        flight = asyncio.get_running_loop().create_task(self._send(group, names))
         self._flights.add(flight)
         flight.add_done_callback(self._flights.discard)
-        self._call()
+        self._schedule()
 
-    def _gather(self) -> list[E]:
-        """Those who may go now, in their order; the others stay where they are."""
-        admits = self._gathering()
+    def _next_batch(self) -> list[E]:
+        """Remove and return the pending entries that may be sent now, in order; the others keep their places."""
+        admits = self._new_batch()
         group: list[E] = []
         waiting: list[E] = []
-        looks = self._most * LOOK_AHEAD
-        while self._pending and len(group) < self._most and looks:
-            looks -= 1
+        remaining = self._most * LOOK_AHEAD_BATCHES
+        while self._pending and len(group) < self._most and remaining:
+            remaining -= 1
             entry = self._pending.popleft()
             if entry.future.cancelled():
                 continue
@@ -112,65 +117,54 @@ class Batcher(Generic[E]):
         self._pending.extendleft(reversed(waiting))
         return group
 
-    async def _fly(self, group: list[E], names: set[object]) -> None:
+    async def _send(self, group: list[E], names: set[object]) -> None:
         try:
-            await self._written(group)
+            await self._write_or_split(group)
         finally:
-            _answer(
-                group, [StoreUnavailableError("given up while writing") for _ in group]
-            )  # only if we were cancelled
+            # Every future is resolved by now unless this task was cancelled.
+            _resolve(group, [StoreUnavailableError("cancelled while writing") for _ in group])
             self._busy -= names
             self._flights.discard(asyncio.current_task())
-            self._call()
+            self._schedule()
 
-    async def _written(self, group: Sequence[E]) -> None:
+    async def _write_or_split(self, group: Sequence[E]) -> None:
         try:
-            _answer(group, await self._write(group))
+            _resolve(group, await self._write(group))
         except Exception as error:
-            if isinstance(error, StoreUnavailableError) and not isinstance(error, TooManyConnectionsError):
-                _answer(group, [StoreUnavailableError(error.message, code=error.code) for _ in group])
+            if isinstance(error, StoreUnavailableError) and not isinstance(error, OutOfLocksError):
+                _resolve(group, [StoreUnavailableError(error.message, code=error.code) for _ in group])
             elif len(group) == 1:
-                _answer(group, [error])
+                _resolve(group, [error])
             else:
                 middle = len(group) // 2
-                await self._written(group[:middle])
-                await self._written(group[middle:])
+                await self._write_or_split(group[:middle])
+                await self._write_or_split(group[middle:])
 
     async def close(self) -> None:
-        """Take nothing more, and wait until everything that was submitted is answered."""
+        """Reject new entries and wait until every submitted entry has its result."""
         self._closed = True
-        if self._due is not None and self._called:
+        if self._due is not None and self._scheduled:
             self._due.cancel()
-            self._called = False
+            self._scheduled = False
         while self._flights or self._pending:
-            self._call()
+            self._schedule()
             if self._flights:
                 await asyncio.wait(self._flights)
             else:
                 await asyncio.sleep(0)
 
 
-def _answer(group: Sequence[Entry], answers: Sequence[object]) -> None:
-    for entry, answer in zip(group, answers, strict=True):
+def _resolve(group: Sequence[Entry], results: Sequence[object]) -> None:
+    for entry, result in zip(group, results, strict=True):
         if entry.future.done():
             continue
-        if isinstance(answer, BaseException):
-            entry.future.set_exception(answer)
+        if isinstance(result, BaseException):
+            entry.future.set_exception(result)
         else:
-            entry.future.set_result(answer)
-
-
-LANES = 2
-MAX_REQUESTS = 128
-MAX_KEYS = 2_000
-
-K = TypeVar("K")
-V = TypeVar("V")
+            entry.future.set_result(result)
 
 
 class LookupRequest(Generic[K]):
-    """Something to be looked up."""
-
     __slots__ = ("future", "key")
 
     def __init__(self, key: K) -> None:
@@ -182,39 +176,41 @@ class LookupRequest(Generic[K]):
 
 
 class Lookup(Generic[K, V]):
-    """Looks up many keys in one question. `ask` answers one value each, in the order asked."""
+    """Looks up many keys in one query. `fetch` returns one value per key, in the order of the keys."""
 
     def __init__(
         self,
         database: Database,
-        ask: Callable[[Sequence[K]], Awaitable[Sequence[V]]],
+        fetch: Callable[[Sequence[K]], Awaitable[Sequence[V]]],
         most: int = MAX_REQUESTS,
     ) -> None:
         self._database = database
-        self._ask = ask
-        self._asking = False
-        self._groups: Batcher[LookupRequest[K]] = Batcher(
-            self._asked, lambda: lambda _: True, lanes=LANES, most=most
+        self._fetch = fetch
+        self._fetching = False
+        self._batches: Batcher[LookupRequest[K]] = Batcher(
+            self._fetch_batch, lambda: lambda _: True, lanes=READ_LANES, most=most
         )
 
     async def of(self, key: K) -> V:
-        if self._database.in_snapshot:  # a moment of one's own is not shared with others
-            return (await self._ask([key]))[0]
-        if not self._asking:  # nobody to share with
-            self._asking = True
+        # A snapshot belongs to one task: its reads cannot be batched with those of others.
+        if self._database.in_snapshot:
+            return (await self._fetch([key]))[0]
+        # A single caller bypasses the batch.
+        if not self._fetching:
+            self._fetching = True
             try:
-                return (await self._ask([key]))[0]
+                return (await self._fetch([key]))[0]
             finally:
-                self._asking = False
-        found: V = await self._groups.submit(LookupRequest(key))
+                self._fetching = False
+        found: V = await self._batches.submit(LookupRequest(key))
         return found
 
-    async def _asked(self, group: Sequence[LookupRequest[K]]) -> Sequence[V]:
-        return await self._ask([each.key for each in group])
+    async def _fetch_batch(self, group: Sequence[LookupRequest[K]]) -> Sequence[V]:
+        return await self._fetch([each.key for each in group])
 
 
 class ResultRequest:
-    """The results of some tokens of one execution."""
+    """Results of some tokens of one execution."""
 
     __slots__ = ("execution", "future", "keys")
 
@@ -228,35 +224,35 @@ class ResultRequest:
 
 
 def result_batch() -> Callable[[ResultRequest], bool]:
-    """A group: not too much at once."""
+    """Return the admission rule of a batch: at most MAX_KEYS results."""
     count = 0
 
-    def admits(question: ResultRequest) -> bool:
+    def admits(request: ResultRequest) -> bool:
         nonlocal count
-        if count and count + len(question.keys) > MAX_KEYS:
+        if count and count + len(request.keys) > MAX_KEYS:
             return False
-        count += len(question.keys)
+        count += len(request.keys)
         return True
 
     return admits
 
 
 class ResultReader:
-    """Answers questions in groups."""
+    """Reads results of tokens in batches."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._groups: Batcher[ResultRequest] = Batcher(
-            self._ask, result_batch, lanes=LANES, most=MAX_REQUESTS
+        self._batches: Batcher[ResultRequest] = Batcher(
+            self._fetch_batch, result_batch, lanes=READ_LANES, most=MAX_REQUESTS
         )
         self._statement = query("results")
 
     async def results(self, execution: str, keys: Sequence[tuple[int, Path]]) -> list[NodeResult | None]:
-        """The results of these tokens, in the order asked."""
-        found: list[NodeResult | None] = await self._groups.submit(ResultRequest(execution, keys))
+        """Return the results of these tokens in the order of the keys."""
+        found: list[NodeResult | None] = await self._batches.submit(ResultRequest(execution, keys))
         return found
 
-    async def _ask(self, group: Sequence[ResultRequest]) -> list[list[NodeResult | None]]:
+    async def _fetch_batch(self, group: Sequence[ResultRequest]) -> list[list[NodeResult | None]]:
         ids = [each.execution for each in group for _ in each.keys]
         nodes = [node for each in group for node, _ in each.keys]
         paths = [encode_path(path) for each in group for _, path in each.keys]
@@ -264,9 +260,9 @@ class ResultReader:
         for place, body in await self._database.fetch(self._statement, ids, nodes, paths):
             fact = decode_fact(body)
             bodies[place - 1] = fact if isinstance(fact, NodeResult) else None
-        answers: list[list[NodeResult | None]] = []
+        results: list[list[NodeResult | None]] = []
         start = 0
         for each in group:
-            answers.append(bodies[start : start + len(each.keys)])
+            results.append(bodies[start : start + len(each.keys)])
             start += len(each.keys)
-        return answers
+        return results

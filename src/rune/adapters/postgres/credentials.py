@@ -1,7 +1,4 @@
-"""Credentials in the same database, sealed. Nothing of a value is ever written or sent in the clear.
-
-Grants of credentials in the same database.
-"""
+"""Encrypted credentials and their grants in PostgreSQL. The database never receives a plaintext value."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from rune.adapters.encryption import (
     rotated,
     summary_of,
 )
-from rune.adapters.postgres.database import Connection, Database, query, quote_identifier
+from rune.adapters.postgres.database import Connection, Database, is_storable, query
 from rune.adapters.rows import grants_of, grants_text
 from rune.ports.credentials import (
     Credential,
@@ -31,7 +28,7 @@ from rune.ports.credentials import (
 
 
 class PostgresCredentials:
-    """Credentials by name or id. Whoever changes one does so alone."""
+    """Credentials by name or id. Changes are serialised by an advisory lock."""
 
     def __init__(self, database: Database, keys: KeySource) -> None:
         self._database = database
@@ -40,18 +37,18 @@ class PostgresCredentials:
     async def put(self, draft: NewCredential) -> CredentialSummary:
         async with self._database.transaction() as connection:
             await connection.execute(query("credential_lock"))
-            known = await _row(connection, draft.id)
+            known = await _find(connection, draft.id)
             if known is not None and known.name == draft.name:
                 return summary_of(known)
-            if known is not None or await _row(connection, draft.name) is not None:
-                raise CredentialNameTakenError(f"there is a credential `{draft.name}` already")
+            if known is not None or await _find(connection, draft.name) is not None:
+                raise CredentialNameTakenError(f"credential `{draft.name}` already exists")
             used = await connection.fetchrow(query("credential_keys"))
             sealed = first(self._keys.ring_beside(*used), draft)
             await connection.execute(query("credential_insert"), *msgspec.structs.astuple(sealed))
         return summary_of(sealed)
 
     async def resolve(self, reference: str) -> Credential | None:
-        row = await self._found(reference)
+        row = await self._find(reference)
         return None if row is None else credential_of(self._keys.ring(), row)
 
     async def list(self) -> Sequence[CredentialSummary]:
@@ -60,10 +57,10 @@ class PostgresCredentials:
         ]
 
     async def find(self, reference: str) -> CredentialSummary | None:
-        row = await self._found(reference)
+        row = await self._find(reference)
         return None if row is None else summary_of(row)
 
-    async def _found(self, reference: str) -> EncryptedCredential | None:
+    async def _find(self, reference: str) -> EncryptedCredential | None:
         row = await self._database.find(query("credential"), reference)
         return None if row is None else EncryptedCredential(*row)
 
@@ -71,14 +68,14 @@ class PostgresCredentials:
         self, reference: str, values: Mapping[str, Any], hosts: tuple[str, ...] | None, at: int
     ) -> CredentialSummary:
         async with self._database.transaction() as connection:
-            old = await _locked(connection, reference)
+            old = await _lock_and_find(connection, reference)
             sealed = rotated(self._keys.ring(), old, values, hosts, at)
             await _update(connection, sealed)
         return summary_of(sealed)
 
     async def remove(self, reference: str) -> CredentialSummary:
         async with self._database.transaction() as connection:
-            row = await _locked(connection, reference)
+            row = await _lock_and_find(connection, reference)
             await connection.execute(query("credential_delete"), row.id)
         return summary_of(row)
 
@@ -92,14 +89,14 @@ class PostgresCredentials:
         return len(new)
 
 
-async def _row(connection: Connection, reference: str) -> EncryptedCredential | None:
-    row = await connection.fetchrow(query("credential"), reference) if quote_identifier(reference) else None
+async def _find(connection: Connection, reference: str) -> EncryptedCredential | None:
+    row = await connection.fetchrow(query("credential"), reference) if is_storable(reference) else None
     return None if row is None else EncryptedCredential(*row)
 
 
-async def _locked(connection: Connection, reference: str) -> EncryptedCredential:
+async def _lock_and_find(connection: Connection, reference: str) -> EncryptedCredential:
     await connection.execute(query("credential_lock"))
-    row = await _row(connection, reference)
+    row = await _find(connection, reference)
     if row is None:
         raise CredentialNotFoundError(f"there is no credential `{reference[:128]}`")
     return row
@@ -112,8 +109,6 @@ async def _update(connection: Connection, row: EncryptedCredential) -> None:
 
 
 class PostgresGrants:
-    """Grants by the id of a credential."""
-
     def __init__(self, database: Database) -> None:
         self._database = database
 

@@ -1,8 +1,7 @@
-"""What an error of the driver means: the store is away, the outcome is unknown, or what was asked is refused.
+"""Connection pool for PostgreSQL, with retries, error mapping and access to the SQL files.
 
-The statements, each in a file of its own.
-
-The database: a pool of connections that recovers by itself, and one place where errors become ours.
+Lost connections are replaced and retried for a bounded time. Every error of the driver becomes one of the errors of the
+ports: the store is unavailable (retry later) or the statement is rejected (retrying cannot help).
 """
 
 from __future__ import annotations
@@ -23,10 +22,37 @@ import asyncpg  # type: ignore[import-untyped]
 from rune.errors import RuneError
 from rune.ports.journal import NewerFormatError, StoreUnavailableError
 
-LOST = (
+T = TypeVar("T")
+Row: TypeAlias = Any
+Connection: TypeAlias = Any
+
+RETRY_TIMEOUT_S = 2.0
+"""How long an idempotent statement is retried before the store counts as unavailable."""
+
+STATEMENT_TIMEOUT_S = 30.0
+"""How long the server may take for one statement."""
+
+_MIN_RETRY_DELAY_S, _MAX_RETRY_DELAY_S = 0.02, 0.4
+_CLOSE_TIMEOUT_S = 10.0
+_QUERY_NAME = "-- name: "
+
+SESSION_SETTINGS = {
+    "application_name": "rune",
+    "jit": "off",
+    # Plans are cached per connection and must not depend on how few rows a table had when the plan was made.
+    "enable_seqscan": "off",
+    # A client that disappears without closing its connection must not keep its locks.
+    "idle_in_transaction_session_timeout": "30s",
+    "tcp_keepalives_idle": "30",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+}
+
+CONNECTION_LOST_ERRORS = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
-    asyncpg.InternalClientError,  # how the driver puts it that the server hung up while nobody was asking
+    # The driver raises this when the server closed an idle connection.
+    asyncpg.InternalClientError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
@@ -34,16 +60,16 @@ LOST = (
     asyncpg.ReadOnlySQLTransactionError,
     OSError,
 )
-"""The connection is gone, or leads to a server that will not do: another connection may do better."""
+"""The connection is lost or the server rejects all work on it; another connection may succeed."""
 
-PASSING = (
+TRANSIENT_ERRORS = (
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
     asyncpg.LockNotAvailableError,
 )
-"""Nothing is wrong with what was asked; asked again, or in smaller pieces, it goes through."""
+"""The statement is valid and succeeds when it is retried, possibly in smaller batches."""
 
-UNAVAILABLE = (
+UNAVAILABLE_ERRORS = (
     asyncpg.InsufficientResourcesError,
     asyncpg.OperatorInterventionError,
     asyncpg.PostgresSystemError,
@@ -52,38 +78,39 @@ UNAVAILABLE = (
     asyncpg.InvalidCatalogNameError,
     asyncio.TimeoutError,
 )
-"""The server answers and cannot: disk full, shutting down, too slow, or it does not know us, or not well enough: no
-execution must end because rights were not given yet."""
+"""The server cannot serve the statement now: disk full, shutting down, too slow, or the login or its privileges are
+missing. Missing privileges count as unavailable so that no execution fails because they were not granted yet."""
 
-Driver = (
+DRIVER_ERRORS = (
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
     OSError,
     asyncio.TimeoutError,
 )
-"""Everything that the driver raises."""
+"""Every error that the driver raises."""
 
 
 class DatabaseRefusedError(RuneError):
-    """The database will not take what was asked, however often: a row that is too long, text that it cannot hold."""
+    """The database rejects a statement for good: a row that is too long, text that it cannot store."""
 
     code = "STORE_REFUSED"
 
 
-class TooManyConnectionsError(StoreUnavailableError):
-    """The server has no room for so many locks at once; fewer may do."""
+class OutOfLocksError(StoreUnavailableError):
+    """The server's lock table is full; a smaller batch may fit."""
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether another connection may do better. A value that cannot be encoded is no matter of the connection."""
-    if isinstance(error, ssl.SSLCertVerificationError):  # a ValueError, but of whoever set the server up
+    """Return whether another connection may succeed. A value that cannot be encoded fails on every connection."""
+    # A ValueError by class, but the certificate of the server may be replaced.
+    if isinstance(error, ssl.SSLCertVerificationError):
         return True
-    return isinstance(error, LOST) and not isinstance(error, asyncpg.DataError | ValueError)
+    return isinstance(error, CONNECTION_LOST_ERRORS) and not isinstance(error, asyncpg.DataError | ValueError)
 
 
 def map_error(error: BaseException, where: str) -> RuneError:
-    """The same in the words of the ports."""
+    """Return the error of the ports for an error of the driver."""
     text = str(error).strip().partition("\n")[0] or type(error).__name__
     if isinstance(error, ssl.SSLCertVerificationError):
         text = (
@@ -91,54 +118,42 @@ def map_error(error: BaseException, where: str) -> RuneError:
             " name its authority with ?sslrootcert=FILE"
         )
     if isinstance(error, asyncpg.OutOfMemoryError):
-        return TooManyConnectionsError(f"{where}: {text}")
-    if is_lost(error) or isinstance(error, (*PASSING, *UNAVAILABLE)):
+        return OutOfLocksError(f"{where}: {text}")
+    if is_lost(error) or isinstance(error, (*TRANSIENT_ERRORS, *UNAVAILABLE_ERRORS)):
         return StoreUnavailableError(f"{where}: {text}")
     return DatabaseRefusedError(f"{where}: {text}")
 
 
-@cache
 def query(name: str) -> str:
-    """The statement of this name, without the remarks at its head."""
-    lines = files(__package__).joinpath("queries", f"{name}.sql").read_text(encoding="utf-8").splitlines()
-    return "\n".join(line for line in lines if not line.startswith("--"))
+    """Return the statement of this name without its comment lines."""
+    return queries()[name]
+
+
+@cache
+def queries() -> dict[str, str]:
+    """Return all statements of `queries/*.sql` by name. Each begins with a line `-- name: …`."""
+    found: dict[str, str] = {}
+    for file in files(__package__).joinpath("queries").iterdir():
+        if file.name.endswith(".sql"):
+            _, *sections = f"\n{file.read_text(encoding='utf-8')}".split(f"\n{_QUERY_NAME}")
+            for section in sections:
+                name, *lines = section.splitlines()
+                if name in found:
+                    raise ValueError(f"query `{name}` is defined twice")
+                found[name] = "\n".join(line for line in lines if line and not line.startswith("--"))
+    return found
 
 
 @cache
 def migrations() -> tuple[tuple[str, str], ...]:
-    """The steps of the schema in their order: name and text. Step i leads from version i to version i + 1."""
+    """Return name and text of the schema migrations in order. Step i leads from version i to version i + 1."""
     folder = files(__package__).joinpath("migrations")
     names = sorted(each.name for each in folder.iterdir() if each.name.endswith(".sql"))
     return tuple((name, folder.joinpath(name).read_text(encoding="utf-8")) for name in names)
 
 
-T = TypeVar("T")
-Row: TypeAlias = Any
-Connection: TypeAlias = Any
-RETRY_TIMEOUT_S = 2.0
-"""How long a statement that may be sent twice is sent again before the store counts as away, in seconds."""
-
-STATEMENT_TIMEOUT_S = 30.0
-"""How long the server may take for one statement, in seconds."""
-
-SESSION = {
-    "application_name": "rune",
-    "jit": "off",
-    # A plan is kept for as long as its connection; it must not rest on how few rows there were when it was made.
-    "enable_seqscan": "off",
-    # Whoever vanishes without a word lets go of what it has locked.
-    "idle_in_transaction_session_timeout": "30s",
-    "tcp_keepalives_idle": "30",
-    "tcp_keepalives_interval": "5",
-    "tcp_keepalives_count": "3",
-}
-
-_FIRST_PAUSE, _LAST_PAUSE = 0.02, 0.4
-_CLOSE_TIMEOUT_S = 10.0
-
-
 class Database:
-    """Hands out connections. Nothing is connected before it is needed, and a connection that is lost is replaced."""
+    """A pool that connects on first use and replaces lost connections."""
 
     def __init__(
         self,
@@ -146,49 +161,49 @@ class Database:
         *,
         size: int = 8,
         read_only: bool = False,
-        patience: float = RETRY_TIMEOUT_S,
-        longest: float = STATEMENT_TIMEOUT_S,
+        retry_timeout: float = RETRY_TIMEOUT_S,
+        statement_timeout: float = STATEMENT_TIMEOUT_S,
     ) -> None:
-        self.where = place(dsn)
-        self.patience = patience
+        self.where = redacted_url(dsn)
+        self._retry_timeout = retry_timeout
         self._dsn = dsn
         self._size = size
         self._read_only = read_only
-        self._longest = longest
+        self._statement_timeout = statement_timeout
         self._pool: Any = None
         self._pinned: ContextVar[Connection | None] = ContextVar("pinned", default=None)
 
     async def open(self) -> None:
-        """Begin. Refused where the schema is not the one that this program knows."""
+        """Connect and raise unless the schema version is the one that this program uses."""
         await self.connect()
         try:
-            await self._check()
+            await self._check_schema()
         except BaseException:
             await self.close()
             raise
 
     async def connect(self) -> None:
-        """Begin with whatever is there."""
-        settings = dict(SESSION)
+        """Open the pool without checking the schema."""
+        settings = dict(SESSION_SETTINGS)
         if self._read_only:
             settings["default_transaction_read_only"] = "on"
         self._pool = await asyncpg.create_pool(
             self._dsn,
             min_size=0,
             max_size=self._size,
-            command_timeout=self._longest,
-            timeout=self._longest,
+            command_timeout=self._statement_timeout,
+            timeout=self._statement_timeout,
             server_settings=settings,
-            init=_prepare,
-            reset=_reset_session,
+            init=_require_durable_commits,
+            reset=_keep_session,
         )
 
-    async def _check(self) -> None:
+    async def _check_schema(self) -> None:
         known = len(migrations())
         version = 0
-        (found,) = await self.fetch(query("migration_known"))
+        (found,) = await self.fetch(query("migration_table_exists"))
         if found["known"]:
-            ((version,),) = await self.fetch(query("migration_last"))
+            ((version,),) = await self.fetch(query("migration_version"))
         if version > known:
             raise NewerFormatError(
                 f"{self.where} has schema version {version}, this Rune knows up to {known}"
@@ -202,48 +217,48 @@ class Database:
             )
 
     async def fetch(self, statement: str, *values: Any) -> Sequence[Row]:
-        """The rows of one statement, which is one transaction: durable when this returns.
+        """Return the rows of one statement, which is one transaction: durable when this returns.
 
-        A connection that is lost leaves open whether it was done. So the statement must be one that does no harm twice:
-        it is sent once more, and its second answer tells.
+        After a lost connection it is unknown whether the statement was committed. The statement must therefore be
+        idempotent: it is sent again, and the second reply counts.
         """
 
-        async def ask(connection: Connection) -> Sequence[Row]:
+        async def run(connection: Connection) -> Sequence[Row]:
             rows: Sequence[Row] = await connection.fetch(statement, *values)
             return rows
 
-        return await self._persisting(ask)
+        return await self._with_retry(run)
 
-    async def _persisting(self, ask: Callable[[Connection], Awaitable[T]]) -> T:
-        """Ask over one connection after the other, until one answers or patience is over."""
-        gives_up = time.monotonic() + self.patience
-        pause = 0.0
+    async def _with_retry(self, run: Callable[[Connection], Awaitable[T]]) -> T:
+        """Run on one connection after the other until one succeeds or the retry timeout has passed."""
+        deadline = time.monotonic() + self._retry_timeout
+        delay = 0.0
         while True:
             try:
-                async with self._lent() as connection:
-                    return await ask(connection)
-            except Driver as error:
-                passing = is_lost(error) or isinstance(error, PASSING)
-                if not passing or self._forbidden(error) or time.monotonic() + pause > gives_up:
+                async with self._acquire() as connection:
+                    return await run(connection)
+            except DRIVER_ERRORS as error:
+                retryable = is_lost(error) or isinstance(error, TRANSIENT_ERRORS)
+                if not retryable or self._is_forbidden_write(error) or time.monotonic() + delay > deadline:
                     raise map_error(error, self.where) from error
-                await asyncio.sleep(pause)
-                pause = min(_LAST_PAUSE, pause * 2 or _FIRST_PAUSE)
+                await asyncio.sleep(delay)
+                delay = min(_MAX_RETRY_DELAY_S, delay * 2 or _MIN_RETRY_DELAY_S)
 
     @property
     def in_snapshot(self) -> bool:
-        """Whether this task reads as of one moment."""
+        """Whether this task reads from one snapshot."""
         return self._pinned.get() is not None
 
     async def version(self) -> int:
-        """A number that differs when somebody has written since."""
-        (row,) = await self.fetch(query("change"))
+        """Return a number that changes with every write to the database."""
+        (row,) = await self.fetch(query("write_position"))
         return int(row["written"])
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[None]:
-        """While the block runs, what this task reads does not change."""
+        """Let this task read from one snapshot while the block runs."""
         async with (
-            self._lent() as connection,
+            self._acquire() as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
         ):
             before = self._pinned.set(connection)
@@ -253,7 +268,7 @@ class Database:
                 self._pinned.reset(before)
 
     @asynccontextmanager
-    async def _lent(self) -> AsyncIterator[Connection]:
+    async def _acquire(self) -> AsyncIterator[Connection]:
         if self._pool is None:
             raise StoreUnavailableError(f"{self.where} was closed")
         pinned = self._pinned.get()
@@ -263,85 +278,85 @@ class Database:
         async with self._pool.acquire() as connection:
             try:
                 yield connection
-            except Driver as error:
+            except DRIVER_ERRORS as error:
                 if is_lost(error):
-                    connection.terminate()  # it may still be open, to a server that is none of ours any more
+                    # The socket may still be open to a server that no longer accepts writes, after a failover.
+                    connection.terminate()
                 raise
 
-    def _forbidden(self, error: BaseException) -> bool:
-        """Whether we ourselves said that nothing is to be written."""
+    def _is_forbidden_write(self, error: BaseException) -> bool:
+        """Return whether the write was rejected because this pool was opened read-only."""
         return self._read_only and isinstance(error, asyncpg.ReadOnlySQLTransactionError)
 
     async def row(self, statement: str, *values: Any) -> Row | None:
-        """The first row, or None."""
+        """Return the first row, or None."""
         rows = await self.fetch(statement, *values)
         return rows[0] if rows else None
 
     async def once(self, statement: str, *values: Any) -> Row | None:
-        """The first row of a statement whose second answer would not be true: a lost connection is a store that is
-        away, and it stays open whether it was done."""
+        """Return the first row of a statement that is not idempotent. It is never sent twice: after a lost connection
+        the store counts as unavailable and it is unknown whether the statement was committed."""
         async with self.transaction() as connection:
             return await connection.fetchrow(statement, *values)
 
-    async def look(self, statement: str, *values: Any) -> Sequence[Row]:
-        """The rows of a question. Nothing is there under a name that the database cannot spell."""
-        if all(quote_identifier(each) for each in values if isinstance(each, str)):
+    async def find_all(self, statement: str, *values: Any) -> Sequence[Row]:
+        """Return the rows of a query, and none if a value is text that the database cannot store."""
+        if all(is_storable(each) for each in values if isinstance(each, str)):
             return await self.fetch(statement, *values)
         return []
 
     async def find(self, statement: str, *values: Any) -> Row | None:
-        """The first row of a question, or None."""
-        rows = await self.look(statement, *values)
+        """Return the first row of a query, or None."""
+        rows = await self.find_all(statement, *values)
         return rows[0] if rows else None
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
-        """A connection inside of a transaction, which is durable when the block is left."""
-        await self._persisting(
-            _setup_session
-        )  # a connection that was lost while nobody asked is replaced before it matters
+        """Yield a connection in a transaction, which is durable when the block ends."""
+        # Replace a connection that was lost while idle before the transaction depends on it.
+        await self._with_retry(_ping)
         try:
-            async with self._lent() as connection, connection.transaction():
+            async with self._acquire() as connection, connection.transaction():
                 yield connection
-        except Driver as error:
+        except DRIVER_ERRORS as error:
             raise map_error(error, self.where) from error
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """A connection outside of any transaction."""
+        """Yield a connection outside any transaction."""
         try:
-            async with self._lent() as connection:
+            async with self._acquire() as connection:
                 yield connection
-        except Driver as error:
+        except DRIVER_ERRORS as error:
             raise map_error(error, self.where) from error
 
     async def close(self) -> None:
-        """Let go. Whoever has a statement under way is waited for."""
+        """Close the pool after running statements have finished."""
         pool, self._pool = self._pool, None
         if pool is None:
             return
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await pool.close()
-        except (TimeoutError, *Driver):  # a server that does not answer is not waited for
+        except (TimeoutError, *DRIVER_ERRORS):
             pool.terminate()
 
 
-async def _prepare(connection: Connection) -> None:
-    """What was acknowledged has to be on disk, whatever the defaults of the server say."""
-    await connection.execute(query("durable"))
+async def _require_durable_commits(connection: Connection) -> None:
+    """Let commits wait for the disk, whatever the default of the server is."""
+    await connection.execute(query("require_durable_commits"))
 
 
-async def _setup_session(connection: Connection) -> None:
+async def _ping(connection: Connection) -> None:
     await connection.execute("SELECT 1")
 
 
-async def _reset_session(connection: Connection) -> None:
-    """Connections are given back as they were taken: resetting each would cost a round trip."""
+async def _keep_session(connection: Connection) -> None:
+    """Skip the reset of a released connection: no statement changes its session and a reset costs a round trip."""
 
 
-def quote_identifier(text: str) -> bool:
-    """Whether the database has a way to write this."""
+def is_storable(text: str) -> bool:
+    """Return whether the database can store this text: valid Unicode without NUL."""
     if text.isascii():
         return "\0" not in text
     try:
@@ -350,8 +365,8 @@ def quote_identifier(text: str) -> bool:
         return False
 
 
-def place(dsn: str) -> str:
-    """Where a database is, without what must not be shown."""
+def redacted_url(dsn: str) -> str:
+    """Return the address of a database without user and password."""
     parts = urlsplit(dsn)
     if parts.scheme not in {"postgres", "postgresql"}:
         return "the database"

@@ -1,7 +1,7 @@
-"""The journal in PostgreSQL. The primary key of the fact table is the write-once rule; an exclusive lock per execution
-makes the order of its facts the order of their commits.
+"""Journal and execution index in PostgreSQL.
 
-Executions as a list, and the claims of one.
+The primary key of the fact table makes every fact write-once. An exclusive lock per execution makes the order of its
+facts the order of their commits.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from rune.adapters.postgres.batching import Lookup, ResultReader
-from rune.adapters.postgres.database import Database, query, quote_identifier
+from rune.adapters.postgres.database import Database, is_storable, query
 from rune.adapters.postgres.journal_writes import ACCEPTED, LANES, FactWriter, StartWriter
 from rune.adapters.rows import letter_of, summary_of
 from rune.codec.facts import decode_fact, decode_path, encode_path
@@ -25,60 +25,59 @@ MAX_HISTORIES = 64
 _END = msgspec.msgpack.Decoder(ExecutionEnded)
 
 FactsWanted = tuple[str, int, int | None]
-"""Facts of an execution, behind a number, at most so many."""
+"""Execution, number after which facts are read, maximum number of facts."""
 
 
 class RunningExecution(msgspec.Struct, frozen=True):
-    """An execution that has not ended, and when the journal says it has to be looked at; None: it waits for no time
-    that the journal knows."""
+    """An execution that has not ended and the time of its next timer, None if the journal records none."""
 
     id: str
     due: int | None
 
 
 class PostgresJournal:
-    """Facts by execution, for any number of writers."""
+    """Facts by execution, written by any number of processes."""
 
     def __init__(self, database: Database, *, lanes: int = LANES) -> None:
         self._database = database
-        self._recorder = FactWriter(database, lanes=lanes)
-        self._acceptor = StartWriter(database)
-        self.record = self._recorder.record
-        self.accept = self._acceptor.accept
-        self.save_definition = self._acceptor.save
+        self._fact_writer = FactWriter(database, lanes=lanes)
+        self._start_writer = StartWriter(database)
+        self.record = self._fact_writer.record
+        self.accept = self._start_writer.accept
+        self.save_definition = self._start_writer.save
         self.results = ResultReader(database).results
-        self._starts: Lookup[str, ExecutionRecord | None] = Lookup(database, self._accepted)
-        self._ends: Lookup[str, ExecutionEnded | None] = Lookup(database, self._ended)
+        self._starts: Lookup[str, ExecutionRecord | None] = Lookup(database, self._fetch_records)
+        self._ends: Lookup[str, ExecutionEnded | None] = Lookup(database, self._fetch_ends)
         self._facts: Lookup[FactsWanted, list[StoredFact]] = Lookup(
-            database, self._stored, most=MAX_HISTORIES
+            database, self._fetch_facts, most=MAX_HISTORIES
         )
 
     @property
     def saved(self) -> set[str]:
-        """Definitions that somebody in this process may be about to name."""
-        return set(self._acceptor.saved)
+        """Hashes of definitions that this process saved and may still start executions of."""
+        return set(self._start_writer.saved)
 
     async def definition(self, hash: str) -> bytes | None:
         row = await self._database.find(query("definition"), hash)
         return row["canonical"] if row is not None else None
 
     async def accepted(self, execution: str) -> ExecutionRecord | None:
-        found = await self._starts.of(execution) if quote_identifier(execution) else None
+        found = await self._starts.of(execution) if is_storable(execution) else None
         if found is not None and found.format > FORMAT:
             raise NewerFormatError(
                 f"{execution} was written in format {found.format}, this Rune knows up to {FORMAT}"
             )
         return found
 
-    async def _accepted(self, executions: Sequence[str]) -> list[ExecutionRecord | None]:
+    async def _fetch_records(self, executions: Sequence[str]) -> list[ExecutionRecord | None]:
         rows = await self._database.fetch(query("accepted"), list(set(executions)))
         found = {row["id"]: ACCEPTED.decode(row["accepted"]) for row in rows}
         return [found.get(each) for each in executions]
 
     async def facts(self, execution: str, after: int = 0, limit: int | None = None) -> list[StoredFact]:
-        return await self._facts.of((execution, after, limit)) if quote_identifier(execution) else []
+        return await self._facts.of((execution, after, limit)) if is_storable(execution) else []
 
-    async def _stored(self, wanted: Sequence[FactsWanted]) -> list[list[StoredFact]]:
+    async def _fetch_facts(self, wanted: Sequence[FactsWanted]) -> list[list[StoredFact]]:
         found: list[list[StoredFact]] = [[] for _ in wanted]
         columns = [list(each) for each in zip(*wanted, strict=True)]
         for place, seq, body, late in await self._database.fetch(query("facts"), *columns):
@@ -91,23 +90,23 @@ class PostgresJournal:
         return fact if isinstance(fact, SignalReceived) else None
 
     async def children(self, parent: str) -> list[str]:
-        return [row["id"] for row in await self._database.look(query("children"), parent)]
+        return [row["id"] for row in await self._database.find_all(query("children"), parent)]
 
     async def unreported_children(self, limit: int) -> list[str]:
-        return [row["id"] for row in await self._database.fetch(query("untold"), limit)]
+        return [row["id"] for row in await self._database.fetch(query("unreported_children"), limit)]
 
     async def mark_reported(self, execution: str) -> None:
-        await self._database.fetch(query("told"), execution)
+        await self._database.fetch(query("mark_reported"), execution)
 
     async def dead_letters(self, limit: int, after: str | None = None) -> list[DeadLetter]:
-        rows = await self._database.look(query("dead_letters"), after, limit)
+        rows = await self._database.find_all(query("dead_letters"), after, limit)
         return [letter_of(*row) for row in rows]
 
     async def resolve_dead_letter(self, letter: str, how: str) -> bool:
-        return await self._database.once(query("settle"), letter, how) is not None
+        return await self._database.once(query("resolve_dead_letter"), letter, how) is not None
 
     async def facts_of_token(self, execution: str, node: int, path: Path) -> list[TokenFact]:
-        rows = await self._database.look(query("of_token"), execution, node, encode_path(path))
+        rows = await self._database.find_all(query("facts_of_token"), execution, node, encode_path(path))
         return [decode_fact(row["body"]) for row in rows]  # type: ignore[misc]
 
     async def count_claim(
@@ -115,44 +114,45 @@ class PostgresJournal:
     ) -> int:
         claim = (execution, node, encode_path(path), *fence, at)
         if not durable:
-            self._recorder.count_claim(claim)
+            self._fact_writer.count_claim(claim)
             return 1
-        row = await self._database.row(query("claim"), *claim)
+        row = await self._database.row(query("count_claim"), *claim)
         return 1 if row is None else int(row["before"]) + (not row["known"])
 
     async def end(self, execution: str) -> ExecutionEnded | None:
-        known = self._recorder.ended.pop(execution, None)
-        if known is not None or not quote_identifier(execution):
+        known = self._fact_writer.ended.pop(execution, None)
+        if known is not None or not is_storable(execution):
             return known
         return await self._ends.of(execution)
 
-    async def _ended(self, executions: Sequence[str]) -> list[ExecutionEnded | None]:
+    async def _fetch_ends(self, executions: Sequence[str]) -> list[ExecutionEnded | None]:
         found = await self.ends_of(list(set(executions)))
         return [found.get(each) for each in executions]
 
     async def ends_of(self, executions: Sequence[str]) -> dict[str, ExecutionEnded]:
-        named = [each for each in executions if quote_identifier(each)]
-        rows = await self._database.fetch(query("endings"), named)
+        named = [each for each in executions if is_storable(each)]
+        rows = await self._database.fetch(query("ends_of"), named)
         return {row["id"]: _END.decode(row["ending"]) for row in rows}
 
     def forget(self, executions: Sequence[str]) -> None:
-        """They were removed."""
+        """Drop cached ends of executions that were removed."""
         for each in executions:
-            self._recorder.ended.pop(each, None)
+            self._fact_writer.ended.pop(each, None)
 
     async def running(self, after: str = "", limit: int = 1_000) -> list[RunningExecution]:
-        """Executions that have not ended, by id, behind an id: what has to be armed again once the state was lost."""
-        rows = await self._database.look(query("running"), after, limit)
+        """Return executions that have not ended, ordered by id, after an id. Used to restore timers after the state
+        store was lost."""
+        rows = await self._database.find_all(query("running"), after, limit)
         return [RunningExecution(row["id"], row["due"]) for row in rows]
 
     async def close(self) -> None:
-        await self._acceptor.close()
-        await self._recorder.close()
+        await self._start_writer.close()
+        await self._fact_writer.close()
         await self._database.close()
 
 
 class PostgresIndex:
-    """Reads only."""
+    """Lists executions and their claims; reads only."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -160,7 +160,7 @@ class PostgresIndex:
     async def executions(
         self, wanted: ExecutionFilter = ALL_EXECUTIONS, *, after: str | None = None, limit: int = 50
     ) -> list[Summary]:
-        """Newest first, behind a given id."""
+        """Return executions, newest first, after a given id."""
         name = "executions"
         values: list[Any] = []
         if wanted.workflow is not None:
@@ -168,20 +168,19 @@ class PostgresIndex:
             name, values = "executions_of_workflow", [wanted.workflow, statuses]
         elif wanted.status is not None:
             name, values = "executions_of_status", [wanted.status]
-        rows = await self._database.look(query(name), after, limit, *values)
+        rows = await self._database.find_all(query(name), after, limit, *values)
         return [summary_of(tuple(row)) for row in rows]
 
     async def execution(self, execution: str) -> Summary | None:
-        """One execution."""
         row = await self._database.find(query("execution"), execution)
         return summary_of(tuple(row)) if row is not None else None
 
     async def matching(self, prefix: str, limit: int) -> list[str]:
-        """Ids that begin like this, at most so many."""
-        rows = await self._database.look(query("matching"), prefix, prefix + "\U0010ffff", limit)
+        """Return up to `limit` ids with this prefix."""
+        rows = await self._database.find_all(query("matching"), prefix, prefix + "\U0010ffff", limit)
         return [row["id"] for row in rows]
 
     async def claims(self, execution: str) -> dict[tuple[int, Path], int]:
-        """How often each token was claimed."""
-        rows = await self._database.look(query("claims"), execution)
+        """Return how often each token was claimed."""
+        rows = await self._database.find_all(query("claims"), execution)
         return {(node, decode_path(path)): count for node, path, count in rows}

@@ -1,8 +1,7 @@
-"""Facts as columns: what the write-once key is made of, and what is kept beside it.
+"""Writes to the journal: starts of executions and runs of facts, batched into few transactions.
 
-Accepting: starts on their way into the journal, many of them in one act.
-
-Recording: runs of facts on their way into the journal, many of them in one act.
+Each fact becomes the columns of its write-once key and its encoded body. Concurrent writers of one batch share one
+round trip and one disk sync.
 """
 
 from __future__ import annotations
@@ -42,29 +41,59 @@ from rune.ports.journal import (
     TokenEndedError,
 )
 
+LANES = 2
+MAX_STARTS = 128
+MAX_RUNS = 256
+MAX_BATCH_BYTES = 4 * 1024 * 1024
+MAX_SAVED_BYTES = 64 * 1024 * 1024
+MAX_UNCONFIRMED = 10_000
+MAX_CLAIMS = 10_000
+MAX_ENDED = 1_000
+
+ACTIVATION_MS = 5_000
+"""How long the process that accepted an execution has to activate it before the outbox relay does."""
+
+ID_RELEASE_TIMEOUT_S = 10.0
+"""How long a start waits for its id while blobs of an earlier execution with this id are deleted."""
+
+ID_RELEASE_POLL_S = 0.1
+
+TAKEN_SIGNAL = 9
+"""Kind of a row that is no fact: it records which fact consumed a signal, keyed by the signal."""
+
+ACCEPTED = msgspec.msgpack.Decoder(ExecutionRecord)
+_END = msgspec.msgpack.Decoder(ExecutionEnded)
+_PACK = msgspec.msgpack.Encoder()
+_NO_PARENT = (None, None, None, None)
+_NO_STATUS_CHANGES: list[list[Any]] = [[], [], [], [], []]
+_FIRST_MARK = secrets.randbits(31)
+_MARK_COUNTER = itertools.count()
+
 Columns = tuple[int, int, int, int | None, bytes, bytes]
 """Kind, node, number, due, path, body."""
 
+Claim = tuple[str, int, bytes, int, int, int]
+"""Execution, node, path, server run, fence, at."""
+
 
 def columns(fact: Fact) -> Columns:
-    """The columns of a fact."""
     kind, node, path, number = fact_columns(fact)
     return kind, node, number, None if type(fact) is NodeResult else _due(fact), path, encode_fact(fact)
 
 
 def _due(fact: Fact) -> int | None:
-    """Not later than when the token has to be looked at again. When exactly an attempt is repeated, the plan knows."""
+    """Return a lower bound of when the token is due again; the exact time of a retry depends on the plan."""
     if isinstance(fact, NodeSuspended):
         times = [each for each in (fact.due, fact.deadline) if each is not None]
         return min(times, default=None)
     if isinstance(fact, AttemptFailed):
-        asked: Any = fact.failure.details.get("retry_at")
-        return max(fact.at, asked) if type(asked) is int and asked < 1 << 62 else fact.at
+        retry_at: Any = fact.failure.details.get("retry_at")
+        return max(fact.at, retry_at) if type(retry_at) is int and retry_at < 1 << 62 else fact.at
     return None
 
 
 def arrays(rows: Sequence[Columns]) -> list[str | list[bytes]]:
-    """The same, column by column: kinds, nodes, numbers, dues, paths, bodies."""
+    """Return rows column by column: kinds, nodes, numbers, dues, paths, bodies."""
     if not rows:
         return ["{}", "{}", "{}", "{}", [], []]
     kinds, nodes, numbers, dues, paths, bodies = zip(*rows, strict=True)
@@ -72,38 +101,20 @@ def arrays(rows: Sequence[Columns]) -> list[str | list[bytes]]:
 
 
 def integers(values: Iterable[int | None]) -> str:
-    """Numbers as the database reads a list of them."""
+    """Return integers as the text of a PostgreSQL array, which is faster than encoding them one by one."""
     return f"{{{','.join(map(str, values))}}}".replace("None", "NULL")
-
-
-LANES = 2
-MAX_STARTS = 128
-MAX_BYTES = 4 * 1024 * 1024
-SAVED_BYTES = 64 * 1024 * 1024
-ACTIVATION_MS = 5_000
-"""How long whoever accepted an execution has to open it before the relay does, in ms."""
-
-RETRY_TIMEOUT_S, RETRY_DELAY_S = (
-    10.0,
-    0.1,
-)  # s: how long somebody waits for an id to become free, and between two tries
-
-ACCEPTED = msgspec.msgpack.Decoder(ExecutionRecord)
-_END = msgspec.msgpack.Decoder(ExecutionEnded)
-_PACK = msgspec.msgpack.Encoder()
-_NO_PARENT = (None, None, None, None)
 
 
 class MissingDefinitionError(Exception):
     """The definition was removed since it was saved."""
 
 
-class DefinitionLeavingError(Exception):
-    """Blobs of an execution that had this id are being removed: those of the next one must not be among them."""
+class IdBeingReleasedError(Exception):
+    """Blobs of a removed execution with this id are still being deleted; blobs of a new one would be deleted too."""
 
 
 class PendingStart:
-    """One execution, and the facts it begins with."""
+    """A start in a batch: the execution and its initial facts."""
 
     __slots__ = ("body", "defined", "digest", "execution", "future", "needed", "rows", "size")
 
@@ -124,13 +135,13 @@ class PendingStart:
 
 
 def start_batch() -> Callable[[PendingStart], bool]:
-    """A group: every id and every key once."""
+    """Return the admission rule of a batch: every id and every idempotency key at most once, bounded in bytes."""
     named: set[object] = set()
     size = 0
 
     def admits(start: PendingStart) -> bool:
         nonlocal size
-        if not named.isdisjoint(start.names()) or (size and size + start.size > MAX_BYTES):
+        if not named.isdisjoint(start.names()) or (size and size + start.size > MAX_BATCH_BYTES):
             return False
         named.update(start.names())
         size += start.size
@@ -140,29 +151,30 @@ def start_batch() -> Callable[[PendingStart], bool]:
 
 
 class StartWriter:
-    """Writes starts in groups."""
+    """Writes starts in batches."""
 
     def __init__(self, database: Database, *, lanes: int = LANES) -> None:
         self._database = database
-        self._groups: Batcher[PendingStart] = Batcher(self._write, start_batch, lanes=lanes, most=MAX_STARTS)
+        self._batches: Batcher[PendingStart] = Batcher(self._write, start_batch, lanes=lanes, most=MAX_STARTS)
         self._saved: OrderedDict[str, bytes] = OrderedDict()
         self._saved_bytes = 0
         self._statement = query("accept")
-        # They wait for each other in the database: all of its connections would be theirs soon.
+        # Limited starts block each other on row locks; without a bound they would take every connection of the pool.
         self._limited = asyncio.Semaphore(lanes)
 
     @property
     def saved(self) -> Iterable[str]:
-        """Definitions that somebody in this process may be about to name."""
+        """Hashes of definitions that this process saved and may still start executions of."""
         return self._saved.keys()
 
     async def save(self, hash: str, canonical: bytes) -> None:
-        """Keep a definition. It is remembered: another process may remove it before an execution names it."""
+        """Store a definition. It is also cached, because another process may remove it before the first execution
+        references it."""
         if hash not in self._saved:
             self._saved[hash] = canonical
             self._saved_bytes += len(canonical)
         self._saved.move_to_end(hash)
-        while self._saved_bytes > SAVED_BYTES and len(self._saved) > 1:
+        while self._saved_bytes > MAX_SAVED_BYTES and len(self._saved) > 1:
             _, dropped = self._saved.popitem(last=False)
             self._saved_bytes -= len(dropped)
         await self._database.fetch(query("save_definition"), hash, canonical)
@@ -170,50 +182,51 @@ class StartWriter:
     async def accept(
         self, execution: ExecutionRecord, kept: Sequence[Fact] = (), held: AppliedLimits | None = None
     ) -> ExecutionRecord:
-        """Write a start; answers the execution that was started before under the same key or id."""
-        until = time.monotonic() + RETRY_TIMEOUT_S
+        """Write a start and return its execution, or the one that was accepted before with the same key or id."""
+        deadline = time.monotonic() + ID_RELEASE_TIMEOUT_S
         while True:
             start = PendingStart(execution, kept, defined=execution.hash in self._saved)
             try:
-                answer: ExecutionRecord
+                accepted: ExecutionRecord
                 if held is None:
-                    answer = await self._groups.submit(start)
+                    accepted = await self._batches.submit(start)
                 else:
-                    answer = await self._write_limited(start, held)
+                    accepted = await self._write_limited(start, held)
             except MissingDefinitionError:
                 await self.save(execution.hash, self._saved[execution.hash])
                 continue
-            except DefinitionLeavingError:
-                if time.monotonic() > until:
+            except IdBeingReleasedError:
+                if time.monotonic() > deadline:
                     raise StoreUnavailableError(
-                        f"what another execution had under the id {execution.id} is being removed"
+                        f"blobs of a removed execution with the id {execution.id} are still being deleted"
                     ) from None
-                await asyncio.sleep(RETRY_DELAY_S)
+                await asyncio.sleep(ID_RELEASE_POLL_S)
                 continue
-            return answer
+            return accepted
 
     async def _write(self, group: Sequence[PendingStart]) -> list[Any]:
         rows = await self._database.fetch(self._statement, *_start_arguments(group), ACTIVATION_MS)
         verdicts = {row["start"]: row for row in rows}
-        return [_start_answer(start, verdicts.get(number)) for number, start in enumerate(group, 1)]
+        return [_start_result(start, verdicts.get(number)) for number, start in enumerate(group, 1)]
 
     async def _write_limited(self, start: PendingStart, held: AppliedLimits) -> ExecutionRecord:
-        """In an act of its own: the locks of limits are held until it is durable, and others must not wait for them."""
-        given = _start_arguments([start])
+        """Write one start in its own transaction, because limits stay locked until it is durable and starts without
+        limits must not wait for them."""
+        arguments = _start_arguments([start])
         statement, subjects = query("accept_limited"), sorted(held.subjects)
         async with self._limited:
-            rows = await self._database.fetch(statement, subjects, bool(held.full), *given, ACTIVATION_MS)
+            rows = await self._database.fetch(statement, subjects, bool(held.full), *arguments, ACTIVATION_MS)
         row = rows[0] if rows else None
         if row is not None and row["verdict"] in (FULL, RATE, RUNNING):
             raise start_limit_error(row["verdict"], row["name"], row["pause"] or 0, held.full)
-        answer = _start_answer(start, row)
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
+        result = _start_result(start, row)
+        if isinstance(result, BaseException):
+            raise result
+        return result
 
     async def close(self) -> None:
-        """Write what is under way, and take nothing more."""
-        await self._groups.close()
+        """Write pending starts and reject new ones."""
+        await self._batches.close()
 
 
 def _start_arguments(group: Sequence[PendingStart]) -> list[Any]:
@@ -237,7 +250,7 @@ def _start_arguments(group: Sequence[PendingStart]) -> list[Any]:
 
 
 def _parents(parents: Sequence[Parent | None]) -> list[list[Any]]:
-    """Whose token waits: execution, node, path and attempt."""
+    """Return the columns of parent tokens: execution, node, path and attempt."""
     rows = [
         (each.execution, each.node, encode_path(each.path), each.attempt) if each else _NO_PARENT
         for each in parents
@@ -249,7 +262,7 @@ def _digest(execution: ExecutionRecord) -> bytes:
     return hashlib.sha256(execution.hash.encode() + b"\0" + execution.input).digest()
 
 
-def _start_answer(start: PendingStart, row: Row | None) -> ExecutionRecord | BaseException:
+def _start_result(start: PendingStart, row: Row | None) -> ExecutionRecord | BaseException:
     execution = start.execution
     if row is None:
         return execution
@@ -263,7 +276,7 @@ def _start_answer(start: PendingStart, row: Row | None) -> ExecutionRecord | Bas
         case "spent":
             return IdempotencyKeyExpiredError(execution.key or "", row["name"])
         case "leaving":
-            return DefinitionLeavingError(execution.id)
+            return IdBeingReleasedError(execution.id)
         case "undefined":
             return MissingDefinitionError(execution.hash)
         case "orphan":
@@ -271,39 +284,24 @@ def _start_answer(start: PendingStart, row: Row | None) -> ExecutionRecord | Bas
                 ExecutionEnded(0, "cancelled") if row["answer"] is None else _END.decode(row["answer"])
             )
         case "over":
-            return TokenEndedError(f"{execution.id} would be the child of an attempt that is over")
+            return TokenEndedError(f"{execution.id} would be the child of an attempt that has ended")
         case "gone":
             return ExecutionRemovedError(
                 f"{row['name']} was removed, and {execution.id} would need its results"
             )
         case verdict:
             return DatabaseRefusedError(
-                f"{execution.id}: the database answers `{verdict}`, which this Rune does not know"
+                f"{execution.id}: the database returned `{verdict}`, which this Rune does not know"
             )
 
 
-MAX_RUNS = 256
-MAX_UNCONFIRMED = 10_000
-MAX_CLAIMS = 10_000
-MAX_ENDED = 1_000
-TAKEN = 9
-"""A row that is no fact: which fact has taken a signal, by the signal."""
-
-_NOTHING: list[list[Any]] = [[], [], [], [], []]
-_BASE = secrets.randbits(31)
-_COUNTER = itertools.count()
-
-Claim = tuple[str, int, bytes, int, int, int]
-"""Execution, node, path, incarnation, fence, at."""
-
-
 def new_mark() -> int:
-    """Tells apart who wrote a row, among the few who could have."""
-    return (_BASE + next(_COUNTER)) & 0x7FFFFFFF
+    """Return a number that tells whether a row was written by this run of facts or by another writer."""
+    return (_FIRST_MARK + next(_MARK_COUNTER)) & 0x7FFFFFFF
 
 
 class FactRun:
-    """Facts of one execution that hang on their first."""
+    """Facts of one execution that are written only if the first of them is new."""
 
     __slots__ = ("ending", "execution", "facts", "future", "mark", "rows", "size", "status")
 
@@ -314,8 +312,8 @@ class FactRun:
         self.rows: list[Columns] = list(map(columns, facts))
         head = facts[0]
         if (type(head) is NodeResult or type(head) is AttemptFailed) and head.signal is not None:
-            # Two states of which one was lost may each have given a signal to another token: the first row keeps it.
-            self.rows.insert(1, (TAKEN, -1, 0, None, head.signal.encode(), self.rows[0][5]))
+            # A state and the one rebuilt after its loss may give a signal to different tokens: the first row wins.
+            self.rows.insert(1, (TAKEN_SIGNAL, -1, 0, None, head.signal.encode(), self.rows[0][5]))
         self.size = sum(map(_size, self.rows))
         self.ending: ExecutionEnded | None = None
         self.status: str | None = None
@@ -336,14 +334,14 @@ def _size(row: Columns) -> int:
 
 
 def fact_batch() -> Callable[[FactRun], bool]:
-    """A group: nobody names a fact that another one names, and nobody comes behind a change of status."""
+    """Return the admission rule of a batch: no fact twice, and no run after a status change of its execution."""
     facts: set[tuple[Any, ...]] = set()
     settled: set[str] = set()
     size = 0
 
     def admits(run: FactRun) -> bool:
         nonlocal size
-        if run.execution in settled or (size and size + run.size > MAX_BYTES):
+        if run.execution in settled or (size and size + run.size > MAX_BATCH_BYTES):
             return False
         named = [(run.execution, kind, node, number, path) for kind, node, number, _, path, _ in run.rows]
         if not facts.isdisjoint(named):
@@ -358,44 +356,45 @@ def fact_batch() -> Callable[[FactRun], bool]:
 
 
 class FactWriter:
-    """Writes runs in groups. Claims that were made meanwhile go along."""
+    """Writes runs of facts in batches, together with the claims counted since the last batch."""
 
     def __init__(self, database: Database, *, lanes: int = LANES) -> None:
         self._database = database
-        self._groups: Batcher[FactRun] = Batcher(self._write, fact_batch, lanes=lanes, most=MAX_RUNS)
+        self._batches: Batcher[FactRun] = Batcher(self._write, fact_batch, lanes=lanes, most=MAX_RUNS)
         self._claims: list[Claim] = []
-        self._unsure: dict[int, tuple[Fact, int]] = {}
+        self._unconfirmed: dict[int, tuple[Fact, int]] = {}
         self.ended: dict[str, ExecutionEnded] = {}
-        """The terminal rows that were written here last: whoever wrote one is about to ask for it, once."""
+        """Terminal rows written last by this process; its finisher reads each of them once."""
         self._statement = query("record")
 
     async def record(self, execution: str, facts: Sequence[Fact]) -> Sequence[Fact]:
-        """Write a run. If the store goes away meanwhile it may or may not be written; who asks again with the same
-        fact is told then that it was their own."""
+        """Write a run of facts and return the facts that are stored. If the store becomes unavailable, the run may or
+        may not have been written; a retry with the same fact object recognises its own rows."""
         head = facts[0]
-        known = self._unsure.pop(id(head), None)
+        known = self._unconfirmed.pop(id(head), None)
         run = FactRun(execution, facts, known[1] if known is not None else new_mark())
         try:
-            answer: Sequence[Fact] = await self._groups.submit(run)
+            stored: Sequence[Fact] = await self._batches.submit(run)
         except StoreUnavailableError:
-            self._remember(head, run.mark)
+            self._remember_mark(head, run.mark)
             raise
-        if run.ending is not None and answer[-1] is run.ending:
+        if run.ending is not None and stored[-1] is run.ending:
             self._remember_end(execution, run.ending)
-        return answer
+        return stored
 
     def _remember_end(self, execution: str, end: ExecutionEnded) -> None:
         if len(self.ended) >= MAX_ENDED:
             del self.ended[next(iter(self.ended))]
         self.ended[execution] = end
 
-    def _remember(self, head: Fact, mark: int) -> None:
-        while len(self._unsure) >= MAX_UNCONFIRMED:
-            del self._unsure[next(iter(self._unsure))]
-        self._unsure[id(head)] = (head, mark)  # holds the fact, so that the number stays its own
+    def _remember_mark(self, head: Fact, mark: int) -> None:
+        while len(self._unconfirmed) >= MAX_UNCONFIRMED:
+            del self._unconfirmed[next(iter(self._unconfirmed))]
+        # The entry references the fact, so that its id() is not reused.
+        self._unconfirmed[id(head)] = (head, mark)
 
     def count_claim(self, claim: Claim) -> None:
-        """A claim that goes along with whatever is written next."""
+        """Queue a claim to be written with the next batch."""
         self._claims.append(claim)
 
     async def _write(self, group: Sequence[FactRun]) -> list[Any]:
@@ -406,11 +405,11 @@ class FactWriter:
             self._claims = [*claims, *self._claims][:MAX_CLAIMS]
             raise
         verdicts = {row["run"]: row for row in rows}
-        return [_fact_answer(run, verdicts.get(number)) for number, run in enumerate(group, 1)]
+        return [_fact_result(run, verdicts.get(number)) for number, run in enumerate(group, 1)]
 
     async def close(self) -> None:
-        """Write what is under way, and take nothing more."""
-        await self._groups.close()
+        """Write pending facts and claims and reject new ones."""
+        await self._batches.close()
         if self._claims:
             await self._write([])
 
@@ -418,37 +417,37 @@ class FactWriter:
 def _fact_arguments(group: Sequence[FactRun], claims: Sequence[Claim] = ()) -> list[Any]:
     runs: list[int] = []
     rows: list[Columns] = []
-    settled: list[tuple[int, str, int | None, bytes | None, str | None]] = []
+    changes: list[tuple[int, str, int | None, bytes | None, str | None]] = []
     for number, run in enumerate(group, 1):
         runs.extend([number] * len(run.rows))
         rows.extend(run.rows)
         if run.status is not None:
             end = run.ending
             ending = (end.at, _PACK.encode(end)) if end is not None else (None, None)
-            settled.append((number, run.status, *ending, _dead_letter(end)))
+            changes.append((number, run.status, *ending, _dead_letter_code(end)))
     return [
         [run.execution for run in group],
         integers(run.mark for run in group),
-        *([list(each) for each in zip(*settled, strict=True)] if settled else _NOTHING),
+        *([list(each) for each in zip(*changes, strict=True)] if changes else _NO_STATUS_CHANGES),
         integers(runs),
         *arrays(rows),
-        *_claimed(claims),
+        *_claim_columns(claims),
     ]
 
 
-def _claimed(claims: Sequence[Claim]) -> list[Any]:
+def _claim_columns(claims: Sequence[Claim]) -> list[Any]:
     if not claims:
         return [[], "{}", [], "{}", "{}", "{}"]
     executions, nodes, paths, *numbers = zip(*claims, strict=True)
     return [list(executions), integers(nodes), list(paths), *map(integers, numbers)]
 
 
-def _dead_letter(end: ExecutionEnded | None) -> str | None:
+def _dead_letter_code(end: ExecutionEnded | None) -> str | None:
     error = end.error if end is not None else None
     return error.code if error is not None and error.code in LETTERS else None
 
 
-def _fact_answer(run: FactRun, row: Row | None) -> Sequence[Fact] | BaseException:
+def _fact_result(run: FactRun, row: Row | None) -> Sequence[Fact] | BaseException:
     if row is None:
         return run.facts
     match row["verdict"]:
@@ -466,5 +465,5 @@ def _fact_answer(run: FactRun, row: Row | None) -> Sequence[Fact] | BaseExceptio
             return run.facts[:1]
         case verdict:
             return DatabaseRefusedError(
-                f"{run.execution}: the database answers `{verdict}`, which this Rune does not know"
+                f"{run.execution}: the database returned `{verdict}`, which this Rune does not know"
             )

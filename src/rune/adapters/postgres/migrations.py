@@ -1,7 +1,8 @@
-"""Migrations: the schema, step by step, each in one transaction with its mark.
+"""Schema migrations, each applied in one transaction together with its row in `rune_migration`.
 
-Workers of the program before go on meanwhile: a step adds, and what it takes away was unused by the program before it.
-A step that would have to wait long for them is given up and tried again, so that nobody queues behind it.
+Processes of the previous release keep running during a migration: a step only adds, and removes only what the previous
+release no longer used. A step that cannot get its locks quickly is rolled back and retried, so that no other statement
+queues behind it.
 """
 
 from __future__ import annotations
@@ -13,43 +14,43 @@ from collections.abc import Sequence
 import asyncpg  # type: ignore[import-untyped]
 
 from rune.adapters.postgres.database import (
+    DRIVER_ERRORS,
     Connection,
     DatabaseRefusedError,
-    Driver,
     map_error,
     migrations,
-    place,
     query,
+    redacted_url,
 )
 from rune.ports.journal import NewerFormatError
 
 LOCK_TIMEOUT_S = 60.0
-"""How long a step is tried while others use the tables it changes, in seconds."""
+"""How long a step is retried while other sessions lock its tables."""
 
 MIN_SERVER_VERSION = 140_000
-_PAUSE = 0.2
+_RETRY_DELAY_S = 0.2
 
 
 async def migrate(dsn: str, steps: Sequence[tuple[str, str]] | None = None) -> list[str]:
-    """Bring a database to the version of this program; answers the steps that were taken now. Any number of processes
-    may do it at once. A database of a newer program is left alone."""
+    """Migrate a database to the version of this program and return the names of the applied steps. Concurrent
+    migrations are safe. A database of a newer release is not changed."""
     wanted = migrations() if steps is None else steps
     try:
         connection = await asyncpg.connect(dsn)
         try:
             await _check_server(connection)
-            await _first(connection)
+            await _create_migration_table(connection)
             names = [await _step(connection, number, wanted) for number in range(1, len(wanted) + 1)]
         finally:
             await connection.close()
-    except Driver as error:
-        raise map_error(error, place(dsn)) from error
+    except DRIVER_ERRORS as error:
+        raise map_error(error, redacted_url(dsn)) from error
     return [name for name in names if name is not None]
 
 
 async def _check_server(connection: Connection) -> None:
-    """Refuse a server that will not do before anything is made there."""
-    version, encoding = await connection.fetchrow(query("server"))
+    """Reject an unsuitable server before anything is created on it."""
+    version, encoding = await connection.fetchrow(query("server_version"))
     if version < MIN_SERVER_VERSION:
         raise DatabaseRefusedError(
             f"PostgreSQL {version // 10_000} is too old: Rune needs {MIN_SERVER_VERSION // 10_000} or newer"
@@ -60,32 +61,31 @@ async def _check_server(connection: Connection) -> None:
         )
 
 
-async def _first(connection: Connection) -> None:
-    """The table of the steps themselves."""
+async def _create_migration_table(connection: Connection) -> None:
     async with connection.transaction():
         await connection.execute(query("migration_lock"))
-        await connection.execute(query("migration_table"))
+        await connection.execute(query("migration_table_create"))
 
 
 async def _step(connection: Connection, number: int, steps: Sequence[tuple[str, str]]) -> str | None:
     name, text = steps[number - 1]
-    gives_up = time.monotonic() + LOCK_TIMEOUT_S
+    deadline = time.monotonic() + LOCK_TIMEOUT_S
     while True:
         try:
-            # crash here: the step and its mark are both there, or neither
+            # crash here: the step and its row are both committed, or neither
             async with connection.transaction():
                 await connection.execute(query("migration_lock"))
-                taken = await connection.fetchval(query("migration_last"))
-                if taken > len(steps):
+                version = await connection.fetchval(query("migration_version"))
+                if version > len(steps):
                     raise NewerFormatError(
-                        f"the schema has version {taken}, this Rune knows up to {len(steps)}"
+                        f"the schema has version {version}, this Rune knows up to {len(steps)}"
                     )
-                if taken >= number:
+                if version >= number:
                     return None
                 await connection.execute(text)
-                await connection.execute(query("migration_taken"), number, name)
+                await connection.execute(query("migration_record"), number, name)
                 return name
         except asyncpg.LockNotAvailableError:
-            if time.monotonic() > gives_up:
+            if time.monotonic() > deadline:
                 raise
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_RETRY_DELAY_S)

@@ -1,7 +1,8 @@
-"""The outbox: what has to be done for an execution that has started or ended, until somebody says that it is done.
+"""Transactional outbox in PostgreSQL: work that an accepted or ended execution still needs.
 
-`start`: open it, if whoever accepted it did not. `end`: send its completion and close its state. A row is written in
-the same act as what it follows from, and several relays may take rows at once.
+A `start` row requests activation in case the accepting process did not activate it; an `end` row requests the
+completion to be sent and the state to be dropped. Rows are written in the transaction that causes them, and several
+relays may take rows concurrently.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from rune.ports.outbox import Kind, OutboxRow
 
 MAX_ROWS = 256
 LINGER_S = 0.1
-"""How long what is done may wait to be said with others, in seconds; the relay waits far longer before it looks."""
+"""How long finished work may wait to be marked done in a batch; relays wait far longer before they take a row."""
 
 HOLD_MS = 30_000
-"""How long whoever took a row has for it before it is given to another, in ms."""
+"""How long a relay has for a row before another relay may take it."""
 
 
 class DoneRequest:
-    """Something that was done by whoever wrote its row."""
+    """A row whose work was done by the process that wrote it."""
 
     __slots__ = ("execution", "future", "kind")
 
@@ -38,42 +39,41 @@ class DoneRequest:
 
 
 class PostgresOutbox:
-    """Taken, made, done."""
-
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._settled: Batcher[DoneRequest] = Batcher(
-            self._drop, lambda: lambda _: True, lanes=1, most=MAX_ROWS, linger=LINGER_S
+        self._done: Batcher[DoneRequest] = Batcher(
+            self._delete_rows, lambda: lambda _: True, lanes=1, most=MAX_ROWS, linger=LINGER_S
         )
 
     async def take(self, limit: int, held: int = HOLD_MS) -> list[OutboxRow]:
-        """Rows that nobody has in hand, oldest first; theirs for a while, by the clock of the database."""
+        """Take up to `limit` rows, oldest first, that no relay holds. They are held for `held` ms by the database's
+        clock."""
         rows = await self._database.fetch(query("outbox_take"), limit, held)
         return [OutboxRow(*row) for row in sorted(rows)]
 
     async def keep(self, number: int, body: bytes) -> bytes:
-        """Keep the message of a row, so that it is the same however often it is sent; answers the one kept first."""
+        """Store the message of a row so that every send repeats it. Return the message that was stored first."""
         row = await self._database.row(query("outbox_keep"), number, body)
         return row["body"] if row is not None else body
 
     async def done(self, numbers: Sequence[int]) -> None:
-        """Nothing is left to do for these. Twice is once, and where it is forgotten it is only done again."""
+        """Delete rows whose work is done. Idempotent; if it is lost, the work is only repeated."""
         await self._database.fetch(query("outbox_done"), list(numbers))
 
     async def mark_done(self, execution: str, kind: Kind) -> None:
-        """Many at once are one act."""
-        await self._settled.submit(DoneRequest(execution, kind))
+        """Delete the row of this execution and kind; concurrent calls share one statement."""
+        await self._done.submit(DoneRequest(execution, kind))
 
     async def backlog(self) -> Backlog:
-        """A row that whoever wrote it has settled is gone; one that is overdue is left to the relays."""
+        """Return the number of rows and for how long the oldest has been free for a relay to take."""
         ((rows, late),) = await self._database.fetch(query("outbox_backlog"))
         return Backlog(rows=rows, lag=(late or 0) / 1000)
 
     async def close(self) -> None:
-        """Write what is under way."""
-        await self._settled.close()
+        """Write pending requests."""
+        await self._done.close()
 
-    async def _drop(self, group: Sequence[DoneRequest]) -> list[None]:
+    async def _delete_rows(self, group: Sequence[DoneRequest]) -> list[None]:
         executions, kinds = [each.execution for each in group], [each.kind for each in group]
-        await self._database.fetch(query("outbox_settled"), executions, kinds)
+        await self._database.fetch(query("outbox_mark_done"), executions, kinds)
         return [None] * len(group)

@@ -1,10 +1,7 @@
-"""The selection: ended executions that rules select, read in pages, the newest first, so that an execution that holds
-results of an earlier one goes before it.
+"""Retention in PostgreSQL: removes ended executions in short transactions that block no other work.
 
-Retention in PostgreSQL: removes in short acts that wait for nobody and let nobody wait.
-
-The server gives the space of what is gone to what comes next; to give it back to the disk a table has to be written
-anew, which is what `vacuum` does.
+Executions are selected newest first, so that one which needs results of an earlier execution is removed before it.
+PostgreSQL reuses the space of removed rows but returns it to the disk only when `vacuum` rewrites the tables.
 """
 
 from __future__ import annotations
@@ -23,10 +20,27 @@ from rune.ports.blobs import BlobStore
 from rune.ports.journal import StoreUnavailableError
 from rune.ports.retention import ENDED, KEY_LIFE_MS, Progress, RetentionResult, Rule, applicable
 
-_FAR = 2**62
+PAGE_SIZE = 256
+REMOVAL_BATCH = 64
+MAX_ROWS_AT_ONCE, MAX_BLOBS_AT_ONCE = 500, 16
+"""An execution with more rows or blobs is removed in several transactions."""
+
+SWEEP_ROWS, SWEEP_BLOBS = 5_000, 64
+RELEASE_MS = 120_000
+"""How long the id of an execution stays blocked while its blobs are deleted from an external store; the deletion may
+take half of it."""
+
+UNMARKED = -1
+"""Mark that no row carries: the row is left to the next sweep."""
+
+TABLES = (
+    "execution", "fact", "claim", "outbox", "dead_letter", "client_key", "blob", "needs", "removed", "definition",
+)  # fmt: skip
+
+_UNBOUNDED = 2**62
 
 Bound = tuple[int, int]
-"""When it ended and its number; a rule selects what lies before."""
+"""End time and number of an execution; a rule selects executions before it."""
 
 
 class Candidate(NamedTuple):
@@ -38,7 +52,7 @@ class Candidate(NamedTuple):
 
 
 class Selection:
-    """Walks workflow by workflow. Every page is a statement of its own: nothing is held open in between."""
+    """Iterates over the selected executions by workflow. Every page is one statement; no cursor stays open."""
 
     def __init__(self, database: Database, rules: Sequence[Rule], now: int) -> None:
         self._database = database
@@ -49,14 +63,14 @@ class Selection:
         self._cursor: Bound | None = None
 
     async def page(self, limit: int) -> list[Candidate]:
-        """The next ones; none when all were seen."""
+        """Return the next candidates, and an empty list after the last."""
         while True:
             if self._cursor is None and not await self._enter_next():
                 return []
             assert self._cursor is not None
             bounds = list(self._bounds.items())
             rows = await self._database.fetch(
-                query("selected"),
+                query("select_candidates"),
                 self._workflow,
                 *self._cursor,
                 [status for status, _ in bounds],
@@ -71,7 +85,7 @@ class Selection:
             self._cursor = None
 
     async def _enter_next(self) -> bool:
-        """Go on to the next workflow of which something is selected."""
+        """Advance to the next workflow with selected executions."""
         while True:
             row = await self._database.row(query("next_workflow"), self._workflow)
             if row is None:
@@ -83,7 +97,7 @@ class Selection:
                 return True
 
     async def _bounds_of(self, rules: Sequence[Rule]) -> dict[str, Bound]:
-        """What is selected of each status: one rule is enough, so the farthest bound counts."""
+        """Return the bound of each status. An execution needs to match one rule only, so the latest bound counts."""
         bounds: dict[str, Bound] = {}
         for rule in rules:
             bound = await self._bound(rule)
@@ -94,8 +108,8 @@ class Selection:
         return bounds
 
     async def _bound(self, rule: Rule) -> Bound | None:
-        """Where the part that a rule selects begins; None if it selects nothing."""
-        bound = (_FAR, _FAR) if rule.older_than is None else (self._now - rule.older_than + 1, -1)
+        """Return the bound of a rule, None if it selects nothing."""
+        bound = (_UNBOUNDED, _UNBOUNDED) if rule.older_than is None else (self._now - rule.older_than + 1, -1)
         if not rule.keep:
             return bound
         row = await self._database.row(
@@ -104,27 +118,9 @@ class Selection:
         return None if row is None else min(bound, (row["ended_at"], row["n"]))
 
 
-PAGE = 256
-AT_ONCE = 64
-MANY_ROWS, MANY_BLOBS = 500, 16
-"""From how many rows or blobs on an execution goes in pieces."""
-
-PIECE, BLOB_PIECE = 5_000, 64
-LEAVING = 120_000
-"""How long nobody is given the id of an execution whose blobs are being removed elsewhere, in ms; the removal may take
-half of it."""
-
-UNMARKED = -1
-"""No note has this mark: it is left to whoever looks next."""
-
-TABLES = (
-    "execution", "fact", "claim", "outbox", "dead_letter", "client_key", "blob", "needs", "removed", "definition",
-)  # fmt: skip
-
-
 class PostgresRetention:
-    """Collects one set of rules at a time in this process; others may do so too. `outside`: where the blobs are, if
-    not in the database."""
+    """Runs one collection at a time in this process; other processes may run one concurrently. `outside` is the blob
+    store if blobs are not in the database."""
 
     def __init__(
         self, database: Database, journal: PostgresJournal, outside: BlobStore | None = None
@@ -142,12 +138,12 @@ class PostgresRetention:
             return await collection.run(rules)
 
     async def preview(self, rules: Sequence[Rule], now: int) -> RetentionResult:
-        """What a collection would remove at least; nothing is written."""
+        """Return the minimum that a collection would remove, without writing."""
         began = time.perf_counter()
         selection = Selection(self._database, rules, now)
         count = 0
-        while page := await selection.page(PAGE):
-            (row,) = await self._database.fetch(query("free"), [each.n for each in page])
+        while page := await selection.page(PAGE_SIZE):
+            (row,) = await self._database.fetch(query("count_removable"), [each.n for each in page])
             count += row["count"]
         size = await _size(self._database)
         took = round((time.perf_counter() - began) * 1000)
@@ -156,7 +152,7 @@ class PostgresRetention:
         )
 
     async def vacuum(self) -> tuple[int, int]:
-        """Write the tables anew without gaps; their size before and after. Nothing else is written meanwhile."""
+        """Rewrite the tables without free space and return their size before and after. Writers are blocked."""
         async with self._turn:
             before = await _size(self._database)
             async with self._database.connection() as connection:
@@ -166,7 +162,7 @@ class PostgresRetention:
 
 
 class Collection:
-    """One run."""
+    """One run of retention."""
 
     def __init__(
         self,
@@ -186,31 +182,32 @@ class Collection:
         self._so_far = RetentionResult(shrinks=False)
 
     async def run(self, rules: Sequence[Rule]) -> RetentionResult:
-        """Remove, then tidy up."""
+        """Remove selected executions, then unused definitions and expired idempotency keys."""
         size = await _size(self._database)
         self._so_far = msgspec.structs.replace(self._so_far, bytes_before=size, bytes_after=size)
         await self._sweep()
         while await self._pass(rules):
             pass
         await self._drop_definitions()
-        while dropped := (await self._act("forget_keys", self._now, PAGE))["count"]:
+        while dropped := (await self._timed("forget_client_keys", self._now, PAGE_SIZE))["count"]:
             self._count(keys=dropped)
         self._so_far = msgspec.structs.replace(self._so_far, bytes_after=await _size(self._database))
         return self._count()
 
-    async def _act(self, name: str, *values: Any) -> Row:
+    async def _timed(self, name: str, *values: Any) -> Row:
         began = time.perf_counter()
         (row,) = await self._database.fetch(query(name), *values)
         self._longest = max(self._longest, time.perf_counter() - began)
         return row
 
     async def _pass(self, rules: Sequence[Rule]) -> bool:
-        """Everything that the rules select; whether what stayed because others needed it may be free now."""
+        """Remove what the rules select. Return whether executions that were kept because others needed them may be
+        removable now."""
         selection = Selection(self._database, rules, self._now)
         needed = freed = 0
-        while page := await selection.page(PAGE):
-            for start in range(0, len(page), AT_ONCE):
-                chunk = page[start : start + AT_ONCE]
+        while page := await selection.page(PAGE_SIZE):
+            for start in range(0, len(page), REMOVAL_BATCH):
+                chunk = page[start : start + REMOVAL_BATCH]
                 done = await self._remove(chunk)
                 needed += len(chunk) - len(done["gone"])
                 freed += done["freed"]
@@ -218,15 +215,15 @@ class Collection:
         return bool(needed and freed)
 
     async def _remove(self, chunk: Sequence[Candidate]) -> Row:
-        done = await self._act(
+        done = await self._timed(
             "remove",
             [each.n for each in chunk],
             [each.id for each in chunk],
             self._now,
             LATE,
             KEY_LIFE_MS,
-            MANY_ROWS,
-            MANY_BLOBS,
+            MAX_ROWS_AT_ONCE,
+            MAX_BLOBS_AT_ONCE,
             self._outside is not None,
         )
         if done["gone"]:
@@ -235,37 +232,40 @@ class Collection:
         return done
 
     async def _sweep(self) -> None:
-        """Remove what was left over of executions that are off the list."""
-        while rows := await self._database.fetch(query("removed"), self._now, AT_ONCE):
-            marks, elsewhere = {row["n"]: row["leaving"] for row in rows}, 0
+        """Remove remaining rows and blobs of executions that are no longer listed."""
+        while rows := await self._database.fetch(query("removed"), self._now, REMOVAL_BATCH):
+            marks, outside_blobs = {row["n"]: row["leaving"] for row in rows}, 0
             if self._outside is not None:
-                for row in rows:  # crash here: the notes are still there
+                # crash here: the rows of `removed` are kept, so the next sweep deletes the same blobs again
+                for row in rows:
                     if not row["reused"]:
-                        marks[row["n"]], went = await self._elsewhere(self._outside, row["n"], row["id"])
-                        elsewhere += went
-            done = await self._act(
-                "sweep", list(marks), list(marks.values()), self._now, LATE, PIECE, BLOB_PIECE
+                        marks[row["n"]], deleted = await self._delete_outside(
+                            self._outside, row["n"], row["id"]
+                        )
+                        outside_blobs += deleted
+            done = await self._timed(
+                "sweep", list(marks), list(marks.values()), self._now, LATE, SWEEP_ROWS, SWEEP_BLOBS
             )
-            if done["facts"] or done["blobs"] or elsewhere:
-                self._count(facts=done["facts"], blobs=done["blobs"] + elsewhere)
+            if done["facts"] or done["blobs"] or outside_blobs:
+                self._count(facts=done["facts"], blobs=done["blobs"] + outside_blobs)
 
-    async def _elsewhere(self, outside: BlobStore, n: int, id: str) -> tuple[int, int]:
-        """Remove the blobs of an id that nobody can get meanwhile; answers the mark that says so, and how many went.
-        Who breaks off, however that comes, leaves the mark until it is over: something may still be under way."""
+    async def _delete_outside(self, outside: BlobStore, n: int, id: str) -> tuple[int, int]:
+        """Delete the blobs of an id while the id is blocked. Return the mark that blocks it and the number of blobs.
+        After a failure the mark stays until it expires, because a deletion may still be in progress."""
         async with self._database.transaction() as connection:
-            await connection.execute(query("leaving_lock"), id)
-            mark = await connection.fetchval(query("leaving"), n, LEAVING)
+            await connection.execute(query("id_lock"), id)
+            mark = await connection.fetchval(query("block_id"), n, RELEASE_MS)
         if mark is None:
             return UNMARKED, 0
         try:
-            async with asyncio.timeout(LEAVING / 2000):
+            async with asyncio.timeout(RELEASE_MS / 2000):
                 return mark, await outside.delete(id)
         except TimeoutError as error:
-            raise StoreUnavailableError(f"the blobs of {id} could not be removed in time") from error
+            raise StoreUnavailableError(f"the blobs of {id} could not be deleted in time") from error
 
     async def _drop_definitions(self) -> None:
         last = ""
-        while rows := await self._database.fetch(query("unused_definitions"), last, PAGE):
+        while rows := await self._database.fetch(query("unused_definitions"), last, PAGE_SIZE):
             last = rows[-1]["hash"]
             hashes = sorted({row["hash"] for row in rows} - self._journal.saved)
             began = time.perf_counter()
@@ -288,5 +288,5 @@ class Collection:
 
 
 async def _size(database: Database) -> int:
-    (row,) = await database.fetch(query("size"), list(TABLES))
+    (row,) = await database.fetch(query("table_size"), list(TABLES))
     return int(row["bytes"])

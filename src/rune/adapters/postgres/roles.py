@@ -1,11 +1,7 @@
-"""Roles: who may do what with which table. The owner, who migrates, is nobody of these and may do everything.
+"""Database roles and their privileges per table, and inspection of a server for `rune doctor`.
 
-What runs under a role changes no schema, and a worker that is taken over reads no key of the API and rewrites neither
-credentials nor the log.
-
-What the user of a connection may do, beside what each role needs.
-
-What a server and its database tell to somebody who takes no part.
+The owner of the schema runs migrations and is none of these roles. No role can change the schema, and a compromised
+worker can read no API keys and change neither credentials nor the audit log.
 """
 
 from __future__ import annotations
@@ -16,18 +12,18 @@ from typing import Any
 import asyncpg  # type: ignore[import-untyped]
 
 from rune.adapters.postgres.database import (
+    DRIVER_ERRORS,
     Connection,
     Database,
     DatabaseRefusedError,
-    Driver,
     map_error,
     migrations,
-    place,
     query,
+    redacted_url,
 )
 
-VERBS = {"r": "SELECT", "a": "INSERT", "w": "UPDATE", "d": "DELETE"}
-"""The letters that PostgreSQL itself has for them."""
+PRIVILEGES = {"r": "SELECT", "a": "INSERT", "w": "UPDATE", "d": "DELETE"}
+"""Privileges by the letters that PostgreSQL uses in access control lists."""
 
 WORKER = {
     "rune_migration": "r",
@@ -83,68 +79,70 @@ ROLES: Mapping[str, Mapping[str, str]] = {
 
 
 async def grant(dsn: str) -> list[str]:
-    """Give the roles their rights, and take from them what they have beyond; answers their names. Whoever works
-    meanwhile notices nothing: it is one transaction."""
+    """Grant the roles exactly their privileges and return their names. One transaction, so that running processes never
+    see a role without privileges."""
     try:
         connection = await asyncpg.connect(dsn)
         try:
             async with connection.transaction():
                 await connection.execute(query("migration_lock"))
-                await _roles_exist(connection)
+                await _require_roles(connection)
                 for role, tables in ROLES.items():
                     for statement in statements(role, tables):
                         await connection.execute(statement)
         finally:
             await connection.close()
-    except Driver as error:
-        raise map_error(error, place(dsn)) from error
+    except DRIVER_ERRORS as error:
+        raise map_error(error, redacted_url(dsn)) from error
     return list(ROLES)
 
 
-async def _roles_exist(connection: Connection) -> None:
-    """Making roles takes rights that no migration should have."""
-    rows = await connection.fetch(query("roles"), list(ROLES))
+async def _require_roles(connection: Connection) -> None:
+    """Raise if a role is missing. Creating roles needs a privilege that a migration should not have."""
+    rows = await connection.fetch(query("existing_roles"), list(ROLES))
     missing = sorted(set(ROLES) - {row["rolname"] for row in rows})
     if missing:
-        made = "; ".join(f"CREATE ROLE {each} LOGIN" for each in missing)
+        commands = "; ".join(f"CREATE ROLE {each} LOGIN" for each in missing)
         raise DatabaseRefusedError(
-            f"there is no role {', '.join(missing)}: have an administrator do `{made}`"
+            f"there is no role {', '.join(missing)}: have an administrator run `{commands}`"
         )
 
 
 def statements(role: str, tables: Mapping[str, str]) -> list[str]:
-    """What gives a role exactly these rights. Names and letters are those above, so nothing has to be quoted."""
-    listed = [
-        f"GRANT {', '.join(VERBS[letter] for letter in letters)} ON {table} TO {role}"
+    """Return the statements that give a role exactly these privileges. All names are constants of this module, so none
+    needs quoting."""
+    grants = [
+        f"GRANT {', '.join(PRIVILEGES[letter] for letter in letters)} ON {table} TO {role}"
         for table, letters in tables.items()
     ]
     return [
         f"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {role}",
         f"REVOKE ALL ON ALL SEQUENCES IN SCHEMA public FROM {role}",
-        *listed,
-        f"GRANT SELECT (id) ON log TO {role}",  # what is written twice is noticed by it
+        *grants,
+        # ON CONFLICT (id) of an audit entry that is sent twice reads this column.
+        f"GRANT SELECT (id) ON log TO {role}",
         f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role}",
     ]
 
 
 async def rights(database: Database) -> dict[str, Any]:
-    """Findings, by the names that a survey has for them."""
-    ((user, makes, _),) = await database.fetch(query("standing"))
-    rows = await database.fetch(query("rights"))
+    """Return what the user of the connection may do, by the field names of the inspection."""
+    ((user, can_create, _),) = await database.fetch(query("session"))
+    rows = await database.fetch(query("table_privileges"))
     have = {table: set(letters) for table, letters, _ in rows}
     able = [role for role, needs in ROLES.items() if not _missing_rights(have, needs)]
     return {
         "journal_user": user,
         "journal_roles": tuple(role.removeprefix("rune_") for role in able),
         "journal_lacks": () if able else tuple(_missing_rights(have, ROLES["rune_worker"])),
-        "may_migrate": makes and all(owns for _, _, owns in rows),
+        "may_migrate": can_create and all(owns for _, _, owns in rows),
     }
 
 
 def _missing_rights(have: Mapping[str, set[str]], needs: Mapping[str, str]) -> list[str]:
-    """Of the tables that are there: one that is missing is for the schema to tell."""
+    """Return missing privileges on existing tables; missing tables are reported by the schema version."""
     return [
-        f"{VERBS[letter]} on {table}"
+        f"{PRIVILEGES[letter]} on {table}"
         for table, letters in needs.items()
         for letter in letters
         if table in have and letter not in have[table]
@@ -152,10 +150,10 @@ def _missing_rights(have: Mapping[str, set[str]], needs: Mapping[str, str]) -> l
 
 
 async def inspect(database: Database) -> dict[str, Any]:
-    """Findings, by the names that a survey has for them."""
-    ((version, fsync),) = await database.fetch(query("inspect"))
-    ((known,),) = await database.fetch(query("migration_known"))
-    schema = (await database.fetch(query("migration_last")))[0][0] if known else 0
+    """Return facts about the server and its schema, by the field names of the inspection."""
+    ((version, fsync),) = await database.fetch(query("server_settings"))
+    ((known,),) = await database.fetch(query("migration_table_exists"))
+    schema = (await database.fetch(query("migration_version")))[0][0] if known else 0
     return {
         "postgres": version,
         "fsync": fsync == "on",

@@ -1,7 +1,4 @@
-"""Blobs in the same database.
-
-Opens what PostgreSQL keeps for the cluster.
-"""
+"""Opens all stores that the cluster has in PostgreSQL, blobs included."""
 
 from __future__ import annotations
 
@@ -18,24 +15,25 @@ from rune.ports.blobs import BlobStore
 
 
 class PostgresBlobs:
-    """Bytes by key; the execution is the part of the key before the first slash."""
+    """Blobs by key; the part of a key before the first slash is the execution."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._asked: dict[str, asyncio.Task[bytes | None]] = {}
+        self._reads: dict[str, asyncio.Task[bytes | None]] = {}
 
     async def put(self, key: str, data: bytes) -> None:
         await self._database.fetch(query("blob_put"), key.partition("/")[0], key, data)
 
     async def get(self, key: str) -> bytes | None:
-        """Whoever asks for what is on its way gets the same: hundreds of items want one page at once."""
+        """Return the blob of a key. Concurrent reads of one key share a query: hundreds of fan-out items read the same
+        page of their list at once."""
         if self._database.in_snapshot:
             return await self._get(key)
-        asked = self._asked.get(key)
-        if asked is None:
-            asked = self._asked[key] = asyncio.create_task(self._get(key))
-            asked.add_done_callback(lambda _: self._asked.pop(key, None))
-        return await asyncio.shield(asked)
+        read = self._reads.get(key)
+        if read is None:
+            read = self._reads[key] = asyncio.create_task(self._get(key))
+            read.add_done_callback(lambda _: self._reads.pop(key, None))
+        return await asyncio.shield(read)
 
     async def _get(self, key: str) -> bytes | None:
         row = await self._database.find(query("blob_get"), key.partition("/")[0], key)
@@ -47,7 +45,7 @@ class PostgresBlobs:
 
 
 class PostgresStores:
-    """The adapters over one database."""
+    """The stores over one database."""
 
     def __init__(self, database: Database, outside: BlobStore | None = None) -> None:
         self.database = database
@@ -63,7 +61,7 @@ class PostgresStores:
 async def postgres(
     dsn: str, *, outside: BlobStore | None = None, read_only: bool = False
 ) -> AsyncIterator[PostgresStores]:
-    """The adapters while the block runs. `outside`: where blobs are, if not in the database."""
+    """Open the stores while the block runs. `outside` is the blob store if blobs are not in the database."""
     database = Database(dsn, read_only=read_only)
     await database.open()
     opened = PostgresStores(database, outside)

@@ -1,4 +1,4 @@
-"""Triggers in PostgreSQL."""
+"""Triggers and the webhook deliveries seen by them in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ _PACK = msgspec.msgpack.Encoder()
 
 
 class PostgresTriggers:
-    """A revision is compared and replaced in one statement."""
+    """Triggers with optimistic locking: one statement compares and replaces the revision."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def list(self, workflow: str | None = None) -> Sequence[Trigger]:
-        return _read(await self._database.look(query("triggers"), workflow))
+        return _read(await self._database.find_all(query("triggers"), workflow))
 
     async def find(self, id: str) -> Trigger | None:
-        return next(iter(_read(await self._database.look(query("trigger"), id))), None)
+        return next(iter(_read(await self._database.find_all(query("trigger"), id))), None)
 
     async def at_path(self, path: str) -> Trigger | None:
-        return next(iter(_read(await self._database.look(query("trigger_at_path"), path))), None)
+        return next(iter(_read(await self._database.find_all(query("trigger_at_path"), path))), None)
 
     async def put(self, trigger: Trigger) -> Trigger | None:
         stored = msgspec.structs.replace(trigger, revision=trigger.revision + 1)
         body = _PACK.encode(stored)
-        asked: tuple[Any, ...]
+        statement: tuple[Any, ...]
         if trigger.revision:
-            asked = (
+            statement = (
                 query("trigger_update"),
                 stored.id,
                 stored.path,
@@ -44,7 +44,7 @@ class PostgresTriggers:
                 body,
             )
         else:
-            asked = (
+            statement = (
                 query("trigger_insert"),
                 stored.id,
                 stored.workflow,
@@ -54,10 +54,10 @@ class PostgresTriggers:
                 body,
             )
         try:
-            row = await self._database.once(*asked)
-        except DatabaseRefusedError as refused:
-            if isinstance(refused.__cause__, asyncpg.UniqueViolationError):
-                raise PathTakenError(f"another hook is at `{stored.path}` already") from None
+            row = await self._database.once(*statement)
+        except DatabaseRefusedError as error:
+            if isinstance(error.__cause__, asyncpg.UniqueViolationError):
+                raise PathTakenError(f"another webhook already uses the path `{stored.path}`") from None
             raise
         return None if row is None else stored
 
@@ -69,17 +69,17 @@ class PostgresTriggers:
         return _read(await self._database.fetch(query("triggers_due"), now, limit))
 
     async def next_due(self) -> int | None:
-        (row,) = await self._database.fetch(query("triggers_next"))
+        (row,) = await self._database.fetch(query("triggers_next_due"))
         due: int | None = row["due"]
         return due
 
     async def remember_delivery(self, trigger: str, mark: str, delivery: str, until: int) -> str:
-        await self._database.fetch(query("signed_insert"), trigger, mark, delivery, until)
-        (row,) = await self._database.fetch(query("signed"), trigger, mark)
+        await self._database.fetch(query("delivery_insert"), trigger, mark, delivery, until)
+        (row,) = await self._database.fetch(query("delivery"), trigger, mark)
         return str(row["delivery"])
 
     async def forget_deliveries(self, now: int) -> int:
-        (row,) = await self._database.fetch(query("signed_forget"), now)
+        (row,) = await self._database.fetch(query("deliveries_forget"), now)
         return int(row["dropped"])
 
 

@@ -1,4 +1,4 @@
-"""The library in PostgreSQL."""
+"""Workflow versions and aliases in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from rune.ports.workflows import (
     workflow_not_found,
 )
 
-_LAST = 2**31 - 1
+_MAX_VERSION = 2**31 - 1
 
 
 class PostgresWorkflows:
-    """Versions and aliases. Whoever deploys a workflow does so alone, so a version number is simply the next one."""
+    """Versions and aliases. Deploys of one workflow are serialised by a lock, so version numbers have no gaps."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -48,10 +48,10 @@ class PostgresWorkflows:
         if alias is not None:
             check_alias(alias)
         name = name_in(definition)
-        row = await self._act("deploy", expected, workflow, hash, definition, name, alias, at)
+        row = await self._change("deploy", expected, workflow, hash, definition, name, alias, at)
         if row["change"] == "changed":
             raise concurrent_change_error(f"workflow `{workflow}`", row["tag"])
-        return await self._answer(workflow, row["number"], row["change"])
+        return await self._changed_version(workflow, row["number"], row["change"])
 
     async def set_alias(
         self,
@@ -65,30 +65,30 @@ class PostgresWorkflows:
     ) -> Version:
         shares = shares_of(alias, weights)
         named = (*shares,) if version is None else (version, *shares)
-        if any(not 0 < each <= _LAST for each in named):
-            raise await self._unknown(workflow, alias, named)
+        if any(not 0 < each <= _MAX_VERSION for each in named):
+            raise await self._not_found(workflow, alias, named)
         packed = msgspec.json.encode(shares).decode()
-        row = await self._act("point", expected, workflow, alias, version, at, packed)
+        row = await self._change("set_alias", expected, workflow, alias, version, at, packed)
         match row["answer"]:
             case "unknown":
-                raise await self._unknown(workflow, alias, named)
+                raise await self._not_found(workflow, alias, named)
             case "hidden":
                 raise archived_error(workflow)
             case "changed":
                 raise concurrent_change_error(f"alias `{alias}` of `{workflow}`", row["tag"])
             case change:
-                return await self._answer(workflow, row["number"], change)
+                return await self._changed_version(workflow, row["number"], change)
 
-    async def _act(self, verb: str, expected: Expected | None, *values: Any) -> Row:
-        """A change, with what is expected as its last value."""
-        wanted = None if expected is None else [*expected]
+    async def _change(self, name: str, expected: Expected | None, *values: Any) -> Row:
+        """Run a conditional change; the expected tags are its last parameter."""
+        tags = None if expected is None else [*expected]
         if repeatable(expected):
-            (row,) = await self._database.fetch(query(verb), *values, wanted)
+            (row,) = await self._database.fetch(query(name), *values, tags)
             return row
-        return await self._database.once(query(verb), *values, wanted)
+        return await self._database.once(query(name), *values, tags)
 
-    async def _unknown(self, workflow: str, alias: str, named: Sequence[int]) -> Exception:
-        """Which of the versions that were named is not there; the alias where none is."""
+    async def _not_found(self, workflow: str, alias: str, named: Sequence[int]) -> Exception:
+        """Return the error for the first named version that does not exist, or for the alias if all do."""
         versions = await self.versions(workflow)
         known = {each.number for each in versions}
         return workflow_not_found(
@@ -96,7 +96,7 @@ class PostgresWorkflows:
         )
 
     async def archive(self, workflow: str, at: int) -> bool:
-        row = await self._database.once(query("hide"), workflow, at)
+        row = await self._database.once(query("archive"), workflow, at)
         if row is None:
             raise workflow_not_found(workflow, (), LATEST)
         return bool(row["hid"])
@@ -111,16 +111,18 @@ class PostgresWorkflows:
             weights = weights_in(row["weights"]) if number is None and by is not None else {}
             other = weighted_choice(workflow, wanted, weights, by) if by is not None else None
             return _version(row) if other is None else await self.find(workflow, str(other))
-        rows = await self._database.look(query("versions"), workflow, None, None)
+        rows = await self._database.find_all(query("versions"), workflow, None, None)
         if rows and rows[0]["hidden"]:
             raise archived_error(workflow)
         raise workflow_not_found(workflow, [_version(each) for each in rows], wanted)
 
     async def aliases(self, workflow: str) -> list[Alias]:
-        return [alias_of(row) for row in await self._database.look(query("aliases"), workflow, None)]
+        return [alias_of(row) for row in await self._database.find_all(query("aliases"), workflow, None)]
 
     async def versions(self, workflow: str) -> list[Version]:
-        return [_version(row) for row in await self._database.look(query("versions"), workflow, None, None)]
+        return [
+            _version(row) for row in await self._database.find_all(query("versions"), workflow, None, None)
+        ]
 
     async def list(self, *, hidden: bool = False) -> list[WorkflowEntry]:
         return [
@@ -133,10 +135,10 @@ class PostgresWorkflows:
                 deployed_at=row["deployed_at"],
                 hidden=row["hidden"],
             )
-            for row in await self._database.fetch(query("entries"), hidden)
+            for row in await self._database.fetch(query("workflows"), hidden)
         ]
 
-    async def _answer(self, workflow: str, number: int, change: Change) -> Version:
+    async def _changed_version(self, workflow: str, number: int, change: Change) -> Version:
         (row,) = await self._database.fetch(query("versions"), workflow, number, None)
         return msgspec.structs.replace(_version(row), change=change)
 

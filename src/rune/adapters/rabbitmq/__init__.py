@@ -1,1 +1,1 @@
-"""RabbitMQ: a lean client, the topology, and the queue on it."""
+"""Queue, status messages and dead letters on RabbitMQ."""

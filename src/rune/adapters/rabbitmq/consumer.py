@@ -1,9 +1,8 @@
-"""The intake: deliveries for free slots, over a connection of its own.
+"""Receives deliveries for the free slots of a worker, over its own connection.
 
-Usually the broker pushes: each lane has a consumer that may hold as many deliveries as there are slots. As long as
-slots come free quickly that is exact enough. If a delivery has waited for a slot too long (several lanes are full, or
-nodes run long) everything that waits goes back for others, and the intake pulls message by message, one for each free
-slot, until half of the slots are free or nothing is left to pull.
+Usually the broker pushes: each lane has a consumer whose prefetch is the number of slots. If a delivery waits too long
+for a slot, because several lanes are full or nodes run long, all waiting deliveries are requeued for other workers and
+the consumer pulls one message per free slot, until half of the slots are free or the queues are empty.
 """
 
 from __future__ import annotations
@@ -25,12 +24,17 @@ from rune.ports.queue import LANES, lanes_at
 
 log = logging.getLogger("rune.rabbitmq")
 
-SLOT_WAIT_S = 0.25  # s that a delivery may wait for a slot
-WATCH_PERIOD_S = 10.0  # s between two looks at whether the consumers still are there
+MAX_SLOT_WAIT_S = 0.25
+"""How long a delivery may wait for a slot."""
+
+WATCH_PERIOD_S = 10.0
+"""Interval between two checks whether the broker still has the consumers."""
+
+RECONNECT_TIMEOUT_S = 60.0
 
 
 class HeldMessage(msgspec.Struct):
-    """A delivery in our hands. `since`: when it came; `early`: it was acknowledged while it still runs."""
+    """An unprocessed delivery, received at `since`. `early`: it was acknowledged while its node still runs."""
 
     channel: Channel
     queue: str
@@ -40,7 +44,7 @@ class HeldMessage(msgspec.Struct):
 
 
 class Consumer:
-    """Whoever waits in `receive` is a free slot."""
+    """Receives messages; every waiting call of `receive` counts as a free slot."""
 
     def __init__(
         self,
@@ -48,7 +52,7 @@ class Consumer:
         topology: Topology,
         name: str,
         prefetch: int,
-        hand_back: Callable[[HeldMessage], None],
+        requeue: Callable[[HeldMessage], None],
         *,
         deadline: float,
         watch: float = WATCH_PERIOD_S,
@@ -56,7 +60,7 @@ class Consumer:
         self._topology = topology
         self._name = name
         self._prefetch = max(1, prefetch)
-        self._hand_back = hand_back
+        self._requeue = requeue
         self._watch = watch
         self._loop: asyncio.AbstractEventLoop
         self._lanes: tuple[deque[HeldMessage], ...] = tuple(deque() for _ in LANES)
@@ -68,15 +72,15 @@ class Consumer:
         self._pulling = False
         self._wanted = asyncio.Event()
         self._surplus: asyncio.TimerHandle | None = None
-        self._works: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[None]] = []
         self.link = ReconnectingConnection(url, name, self._prepare, deadline=deadline)
 
     async def receive(self) -> HeldMessage:
         """Wait for a delivery."""
-        if not self._works:
+        if not self._tasks:
             self._loop = asyncio.get_running_loop()
             self.link.start()
-            self._works = [asyncio.create_task(self._pull()), asyncio.create_task(self._guard())]
+            self._tasks = [asyncio.create_task(self._pull_loop()), asyncio.create_task(self._watch_loop())]
         while True:
             found = self._next()
             if found is not None:
@@ -88,14 +92,14 @@ class Consumer:
             try:
                 await waiter
             except asyncio.CancelledError:
-                self._call()
+                self._wake_waiting()
                 raise
 
     async def close(self) -> None:
-        """What nobody took goes back to its queue with the connection."""
-        for each in self._works:
+        """Close the connection; the broker requeues unacknowledged deliveries."""
+        for each in self._tasks:
             each.cancel()
-        await asyncio.gather(*self._works, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._surplus is not None:
             self._surplus.cancel()
         await self.link.close()
@@ -115,19 +119,19 @@ class Consumer:
         return sum(map(len, self._lanes))
 
     def _free(self) -> int:
-        """How many slots wait, beyond what is there for them."""
+        """Return the number of waiting slots without a delivery."""
         while self._waiting and self._waiting[0].done():
             self._waiting.popleft()
         return len(self._waiting) - self._count()
 
-    def _call(self) -> None:
-        """Wake as many as there is work for."""
-        calls = self._count()
-        while calls and self._waiting:
+    def _wake_waiting(self) -> None:
+        """Wake one waiting call of `receive` per delivery."""
+        available = self._count()
+        while available and self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
                 waiter.set_result(None)
-                calls -= 1
+                available -= 1
 
     def _take(self, lane: int, queue: str, channel: Channel, message: Message) -> None:
         self._arrived += 1
@@ -137,21 +141,22 @@ class Consumer:
             if not waiter.done():
                 waiter.set_result(None)
                 return
-            self._call()
+            self._wake_waiting()
         if self._surplus is None:
-            self._surplus = self._loop.call_later(SLOT_WAIT_S, self._relieve)
+            self._surplus = self._loop.call_later(MAX_SLOT_WAIT_S, self._relieve)
 
     async def _prepare(self, connection: Connection) -> None:
         await declare(connection, self._topology)
+        # The broker redelivers what arrived over the lost channel.
         for lane in self._lanes:
-            lane.clear()  # they came by a channel that is gone, and come again
+            lane.clear()
         channel = await connection.channel()
-        channel.on_close = self._lost
+        channel.on_close = self._on_channel_closed
         self._channel = channel
         self._pulling = False
         await self._consume(channel)
 
-    def _lost(self, error: AmqpError) -> None:
+    def _on_channel_closed(self, error: AmqpError) -> None:
         for lane in self._lanes:
             lane.clear()
         self.link.drop(error.message)
@@ -163,42 +168,43 @@ class Consumer:
                 await self._consume_lane(channel, lane, self._topology.lane(queue, name))
 
     async def _consume_lane(self, channel: Channel, lane: int, queue: str) -> None:
-        def taken(message: Message) -> None:
+        def on_message(message: Message) -> None:
             self._take(lane, queue, channel, message)
 
         await channel.consume(
             queue,
-            taken,
+            on_message,
             f"{self._name} {queue}",
             lambda _: self.link.drop(f"consumer of {queue} was cancelled"),
         )
 
     def _relieve(self) -> None:
-        """Called while deliveries wait: if one has waited too long, others shall have them."""
+        """Requeue waiting deliveries for other workers if one of them has waited too long."""
         self._surplus = None
         oldest = min((lane[0].since for lane in self._lanes if lane), default=None)
         if oldest is None:
             return
-        left = oldest + SLOT_WAIT_S - self._loop.time()
+        left = oldest + MAX_SLOT_WAIT_S - self._loop.time()
         if left > 0:
             self._surplus = self._loop.call_later(left, self._relieve)
-        elif self._pulling:  # whoever it was pulled for has gone
-            self._give_up_surplus()
+        # The slot for which a message was pulled no longer waits.
+        elif self._pulling:
+            self._requeue_waiting()
         else:
             self._pulling = True
             self._wanted.set()
 
-    def _give_up_surplus(self) -> None:
+    def _requeue_waiting(self) -> None:
         for lane in self._lanes:
             while lane:
-                self._hand_back(lane.popleft())
+                self._requeue(lane.popleft())
 
-    async def _pull(self) -> None:
+    async def _pull_loop(self) -> None:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
             try:
-                await self.link.up(60.0)
+                await self.link.up(RECONNECT_TIMEOUT_S)
                 channel = self._channel
                 assert channel is not None
                 if self._pulling:
@@ -210,7 +216,7 @@ class Consumer:
     async def _pull_on(self, channel: Channel) -> None:
         for queue in self._topology.work:
             await channel.cancel(f"{self._name} {queue}")
-        self._give_up_surplus()
+        self._requeue_waiting()
         while channel.error is None:
             free = self._free()
             if free >= max(1, self._prefetch // 2):
@@ -226,7 +232,8 @@ class Consumer:
             await self._consume(channel)
 
     async def _pull_one(self, channel: Channel) -> bool:
-        """Whether there was one. Lanes and queues take turns at being looked at first, so that none is forgotten."""
+        """Pull one message and return whether there was one. Lanes and queues take turns in being tried first, so that
+        none starves."""
         self._pulled += 1
         queues = self._topology.queues
         first = self._pulled % len(queues)
@@ -239,20 +246,20 @@ class Consumer:
                     return True
         return False
 
-    async def _guard(self) -> None:
-        """A consumer can be gone without anybody having said so."""
+    async def _watch_loop(self) -> None:
+        """Reconnect if the broker has lost a consumer without reporting it."""
         seen = -1
         while True:
             await asyncio.sleep(self._watch)
             connection = self.link.connection
             if not self.link.is_up or connection is None or self._pulling:
                 continue
-            quiet, seen = seen == self._arrived, self._arrived
+            idle, seen = seen == self._arrived, self._arrived
             try:
                 channel = await connection.channel()
                 for queue in self._topology.work:
                     found = await channel.declare_queue(queue, passive=True)
-                    if found.consumer_count == 0 or (quiet and found.message_count and self._free() > 0):
+                    if found.consumer_count == 0 or (idle and found.message_count and self._free() > 0):
                         self.link.drop(f"{queue} has lost its consumer")
                         break
                 else:

@@ -1,9 +1,8 @@
-"""Dead letters on the broker: looking at them, sending them again, removing them.
+"""Lists, requeues and discards dead letters of the broker.
 
-A worker that crashes uses up a delivery of everything it held, so on quorum queues innocent messages reach the limit
-beside the guilty one. They are handed back by themselves, a few times: who really kills workers is known to the state.
-
-The rescue: hands innocent messages back that were delivered too often, beside somebody who looks after it.
+A worker that crashes costs every message it held one delivery, so on quorum queues innocent messages reach the delivery
+limit together with the one that crashes workers. They are requeued automatically a few times: the state counts the
+claims of each token and fails the execution whose node really crashes workers.
 """
 
 from __future__ import annotations
@@ -23,12 +22,17 @@ from rune.adapters.rabbitmq.amqp.frames import Message, MessageProperties
 from rune.adapters.rabbitmq.topology import Topology
 from rune.codec.messages import InvalidMessageError, decode_hint
 
+log = logging.getLogger("rune.rabbitmq")
+
 MAX_REQUEUES = 5
 DELIVERY_LIMIT = "delivery_limit"
+CHECK_PERIOD_S = 15.0
+MAX_UNCHANGED_CHECKS = 20
+"""After this many checks with an unchanged number of letters they are read nevertheless."""
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """One dead letter: why, from which queue, of which execution (None if that cannot be told), and itself."""
+    """A dead letter with its reason and the queue it came from. `execution` is None if the body cannot be decoded."""
 
     code: str
     reason: str
@@ -39,7 +43,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
 
 def read_dead_letter(message: Message) -> DeadLetter:
-    """What is known of a dead letter."""
+    """Return the dead letter that a message holds."""
     headers = message.headers
     died = str(headers.get("x-first-death-reason", ""))
     code = str(headers.get("rune-code", died.upper() or "UNKNOWN"))
@@ -56,7 +60,7 @@ def read_dead_letter(message: Message) -> DeadLetter:
 
 
 class DeadLetters:
-    """The queue of dead letters, for as long as one looks at it. Needs the rights of the master."""
+    """The dead letter queue. Requires the rights of the role `master`."""
 
     def __init__(self, url: str, topology: Topology) -> None:
         self._url = url
@@ -64,7 +68,7 @@ class DeadLetters:
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Channel]:
-        """What was taken and not acknowledged is back in its place afterwards."""
+        """Open a channel; unacknowledged messages return to the queue when it is closed."""
         connection = await connect(self._url, name="dead letters")
         try:
             channel = await connection.channel()
@@ -74,7 +78,7 @@ class DeadLetters:
             await connection.close()
 
     async def list(self, limit: int = 100) -> list[DeadLetter]:
-        """The oldest first."""
+        """Return dead letters, oldest first."""
         found: list[DeadLetter] = []
         async with self._open() as channel:
             while len(found) < limit and (message := await channel.get(self._topology.dead)) is not None:
@@ -82,20 +86,20 @@ class DeadLetters:
         return found
 
     async def count(self) -> int:
-        """How many there are in nobody's hands."""
+        """Return the number of dead letters that no consumer holds."""
         async with self._open() as channel:
             return (await channel.declare_queue(self._topology.dead, passive=True)).message_count or 0
 
     async def requeue(self, chosen: Callable[[DeadLetter], bool] = lambda letter: True) -> int:
-        """Send those chosen again, to where they came from. How many there were."""
+        """Send the chosen letters to their original queue again and return how many."""
         return await self._each(chosen, self._send)
 
     async def discard(self, chosen: Callable[[DeadLetter], bool]) -> int:
-        """Remove those chosen. How many there were."""
+        """Remove the chosen letters and return how many."""
         return await self._each(chosen, None)
 
     async def requeue_innocent(self) -> int:
-        """Hand back what only was delivered too often. How many there were."""
+        """Requeue letters that only exceeded the delivery limit and return how many."""
 
         def innocent(letter: DeadLetter) -> bool:
             return (
@@ -106,18 +110,19 @@ class DeadLetters:
 
         return await self._each(innocent, self._send)
 
-    async def _each(self, chosen: Callable[[DeadLetter], bool], act: Any) -> int:
+    async def _each(self, chosen: Callable[[DeadLetter], bool], action: Any) -> int:
         done = 0
         async with self._open() as channel:
-            last = await channel.declare_queue(self._topology.dead, passive=True)
-            for _ in range(last.message_count or 0):  # not those that come back meanwhile
+            declared = await channel.declare_queue(self._topology.dead, passive=True)
+            # Bounded by the current number, because a requeued letter may return meanwhile.
+            for _ in range(declared.message_count or 0):
                 message = await channel.get(self._topology.dead)
                 if message is None:
                     break
                 letter = read_dead_letter(message)
                 if chosen(letter):
-                    if act is not None:
-                        await act(channel, letter)
+                    if action is not None:
+                        await action(channel, letter)
                     channel.ack(message.tag)
                     done += 1
         return done
@@ -129,30 +134,25 @@ class DeadLetters:
         await channel.publish(self._topology.execution, letter.queue, letter.body, stamp)
 
 
-log = logging.getLogger("rune.rabbitmq")
-
-PAUSE = 15.0  # s between two looks
-SAME = 20  # looks at an unchanged number of letters, after which they are gone through all the same
-
-
-async def requeue_innocent(letters: DeadLetters, pause: float = PAUSE) -> None:
-    """Until cancelled. Several may be at it: whoever has a letter in hands is alone with it. To go through the letters
-    takes each of them out and puts it back, so that is not done as long as none has come or gone."""
-    why, seen, idle = "", 0, 0
+async def requeue_innocent(letters: DeadLetters, pause: float = CHECK_PERIOD_S) -> None:
+    """Requeue innocent letters periodically until cancelled. Several processes may run it, because the broker delivers
+    a letter to one of them only. Reading requeues every letter, so it is skipped while their number is unchanged."""
+    last_error, seen, unchanged = "", 0, 0
     while True:
         await asyncio.sleep(pause)
         try:
             waiting = await letters.count()
-            idle += 1
-            if waiting == seen and idle < SAME:
+            unchanged += 1
+            if waiting == seen and unchanged < MAX_UNCHANGED_CHECKS:
                 continue
             count = await letters.requeue_innocent()
-            seen, idle = waiting - count, 0
+            seen, unchanged = waiting - count, 0
         except AmqpError as error:
-            if error.message != why:  # the same again and again is said once
-                log.warning("dead letters are not looked at: %s", error.message)
-            why = error.message
+            # Log a repeated error once.
+            if error.message != last_error:
+                log.warning("dead letters could not be checked: %s", error.message)
+            last_error = error.message
         else:
-            why = ""
+            last_error = ""
             if count:
-                log.warning("%d messages that were only delivered too often were handed back", count)
+                log.warning("requeued %d messages that only exceeded the delivery limit", count)

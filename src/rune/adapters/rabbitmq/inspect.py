@@ -1,4 +1,4 @@
-"""What a broker tells to somebody who takes no part, and whether it would let them."""
+"""Inspects a broker for `rune doctor`: version, missing rights, missing queues and queues with other arguments."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from rune.adapters.rabbitmq.amqp.errors import ChannelClosedError, PublishError
 from rune.adapters.rabbitmq.topology import Rights, Topology, WorkQueue, roles, user_name
 
 REFUSED, MISSING, DIFFERENT = 403, 404, 406
-NOWHERE = "doctor"
-"""A routing key that no queue is bound to: what goes there goes nowhere."""
+UNBOUND_KEY = "doctor"
+"""A routing key that no queue is bound to."""
 
-Act = Callable[[Channel], Awaitable[Any]]
+Probe = Callable[[Channel], Awaitable[Any]]
 
 
 async def inspect(url: str, topology: Topology) -> dict[str, Any]:
-    """Findings, by the names that a survey has for them. Nothing is made, and nothing is taken from a queue.
+    """Return findings by the field names of the inspection. Declares nothing and removes no message.
 
-    A user that is called as a role is asked for what that role does. Anybody else may be a worker or, where that is not
-    so, the master."""
+    A user named after a role is checked for that role; any other user for a worker and, failing that, for the master.
+    """
     user = parse_address(url).user
     needs = _needs(topology)
     named = [role for role in needs if user == user_name(role)]
     connection = await connect(url, name="doctor")
     try:
-        found = {role: await _looked(connection, needs[role]) for role in named or needs}
+        found = {role: await _missing_rights(connection, needs[role]) for role in named or needs}
         role = next((role for role, (lacks, _) in found.items() if not lacks), next(iter(found)))
         lacks, missing = found[role]
         return {
@@ -38,14 +38,15 @@ async def inspect(url: str, topology: Topology) -> dict[str, Any]:
             "queue_role": role,
             "queue_lacks": lacks,
             "queue_missing": missing,
-            "queue_differs": await _different(connection, topology),
+            "queue_differs": await _first_mismatch(connection, topology),
         }
     finally:
         await connection.close()
 
 
 def _needs(topology: Topology) -> dict[str, Rights]:
-    """Of what a role does, as much as can be tried: what is published to a fanout would arrive somewhere."""
+    """Return the rights of each role that can be probed. Fanout exchanges are left out: a probe would arrive in their
+    queues."""
     direct = (topology.execution, topology.status, topology.completion)
     return {
         role: Rights(
@@ -56,60 +57,62 @@ def _needs(topology: Topology) -> dict[str, Rights]:
     }
 
 
-async def _different(connection: Connection, topology: Topology) -> str:
-    """The first queue that was made otherwise than these settings would. Declaring what is there changes nothing; who
-    may not declare is not told."""
+async def _first_mismatch(connection: Connection, topology: Topology) -> str:
+    """Return the first queue whose arguments differ from the settings. Declaring an existing queue changes nothing; a
+    user without permission to declare learns nothing."""
     for queue in topology.table(connection.version):
-        if not await _tried(connection, partial(_known, queue.name)):
-            answer = await _tried(connection, partial(_declared, queue))
-            if answer in (REFUSED, DIFFERENT):
-                return queue.name if answer == DIFFERENT else ""
+        if not await _refusal(connection, partial(_find_queue, queue.name)):
+            code = await _refusal(connection, partial(_declare_queue, queue))
+            if code in (REFUSED, DIFFERENT):
+                return queue.name if code == DIFFERENT else ""
     return ""
 
 
-async def _known(queue: str, channel: Channel) -> None:
+async def _find_queue(queue: str, channel: Channel) -> None:
     await channel.declare_queue(queue, passive=True)
 
 
-async def _declared(queue: WorkQueue, channel: Channel) -> None:
+async def _declare_queue(queue: WorkQueue, channel: Channel) -> None:
     await channel.declare_queue(queue.name, queue.arguments)
 
 
-async def _looked(connection: Connection, rights: Rights) -> tuple[tuple[str, ...], int]:
-    """What is refused, and how much is not there."""
+async def _missing_rights(connection: Connection, rights: Rights) -> tuple[tuple[str, ...], int]:
+    """Return the rights that are missing and how many queues and exchanges do not exist."""
     lacks: list[str] = []
     missing = 0
-    for word, names, act in (("read", rights.read, _readable), ("write", rights.publish, _written)):
+    for word, names, probe in (("read", rights.read, _try_read), ("write", rights.publish, _try_write)):
         for name in names:
-            answer = await _tried(connection, partial(act, name))
-            lacks += [f"{word} {name}"] if answer == REFUSED else []
-            missing += answer == MISSING
+            code = await _refusal(connection, partial(probe, name))
+            lacks += [f"{word} {name}"] if code == REFUSED else []
+            missing += code == MISSING
     return tuple(lacks), missing
 
 
-async def _tried(connection: Connection, act: Act) -> int:
-    """With what the broker refused it; 0: it did not."""
+async def _refusal(connection: Connection, probe: Probe) -> int:
+    """Return the reply code with which the broker rejects a probe, 0 if it accepts it."""
     channel = await connection.channel()
     try:
-        await act(channel)
+        await probe(channel)
         await channel.close()
     except ChannelClosedError as closed:
         return closed.reply
     return 0
 
 
-async def _readable(queue: str, channel: Channel) -> None:
-    told = await channel.declare_queue(queue, passive=True)
-    if told.message_count:
-        return  # to look would be to take
+async def _try_read(queue: str, channel: Channel) -> None:
+    declared = await channel.declare_queue(queue, passive=True)
+    # Reading a message would count as one of its deliveries.
+    if declared.message_count:
+        return
     found = await channel.get(queue)
     if found is not None:
         channel.nack(found.tag, requeue=True)
 
 
-async def _written(exchange: str, channel: Channel) -> None:
+async def _try_write(exchange: str, channel: Channel) -> None:
     await channel.confirm()
     try:
-        await channel.publish(exchange, NOWHERE, b"{}")
+        await channel.publish(exchange, UNBOUND_KEY, b"{}")
     except PublishError:
-        return  # as it should be: nobody is bound there
+        # Expected: no queue is bound to this key.
+        return

@@ -1,4 +1,4 @@
-"""The publisher: messages to the broker, each confirmed, each under a deadline."""
+"""Publishes messages with confirms, each within a deadline."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from rune.adapters.rabbitmq.amqp.errors import (
 from rune.adapters.rabbitmq.amqp.frames import JSON, MessageProperties
 from rune.adapters.rabbitmq.topology import Topology, declare
 
-RETRY_DELAY_S = 0.05  # s before a message that was not taken is tried again; doubles
+MIN_RETRY_DELAY_S = 0.05
 MAX_RETRY_DELAY_S = 1.0
 
 
 class Publisher:
-    """Publishes over a connection of its own: an alarm at the broker stops who publishes, not who consumes.
+    """Publishes over its own connection, because an alarm of the broker blocks connections that publish.
 
-    What could not be published within the deadline raises BrokerAway; it may have arrived all the same.
+    Raises BrokerUnavailableError for messages without a confirm within the deadline; they may still have arrived.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Publisher:
         self._channel: Channel | None = None
         self._turn: list[tuple[Sequence[Outgoing], asyncio.Future[None]]] = []
         self.before: Callable[[], None] = lambda: None
-        """Called once a turn when messages are about to go out: what must be at the broker before them goes now."""
+        """Called once per batch before its messages are published, to publish what must precede them."""
         self.link = ReconnectingConnection(url, name, self._prepare, deadline=deadline)
 
     async def _prepare(self, connection: Connection) -> None:
@@ -49,70 +49,72 @@ class Publisher:
         self._channel = channel
 
     async def publish(self, messages: Sequence[Outgoing]) -> None:
-        """Done when the broker has all of them."""
-        if self._open() is not None:
+        """Publish messages; returns when the broker has confirmed all of them."""
+        if self._open_channel() is not None:
             try:
                 await self._in_turn(messages)
                 return
             except (ChannelClosedError, PublishError, BrokerUnavailableError) as error:
                 if error.code == "PUBLISH_DEADLINE":
                     raise
-        await self._patiently(messages)
+        await self._publish_with_retry(messages)
 
-    def _open(self) -> Channel | None:
-        """The channel, if it takes messages right now."""
+    def _open_channel(self) -> Channel | None:
+        """Return the channel if it accepts messages now."""
         channel = self._channel
         if channel is None or channel.error is not None or not channel.is_clear or not self.link.is_up:
             return None
         return channel
 
     def _in_turn(self, messages: Sequence[Outgoing]) -> asyncio.Future[None]:
-        """With everything else of this turn of the loop."""
+        """Publish messages together with all others of this event loop turn."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         if not self._turn:
-            loop.call_soon(self._go)
+            loop.call_soon(self._publish_turn)
         self._turn.append((messages, future))
         return future
 
-    def _go(self) -> None:
+    def _publish_turn(self) -> None:
         turn, self._turn = self._turn, []
         self.before()
-        channel = self._open()
+        channel = self._open_channel()
         for messages, future in turn:
-            if future.done():  # whoever sent them has gone
+            # The caller was cancelled.
+            if future.done():
                 continue
             if channel is None:
-                future.set_exception(BrokerUnavailableError("the broker takes no messages"))
+                future.set_exception(BrokerUnavailableError("the broker accepts no messages"))
                 continue
             try:
                 channel.publish_all(messages, future)
-            except Exception as error:  # of these messages; the others are not to blame
+            except Exception as error:
+                # These messages cannot be encoded; publish the others.
                 future.set_exception(error)
 
-    async def _patiently(self, messages: Sequence[Outgoing]) -> None:
-        """The same while the broker is away, or full, or a queue has vanished: until the deadline."""
+    async def _publish_with_retry(self, messages: Sequence[Outgoing]) -> None:
+        """Retry until the deadline while the broker is unavailable or full, or a queue is missing."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._deadline
-        last: AmqpError = BrokerUnavailableError("the broker takes no messages")
-        pause = RETRY_DELAY_S
+        deadline = loop.time() + self._deadline
+        last: AmqpError = BrokerUnavailableError("the broker accepts no messages")
+        delay = MIN_RETRY_DELAY_S
         try:
-            async with asyncio.timeout_at(until):
+            async with asyncio.timeout_at(deadline):
                 while True:
                     try:
-                        await self._once(messages, until)
+                        await self._publish_once(messages, deadline)
                         return
                     except (ChannelClosedError, PublishError, BrokerUnavailableError) as error:
                         last = error
-                        await asyncio.sleep(pause)
-                        pause = min(2 * pause, MAX_RETRY_DELAY_S)
+                        await asyncio.sleep(delay)
+                        delay = min(2 * delay, MAX_RETRY_DELAY_S)
         except TimeoutError:
             reason = last.message if self.link.is_up else self.link.why
             text = f"not published within {self._deadline:g} s: {reason}"
             raise BrokerUnavailableError(text, code=last.code) from None
 
-    async def _once(self, messages: Sequence[Outgoing], until: float) -> None:
-        connection = await self.link.up(until - asyncio.get_running_loop().time())
+    async def _publish_once(self, messages: Sequence[Outgoing], deadline: float) -> None:
+        connection = await self.link.up(deadline - asyncio.get_running_loop().time())
         channel = self._channel
         assert channel is not None
         await channel.clear()
@@ -124,7 +126,7 @@ class Publisher:
             await channel.publish_all(messages)
 
     async def _declare_again(self, connection: Connection, messages: Sequence[Outgoing]) -> None:
-        """A queue has vanished, or nobody has declared it yet."""
+        """Declare queues that were deleted or not declared yet."""
         topology = self._topology
         if self._adopt:
             named = (
@@ -135,8 +137,8 @@ class Publisher:
             await declare(connection, topology)
 
     def post(self, exchange: str, routing_key: str, body: bytes, stamp: MessageProperties = JSON) -> bool:
-        """Publish what may be lost, if that is possible right now."""
-        channel = self._open()
+        """Publish a message without a confirm, and return False if the broker accepts none now."""
+        channel = self._open_channel()
         if channel is None:
             return False
         channel.post(exchange, routing_key, body, stamp)

@@ -1,16 +1,13 @@
-"""What could not be sent in time: kept for a while, and sent as soon as the broker takes messages again.
+"""Queue on RabbitMQ: hints as JSON messages, published with confirms and acknowledged when processed.
 
-Nobody may rely on it: whoever sent it was told that the broker is away, and what is dropped here, or is in a process
-that dies, is sent again from the state, a minute later. It spares executions that minute.
-
-Depths: how much waits in the queues of a topology. For how long, only the broker's own metrics say.
-
-The queue on RabbitMQ: hints as JSON messages, confirmed when sent, acknowledged when served.
+No execution depends on a message: the sweeper resends unclaimed tokens from the state after a minute. Messages that
+could not be published in time are buffered and published when the broker is back, which saves that minute.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -41,17 +38,47 @@ from rune.ports.inspection import QueueDepth
 from rune.ports.journal import StoreUnavailableError
 from rune.ports.queue import LANES, Delivery, lane_of
 
+log = logging.getLogger("rune.queue")
+
+EARLY_ACK_S = 60.0
+"""A delivery that was held this long is acknowledged although its node still runs."""
+
+MAX_LOCAL_DELAY_S = 2.5
+"""Shorter delays are timed in this process, longer ones in a delay queue of the broker."""
+
+PUBLISH_DEADLINE_S = 10.0
+CLOSE_TIMEOUT_S = 2.0
+"""How long `close` waits for messages to be requeued; the broker redelivers the rest."""
+
+MAX_REASON_BYTES = 1000
+"""A reason is a message header, and all headers have to fit into one frame."""
+
+MAX_BATCH_BYTES = 4 * 1024 * 1024
+"""How many bytes of self-contained messages are built before they are published."""
+
 MAX_BUFFERED = 10_000
 MAX_BUFFERED_BYTES = 16 * 1024 * 1024
 MAX_RETRY_BATCH = 100
-SEND_TIMEOUT_S = 60.0  # s of waiting for a connection, before it is asked for again
+RECONNECT_TIMEOUT_S = 60.0
 RETRY_DELAY_S = 0.5
 PERMANENT_ERRORS = frozenset({"NO_ROUTE", "ACCESS_REFUSED", "NOT_ALLOWED", "PRECONDITION_FAILED"})
-"""What will not be better when the broker is back: no such queue, no right, too long."""
+"""Errors that a retry cannot fix: no such queue, no permission, message too long."""
+
+HINT = MessageProperties(type="NodeExecutionMessage", app_id="rune", timed=True)
+"""With a timestamp, so that the broker's metrics show the age of the oldest message."""
+
+Route = Callable[[str, Token], Awaitable[str]]
+"""Returns the name of the queue of a token of an execution."""
+
+ContextLookup = Callable[[str], Awaitable[MessageContext]]
+"""Returns the names of an execution that its messages carry."""
+
+ForeignMessageHandler = Callable[[NodeExecutionMessage, bytes], Awaitable[None]]
+"""Handles a message of another producer, decoded and raw. An error makes it a dead letter."""
 
 
 class RetryBuffer:
-    """The newest messages that the publisher was not rid of."""
+    """The newest messages that could not be published."""
 
     def __init__(
         self, publisher: Publisher, most: int = MAX_BUFFERED, most_bytes: int = MAX_BUFFERED_BYTES
@@ -59,22 +86,22 @@ class RetryBuffer:
         self._publisher = publisher
         self._most = most
         self._most_bytes = most_bytes
-        self._kept: deque[Outgoing] = deque()
+        self._messages: deque[Outgoing] = deque()
         self._bytes = 0
         self._sending: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._messages)
 
     def keep(self, messages: Sequence[Outgoing], error: AmqpError) -> None:
-        """Send them later, unless that is hopeless; the oldest give way if there are too many."""
+        """Retry messages later unless the error is permanent. If the buffer is full, the oldest are dropped."""
         if error.code in PERMANENT_ERRORS:
             return
-        self._kept.extend(messages)
+        self._messages.extend(messages)
         self._bytes += sum(len(each[2]) for each in messages)
-        while len(self._kept) > self._most or self._bytes > self._most_bytes:
-            self._bytes -= len(self._kept.popleft()[2])
-        if self._kept and self._sending is None:
+        while len(self._messages) > self._most or self._bytes > self._most_bytes:
+            self._bytes -= len(self._messages.popleft()[2])
+        if self._messages and self._sending is None:
             self._sending = asyncio.create_task(self._send())
             self._sending.add_done_callback(self._done)
 
@@ -82,56 +109,57 @@ class RetryBuffer:
         self._sending = None
 
     async def _send(self) -> None:
-        while self._kept:
-            batch = [self._kept.popleft() for _ in range(min(MAX_RETRY_BATCH, len(self._kept)))]
+        while self._messages:
+            batch = [self._messages.popleft() for _ in range(min(MAX_RETRY_BATCH, len(self._messages)))]
             self._bytes -= sum(len(each[2]) for each in batch)
             try:
-                await self._publisher.link.up(SEND_TIMEOUT_S)
+                await self._publisher.link.up(RECONNECT_TIMEOUT_S)
                 await self._publisher.publish(batch)
             except AmqpError as error:
                 if error.code not in PERMANENT_ERRORS:
-                    self._kept.extendleft(reversed(batch))
+                    self._messages.extendleft(reversed(batch))
                     self._bytes += sum(len(each[2]) for each in batch)
                     await asyncio.sleep(RETRY_DELAY_S)
 
     async def close(self) -> None:
-        """What is still kept is dropped."""
+        """Drop the buffered messages."""
         if self._sending is not None:
             self._sending.cancel()
             await asyncio.gather(self._sending, return_exceptions=True)
 
 
 class QueueDepthReader:
-    """Looks over a connection of its own, which is kept from one look to the next."""
+    """Reads the depth of the queues of a topology over its own connection. The age of messages is available only from
+    the broker's metrics."""
 
     def __init__(self, url: str, topology: Topology) -> None:
         self._url = url
         self._topology = topology
         self._connection: Connection | None = None
-        self._looking = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def read(self) -> list[QueueDepth]:
-        """One for each queue that this process knows of."""
-        async with self._looking:
-            kept = self._connection
-            if kept is not None and kept.error is None:
-                try:
-                    return await self._look(kept)
-                except BrokerUnavailableError:
-                    pass  # it was gone already, and nobody had noticed
+        """Return the depth of each queue of the topology."""
+        async with self._lock:
+            connection = self._connection
+            if connection is not None and connection.error is None:
+                # A connection that was lost while idle fails here; open a new one.
+                with contextlib.suppress(BrokerUnavailableError):
+                    return await self._read(connection)
             self._connection = await connect(self._url, name="depths")
-            return await self._look(self._connection)
+            return await self._read(self._connection)
 
-    async def _look(self, connection: Connection) -> list[QueueDepth]:
+    async def _read(self, connection: Connection) -> list[QueueDepth]:
         channel = await connection.channel()
         found: list[QueueDepth] = []
         for queue in self._topology.queues:
             waiting = 0
             for lane in LANES:
                 try:
-                    told = await channel.declare_queue(self._topology.lane(queue, lane), passive=True)
-                    waiting += told.message_count or 0
-                except ChannelClosedError:  # not there, or not for us to see
+                    declared = await channel.declare_queue(self._topology.lane(queue, lane), passive=True)
+                    waiting += declared.message_count or 0
+                except ChannelClosedError:
+                    # The queue does not exist or may not be read; the broker closed the channel.
                     channel = await connection.channel()
             found.append(QueueDepth(queue=queue, waiting=waiting))
         await channel.close()
@@ -142,33 +170,13 @@ class QueueDepthReader:
             await self._connection.close()
 
 
-log = logging.getLogger("rune.queue")
-
-EARLY_ACK_S = 60.0  # s of holding a delivery, after which it is acknowledged although its node still runs
-SHORT_DELAY_S = 2.5  # s: a shorter delay is waited for here, a longer one in a queue of the broker
-DEADLINE = 10.0
-CLOSE_TIMEOUT_S = (
-    2.0  # s that what is on its way back gets at the end; the broker hands out again what is not
-)
-MAX_REASON_BYTES = 1000  # bytes: it is in the header, which has to fit into one frame
-
-Route = Callable[[str, Token], Awaitable[str]]
-"""The name of the queue that a token of an execution belongs in."""
-ContextLookup = Callable[[str], Awaitable[MessageContext]]
-"""What an execution is called outside."""
-ForeignMessageHandler = Callable[[NodeExecutionMessage, bytes], Awaitable[None]]
-"""What to do about a message that somebody else wrote, also given as it came. An error makes it a dead letter."""
-
-MAX_BATCH_BYTES = 4 * 1024 * 1024  # bytes of full messages that are written before the first of them is sent
-
-
 def shortened(reason: str) -> str:
-    """As much of a reason as a header takes."""
+    """Return a reason cut to the size of a header."""
     return reason.encode(errors="replace")[:MAX_REASON_BYTES].decode(errors="ignore")
 
 
 class MessageBuilder(Protocol):
-    """Who writes messages in full."""
+    """Builds self-contained messages, for consumers without access to the stores."""
 
     async def message(self, execution: str, token: Token, names: MessageContext, priority: int) -> bytes: ...
 
@@ -176,12 +184,8 @@ class MessageBuilder(Protocol):
         """End an execution whose next message would be too long."""
 
 
-HINT = MessageProperties(type="NodeExecutionMessage", app_id="rune", timed=True)
-"""With the time, so that the broker can tell for how long the oldest has waited."""
-
-
 class RabbitQueue:
-    """Takes deliveries only for who waits. Nothing that it holds is needed to go on: what is lost is sent again."""
+    """Sends and receives hints. Receives only while a call of `receive` waits; a lost hint is resent from the state."""
 
     def __init__(
         self,
@@ -193,48 +197,48 @@ class RabbitQueue:
         prefetch: int = 256,
         kind: Kind = "classic",
         early: float = EARLY_ACK_S,
-        deadline: float = DEADLINE,
+        deadline: float = PUBLISH_DEADLINE_S,
         watch: float = WATCH_PERIOD_S,
         adopt: bool = False,
     ) -> None:
-        """`adopt`: a named queue that nobody has declared yet is declared when something is sent to it."""
+        """With `adopt`, a named queue that does not exist yet is declared when a message is sent to it."""
         self._url = url
         self.topology = Topology(prefix, queues, kind)
         self.publisher = Publisher(url, self.topology, f"{consumer} out", deadline=deadline, adopt=adopt)
-        self.intake = Consumer(
-            url, self.topology, consumer, prefetch, self._return, deadline=deadline, watch=watch
+        self.consumer = Consumer(
+            url, self.topology, consumer, prefetch, self._requeue_now, deadline=deadline, watch=watch
         )
-        self._unsent = RetryBuffer(self.publisher)
+        self._retry_buffer = RetryBuffer(self.publisher)
         self._depths = QueueDepthReader(url, self.topology)
         self._early = early
         self._route: Route | None = None
-        self._naming: ContextLookup | None = None
-        self._strangers: ForeignMessageHandler | None = None
-        self._inlining: MessageBuilder | None = None
+        self._context_lookup: ContextLookup | None = None
+        self._foreign_handler: ForeignMessageHandler | None = None
+        self._message_builder: MessageBuilder | None = None
         self._tags = count(1)
         self._held: dict[int, HeldMessage] = {}
-        self._works: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._delayed: dict[int, asyncio.TimerHandle] = {}
-        self._letting_go: asyncio.TimerHandle | None = None
+        self._early_ack_timer: asyncio.TimerHandle | None = None
 
-    def routes(self, route: Route) -> None:
-        """Which queue a token belongs in; without it, the default one."""
+    def set_route(self, route: Route) -> None:
+        """Set how tokens are assigned to queues; without it all use the default queue."""
         self._route = route
 
-    def names(self, naming: ContextLookup) -> None:
-        """What executions are called in messages; without it, messages name them alone."""
-        self._naming = naming
+    def set_context_lookup(self, lookup: ContextLookup) -> None:
+        """Set the source of the names that messages carry; without it they carry the execution id only."""
+        self._context_lookup = lookup
 
-    def strangers(self, strangers: ForeignMessageHandler) -> None:
-        """Who looks after messages that others wrote; without it they are dead letters."""
-        self._strangers = strangers
+    def set_foreign_handler(self, handler: ForeignMessageHandler) -> None:
+        """Set the handler of messages of other producers; without it they become dead letters."""
+        self._foreign_handler = handler
 
-    def inlines(self, inlining: MessageBuilder) -> None:
-        """Have messages written in full, for readers without access to the stores."""
-        self._inlining = inlining
+    def set_message_builder(self, builder: MessageBuilder) -> None:
+        """Send self-contained messages instead of hints."""
+        self._message_builder = builder
 
     async def check(self) -> None:
-        """Connect once and set everything up; raises what makes that impossible, with the remedy where there is one."""
+        """Connect once and declare the topology; raise if that is impossible."""
         connection = await connect(self._url, name="check")
         try:
             await declare(connection, self.topology)
@@ -244,50 +248,49 @@ class RabbitQueue:
     async def send(self, execution: str, tokens: Sequence[Token], priority: int = 5) -> None:
         if not tokens:
             return
-        names = NO_CONTEXT if self._naming is None else await self._naming(execution)
-        if self._inlining is not None:
-            await self._send_in_full(self._inlining, execution, tokens, names, priority)
+        names = NO_CONTEXT if self._context_lookup is None else await self._context_lookup(execution)
+        if self._message_builder is not None:
+            await self._send_self_contained(self._message_builder, execution, tokens, names, priority)
             return
         messages: list[Outgoing] = []
         for token in tokens:
-            key = await self._key(execution, token, priority)
+            key = await self._routing_key(execution, token, priority)
             messages.append(
                 (self.topology.execution, key, encode_hint(execution, token, names, priority), HINT)
             )
         await self._publish(messages)
 
     async def _publish(self, messages: Sequence[Outgoing]) -> None:
-        """Whoever waits longer than the deadline is told so, and what they sent follows when the broker is back."""
+        """Publish messages; after the deadline raise, and buffer the messages until the broker is back."""
         try:
             await self.publisher.publish(messages)
         except AmqpError as error:
-            self._unsent.keep(messages, error)
+            self._retry_buffer.keep(messages, error)
             raise
 
-    async def _key(self, execution: str, token: Token, priority: int) -> str:
+    async def _routing_key(self, execution: str, token: Token, priority: int) -> str:
         queue = DEFAULT if self._route is None else await self._route(execution, token)
         return self.topology.lane(queue, LANES[lane_of(priority, items=bool(token.path))])
 
-    async def _send_in_full(
+    async def _send_self_contained(
         self,
-        inlining: MessageBuilder,
+        builder: MessageBuilder,
         execution: str,
         tokens: Sequence[Token],
         names: MessageContext,
         priority: int,
     ) -> None:
-        """A few at a time, because each of them may be large."""
+        """Build and publish messages in bounded batches, because each of them may be large."""
         messages: list[Outgoing] = []
         size = 0
         for token in tokens:
             try:
-                body = await inlining.message(execution, token, names, priority)
+                body = await builder.message(execution, token, names, priority)
             except MessageTooLargeError as error:
-                await inlining.refuse(execution, error)
+                await builder.refuse(execution, error)
                 return
-            messages.append(
-                (self.topology.execution, await self._key(execution, token, priority), body, HINT)
-            )
+            key = await self._routing_key(execution, token, priority)
+            messages.append((self.topology.execution, key, body, HINT))
             size += len(body)
             if size >= MAX_BATCH_BYTES:
                 await self._publish(messages)
@@ -300,19 +303,19 @@ class RabbitQueue:
 
     async def receive(self) -> Delivery:
         while True:
-            held = await self.intake.receive()
+            held = await self.consumer.receive()
             try:
                 execution, token = decode_hint(held.message.body)
-            except InvalidMessageError as bad:
-                self._work(self._dead_letter_message(held, bad.code, bad.message))
+            except InvalidMessageError as error:
+                self._run_in_background(self._dead_letter_message(held, error.code, error.message))
                 continue
             if token is None:
-                self._work(self._handle_foreign(held))
+                self._run_in_background(self._handle_foreign(held))
                 continue
             tag = next(self._tags)
             self._held[tag] = held
-            if self._letting_go is None:
-                self._letting_go = self._later(self._early, self._release)
+            if self._early_ack_timer is None:
+                self._early_ack_timer = self._call_later(self._early, self._release)
             return Delivery(execution, token, tag, held.message.redelivered)
 
     async def ack(self, delivery: Delivery) -> None:
@@ -321,54 +324,53 @@ class RabbitQueue:
             held.channel.ack(held.message.tag)
 
     async def requeue(self, delivery: Delivery, delay: float = 0.0) -> None:
-        """Neither waits nor raises: with the connection gone the broker hands it out again by itself."""
+        """Requeue a delivery in the background; never raises, because the broker redelivers after a lost connection."""
         held = self._held.pop(delivery.tag, None)
         if held is None:
             return
-        if 0 < delay <= SHORT_DELAY_S:
+        if 0 < delay <= MAX_LOCAL_DELAY_S:
             number = delivery.tag
-            self._delayed[number] = self._later(delay, lambda: self._due(number, held))
+            self._delayed[number] = self._call_later(delay, lambda: self._requeue_delayed(number, held))
         else:
-            self._work(self._move(held, delay))
+            self._run_in_background(self._move(held, delay))
 
     async def dead_letter(self, delivery: Delivery, code: str, message: str) -> None:
-        """Nobody can serve it: kept where an operator looks, with the reason."""
+        """Move a delivery to the dead letter queue, with the reason in its headers."""
         held = self._held.pop(delivery.tag, None)
         if held is not None:
             await self._dead_letter_message(held, code, message)
 
     async def close(self) -> None:
-        """What is still in our hands goes back to its queue."""
-        for timer in (*self._delayed.values(), self._letting_go):
+        """Close the connections; the broker requeues unacknowledged deliveries."""
+        for timer in (*self._delayed.values(), self._early_ack_timer):
             if timer is not None:
                 timer.cancel()
-        if self._works:
-            _, late = await asyncio.wait(self._works, timeout=CLOSE_TIMEOUT_S)
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=CLOSE_TIMEOUT_S)
             for each in late:
                 each.cancel()
-        await self._unsent.close()
+        await self._retry_buffer.close()
         await self._depths.close()
-        await self.intake.close()
+        await self.consumer.close()
         await self.publisher.close()
 
-    def _later(self, delay: float, act: Callable[[], None]) -> asyncio.TimerHandle:
-        return asyncio.get_running_loop().call_later(delay, act)
+    def _call_later(self, delay: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(delay, callback)
 
-    def _work(self, act: Awaitable[None]) -> None:
-        """Something that nobody waits for."""
-        work = asyncio.ensure_future(act)
-        self._works.add(work)
-        work.add_done_callback(self._works.discard)
+    def _run_in_background(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    def _due(self, number: int, held: HeldMessage) -> None:
+    def _requeue_delayed(self, number: int, held: HeldMessage) -> None:
         del self._delayed[number]
-        self._return(held)
+        self._requeue_now(held)
 
-    def _return(self, held: HeldMessage) -> None:
-        self._work(self._move(held, 0.0))
+    def _requeue_now(self, held: HeldMessage) -> None:
+        self._run_in_background(self._move(held, 0.0))
 
     async def _move(self, held: HeldMessage, delay: float) -> None:
-        """To the end of its queue, or into one where it waits; gone here when it is safe there."""
+        """Publish a message to the end of its queue or to a delay queue, then acknowledge the delivery."""
         exchange = self.topology.execution
         if delay > 0:
             exchange = self.topology.retry(next((each for each in DELAYS_S if each >= delay), DELAYS_S[-1]))
@@ -382,12 +384,13 @@ class RabbitQueue:
         await self._publish_and_ack(held, (exchange, held.queue, held.message.body, stamp))
 
     async def _publish_and_ack(self, held: HeldMessage, message: Outgoing) -> None:
+        # The broker has requeued the delivery of a lost channel already.
         if held.channel.error is not None and not held.early:
-            return  # the broker has it back already
+            return
         try:
             await self.publisher.publish([message])
         except AmqpError as error:
-            log.warning("a message goes back to the broker as it is: %s", error.message)
+            log.warning("a message could not be republished and is requeued unchanged: %s", error.message)
             held.channel.nack(held.message.tag, requeue=True)
         else:
             held.channel.ack(held.message.tag)
@@ -395,31 +398,33 @@ class RabbitQueue:
     async def _handle_foreign(self, held: HeldMessage) -> None:
         try:
             message = decode_execution(held.message.body)
-            if self._strangers is None:
+            if self._foreign_handler is None:
                 raise InvalidMessageError(
-                    "nobody here takes messages without a token", code="UNKNOWN_EXECUTION"
+                    "messages without a token are not accepted here", code="UNKNOWN_EXECUTION"
                 )
-            await self._strangers(message, held.message.body)
+            await self._foreign_handler(message, held.message.body)
         except StoreUnavailableError:
             await self._move(held, DELAYS_S[0])
         except RuneError as error:
             await self._dead_letter_message(held, error.code, error.message)
         except Exception as error:
-            log.exception("a message of somebody else could not be handled")
+            log.exception("a message of another producer could not be handled")
             await self._dead_letter_message(held, "DEAD_LETTERED", f"{type(error).__name__}: {error}")
         else:
             held.channel.ack(held.message.tag)
 
     def _release(self) -> None:
-        """Acknowledge what runs for long: from here on its lease and its timer bring it back, not the broker."""
-        self._letting_go = None
+        """Acknowledge deliveries of long-running nodes. From then on an expired lease resends their token, not the
+        broker."""
+        self._early_ack_timer = None
         now = asyncio.get_running_loop().time()
-        for held in self._held.values():  # in the order in which they came
+        # Deliveries are in the order of their arrival.
+        for held in self._held.values():
             if held.early:
                 continue
             left = held.since + self._early - now
             if left > 0:
-                self._letting_go = self._later(left, self._release)
+                self._early_ack_timer = self._call_later(left, self._release)
                 return
             held.early = True
             held.channel.ack(held.message.tag)

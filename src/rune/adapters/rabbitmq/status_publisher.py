@@ -1,8 +1,6 @@
-"""Reports: what statuses and completions are called on their way out.
+"""Publishes node statuses, which may be lost, and completions, which are confirmed, to RabbitMQ.
 
-The herald on RabbitMQ: statuses as they happen, completions for certain.
-
-It shares the connection that publishes work: what is told before a token is sent is at the broker before it.
+It shares the connection that publishes work, so a status published before a token also arrives before it.
 """
 
 from __future__ import annotations
@@ -20,18 +18,20 @@ STATUS = MessageProperties(persistent=False, type="NodeStatusMessage", app_id="r
 STATUSES = MessageProperties(persistent=False, type="NodeStatusBatch", app_id="rune")
 COMPLETION = MessageProperties(type="CompletionMessage", app_id="rune")
 
-
 MAX_PENDING = 10_000
-"""Statuses that are kept while the broker takes none."""
-RETRY_DELAY_S = 0.1  # s before they are tried again
-LINGER_S = 0.005  # s that a status may wait for others
+"""Statuses that are buffered while the broker accepts none."""
+
+RETRY_DELAY_S = 0.1
+LINGER_S = 0.005
+"""How long a status may wait for others to share its message."""
+
 MAX_BATCH = 100
 MAX_BATCH_BYTES = 256 * 1024
-"""How many statuses, and how much of them, travel in one message."""
 
 
 class RabbitEventPublisher:
-    """While the broker is away, or takes nothing, the newest statuses are kept and the oldest dropped."""
+    """Publishes each status as one message. While the broker accepts none, the newest are buffered and the oldest
+    dropped."""
 
     def __init__(
         self, publisher: Publisher, topology: Topology, legacy: LegacyExecutor, most: int = MAX_PENDING
@@ -39,16 +39,16 @@ class RabbitEventPublisher:
         self._legacy = legacy
         self._publisher = publisher
         self._topology = topology
-        self._kept: deque[bytes] = deque(maxlen=most)
-        self._again: asyncio.TimerHandle | None = None
+        self._pending: deque[bytes] = deque(maxlen=most)
+        self._retry_timer: asyncio.TimerHandle | None = None
         publisher.before = self._catch_up
 
     def publish_status(self, body: bytes) -> None:
-        if self._kept or not self._post(body):
-            self._kept.append(body)
-            if self._again is None:
+        if self._pending or not self._post(body):
+            self._pending.append(body)
+            if self._retry_timer is None:
                 self._publisher.link.start()
-                self._again = asyncio.get_running_loop().call_later(RETRY_DELAY_S, self._catch_up)
+                self._retry_timer = asyncio.get_running_loop().call_later(RETRY_DELAY_S, self._catch_up)
 
     async def publish_completion(self, body: bytes) -> None:
         name = self._topology.completion
@@ -62,26 +62,26 @@ class RabbitEventPublisher:
         return self._publisher.post(name, name, body, STATUS)
 
     def _catch_up(self) -> None:
-        """Everything that was kept, if the broker takes it; else later."""
-        if self._again is not None:
-            self._again.cancel()
-            self._again = None
-        while self._kept:
-            if not self._post(self._kept[0]):
-                self._again = asyncio.get_running_loop().call_later(RETRY_DELAY_S, self._catch_up)
+        """Publish all buffered statuses; if the broker accepts none, try again later."""
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+            self._retry_timer = None
+        while self._pending:
+            if not self._post(self._pending[0]):
+                self._retry_timer = asyncio.get_running_loop().call_later(RETRY_DELAY_S, self._catch_up)
                 return
-            self._kept.popleft()
+            self._pending.popleft()
 
     async def close(self) -> None:
-        """What is still kept is dropped."""
-        if self._again is not None:
-            self._again.cancel()
+        """Drop the buffered statuses."""
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
         await self._legacy.close()
 
 
 class BatchingEventPublisher(RabbitEventPublisher):
-    """The same with several statuses in a message, for whoever reads such. They go out when work does, in front of it,
-    or when there are many, or when they have waited for a few milliseconds."""
+    """Publishes several statuses in one message, for subscribers that support it. They are published before the next
+    token, when there are many, or after LINGER_S."""
 
     def __init__(
         self, publisher: Publisher, topology: Topology, legacy: LegacyExecutor, most: int = MAX_PENDING
@@ -91,43 +91,43 @@ class BatchingEventPublisher(RabbitEventPublisher):
         self._refused = False
 
     def publish_status(self, body: bytes) -> None:
-        self._kept.append(body)
+        self._pending.append(body)
         self._bytes += len(body)
-        full = len(self._kept) >= MAX_BATCH or self._bytes >= MAX_BATCH_BYTES
+        full = len(self._pending) >= MAX_BATCH or self._bytes >= MAX_BATCH_BYTES
         if full and not self._refused:
             self._catch_up()
-        elif self._again is None:
+        elif self._retry_timer is None:
             self._publisher.link.start()
-            self._again = asyncio.get_running_loop().call_later(LINGER_S, self._catch_up)
+            self._retry_timer = asyncio.get_running_loop().call_later(LINGER_S, self._catch_up)
 
     def _catch_up(self) -> None:
-        if self._again is not None:
-            self._again.cancel()
-            self._again = None
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+            self._retry_timer = None
         name = self._topology.status
         self._refused = False
-        while self._kept:
-            some = self._some()
-            if not self._publisher.post(name, name, b"[%b]" % b",".join(some), STATUSES):
+        while self._pending:
+            batch = self._next_batch()
+            if not self._publisher.post(name, name, b"[%b]" % b",".join(batch), STATUSES):
                 self._refused = True
-                self._again = asyncio.get_running_loop().call_later(RETRY_DELAY_S, self._catch_up)
+                self._retry_timer = asyncio.get_running_loop().call_later(RETRY_DELAY_S, self._catch_up)
                 return
-            for _ in some:
-                del self._kept[0]
+            for _ in batch:
+                del self._pending[0]
         self._bytes = 0
 
-    def _some(self) -> list[bytes]:
-        """The oldest, as many as fit into a message; at least one."""
-        some: list[bytes] = []
+    def _next_batch(self) -> list[bytes]:
+        """Return the oldest statuses that fit into one message, at least one."""
+        batch: list[bytes] = []
         size = 0
-        for body in islice(self._kept, MAX_BATCH):
+        for body in islice(self._pending, MAX_BATCH):
             size += len(body) + 1
-            if some and size > MAX_BATCH_BYTES:
+            if batch and size > MAX_BATCH_BYTES:
                 break
-            some.append(body)
-        return some
+            batch.append(body)
+        return batch
 
     async def close(self) -> None:
-        """What waits for others goes out, if the broker takes it."""
+        """Publish the buffered statuses if the broker accepts them."""
         self._catch_up()
         await super().close()

@@ -1,12 +1,8 @@
-"""The topology: every exchange and queue in one table, declared as often as one likes.
+"""Exchanges and queues on RabbitMQ, their idempotent declaration, and their export as a definitions file with users.
 
-Whoever publishes is checked by the exchange, so each kind of message has its own. Work has no time to live. A delay is
-a queue whose messages all live equally long: RabbitMQ looks for expired ones at the head of a queue only.
-
-Definitions: the topology as a file that RabbitMQ imports, with users who may do what their role needs.
-
-Publishing is checked by the exchange and consuming by the queue; nobody has rights on the default exchange, which
-would reach every queue, and nobody may declare: the file already has.
+RabbitMQ checks permissions to publish per exchange, so each kind of message has its own. Work messages never expire.
+Each delay has its own queue with one TTL, because RabbitMQ expires messages at the head of a queue only. Users of the
+definitions file may neither declare anything nor publish to the default exchange, which reaches every queue.
 """
 
 from __future__ import annotations
@@ -27,46 +23,48 @@ from rune.core.definition.fields import MAX_ID_LENGTH
 from rune.ports.queue import LANES
 
 DEFAULT = "default"
-DELAYS_S = (5, 25, 125)  # s
-DELIVERIES = 20  # of one message on a quorum queue, before it is a dead letter
-ENDLESS = 2_000_000_000
-"""Deliveries of what is kept to be looked at. A quorum queue that names no limit has one of 20 from 4.0 on."""
+DELAYS_S = (5, 25, 125)
+DELIVERIES = 20
+"""Deliveries of a message on a quorum queue before it becomes a dead letter."""
+
+UNLIMITED_DELIVERIES = 2_000_000_000
+"""Delivery limit of queues that operators read. From 4.0 on, quorum queues without a limit have one of 20."""
+
 COMPLETION_DAYS = 7
 STATUS_HOURS = 1
 MAX_STATUSES = 100_000
-QUORUM_TTL = (
-    3,
-    10,
-)  # the first version whose quorum queues know a time to live, and dead-letter without loss
+QUORUM_TTL = (3, 10)
+"""First version whose quorum queues support a TTL and dead-letter without loss."""
+
 NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_ID_LENGTH}}}")
-TAKEN = {"high", "low", "dead", "dlx", "retry"}
+RESERVED_NAMES = {"high", "low", "dead", "dlx", "retry"}
 RESERVED_SUFFIX = ".queue"
-"""What is put behind the name of a queue that would otherwise be called as something else of the topology."""
+"""Appended to the name of a queue that would collide with another name of the topology."""
 
 Kind = Literal["classic", "quorum"]
 
 
 class InvalidQueueNameError(AmqpError):
-    """A queue that cannot be called so."""
+    """An invalid queue name."""
 
     code = "BAD_QUEUE_NAME"
 
 
 class TopologyMismatchError(AmqpError):
-    """The broker has a queue or an exchange of this name, made otherwise."""
+    """The broker has a queue or exchange of this name with other arguments."""
 
     code = "TOPOLOGY_MISMATCH"
 
 
 class Exchange(msgspec.Struct, frozen=True):
-    """A direct one routes to the queue that the key names; a fanout has one queue behind it."""
+    """A direct exchange routes to the queue named by the key; a fanout exchange has one queue."""
 
     name: str
     kind: Literal["direct", "fanout"] = "direct"
 
 
 class WorkQueue(msgspec.Struct, frozen=True):
-    """A queue, what it was declared with, and the exchange that feeds it."""
+    """A queue, its arguments, and the exchange it is bound to."""
 
     name: str
     exchange: str
@@ -74,7 +72,8 @@ class WorkQueue(msgspec.Struct, frozen=True):
 
 
 class Topology:
-    """What a prefix and the named queues amount to. `kind` says whether what must not be lost is replicated."""
+    """All names for a prefix and its named queues. With the kind `quorum`, queues that must not lose messages are
+    replicated."""
 
     def __init__(
         self, prefix: str = "workflow", queues: Sequence[str] = (DEFAULT,), kind: Kind = "classic"
@@ -93,14 +92,14 @@ class Topology:
         self.started = f"{prefix}.started"
 
     def lane(self, queue: str, lane: str) -> str:
-        """The name of a queue's lane, which is its routing key as well."""
+        """Return the name of a queue's lane, which is also its routing key."""
         name = self.execution if queue == DEFAULT else f"{self.execution}.{queue}"
-        if queue in TAKEN:
+        if queue in RESERVED_NAMES:
             name += RESERVED_SUFFIX
         return name if lane == "normal" else f"{name}.{lane}"
 
     def queue_of(self, key: str) -> str | None:
-        """The queue whose lane has this name; None if it is none of this prefix."""
+        """Return the queue whose lane has this name, None if the name does not belong to this prefix."""
         if key in (self.execution, *(f"{self.execution}.{lane}" for lane in LANES)):
             return DEFAULT
         name = key.removeprefix(f"{self.execution}.")
@@ -109,21 +108,21 @@ class Topology:
         for lane in LANES:
             name = name.removesuffix(f".{lane}")
         bare = name.removesuffix(RESERVED_SUFFIX)
-        if bare in TAKEN:
+        if bare in RESERVED_NAMES:
             return bare if bare != name else None
         return name if NAME.fullmatch(name) else None
 
     def extended(self, queues: Iterable[str]) -> Topology:
-        """The same with more queues."""
+        """Return a topology with more queues."""
         return Topology(self.prefix, (*self.queues, *queues), self.kind)
 
     def retry(self, delay: int) -> str:
-        """The exchange, and the queue behind it, that holds messages for so many seconds."""
+        """Return the name of the exchange and queue that delay messages by this many seconds."""
         return f"{self.execution}.retry.{delay}s"
 
     @property
     def work(self) -> tuple[str, ...]:
-        """The queues that workers read."""
+        """The queues that workers consume."""
         return tuple(self.lane(queue, lane) for queue in self.queues for lane in LANES)
 
     @property
@@ -135,15 +134,15 @@ class Topology:
         )
 
     @property
-    def elsewhere(self) -> WorkQueue:
-        """Starts for another engine. The queue is theirs, so nobody insists on what it was declared with."""
+    def legacy(self) -> WorkQueue:
+        """The queue of starts for the legacy executor. That executor owns it, so any arguments are accepted."""
         return WorkQueue(self.started, self.started, {})
 
     def table(self, version: tuple[int, ...] = QUORUM_TTL) -> tuple[WorkQueue, ...]:
-        """Every queue, for a broker of this version."""
-        kept = self._kept(version)
-        timed = kept if version >= QUORUM_TTL else {"x-queue-type": "classic"}
-        work = {**kept, "x-dead-letter-exchange": self.dead_exchange}
+        """Return every queue, for a broker of this version."""
+        durable = self._durable_arguments(version)
+        timed = durable if version >= QUORUM_TTL else {"x-queue-type": "classic"}
+        work = {**durable, "x-dead-letter-exchange": self.dead_exchange}
         if self.kind == "quorum":
             work["x-delivery-limit"] = DELIVERIES
         plain = {"x-queue-type": "classic"}
@@ -157,11 +156,14 @@ class Topology:
                 )
                 for delay in DELAYS_S
             ),
-            WorkQueue(self.dead, self.dead_exchange, _checked(kept["x-queue-type"])),
+            WorkQueue(self.dead, self.dead_exchange, _inspected_arguments(durable["x-queue-type"])),
             WorkQueue(
                 self.completion,
                 self.completion,
-                {**_checked(timed["x-queue-type"]), "x-message-ttl": COMPLETION_DAYS * 86_400_000},
+                {
+                    **_inspected_arguments(timed["x-queue-type"]),
+                    "x-message-ttl": COMPLETION_DAYS * 86_400_000,
+                },
             ),
             WorkQueue(
                 self.status,
@@ -175,8 +177,8 @@ class Topology:
             ),
         )
 
-    def _kept(self, version: tuple[int, ...]) -> dict[str, Any]:
-        """Arguments of queues whose messages matter."""
+    def _durable_arguments(self, version: tuple[int, ...]) -> dict[str, Any]:
+        """Return the arguments of queues that must not lose messages."""
         if self.kind == "classic":
             return {"x-queue-type": "classic"}
         if version < QUORUM_TTL:
@@ -188,35 +190,35 @@ class Topology:
         }
 
 
-def _checked(kind: str) -> dict[str, Any]:
-    """Arguments of a queue whose messages may be taken and put back as often as somebody likes."""
-    limit = {"x-delivery-limit": ENDLESS} if kind == "quorum" else {}
+def _inspected_arguments(kind: str) -> dict[str, Any]:
+    """Return the arguments of a queue whose messages may be read and requeued any number of times."""
+    limit = {"x-delivery-limit": UNLIMITED_DELIVERIES} if kind == "quorum" else {}
     return {"x-queue-type": kind, **limit}
 
 
 async def declare(connection: Connection, topology: Topology) -> None:
-    """Make sure that everything is there. A user who may not declare only looks."""
+    """Declare the whole topology. For a user without permission to declare, check that everything exists."""
     wanted: list[Exchange | WorkQueue] = [*topology.exchanges, *topology.table(connection.version)]
-    channel, looking = await connection.channel(), False
+    channel, check_only = await connection.channel(), False
     for each in wanted:
         try:
-            if not looking:
-                await _make(channel, each)
+            if not check_only:
+                await _declare_one(channel, each)
                 continue
         except ChannelClosedError as closed:
             if closed.reply == 406:
                 raise TopologyMismatchError(explanation(each, topology, closed.message)) from None
             if closed.reply != 403:
                 raise
-            looking = True
+            check_only = True
             channel = await connection.channel()
         channel = await _check_existing(connection, channel, each)
     await channel.close()
 
 
-async def find_or_make(connection: Connection, queue: WorkQueue) -> None:
-    """A queue of somebody else: used as it is, made if it is missing, with a direct exchange before it. Who may not
-    declare needs all of it to be there."""
+async def find_or_declare(connection: Connection, queue: WorkQueue) -> None:
+    """Declare a queue of another owner and its direct exchange unless it exists, whatever its arguments are. For a user
+    without permission to declare, both must exist."""
     channel = await connection.channel()
     try:
         await channel.declare_queue(queue.name, passive=True)
@@ -227,7 +229,7 @@ async def find_or_make(connection: Connection, queue: WorkQueue) -> None:
         await channel.declare_queue(queue.name, queue.arguments)
     exchange = Exchange(queue.exchange)
     try:
-        await _make(channel, exchange)
+        await _declare_one(channel, exchange)
         await channel.bind(queue.name, exchange.name, queue.name)
     except ChannelClosedError as closed:
         if closed.reply != 403:
@@ -236,7 +238,7 @@ async def find_or_make(connection: Connection, queue: WorkQueue) -> None:
     await channel.close()
 
 
-async def _make(channel: Channel, wanted: Exchange | WorkQueue) -> None:
+async def _declare_one(channel: Channel, wanted: Exchange | WorkQueue) -> None:
     if isinstance(wanted, Exchange):
         await channel.declare_exchange(wanted.name, wanted.kind)
     else:
@@ -245,7 +247,7 @@ async def _make(channel: Channel, wanted: Exchange | WorkQueue) -> None:
 
 
 async def _check_existing(connection: Connection, channel: Channel, wanted: Exchange | WorkQueue) -> Channel:
-    """Raises if it is not there; answers a channel that can be used further."""
+    """Raise if an exchange or queue does not exist; return a channel that is still open."""
     try:
         if isinstance(wanted, Exchange):
             await channel.declare_exchange(wanted.name, wanted.kind, passive=True)
@@ -258,13 +260,13 @@ async def _check_existing(connection: Connection, channel: Channel, wanted: Exch
     return channel
 
 
-def explanation(wanted: Exchange | WorkQueue, topology: Topology, told: str) -> str:
-    """What to do about something that exists and was made otherwise."""
+def explanation(wanted: Exchange | WorkQueue, topology: Topology, reason: str) -> str:
+    """Return how to resolve a topology mismatch."""
     kind = "exchange" if isinstance(wanted, Exchange) else "queue"
     lines = [
-        f"the {kind} `{wanted.name}` exists and was declared otherwise ({told}).",
-        "What a queue was declared with cannot be changed. Either keep what it was made with (RUNE_QUEUE_KIND),",
-        "or stop the workers and delete it, then start again: hints that were in it are sent again from the state;",
+        f"the {kind} `{wanted.name}` exists and was declared with other arguments ({reason}).",
+        "The arguments of a queue cannot be changed. Either use the kind it was declared with (RUNE_QUEUE_KIND),",
+        "or stop the workers, delete it and start them again: its messages are sent again from the state;",
     ]
     if kind == "queue":
         lines.append(f"    rabbitmqctl delete_queue --vhost <vhost> {wanted.name}")
@@ -275,16 +277,16 @@ def explanation(wanted: Exchange | WorkQueue, topology: Topology, told: str) -> 
 
 
 class Rights(msgspec.Struct, frozen=True):
-    """What a role may publish to and read from."""
+    """Exchanges that a role may publish to and queues that it may consume."""
 
     publish: tuple[str, ...]
     read: tuple[str, ...]
 
 
 def roles(topology: Topology) -> dict[str, Rights]:
-    """Workers pass work on and report; the master, as which schedulers come too, starts and ends executions, reports
-    that, listens, and looks after dead letters. Both may start what another engine runs; a worker may take that
-    engine's place."""
+    """Return the rights of each role. Workers send tokens and publish statuses; `master` is the role of API and
+    scheduler processes, which start and end executions, read statuses and handle dead letters. Both may start
+    executions of the legacy executor; a worker may replace that executor."""
     retries = tuple(map(topology.retry, DELAYS_S))
     return {
         "worker": Rights(
@@ -311,7 +313,7 @@ def definitions(
     passwords: dict[str, str],
     version: tuple[int, ...] = QUORUM_TTL,
 ) -> dict[str, Any]:
-    """The content of a definitions file. `passwords`: of the roles that get a user, who is called `rune-<role>`."""
+    """Return the content of a definitions file with a user `rune-<role>` for each role that has a password."""
     return {
         "vhosts": [{"name": vhost}],
         "users": [_user(role, password) for role, password in passwords.items()],
@@ -323,13 +325,14 @@ def definitions(
 
 
 def all_exchanges(topology: Topology) -> tuple[Exchange, ...]:
-    """Those that workers declare, and the one before the queue of another engine."""
-    return (*topology.exchanges, Exchange(topology.elsewhere.exchange))
+    """Return the exchanges that workers declare and the one of the legacy executor."""
+    return (*topology.exchanges, Exchange(topology.legacy.exchange))
 
 
 def all_queues(topology: Topology, version: tuple[int, ...] = QUORUM_TTL) -> tuple[WorkQueue, ...]:
-    """Those that workers declare, and the one of another engine. RabbitMQ leaves queues that exist as they are."""
-    return (*topology.table(version), topology.elsewhere)
+    """Return the queues that workers declare and the one of the legacy executor. An import does not change existing
+    queues."""
+    return (*topology.table(version), topology.legacy)
 
 
 def _user(role: str, password: str) -> dict[str, Any]:
@@ -342,7 +345,7 @@ def _user(role: str, password: str) -> dict[str, Any]:
 
 
 def _permission(role: str, rights: Rights, vhost: str) -> dict[str, Any]:
-    write, read = exactly(rights.publish), exactly(rights.read)
+    write, read = exact_pattern(rights.publish), exact_pattern(rights.read)
     return {"user": user_name(role), "vhost": vhost, "configure": "^$", "write": write, "read": read}
 
 
@@ -383,25 +386,25 @@ def user_name(role: str) -> str:
     return f"rune-{role}"
 
 
-def exactly(names: Iterable[str]) -> str:
-    """A pattern for these names and no others."""
+def exact_pattern(names: Iterable[str]) -> str:
+    """Return a regular expression that matches these names only."""
     return f"^({'|'.join(re.escape(each) for each in names)})$"
 
 
 def password_hash(password: str) -> str:
-    """As RabbitMQ stores it: a salt of four bytes, and SHA-256 over salt and password."""
+    """Return a password as RabbitMQ stores it: a four-byte salt and SHA-256 over salt and password."""
     salt = secrets.token_bytes(4)
     return base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()
 
 
 def as_text(topology: Topology) -> str:
-    """The topology for people."""
+    """Return the topology as readable text."""
     lines = ["exchanges"]
     lines += [f"  {each.name:36} {each.kind}" for each in all_exchanges(topology)]
     lines.append("queues")
     for queue in all_queues(topology):
-        said = ", ".join(f"{name}={value}" for name, value in sorted(queue.arguments.items()))
-        lines.append(f"  {queue.name:36} from {queue.exchange}; {said}")
+        arguments = ", ".join(f"{name}={value}" for name, value in sorted(queue.arguments.items()))
+        lines.append(f"  {queue.name:36} from {queue.exchange}; {arguments}")
     for role, rights in roles(topology).items():
         lines.append(f"role {role}")
         lines.append(f"  publishes to {', '.join(rights.publish)}")

@@ -1,1 +1,1 @@
-"""Redis: state by scripts, queue by streams."""
+"""Execution state in Redis, changed by Lua functions, and a queue on Redis Streams."""

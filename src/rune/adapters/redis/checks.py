@@ -1,14 +1,8 @@
-"""Fitness: what a server must be, and what it had better be, before anything is trusted to it.
+"""Checks of a Redis server at start, inspection for `rune doctor`, and the ACL rules of Rune's users.
 
-What the user of a connection may not do: each command that is needed is tried on a key that is not there, in a way
-that changes nothing.
-
-What a server tells to somebody who takes no part.
-
-ACL: the commands and names that a user of Redis needs to take part, and no others.
-
-Functions run with the rights of whoever calls them, so what the scripts do is in the list too. Everybody who takes
-part keeps the same state by the same functions: roles have users and passwords of their own, and the same rights.
+Functions run with the privileges of their caller, so the ACL lists the commands of the Lua functions too. Workers,
+schedulers and API processes call the same functions: each role has its own user and password, with equal privileges.
+Missing privileges are found by trying each command on a key that does not exist, in a way that changes nothing.
 """
 
 from __future__ import annotations
@@ -41,64 +35,97 @@ PROBES: tuple[tuple[str | int, ...], ...] = (
 )
 
 
+PROBE_ID = "doctor"
+
+ROLES = ("worker", "scheduler", "api")
+WATCHER = "watcher"
+"""Role for autoscalers and exporters, which read queue depths and change nothing."""
+
+CONNECTION = ("auth", "select", "ping", "info", "time", "client|id", "client|unblock")
+FUNCTIONS = ("fcall", "function|load")
+NOTIFICATIONS = ("publish", "subscribe")
+KEYS = ("del", "exists", "pexpire", "rename", "scan", "get", "set")
+HASHES = ("hdel", "hget", "hgetall", "hkeys", "hmget", "hscan", "hset", "hsetnx", "hvals")
+SORTED = ("zadd", "zrange", "zrangebylex", "zrangebyscore", "zrem", "zscore")
+STREAMS = (
+    "xack",
+    "xadd",
+    "xautoclaim",
+    "xclaim",
+    "xdel",
+    "xgroup|create",
+    "xgroup|delconsumer",
+    "xinfo|consumers",
+    "xinfo|groups",
+    "xlen",
+    "xpending",
+    "xrange",
+    "xreadgroup",
+)
+COMMANDS = (*CONNECTION, *FUNCTIONS, *NOTIFICATIONS, *KEYS, *HASHES, *SORTED, *STREAMS)
+WATCHER_COMMANDS = (
+    "auth",
+    "hello",
+    "select",
+    "ping",
+    "info",
+    "client|setname",
+    "xinfo|groups",
+    "xlen",
+    "xpending",
+)
+
+
 class UnsuitableServerError(RuneError):
-    """The server must not be used as it is."""
+    """The server must not be used with its current version, role or configuration."""
 
     code = "REDIS_UNFIT"
 
 
 async def check(client: Client, keys: Keys) -> None:
-    """Refuses, with what to change, or warns; and fixes the number of partitions at the first start."""
-    told = info(await client.call("INFO", "server")) | info(await client.call("INFO", "memory"))
-    told |= info(await client.call("INFO", "persistence")) | info(await client.call("INFO", "replication"))
-    version = tuple(int(part) for part in told["redis_version"].split(".")[:2])
+    """Raise if the server is unsuitable, warn about risky settings, and store the number of partitions."""
+    server = info(await client.call("INFO", "server")) | info(await client.call("INFO", "memory"))
+    server |= info(await client.call("INFO", "persistence")) | info(await client.call("INFO", "replication"))
+    version = tuple(int(part) for part in server["redis_version"].split(".")[:2])
     if version < MIN_SERVER_VERSION:
+        raise UnsuitableServerError(f"Redis {server['redis_version']} is too old: Rune needs 7.0 or newer")
+    if server.get("redis_mode", "standalone") != "standalone":
         raise UnsuitableServerError(
-            f"Redis {told['redis_version']} is too old: 7.0 is the oldest that will do"
+            f"the server runs as `{server['redis_mode']}`: Rune needs a single server, with or without replicas"
         )
-    if told.get("redis_mode", "standalone") != "standalone":
-        raise UnsuitableServerError(
-            f"the server runs as `{told['redis_mode']}`: only a single server with replicas will do"
-        )
-    if told.get("role", "master") != "master":
-        raise UnsuitableServerError("the server is a replica: it takes no writes")
-    policy = told.get("maxmemory_policy", "noeviction")
+    if server.get("role", "master") != "master":
+        raise UnsuitableServerError("the server is a replica and accepts no writes")
+    policy = server.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
         raise UnsuitableServerError(
-            f"maxmemory-policy is `{policy}`: set it to noeviction, or state is silently thrown away"
+            f"maxmemory-policy is `{policy}`: set it to noeviction, or Redis silently evicts state"
         )
-    if told.get("aof_enabled", "0") == "0":
+    if server.get("aof_enabled", "0") == "0":
         log.warning(
-            "Redis keeps no append-only file: after a restart every execution is read back from the journal"
+            "Redis has no append-only file: after a restart every execution is rebuilt from the journal"
         )
     await _check_rights(client, keys)
-    await _same_partitions(client, keys)
+    await _check_partitions(client, keys)
 
 
 async def _check_rights(client: Client, keys: Keys) -> None:
-    place = f"{keys.prefix}:{{p00}}:probe:{secrets.token_hex(4)}"  # others may start this moment
+    # A random key, because other processes may start at the same time.
+    key = f"{keys.prefix}:{{p00}}:probe:{secrets.token_hex(4)}"
     for probe in PROBES:
         try:
-            await client.call(*(str(part).replace("KEY", place) for part in probe))
+            await client.call(*(str(part).replace("KEY", key) for part in probe))
         except RedisError as error:
             if error.code != "NOPERM":
                 raise
-            raise UnsuitableServerError(
-                f"this user of Redis may not use {probe[0]}: {error.message}"
-            ) from error
+            raise UnsuitableServerError(f"the Redis user may not run {probe[0]}: {error.message}") from error
 
 
-async def _same_partitions(client: Client, keys: Keys) -> None:
-    """Another number would look for executions where they are not."""
+async def _check_partitions(client: Client, keys: Keys) -> None:
+    """Raise if the server uses another number of partitions, which would assign executions to other keys."""
     await client.call("HSETNX", keys.settings, "partitions", keys.partitions)
-    kept = int(await client.call("HGET", keys.settings, "partitions"))
-    if kept != keys.partitions:
-        raise UnsuitableServerError(
-            f"there are {kept} partitions in Redis, and {keys.partitions} were asked for"
-        )
-
-
-PROBE_ID = "doctor"
+    stored = int(await client.call("HGET", keys.settings, "partitions"))
+    if stored != keys.partitions:
+        raise UnsuitableServerError(f"Redis holds {stored} partitions, this process uses {keys.partitions}")
 
 
 def _probes(key: str) -> dict[str, tuple[Argument, ...]]:
@@ -143,102 +170,65 @@ def _probes(key: str) -> dict[str, tuple[Argument, ...]]:
 
 
 async def missing_rights(client: Client, keys: Keys) -> tuple[str, ...]:
-    """The commands that this user may not run on our keys."""
+    """Return the commands that the user of the connection may not run on Rune's keys."""
     probes = _probes(f"{keys.prefix}:{PROBE_ID}")
-    asked = (client.call(*name.upper().split(), *given) for name, given in probes.items())
-    answers = await asyncio.gather(*asked, return_exceptions=True)
-    for each in answers:
+    calls = (client.call(*name.upper().split(), *arguments) for name, arguments in probes.items())
+    replies = await asyncio.gather(*calls, return_exceptions=True)
+    for each in replies:
         if isinstance(each, BaseException) and not isinstance(each, RedisError):
             raise each
     return tuple(
-        name for name, each in zip(probes, answers, strict=True) if isinstance(each, RedisError) and _no(each)
+        name
+        for name, each in zip(probes, replies, strict=True)
+        if isinstance(each, RedisError) and _is_forbidden(each)
     )
 
 
-def _no(error: RedisError) -> bool:
+def _is_forbidden(error: RedisError) -> bool:
     return error.code == "NOPERM" or error.message.startswith("NOPERM")
 
 
 async def inspect(client: Client) -> dict[str, Any]:
-    """Findings, by the names that a survey has for them."""
-    told: dict[str, str] = {}
+    """Return facts about the server, by the field names of the inspection."""
+    server: dict[str, str] = {}
     for section in ("server", "memory", "persistence", "replication"):
-        told |= info(await client.call("INFO", section))
+        server |= info(await client.call("INFO", section))
     return {
-        "redis": told["redis_version"],
-        "aof": told.get("aof_enabled", "0") != "0",
-        "policy": told.get("maxmemory_policy", "noeviction"),
-        "memory": int(told.get("used_memory", 0)),
-        "memory_limit": int(told.get("maxmemory", 0)),
-        "state_trouble": _trouble(told),
+        "redis": server["redis_version"],
+        "aof": server.get("aof_enabled", "0") != "0",
+        "policy": server.get("maxmemory_policy", "noeviction"),
+        "memory": int(server.get("used_memory", 0)),
+        "memory_limit": int(server.get("maxmemory", 0)),
+        "state_trouble": _topology_problem(server),
     }
 
 
-def _trouble(told: dict[str, str]) -> str:
-    if told.get("role", "master") != "master":
-        return "the server is a replica: it takes no writes"
-    if told.get("redis_mode", "standalone") != "standalone":
-        return f"the server runs as `{told['redis_mode']}`: only a single server with replicas will do"
+def _topology_problem(server: dict[str, str]) -> str:
+    if server.get("role", "master") != "master":
+        return "the server is a replica and accepts no writes"
+    if server.get("redis_mode", "standalone") != "standalone":
+        return f"the server runs as `{server['redis_mode']}`: Rune needs a single server, with or without replicas"
     return ""
 
 
-ROLES = ("worker", "scheduler", "api")
-WATCHER = "watcher"
-"""Somebody who measures how much waits, and can change nothing."""
-
-CONNECTION = ("auth", "select", "ping", "info", "time", "client|id", "client|unblock")
-FUNCTIONS = ("fcall", "function|load")
-NOTIFICATIONS = ("publish", "subscribe")
-KEYS = ("del", "exists", "pexpire", "rename", "scan", "get", "set")
-HASHES = ("hdel", "hget", "hgetall", "hkeys", "hmget", "hscan", "hset", "hsetnx", "hvals")
-SORTED = ("zadd", "zrange", "zrangebylex", "zrangebyscore", "zrem", "zscore")
-STREAMS = (
-    "xack",
-    "xadd",
-    "xautoclaim",
-    "xclaim",
-    "xdel",
-    "xgroup|create",
-    "xgroup|delconsumer",
-    "xinfo|consumers",
-    "xinfo|groups",
-    "xlen",
-    "xpending",
-    "xrange",
-    "xreadgroup",
-)
-COMMANDS = (*CONNECTION, *FUNCTIONS, *NOTIFICATIONS, *KEYS, *HASHES, *SORTED, *STREAMS)
-WATCHED = (
-    "auth",
-    "hello",
-    "select",
-    "ping",
-    "info",
-    "client|setname",
-    "xinfo|groups",
-    "xlen",
-    "xpending",
-)
-
-
 def rules(prefix: str) -> str:
-    """What somebody who takes part may do."""
+    """Return the ACL rules of workers, schedulers and API processes."""
     return f"~{prefix}:* &{prefix}:* {' '.join(f'+{each}' for each in COMMANDS)}"
 
 
 def watcher_rules(prefix: str) -> str:
-    """What somebody who measures may do."""
-    return f"%R~{prefix}:* {' '.join(f'+{each}' for each in WATCHED)}"
+    """Return the ACL rules of the watcher role."""
+    return f"%R~{prefix}:* {' '.join(f'+{each}' for each in WATCHER_COMMANDS)}"
 
 
 def acl_file(prefix: str, passwords: Mapping[str, str]) -> str:
-    """Lines of a file that Redis loads with `aclfile`, one for each role that has a password; the user that everybody
-    is who does not log in can do nothing."""
+    """Return a file that Redis loads with `aclfile`: one user for each role with a password. Connections without a
+    login can run no command."""
     lines = ["user default off resetkeys resetchannels -@all"]
     for role, password in passwords.items():
         digest = hashlib.sha256(password.encode()).hexdigest()
-        may = watcher_rules(prefix) if role == WATCHER else rules(prefix)
-        lines.append(f"user {user_name(role)} on #{digest} resetkeys resetchannels -@all {may}")
+        granted = watcher_rules(prefix) if role == WATCHER else rules(prefix)
+        lines.append(f"user {user_name(role)} on #{digest} resetkeys resetchannels -@all {granted}")
     return "\n".join(lines) + "\n"
 
 

@@ -1,15 +1,9 @@
-"""TLS: what an address of Redis says about certificates.
+"""Redis client that pipelines the commands of one event loop turn and calls the Lua functions of `scripts/`.
 
-`rediss://user:password@host:port/0?option=value`, every part percent-encoded. Options, as clients of Redis name them:
-`ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile`, `ssl_cert_reqs` (`required` or `none`), `ssl_check_hostname` (`true` or
-`false`). Without `ssl_ca_certs` the authorities of the system are trusted.
-
-The scripts: one file per verb and a few that they share, loaded into the server as one library.
-
-A library is compiled once, while a script that is sent by its hash defines all of its functions anew at every call: for
-these verbs that is a third of the time. Its names carry a hash of its text, so two versions can be side by side.
-
-A lean client: calls made in one turn of the loop travel together, replies are parsed in bulk.
+The Lua files are loaded as one function library, which the server compiles once; EVALSHA would define all functions
+again with every call, a third of its time. Function names end in a hash of the text, so two releases can run side by
+side. TLS options of a `rediss://` URL: `ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile`, `ssl_cert_reqs` (`required`,
+`none`), `ssl_check_hostname` (`true`, `false`). Without `ssl_ca_certs` the system's authorities are trusted.
 """
 
 from __future__ import annotations
@@ -30,110 +24,11 @@ import hiredis
 from rune.errors import RuneError
 from rune.ports.journal import StoreUnavailableError
 
-CHOICES = {"ssl_cert_reqs": ("required", "none"), "ssl_check_hostname": ("true", "false")}
-FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+REPLY_TIMEOUT_S = 10.0
+"""A connection without any reply for this long is given up."""
 
-
-class InvalidAddressError(RuneError):
-    """An address that cannot be used."""
-
-    code = "BAD_ADDRESS"
-
-
-def context(url: SplitResult) -> ssl.SSLContext | None:
-    """How the connection is encrypted; None if it is not."""
-    if url.scheme != "rediss":
-        return None
-    given = _options(url.query)
-    try:
-        made = ssl.create_default_context(cafile=given.get("ssl_ca_certs") or None)
-        if given.get("ssl_certfile"):
-            made.load_cert_chain(given["ssl_certfile"], given.get("ssl_keyfile") or None)
-    except OSError as error:
-        raise InvalidAddressError(f"{place(url)}: the certificates cannot be read: {error}") from None
-    unchecked = given.get("ssl_cert_reqs") == "none"
-    if unchecked or given.get("ssl_check_hostname") == "false":
-        made.check_hostname = False
-    if unchecked:
-        made.verify_mode = ssl.CERT_NONE
-    return made
-
-
-def _options(query: str) -> dict[str, str]:
-    given = dict(parse_qsl(query, keep_blank_values=True))
-    for name, value in given.items():
-        if name not in FILES and name not in CHOICES:
-            raise InvalidAddressError(f"`{name}` is no option of a `rediss://` address")
-        if name in CHOICES and value not in CHOICES[name]:
-            raise InvalidAddressError(f"{name}={value}: {' or '.join(CHOICES[name])}")
-    return given
-
-
-def place(url: SplitResult) -> str:
-    """Where a server is, without what must not be shown."""
-    if url.scheme == "unix":
-        return f"unix://{url.path}"
-    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}"
-
-
-def trouble(url: SplitResult, error: BaseException) -> str:
-    """Why a server cannot be reached, in words that say what to change."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return (
-            f"{place(url)}: the certificate of Redis is not trusted: {error.verify_message};"
-            " name its authority with ?ssl_ca_certs=FILE"
-        )
-    if isinstance(error, ssl.SSLError):
-        return f"{place(url)}: no TLS with Redis: {error.reason or error}"
-    return f"Redis cannot be reached: {error}"
-
-
-FOLDER = Path(__file__).parent / "scripts"
-SHARED = ("store", "transition", "waiting", "deciding", "timers", "holding")
-VERBS = (
-    "apply",
-    "claim",
-    "control",
-    "end",
-    "fire",
-    "fold",
-    "forget",
-    "incarnation",
-    "install",
-    "later",
-    "renew",
-    "signal",
-    "sweep",
-    "yield",
-)
-_COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
-_REGISTER = """
-redis.register_function('{verb}_{sha}', function(keys, arguments)
-  store.begin(keys, arguments)
-  return verbs['{verb}']()
-end)
-"""
-
-
-@cache
-def library() -> tuple[str, bytes]:
-    """The hash of the library, and its text as the server loads it."""
-    parts = [(FOLDER / f"{name}.lua").read_text() for name in (*SHARED, *VERBS)]
-    text = _COMMENT.sub("", "\n".join(parts))
-    sha = hashlib.sha256(text.encode()).hexdigest()[:12]
-    registered = "".join(_REGISTER.format(verb=verb, sha=sha) for verb in VERBS)
-    return sha, f"#!lua name=rune_{sha}\n{text}{registered}".encode()
-
-
-@cache
-def function(verb: str) -> str:
-    """The name of a verb's function in the server."""
-    return f"{verb}_{library()[0]}"
-
-
-TIMEOUT_S = 10.0  # s: a server that answers nothing for so long is away
-PORT = 6379
-UNAVAILABLE = (
+DEFAULT_PORT = 6379
+UNAVAILABLE_CODES = (
     "LOADING",
     "READONLY",
     "MASTERDOWN",
@@ -146,26 +41,125 @@ UNAVAILABLE = (
     "NOAUTH",
     "WRONGPASS",
 )
+TLS_CHOICES = {"ssl_cert_reqs": ("required", "none"), "ssl_check_hostname": ("true", "false")}
+TLS_FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+
+FOLDER = Path(__file__).parent / "scripts"
+SHARED = ("store", "transition", "waits", "decide", "timers", "lease")
+VERBS = (
+    "apply",
+    "claim",
+    "control",
+    "delay",
+    "end",
+    "fire",
+    "fold",
+    "forget",
+    "install",
+    "release",
+    "renew",
+    "server_run",
+    "signal",
+    "sweep",
+)
+_COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
+_REGISTER = """
+redis.register_function('{verb}_{sha}', function(keys, arguments)
+  store.begin(keys, arguments)
+  return verbs['{verb}']()
+end)
+"""
+
 
 Argument = str | bytes | int
 
 
+class InvalidAddressError(RuneError):
+    """A Redis URL that cannot be used."""
+
+    code = "BAD_ADDRESS"
+
+
 class RedisError(RuneError):
-    """The server refuses a command."""
+    """The server rejects a command."""
 
     code = "REDIS"
 
 
 class _ServerError(Exception):
-    """An error reply, as the parser makes it."""
+    """An error reply, as the parser creates it."""
 
 
 class _ConnectionBrokenError(Exception):
-    """What comes from the other side is not the protocol."""
+    """The server sent bytes that are not the Redis protocol."""
+
+
+def tls_context(url: SplitResult) -> ssl.SSLContext | None:
+    """Return the TLS settings of a URL, None for an unencrypted connection."""
+    if url.scheme != "rediss":
+        return None
+    options = _tls_options(url.query)
+    try:
+        context = ssl.create_default_context(cafile=options.get("ssl_ca_certs") or None)
+        if options.get("ssl_certfile"):
+            context.load_cert_chain(options["ssl_certfile"], options.get("ssl_keyfile") or None)
+    except OSError as error:
+        raise InvalidAddressError(f"{redacted_url(url)}: the certificates cannot be read: {error}") from None
+    unchecked = options.get("ssl_cert_reqs") == "none"
+    if unchecked or options.get("ssl_check_hostname") == "false":
+        context.check_hostname = False
+    if unchecked:
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _tls_options(query: str) -> dict[str, str]:
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    for name, value in options.items():
+        if name not in TLS_FILES and name not in TLS_CHOICES:
+            raise InvalidAddressError(f"`{name}` is no option of a `rediss://` address")
+        if name in TLS_CHOICES and value not in TLS_CHOICES[name]:
+            raise InvalidAddressError(f"{name}={value}: {' or '.join(TLS_CHOICES[name])}")
+    return options
+
+
+def redacted_url(url: SplitResult) -> str:
+    """Return the address of a server without user and password."""
+    if url.scheme == "unix":
+        return f"unix://{url.path}"
+    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}"
+
+
+def connection_error(url: SplitResult, error: BaseException) -> str:
+    """Return why a server cannot be reached and, for an untrusted certificate, what to change."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"{redacted_url(url)}: the certificate of Redis is not trusted: {error.verify_message};"
+            " name its authority with ?ssl_ca_certs=FILE"
+        )
+    if isinstance(error, ssl.SSLError):
+        return f"{redacted_url(url)}: no TLS with Redis: {error.reason or error}"
+    return f"Redis cannot be reached: {error}"
+
+
+@cache
+def library() -> tuple[str, bytes]:
+    """Return the hash of the function library and its text."""
+    parts = [(FOLDER / f"{name}.lua").read_text() for name in (*SHARED, *VERBS)]
+    text = _COMMENT.sub("", "\n".join(parts))
+    sha = hashlib.sha256(text.encode()).hexdigest()[:12]
+    registered = "".join(_REGISTER.format(verb=verb, sha=sha) for verb in VERBS)
+    return sha, f"#!lua name=rune_{sha}\n{text}{registered}".encode()
+
+
+@cache
+def function(verb: str) -> str:
+    """Return the name of a verb's function on the server."""
+    return f"{verb}_{library()[0]}"
 
 
 class Connection(asyncio.Protocol):
-    """One connection; every call waits for its place in the replies."""
+    """One connection. Replies arrive in the order of the commands."""
 
     def __init__(self, deadline: float | None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -174,21 +168,24 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._transport: asyncio.Transport | None = None
         self._deadline = deadline
-        self._watch: asyncio.TimerHandle | None = None
-        self._answered = 0
-        self.server = ""  # which run of the server this is
-        self.incarnation = 0  # the same as a number, which grows
-        self.greeted = False
+        self._watchdog: asyncio.TimerHandle | None = None
+        self._replies = 0
+        self.server = ""
+        """Run id of the server."""
+        self.incarnation = 0
+        """The run of the server as a number that grows from run to run."""
+        self.ready = False
         self.lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # those of other loops are no subclass of it
+        # Transports of other event loops do not inherit from asyncio.Transport.
+        self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
         try:
             while (reply := self._reader.gets()) is not False:
-                self._answered += 1
+                self._replies += 1
                 future = self._waiting.popleft()
                 if future.done():
                     continue
@@ -201,25 +198,27 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
-        if self._watch is not None:
-            self._watch.cancel()
+        if self._watchdog is not None:
+            self._watchdog.cancel()
         while self._waiting:
             future = self._waiting.popleft()
             if not future.done():
-                future.set_exception(StoreUnavailableError(f"Redis went away: {exc or 'closed'}"))
+                future.set_exception(
+                    StoreUnavailableError(f"the connection to Redis was lost: {exc or 'closed'}")
+                )
 
     def send(self, *parts: Argument) -> asyncio.Future[Any]:
-        """Queue a command; it goes out with all others of this turn."""
+        """Queue a command; all commands of one event loop turn are written together."""
         future: asyncio.Future[Any] = self._loop.create_future()
         if self.lost:
-            future.set_exception(StoreUnavailableError("Redis went away"))
+            future.set_exception(StoreUnavailableError("the connection to Redis was lost"))
             return future
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(hiredis.pack_command(parts))  # type: ignore[arg-type]  # its stub takes one part
         self._waiting.append(future)
-        if self._watch is None and self._deadline is not None:
-            self._look_again(-1)
+        if self._watchdog is None and self._deadline is not None:
+            self._check_replies(-1)
         return future
 
     def _flush(self) -> None:
@@ -227,15 +226,15 @@ class Connection(asyncio.Protocol):
             self._transport.write(b"".join(self._out))
         self._out.clear()
 
-    def _look_again(self, answered: int) -> None:
-        """Give the connection up if a whole deadline has passed without an answer to anybody who waits."""
+    def _check_replies(self, replies: int) -> None:
+        """Abort the connection if a whole deadline passed without any reply while commands wait for one."""
         if not self._waiting or self.lost:
-            self._watch = None
-        elif answered == self._answered:
+            self._watchdog = None
+        elif replies == self._replies:
             self.abort()
         else:
             assert self._deadline is not None
-            self._watch = self._loop.call_later(self._deadline, self._look_again, self._answered)
+            self._watchdog = self._loop.call_later(self._deadline, self._check_replies, self._replies)
 
     def abort(self) -> None:
         if self._transport is not None:
@@ -243,19 +242,23 @@ class Connection(asyncio.Protocol):
 
 
 def _error(text: str) -> RuneError:
-    word = text.partition(" ")[0]
-    return StoreUnavailableError(f"Redis: {text}") if word in UNAVAILABLE else RedisError(text, code=word)
+    code = text.partition(" ")[0]
+    return (
+        StoreUnavailableError(f"Redis: {text}") if code in UNAVAILABLE_CODES else RedisError(text, code=code)
+    )
 
 
 class Client:
-    """Calls to one server. It connects when it is first needed, and again when the connection was lost."""
+    """Commands to one server. Connects on first use and reconnects after a lost connection."""
 
-    def __init__(self, url: str, *, deadline: float | None = TIMEOUT_S, incarnation_key: str = "") -> None:
+    def __init__(
+        self, url: str, *, deadline: float | None = REPLY_TIMEOUT_S, incarnation_key: str = ""
+    ) -> None:
         self._url = urlsplit(url)
         self._deadline = deadline
         self._incarnation_key = incarnation_key
         self._connection: Connection | None = None
-        self._connecting = asyncio.Lock()
+        self._connect_lock = asyncio.Lock()
         self._closed = False
 
     async def call(self, *parts: Argument) -> Any:
@@ -265,27 +268,27 @@ class Client:
         return await connection.send(*parts)
 
     async def run(self, verb: str, keys: Sequence[str], *arguments: Argument) -> Any:
-        """Run a script; its first argument is the run of the server behind this very connection."""
+        """Call a verb's function. Its first argument is the run id of the server behind this very connection."""
         connection = self._connection
         if connection is None or connection.lost:
             connection = await self._connected()
-        given = (len(keys), *keys, connection.server, *arguments)
+        parts = (len(keys), *keys, connection.server, *arguments)
         try:
-            return await connection.send("FCALL", function(verb), *given)
+            return await connection.send("FCALL", function(verb), *parts)
         except RedisError as error:
             if "Function not found" not in error.message:
                 raise
-        return await run_on(connection, verb, *given)
+        return await run_on(connection, verb, *parts)
 
     async def incarnation(self) -> tuple[str, int]:
-        """Which run of the server answers now: what it calls itself, and a number that grows from run to run."""
+        """Return the run id of the server and its number, which grows from run to run."""
         connection = self._connection
         if connection is None or connection.lost:
             connection = await self._connected()
         return connection.server, connection.incarnation
 
     async def _connected(self) -> Connection:
-        async with self._connecting:
+        async with self._connect_lock:
             connection = self._connection
             if connection is not None and not connection.lost:
                 return connection
@@ -293,13 +296,13 @@ class Client:
             if self._closed:
                 raise StoreUnavailableError("the connection to Redis is closed")
             try:
-                async with asyncio.timeout(TIMEOUT_S):
+                async with asyncio.timeout(REPLY_TIMEOUT_S):
                     connection = await self._open()
-                    await self._greet(connection)
+                    await self._prepare(connection)
             except (OSError, TimeoutError) as error:
-                raise StoreUnavailableError(trouble(self._url, error)) from error
+                raise StoreUnavailableError(connection_error(self._url, error)) from error
             finally:
-                if connection is not None and not connection.greeted:
+                if connection is not None and not connection.ready:
                     connection.abort()
             self._connection = connection
             return connection
@@ -313,12 +316,12 @@ class Client:
         if url.scheme == "unix":
             _, connection = await loop.create_unix_connection(self._protocol, url.path)
             return connection
-        secure = context(url)
-        host, port = url.hostname or "localhost", url.port or PORT
+        secure = tls_context(url)
+        host, port = url.hostname or "localhost", url.port or DEFAULT_PORT
         _, connection = await loop.create_connection(self._protocol, host, port, ssl=secure)
         return connection
 
-    async def _greet(self, connection: Connection) -> None:
+    async def _prepare(self, connection: Connection) -> None:
         url = self._url
         if url.password is not None:
             user = [unquote(url.username)] if url.username else []
@@ -329,9 +332,9 @@ class Client:
         if self._incarnation_key:
             connection.server = run = await server_run(connection)
             connection.incarnation = int(
-                await run_on(connection, "incarnation", 1, self._incarnation_key, run)
+                await run_on(connection, "server_run", 1, self._incarnation_key, run)
             )
-        connection.greeted = True
+        connection.ready = True
 
     async def close(self) -> None:
         self._closed = True
@@ -340,24 +343,24 @@ class Client:
             await asyncio.sleep(0)
 
 
-async def run_on(connection: Connection, verb: str, *given: Argument) -> Any:
-    """Call a verb's function; a server that does not have the library is given it."""
+async def run_on(connection: Connection, verb: str, *parts: Argument) -> Any:
+    """Call a verb's function, loading the library first if the server does not have it."""
     try:
-        return await connection.send("FCALL", function(verb), *given)
+        return await connection.send("FCALL", function(verb), *parts)
     except RedisError as error:
         if "Function not found" not in error.message:
             raise
     await connection.send("FUNCTION", "LOAD", "REPLACE", library()[1])
-    return await connection.send("FCALL", function(verb), *given)
+    return await connection.send("FCALL", function(verb), *parts)
 
 
 async def server_run(connection: Connection) -> str:
-    """What the server calls this run of itself."""
-    told: bytes = await connection.send("INFO", "server")
-    return info(told)["run_id"]
+    """Return the run id of the server."""
+    reply: bytes = await connection.send("INFO", "server")
+    return info(reply)["run_id"]
 
 
-def info(told: bytes) -> dict[str, str]:
-    """The lines of an INFO reply."""
-    pairs = (line.partition(":") for line in told.decode().splitlines() if ":" in line)
+def info(reply: bytes) -> dict[str, str]:
+    """Return the fields of an INFO reply."""
+    pairs = (line.partition(":") for line in reply.decode().splitlines() if ":" in line)
     return {name: value for name, _, value in pairs}

@@ -1,8 +1,7 @@
-"""Texts: how paths, references, timers and tokens are written where a script can make them too.
+"""Encodes tokens, timers and decisions for the Lua functions, and caches the executions of this process.
 
-Instructions: decisions as the scripts take them. The plan stays here; what a script needs of it goes along.
-
-What a process knows of executions: how they were accepted, and their plan.
+Paths, references and timers are short texts that a Lua function can also build. The functions never see the plan: each
+encoded decision carries what they need of it, such as the parties of a join or the window of a fan-out.
 """
 
 from __future__ import annotations
@@ -33,18 +32,35 @@ from rune.core.execution.token import ROOT, START, Arrived, Path, Ref, Token, To
 from rune.core.plan.model import NodePlan, Plan
 from rune.ports.journal import ExecutionRecord, Journal
 
+EMIT, ARRIVE, GATHER, SKIP, SPREAD, UNCOLLECTED, FINISH = range(1, 8)
+NONE = -1
+MAX_CACHED_EXECUTIONS = 20_000
+
 _LETTER = {"start": "s", "result": "r", "item": "i", "entered": "e"}
 _KIND: dict[str, Any] = {letter: kind for kind, letter in _LETTER.items()}
 _TIMER = {"wait": "w", "retry": "r", "join": "j", "finish": "f", "deadline": "d"}
 _TIMER_KIND: dict[str, Any] = {letter: kind for kind, letter in _TIMER.items()}
-_FATES = {fate.value: fate for fate in TokenPurpose}
+_PURPOSES = {purpose.value: purpose for purpose in TokenPurpose}
 
 SentToken = tuple[int, str, str, str | bool, str, str, int, bool, str | bool, int, int]
-"""A token as scripts send it: node, path, payload, error, arrived, fate, attempt, resumed, signal, items, at."""
+"""A token as Lua functions send it: node, path, payload, error, arrived, fate, attempt, resumed, signal, items, at."""
+
+Instruction = tuple[Any, ...]
+"""A decision or an effect as the Lua functions take it."""
+
+Plans = Callable[[str], Awaitable[Plan]]
+"""Returns the plan of a definition hash."""
+
+pack = msgspec.msgpack.Encoder().encode
+_TOKEN_ENCODER = msgspec.msgpack.Encoder()
+_TOKEN_DECODER = msgspec.msgpack.Decoder(SentToken)
+_JSON = msgspec.json.Encoder()
+_FINISH = msgspec.json.Decoder(FinishExecution)
+_ERROR = msgspec.json.Decoder(Error)
 
 
 def encode_path(path: Path) -> str:
-    """`3.5.7.2`; the root is the empty text."""
+    """Return a path such as `3.5.7.2`; the root is the empty text."""
     return ".".join(map(str, path)) if path else ""
 
 
@@ -53,7 +69,7 @@ def decode_path(text: str) -> Path:
 
 
 def encode_ref(ref: Ref) -> str:
-    """`s`, or letter, node and path: `r7@3.5`."""
+    """Return `s` for the start, else letter, node and path such as `r7@3.5`."""
     if ref.kind == "start":
         return "s"
     return f"{_LETTER[ref.kind]}{ref.node}@{encode_path(ref.path)}"
@@ -109,7 +125,7 @@ def token_from_fields(sent: SentToken) -> Token:
         decode_ref(payload),
         decode_optional_ref(error),
         decode_arrived(arrived),
-        _FATES[fate],
+        _PURPOSES[fate],
         attempt,
         resumed,
         signal if isinstance(signal, str) else None,
@@ -118,12 +134,8 @@ def token_from_fields(sent: SentToken) -> Token:
     )
 
 
-_TOKEN_ENCODER = msgspec.msgpack.Encoder()
-_TOKEN_DECODER = msgspec.msgpack.Decoder(SentToken)
-
-
 def encode_token(token: Token) -> bytes:
-    """A token as it travels in a stream."""
+    """Return a token as a stream entry carries it."""
     return _TOKEN_ENCODER.encode(token_fields(token))
 
 
@@ -141,7 +153,7 @@ def decode_timer(text: str) -> Timer:
 
 
 def listener_prefix(name: str, path: Path | None) -> bytes:
-    """How the members of those begin who listen for a name, in one lineage or in any."""
+    """Return the common prefix of all listeners for a signal name, in one lineage or (None) in any."""
     text = name.encode()
     if path is None:
         return b"n%08x%b" % (len(text), text)
@@ -149,17 +161,18 @@ def listener_prefix(name: str, path: Path | None) -> bytes:
 
 
 def listener_members(name: str, path: Path, node: int, since: int) -> tuple[bytes, bytes]:
-    """The two members of one listener, both of which sort the longest wait first."""
+    """Return the two sorted set members of a listener, by name and by name and lineage. Both sort the longest wait
+    first."""
     tail = f"!{encode_path(path)}!{node:08d}".encode()
     when = b"%015d" % since
-    who = _sortable(path)
+    lineage = _sortable(path)
     text = name.encode()
     head = b"%08x%b" % (len(text), text)
-    return b"n" + head + when + who + tail, b"p" + head + who + b"/" + when + tail
+    return b"n" + head + when + lineage + tail, b"p" + head + lineage + b"/" + when + tail
 
 
 def decode_listener(member: bytes) -> tuple[str, int, Path, int]:
-    """Name, since when, path and node of a member by name."""
+    """Return signal name, start of the wait, path and node of a member by name."""
     size = int(member[1:9], 16)
     name = member[9 : 9 + size].decode()
     since = int(member[9 + size : 24 + size])
@@ -171,19 +184,8 @@ def _sortable(path: Path) -> bytes:
     return b"".join(b"%08x" % each for each in path)
 
 
-EMIT, ARRIVE, GATHER, SKIP, SPREAD, UNCOLLECTED, FINISH = range(1, 8)
-NONE = -1
-
-pack = msgspec.msgpack.Encoder().encode
-_JSON = msgspec.json.Encoder()
-_FINISH = msgspec.json.Decoder(FinishExecution)
-_ERROR = msgspec.json.Decoder(Error)
-
-Instruction = tuple[Any, ...]
-
-
 def encode_finish(finish: FinishExecution) -> str:
-    """An end as an opaque text."""
+    """Return an end as JSON, which the Lua functions store without reading it."""
     return _text(finish)
 
 
@@ -204,12 +206,12 @@ def _text(value: Any) -> str:
 
 
 def encode_region(node: NodePlan) -> str | bool:
-    """The nodes that an opening cancels, so that a script finds one by looking for its number between commas."""
+    """Return the nodes that the opening of a join cancels, delimited by commas so that Lua can search for a number."""
     return f",{','.join(map(str, sorted(node.region)))}," if node.region else False
 
 
 class EncodedPlan:
-    """The translation of one plan's decisions."""
+    """Encodes the decisions of one plan."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -257,8 +259,8 @@ class EncodedPlan:
         )
 
     def _due(self, fact: AttemptFailed) -> int:
-        asked = fact.failure.details.get("retry_at")
-        earliest = asked if type(asked) is int else 0
+        retry_at = fact.failure.details.get("retry_at")
+        earliest = retry_at if type(retry_at) is int else 0
         name = token_name(fact.node, fact.path, self.plan.ids)
         return retry_due(self.plan.nodes[fact.node].retry, fact.attempt, fact.at, name, earliest)
 
@@ -284,7 +286,7 @@ class EncodedPlan:
         return FINISH, encode_finish(effect)
 
     def join(self, edge: int) -> Instruction:
-        """What an arrival brings along of its join: node, place, edge, source, parties, rule, timeout."""
+        """Return what an arrival carries of its join: node, place, edge, source, parties, rule, timeout."""
         found = self._joins.get(edge)
         if found is None:
             plan = self.plan
@@ -296,7 +298,7 @@ class EncodedPlan:
         return found
 
     def fan(self, split: int) -> Instruction:
-        """What a fan-out needs to start its items: window, aggregator, what enters an item, its races."""
+        """Return what a fan-out needs to start items: window, aggregator, initial effects of an item, its races."""
         found = self._fans.get(split)
         if found is None:
             plan = self.plan
@@ -311,16 +313,16 @@ class EncodedPlan:
         return found
 
     def _template(self, node: NodePlan) -> list[Instruction]:
-        """What enters each item; payload and error are left to the script."""
+        """Return the initial effects of each item; the Lua function fills in payload and error."""
         found: list[Instruction] = []
         for each in self._effects(activate_edges(self.plan, node.success, START, None)):
-            kept = {EMIT: 2, ARRIVE: 10}.get(each[0])
-            found.append(each if kept is None else (*each[:kept], False, False))
+            fixed_parts = {EMIT: 2, ARRIVE: 10}.get(each[0])
+            found.append(each if fixed_parts is None else (*each[:fixed_parts], False, False))
         return found
 
 
 def encode_races(plan: Plan, joins: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Joins whose timeout runs from the opening of their scope."""
+    """Return the joins whose timeout counts from the opening of their scope, with that timeout."""
     return [(join, plan.nodes[join].timeout or 0) for join in joins]
 
 
@@ -332,13 +334,8 @@ def _or(value: Any) -> Any:
     return False if value is None else value
 
 
-MAX_CACHED_EXECUTIONS = 20_000
-
-Plans = Callable[[str], Awaitable[Plan]]
-
-
 class CachedExecution(msgspec.Struct):
-    """An execution."""
+    """The record of an execution and its plan."""
 
     accepted: ExecutionRecord
     plan: Plan
@@ -346,7 +343,7 @@ class CachedExecution(msgspec.Struct):
 
 
 class ExecutionCache:
-    """The executions that were touched last, bounded."""
+    """The executions that this process used last, bounded."""
 
     def __init__(self, journal: Journal, plans: Plans) -> None:
         self._journal = journal
@@ -355,7 +352,7 @@ class ExecutionCache:
         self._instructions: OrderedDict[str, EncodedPlan] = OrderedDict()
 
     async def of(self, execution: str) -> CachedExecution:
-        """Raises KeyError for one that was never accepted."""
+        """Return an execution; raise KeyError if it was never accepted."""
         found = self._known.get(execution)
         if found is not None:
             return found

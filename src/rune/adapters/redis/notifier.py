@@ -1,4 +1,4 @@
-"""News: who sleeps until a timer is told of an earlier one, who waits for an end is told of ends."""
+"""Pub/sub notifications: earlier timers wake the scheduler, ended executions wake their waiters."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from rune.ports.journal import StoreUnavailableError
 
 log = logging.getLogger("rune.redis")
 
-RETRY_DELAY_S = 0.5  # s, while the server is away
+RETRY_DELAY_S = 0.5
+"""Delay between connection attempts while the server is unavailable."""
 
 OnMessage = Callable[[Sequence[str]], None]
-"""What was said; nothing in it: there may be news that were missed."""
+"""Receives messages; an empty list means that messages may have been missed."""
 
 
 class _Subscription(Connection):
-    """A connection on which the server speaks unasked."""
+    """A connection that receives published messages."""
 
-    def __init__(self, heard: OnMessage) -> None:
+    def __init__(self, on_message: OnMessage) -> None:
         super().__init__(deadline=None)
-        self._heard = heard
-        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._on_message = on_message
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._subscribed = False
 
     def subscribe(self, channel: str) -> None:
-        """From here on everything that comes is news."""
+        """Subscribe; from now on the server sends messages only."""
         self._subscribed = True
         assert self._transport is not None
         self._transport.write(hiredis.pack_command(("SUBSCRIBE", channel)))  # type: ignore[arg-type]
@@ -39,56 +40,57 @@ class _Subscription(Connection):
             super().data_received(data)
             return
         self._reader.feed(data)
-        said: list[str] = []
+        messages: list[str] = []
         while (push := self._reader.gets()) is not False:
             if isinstance(push, list) and push[0] == b"message":
-                said.append(push[2].decode())
-        self._heard(said)
+                messages.append(push[2].decode())
+        self._on_message(messages)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        if not self.gone.done():
-            self.gone.set_result(None)
+        if not self.closed.done():
+            self.closed.set_result(None)
 
 
 class SubscriberClient(Client):
-    """Listens while `run` does. What was missed while the server was away is made up for by one call."""
+    """Subscribes to a channel while `run` runs. After each reconnect the callback is called with an empty list, because
+    messages may have been missed."""
 
-    def __init__(self, url: str, name: str, heard: OnMessage) -> None:
+    def __init__(self, url: str, name: str, on_message: OnMessage) -> None:
         super().__init__(url, deadline=None)
         self._channel = name
-        self._heard = heard
+        self._on_message = on_message
 
     def _protocol(self) -> Connection:
-        return _Subscription(self._heard)
+        return _Subscription(self._on_message)
 
     async def run(self) -> None:  # type: ignore[override]
-        """Until cancelled."""
+        """Receive messages until cancelled."""
         while True:
             try:
                 connection = await self._connected()
                 assert isinstance(connection, _Subscription)
                 connection.subscribe(self._channel)
-                self._heard([])
-                await connection.gone
-            except StoreUnavailableError as away:
-                log.info("nothing is heard on %s: %s", self._channel, away.message)
+                self._on_message([])
+                await connection.closed
+            except StoreUnavailableError as error:
+                log.info("not subscribed to %s: %s", self._channel, error.message)
             await asyncio.sleep(RETRY_DELAY_S)
 
 
 class RedisNotifier:
-    """Names of executions that have ended."""
+    """Collects the ids of ended executions until a listener takes them."""
 
     def __init__(self) -> None:
-        self._said: set[str] = set()
+        self._ended: set[str] = set()
         self._event = asyncio.Event()
 
-    def on_notification(self, said: Sequence[str]) -> None:
-        self._said.update(said)
+    def on_notification(self, executions: Sequence[str]) -> None:
+        self._ended.update(executions)
         self._event.set()
 
     async def ended(self) -> set[str]:
         await self._event.wait()
         self._event.clear()
-        said, self._said = self._said, set()
-        return said
+        ended, self._ended = self._ended, set()
+        return ended

@@ -1,4 +1,4 @@
-"""The fleet in Redis: one field per process; who has not been seen for a while is taken out by whoever looks."""
+"""Registry of running processes in Redis: one hash field per process, removed on read once it has expired."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from rune.adapters.redis.keys import Keys
 from rune.ports.processes import EXPIRY_S, ProcessInfo
 
 _JSON = msgspec.json.Encoder()
-_MEMBER = msgspec.json.Decoder(ProcessInfo)
+_PROCESS = msgspec.json.Decoder(ProcessInfo)
 
 
 class RedisProcessRegistry:
-    """Who is there."""
-
     def __init__(self, client: Client, keys: Keys) -> None:
         self._client = client
         self._key = f"{keys.prefix}:fleet"
@@ -31,9 +29,10 @@ class RedisProcessRegistry:
         found = []
         for packed in await self._client.call("HVALS", self._key):
             try:
-                member = _MEMBER.decode(packed)
+                member = _PROCESS.decode(packed)
             except msgspec.MsgspecError:
-                continue  # of a newer version
+                # Written by a newer release.
+                continue
             if now - member.seen_at <= EXPIRY_S * 1000:
                 found.append(member)
             else:

@@ -1,6 +1,6 @@
-"""Depths: how much waits in the streams of every queue, whoever serves it.
+"""Queue on Redis Streams: one consumer group, three priority lanes, and reclaiming of entries of dead workers.
 
-The queue on Redis Streams: a group of workers, three lanes, and what is in no hands for long is handed out again.
+An entry that its worker has not renewed for IDLE_S is delivered to another worker.
 """
 
 from __future__ import annotations
@@ -23,29 +23,45 @@ from rune.ports.inspection import QueueDepth
 from rune.ports.journal import StoreUnavailableError
 from rune.ports.queue import LANES, Delivery, lanes_at
 
-DISCOVERY_PERIOD_S = 60.0  # s between two looks for queues that nobody here has heard of
-PAGE = 1_000
+log = logging.getLogger("rune.queue")
+
+IDLE_S = 30.0
+"""An entry that was not renewed for this long may be reclaimed by another worker."""
+
+RETRY_DELAY_S = 0.5
+"""Delay between attempts while the server is unavailable."""
+
+MAX_BLOCK_S = 1.0
+"""Longest blocking read; delayed entries are checked this often."""
+
+DISCOVERY_PERIOD_S = 60.0
+"""Delay between two searches for queues that this process does not know."""
+
+SCAN_COUNT = 1_000
+
+Route = Callable[[str, Token], Awaitable[str]]
+"""Returns the name of the queue of a token of an execution."""
 
 
 class QueueDepthReader:
-    """A queue is known by its streams, so one that no worker serves is seen too."""
+    """Reads the depth of every queue. Queues are found by their streams, so unserved ones are included."""
 
     def __init__(self, client: Client, keys: Keys, queues: Sequence[str] = ()) -> None:
         self._client = client
         self._keys = keys
         self._queues = {DEFAULT, *queues}
-        self._look_at = 0.0
+        self._next_discovery = 0.0
 
     async def read(self) -> list[QueueDepth]:
-        """One for each queue."""
-        if time.monotonic() >= self._look_at:
-            self._look_at = time.monotonic() + DISCOVERY_PERIOD_S
-            self._queues |= await self._found()
+        """Return the depth of each queue."""
+        if time.monotonic() >= self._next_discovery:
+            self._next_discovery = time.monotonic() + DISCOVERY_PERIOD_S
+            self._queues |= await self._discover()
         seconds, micros = await self._client.call("TIME")
         now = int(seconds) * 1000 + int(micros) // 1000
         return list(await asyncio.gather(*(self._depth(each, now) for each in sorted(self._queues))))
 
-    async def _found(self) -> set[str]:
+    async def _discover(self) -> set[str]:
         pattern = re.compile(rb".*:stream:(.+):(?:" + "|".join(LANES).encode() + rb")")
         found: set[str] = set()
         cursor: Any = 0
@@ -56,7 +72,7 @@ class QueueDepthReader:
                 "MATCH",
                 f"{self._keys.prefix}:{{p*}}:stream:*",
                 "COUNT",
-                PAGE,
+                SCAN_COUNT,
                 "TYPE",
                 "stream",
             )
@@ -70,48 +86,38 @@ class QueueDepthReader:
         ]
         sizes = await asyncio.gather(*(self._client.call("XLEN", each) for each in streams))
         busy = [(stream, size) for stream, size in zip(streams, sizes, strict=True) if size]
-        looked = await asyncio.gather(*(self._stream(stream, size) for stream, size in busy))
-        firsts = [first for _, _, first in looked if first is not None]
+        counts = await asyncio.gather(*(self._stream_depth(stream, size) for stream, size in busy))
+        firsts = [first for _, _, first in counts if first is not None]
         return QueueDepth(
             queue=queue,
-            waiting=sum(waiting for waiting, _, _ in looked),
-            held=sum(held for _, held, _ in looked),
+            waiting=sum(waiting for waiting, _, _ in counts),
+            held=sum(held for _, held, _ in counts),
             age=max(0, now - min(firsts)) / 1000 if firsts else 0.0,
         )
 
-    async def _stream(self, stream: str, size: int) -> tuple[int, int, int | None]:
-        """How many wait, how many are held, and when the first that waits was put in."""
+    async def _stream_depth(self, stream: str, size: int) -> tuple[int, int, int | None]:
+        """Return the numbers of waiting and held entries, and when the oldest waiting entry was added."""
         try:
             groups = await self._client.call("XINFO", "GROUPS", stream)
         except RedisError:
-            groups = []  # it is gone meanwhile
-        held, behind = 0, b"-"
+            # The stream was deleted since its length was read.
+            groups = []
+        held, start = 0, b"-"
         for raw in groups:
-            told = dict(zip(raw[::2], raw[1::2], strict=True))
-            if told.get(b"name") == GROUP.encode():
-                held, behind = int(told[b"pending"]), b"(" + told[b"last-delivered-id"]
-        first = await self._client.call("XRANGE", stream, behind, "+", "COUNT", 1)
+            group = dict(zip(raw[::2], raw[1::2], strict=True))
+            if group.get(b"name") == GROUP.encode():
+                held, start = int(group[b"pending"]), b"(" + group[b"last-delivered-id"]
+        first = await self._client.call("XRANGE", stream, start, "+", "COUNT", 1)
         waiting = max(0, size - held)
         return waiting, held, int(first[0][0].partition(b"-")[0]) if first and waiting else None
 
 
-log = logging.getLogger("rune.queue")
-
-IDLE_S = 30.0  # s: an entry that nobody renews for so long is somebody else's
-RENEWAL_S = IDLE_S / 3
-RETRY_DELAY_S = 0.5  # s, while the server is away
-MAX_BLOCK_S = 1.0  # s: what others put off is looked for this often
-
-Route = Callable[[str, Token], Awaitable[str]]
-"""The name of the queue that a token of an execution belongs in."""
-
-
-async def _default(execution: str, token: Token) -> str:
+async def _default_queue(execution: str, token: Token) -> str:
     return DEFAULT
 
 
 class RedisQueue:
-    """Reads only while somebody waits: a worker takes no delivery without a free slot."""
+    """Reads only while a call of `receive` waits, so that a worker takes no delivery without a free slot."""
 
     def __init__(
         self,
@@ -119,7 +125,7 @@ class RedisQueue:
         blocking: Client,
         streams: Streams,
         *,
-        route: Route = _default,
+        route: Route = _default_queue,
         idle: float = IDLE_S,
         depths: QueueDepthReader | None = None,
     ) -> None:
@@ -138,9 +144,10 @@ class RedisQueue:
         self._loops: list[asyncio.Task[None]] = []
         self._turn = 0
         self._closing = False
-        self._blocked = 0  # what the server calls the connection that waits
-        self._bring_at = 0.0
-        self._reclaim_at = 0.0
+        self._blocking_id = 0
+        """Client id of the blocking connection on the server."""
+        self._next_restore = 0.0
+        self._next_reclaim = 0.0
 
     async def send(self, execution: str, tokens: Sequence[Token], priority: int = 5) -> None:
         if tokens:
@@ -149,7 +156,7 @@ class RedisQueue:
 
     async def receive(self) -> Delivery:
         if not self._loops:
-            self._loops = [asyncio.create_task(self._pump()), asyncio.create_task(self._keep())]
+            self._loops = [asyncio.create_task(self._read_loop()), asyncio.create_task(self._renew_loop())]
         while not self._buffer:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
@@ -157,46 +164,46 @@ class RedisQueue:
             try:
                 await waiter
             except asyncio.CancelledError:
-                self._call()
+                self._wake_waiting()
                 raise
         return self._buffer.popleft()
 
     async def ack(self, delivery: Delivery) -> None:
         entry = self._release(delivery.tag)
         if entry is not None:
-            await self._streams.let_go(entry)
+            await self._streams.delete(entry)
 
     async def requeue(self, delivery: Delivery, delay: float = 0.0) -> None:
         entry = self._held.get(delivery.tag)
         if entry is None:
             return
         if delay <= 0:
-            await self._streams.put_back(entry)
+            await self._streams.requeue(entry)
         else:
             seconds, micros = await self._client.call("TIME")
             due = int(seconds) * 1000 + int(micros) // 1000 + round(delay * 1000)
-            await self._streams.put_off(entry, due)
-            self._bring_at = min(self._bring_at, time.monotonic() + delay)
-        self._release(delivery.tag)  # not before: where the server was away it can be tried again
+            await self._streams.delay(entry, due)
+            self._next_restore = min(self._next_restore, time.monotonic() + delay)
+        # Last, so that the caller can retry if the server was unavailable.
+        self._release(delivery.tag)
 
     async def dead_letter(self, delivery: Delivery, code: str, message: str) -> None:
-        """What it was about is in the journal."""
+        """Acknowledge the delivery: the journal records the dead letter."""
         await self.ack(delivery)
 
     async def depths(self) -> list[QueueDepth]:
         return [] if self._depths is None else await self._depths.read()
 
-    def routes(self, route: Route) -> None:
-        """Which queue a token belongs in."""
+    def set_route(self, route: Route) -> None:
         self._route = route
 
     def is_held(self, execution: str, node: int, path: Path) -> Entry | None:
-        """The entry of a token that was delivered here and is not let go."""
+        """Return the entry of a token that was delivered here and is not acknowledged yet."""
         tag = self._tokens.get((execution, node, path))
         return None if tag is None else self._held.get(tag)
 
     def release_entry(self, entry: Entry) -> None:
-        """The act that ended its token has let it go already."""
+        """Forget an entry that the function which applied its decision has deleted."""
         tag = self._tokens.get((entry.execution, *entry.token.key))
         if tag is not None and self._held.get(tag) is entry:
             self._release(tag)
@@ -210,12 +217,13 @@ class RedisQueue:
         return entry
 
     async def close(self) -> None:
-        """Hand back what nobody took. A read that is under way is waited for: what it brings would be nobody's."""
+        """Requeue deliveries that no worker received. A read in progress is awaited first, because its entries would
+        stay pending otherwise."""
         self._closing = True
         self._wanted.set()
         if self._loops:
             with contextlib.suppress(StoreUnavailableError, RedisError):
-                await self._client.call("CLIENT", "UNBLOCK", self._blocked)
+                await self._client.call("CLIENT", "UNBLOCK", self._blocking_id)
             await asyncio.wait(self._loops[:1], timeout=2 * MAX_BLOCK_S)
         for each in self._loops:
             each.cancel()
@@ -225,14 +233,14 @@ class RedisQueue:
                 await self.requeue(delivery)
             await self._streams.leave()
 
-    def _call(self) -> None:
-        """Wake as many as there is work for."""
-        calls = len(self._buffer)
-        while calls and self._waiting:
+    def _wake_waiting(self) -> None:
+        """Wake one waiting call of `receive` per buffered delivery."""
+        available = len(self._buffer)
+        while available and self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
                 waiter.set_result(None)
-                calls -= 1
+                available -= 1
 
     def _take(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
@@ -240,42 +248,42 @@ class RedisQueue:
             self._held[tag] = entry
             self._tokens[(entry.execution, *entry.token.key)] = tag
             self._buffer.append(Delivery(entry.execution, entry.token, tag, entry.again))
-        self._call()
+        self._wake_waiting()
 
     def _want(self) -> int:
         while self._waiting and self._waiting[0].done():
             self._waiting.popleft()
         return len(self._waiting) - len(self._buffer)
 
-    async def _pump(self) -> None:
-        await self._again(self._streams.make_groups)
+    async def _read_loop(self) -> None:
+        await self._attempt(self._streams.make_groups)
         while not self._closing:
             want = self._want()
             if want <= 0:
                 self._wanted.clear()
                 await self._wanted.wait()
                 continue
-            await self._again(lambda want=want: self._read(want))  # type: ignore[misc]
+            await self._attempt(lambda want=want: self._read(want))  # type: ignore[misc]
 
-    async def _again(self, act: Callable[[], object]) -> None:
-        """Do something; while the server is away, wait for it."""
+    async def _attempt(self, action: Callable[[], object]) -> None:
+        """Run an action; log a failure and wait before the caller tries again."""
         try:
-            await act()  # type: ignore[misc]
-        except StoreUnavailableError as away:
-            log.warning("the queue is away: %s", away.message)
-            self._blocked = 0
+            await action()  # type: ignore[misc]
+        except StoreUnavailableError as error:
+            log.warning("the queue is unavailable: %s", error.message)
+            self._blocking_id = 0
             await asyncio.sleep(RETRY_DELAY_S)
         except Exception:
-            log.exception("the queue stumbled")
+            log.exception("reading the queue failed")
             await asyncio.sleep(RETRY_DELAY_S)
 
     async def _read(self, want: int) -> None:
         now = time.monotonic()
-        if now >= self._bring_at:
-            self._bring_at = now + MAX_BLOCK_S
-            await self._streams.bring()
-        if now >= self._reclaim_at:
-            self._reclaim_at = now + self._idle / 4
+        if now >= self._next_restore:
+            self._next_restore = now + MAX_BLOCK_S
+            await self._streams.restore_delayed()
+        if now >= self._next_reclaim:
+            self._next_reclaim = now + self._idle / 4
             self._take(await self._streams.reclaim(round(self._idle * 1000), want))
             if self._want() <= 0:
                 return
@@ -287,19 +295,19 @@ class RedisQueue:
                 return
             if found:
                 return
-        if not self._blocked:
-            self._blocked = await self._blocking.call("CLIENT", "ID")
+        if not self._blocking_id:
+            self._blocking_id = await self._blocking.call("CLIENT", "ID")
         if self._closing:
             return
-        left = min(self._bring_at, self._reclaim_at) - time.monotonic()
+        left = min(self._next_restore, self._next_reclaim) - time.monotonic()
         self._take(await self._streams.wait(self._blocking, round(left * 1000)))
 
     def _order(self) -> tuple[str, ...]:
         self._turn += 1
         return tuple(LANES[lane] for lane in lanes_at(self._turn))
 
-    async def _keep(self) -> None:
-        """Renew what is in our hands, so that long work is not taken for lost."""
+    async def _renew_loop(self) -> None:
+        """Renew held entries, so that entries of long-running nodes are not reclaimed."""
         while True:
             await asyncio.sleep(self._idle / 3)
-            await self._again(lambda: self._streams.renew(list(self._held.values())))
+            await self._attempt(lambda: self._streams.renew(list(self._held.values())))

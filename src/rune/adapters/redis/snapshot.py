@@ -1,6 +1,6 @@
-"""The image of a state: the fields, timers and listeners by which the scripts know it, and the way back.
+"""Converts an execution state to the hash fields, timers and listeners that the Lua functions use, and back.
 
-Reading a state back from its fields, for whoever only looks: why an execution is where it is.
+Rebuilt states are written this way; `explain` reads a state back to show why an execution waits.
 """
 
 from __future__ import annotations
@@ -40,15 +40,17 @@ from rune.core.execution.token import Path, TokenPurpose, indices
 from rune.core.limits import LIMITS
 from rune.core.plan.model import NodePlan, Plan
 
-MARKS = 512  # places to a field
+MARKS_PER_FIELD = 512
 DONE_BITS = 7
-MAY_BE_ZERO = "dxs"
+ZERO_ALLOWED = "dxs"
+"""Fields of a live token whose zero is stored; other falsy values are left out."""
 
 Field = tuple[str, Any]
+Fields = Mapping[str, Any]
 
 
 class StateSnapshot(msgspec.Struct):
-    """What is to be installed."""
+    """A state as it is installed."""
 
     fields: list[Field]
     timers: list[tuple[int, str]]
@@ -57,21 +59,22 @@ class StateSnapshot(msgspec.Struct):
 
 
 class SnapshotContext(msgspec.Struct):
-    """What a state is installed with that does not follow from facts."""
+    """What a snapshot contains besides the facts. The execution is unloaded while all of its tokens wait longer than
+    `nap` ms, never if that is None."""
 
     incarnation: str
-    nap: int | None  # ms: shorter waits stay; None: all do
+    nap: int | None
     offset: int = 0
     fake_time: bool = False
     read_back: bool = False
 
 
 def encode_state(
-    plan: Plan, state: State, around: SnapshotContext, armed: list[tuple[Timer, int]]
+    plan: Plan, state: State, context: SnapshotContext, armed: list[tuple[Timer, int]]
 ) -> StateSnapshot:
-    """How a folded state is written."""
+    """Return the snapshot of a state."""
     names = EncodedPlan(plan)
-    fields: list[Field] = [("!", _meta(plan, state, around)), ("#", _fixed(plan, state))]
+    fields: list[Field] = [("!", _meta(plan, state, context)), ("#", _fixed(plan, state))]
     if state.first_failures:
         first = [(encode_path(path), node, encode_error(each)) for path, node, each in state.first_failures]
         fields.append(("e", first))
@@ -87,7 +90,7 @@ def encode_state(
         for member in listener_members(name, path, node, since)
     ]
     return StateSnapshot(
-        fields, [(due, encode_timer(timer)) for timer, due in armed], listeners, around.offset
+        fields, [(due, encode_timer(timer)) for timer, due in armed], listeners, context.offset
     )
 
 
@@ -95,17 +98,17 @@ def _encode_signal(signal: SignalReceived) -> tuple[int, str, str, str | bool]:
     return signal.at, signal.id, signal.name, False if signal.path is None else encode_path(signal.path)
 
 
-def _meta(plan: Plan, state: State, around: SnapshotContext) -> dict[str, Any]:
+def _meta(plan: Plan, state: State, context: SnapshotContext) -> dict[str, Any]:
     regions = [
         (join, encode_path(path), encode_region(plan.nodes[join])) for join, path in sorted(state.cancelled)
     ]
     children = sum(len(each) for name, each in state.waiting_for_signal.items() if name.startswith("child:"))
     found = {
-        "i": around.incarnation,
-        "np": around.nap,
-        "o": around.offset,
-        "ft": around.fake_time,
-        "rb": around.read_back,
+        "i": context.incarnation,
+        "np": context.nap,
+        "o": context.offset,
+        "ft": context.fake_time,
+        "rb": context.read_back,
         "a": state.active_items,
         "k": state.pause_state,
         "p": state.paused_at,
@@ -182,7 +185,7 @@ def _live(live: LiveToken, since: int | None) -> dict[str, Any]:
         "h": since,
         "j": None if live.received_signal is None else _encode_signal(live.received_signal),
     }
-    kept = {name: each for name, each in found.items() if each or (name in MAY_BE_ZERO and each is not None)}
+    kept = {name: each for name, each in found.items() if each or (name in ZERO_ALLOWED and each is not None)}
     return {"p": encode_ref(token.payload), **kept}
 
 
@@ -224,22 +227,19 @@ def _encode_fan(names: EncodedPlan, name: str, split: int, fan: FanOutState) -> 
     yield f"f{name}", {"n": fan.count, "x": fan.next, "i": fan.in_flight, "a": fan.active, **kept}
     for item in fan.ahead:
         yield f"A{name}|{item}", 1
-    for start in range(0, len(fan.marks), MARKS):
-        marks = bytes(fan.marks[start : start + MARKS]).rstrip(b"\0")
+    for start in range(0, len(fan.marks), MARKS_PER_FIELD):
+        marks = bytes(fan.marks[start : start + MARKS_PER_FIELD]).rstrip(b"\0")
         if marks:
-            yield f"k{name}|{start // MARKS}", marks.decode("ascii")
+            yield f"k{name}|{start // MARKS_PER_FIELD}", marks.decode("ascii")
 
 
 def read_fields(raw: Mapping[bytes, bytes]) -> dict[str, Any]:
-    """The fields of an execution, decoded."""
+    """Decode the fields of an execution."""
     return {name.decode(): msgspec.msgpack.decode(value) for name, value in raw.items()}
 
 
-Fields = Mapping[str, Any]
-
-
 def decode_state(plan: Plan, fields: Fields) -> State:
-    """The state that these fields are the image of."""
+    """Return the state that these fields encode."""
     meta, fixed = fields["!"], fields["#"]
     state = State(started_at=fixed["s"], active_items=meta.get("a", 0), pause_state=meta.get("k", 0))
     window, items = meta.get("lw", LIMITS.window), meta.get("li", LIMITS.items_in_flight)
@@ -254,7 +254,7 @@ def decode_state(plan: Plan, fields: Fields) -> State:
     ]
     state.unheeded = [_decode_signal(each) for each in fields.get("q", ())]
     state.heard = {name[1:] for name in fields if name[0] == "H"}
-    _scopes(state, fields)
+    _add_scopes(state, fields)
     text = meta.get("f")
     if text is not None:
         failed = (state.failures, fields.get("e", ()))
@@ -262,12 +262,12 @@ def decode_state(plan: Plan, fields: Fields) -> State:
     return state
 
 
-def _decode_signal(kept: Any) -> SignalReceived:
-    at, id, name, path = kept
+def _decode_signal(stored: Any) -> SignalReceived:
+    at, id, name, path = stored
     return SignalReceived(at, id, name, decode_path(path) if isinstance(path, str) else None)
 
 
-def _scopes(state: State, fields: Fields) -> None:
+def _add_scopes(state: State, fields: Fields) -> None:
     for name, body in fields.items():
         if name[0] == "s":
             state.scopes[decode_path(name[1:])] = Scope(
@@ -282,9 +282,8 @@ def _scopes(state: State, fields: Fields) -> None:
         path, _, rest = name[1:].partition("|")
         if name[0] == "l":
             _add_live(state, decode_path(path), path, int(rest), body)
-        elif (
-            name[0] == "b" and decode_path(path) in state.scopes
-        ):  # a halt leaves edges unresolved in a scope that ends
+        # A halt leaves barriers of scopes that have ended.
+        elif name[0] == "b" and decode_path(path) in state.scopes:
             barrier = state.scopes[decode_path(path)].barriers[int(rest)] = Barrier(
                 opened=body.get("o", False)
             )
@@ -309,7 +308,7 @@ def _done(text: str) -> set[int]:
 
 
 def sent_of(node: int, path: str, live: Fields) -> SentToken:
-    """A token as it is sent, from the field of a live one."""
+    """Return a token in its sent form from the field of a live token."""
     return (
         node,
         path,
@@ -340,8 +339,8 @@ def _decode_fan(fields: Fields, name: str, body: Fields) -> FanOutState:
     fixed = fields[f"F{name}"]
     size = 0 if body.get("z") else body["n"] * fixed["m"]
     marks = bytearray(size)
-    for start in range(0, size, MARKS):
-        found = fields.get(f"k{name}|{start // MARKS}", "").encode("ascii")
+    for start in range(0, size, MARKS_PER_FIELD):
+        found = fields.get(f"k{name}|{start // MARKS_PER_FIELD}", "").encode("ascii")
         marks[start : start + len(found)] = found
     started = [each for each in fields if each.startswith(f"A{name}|")] if body.get("d") else []
     return FanOutState(
@@ -361,7 +360,7 @@ def _decode_fan(fields: Fields, name: str, body: Fields) -> FanOutState:
 
 
 def finish_of(plan: Plan, text: str, failed: tuple[int, Any] | bool) -> FinishExecution:
-    """An end. One because of items that failed without a list is told here, where the names of nodes are known."""
+    """Return an end. The error of failed items without an aggregator is built here, where node names are known."""
     if text != "!items":
         finish = decode_finish(text)
         return COMPLETED if finish == COMPLETED else finish

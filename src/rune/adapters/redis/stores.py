@@ -1,4 +1,4 @@
-"""Opens state and queue on one Redis."""
+"""Opens state, queue, notifier and process registry on one Redis server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rune.ports.journal import Journal
 
 
 class RedisStores:
-    """The connections of one process, and the adapters over them."""
+    """The connections of one process and the stores over them."""
 
     def __init__(self, url: str, *, prefix: str = "rune", partitions: int = PARTITIONS) -> None:
         self.keys = Keys(prefix, partitions)
@@ -34,12 +34,12 @@ class RedisStores:
         self.fleet = RedisProcessRegistry(self.client, self.keys)
 
     def queue(self, consumer: str, queues: Sequence[str] = (DEFAULT,), *, idle: float = IDLE_S) -> RedisQueue:
-        """What a worker of this name reads. It reads nothing until somebody wants to receive."""
+        """Return the queue of a consumer. It reads nothing before the first `receive`."""
         streams = Streams(self.client, self.keys, consumer, queues)
         depths = QueueDepthReader(self.client, self.keys, queues)
-        made = RedisQueue(self.client, self._blocking, streams, idle=idle, depths=depths)
-        self._queues.append(made)
-        return made
+        queue = RedisQueue(self.client, self._blocking, streams, idle=idle, depths=depths)
+        self._queues.append(queue)
+        return queue
 
     def state(
         self,
@@ -47,24 +47,33 @@ class RedisStores:
         plans: Plans,
         *,
         queue: RedisQueue | None = None,
-        roll: RunningExecutions | None = None,
+        running_executions: RunningExecutions | None = None,
         clock: Clock | None = None,
     ) -> RedisState:
-        """The state. With a queue on the same server it sends and lets go within its own acts."""
-        outlet = None if queue is None else StreamSender(self.keys, queue)
-        state = RedisState(self.client, self.keys, journal, plans, clock=clock, roll=roll, outlet=outlet)
+        """Return the state. With a queue on the same server it sends tokens and deletes entries atomically with its
+        own changes."""
+        sender = None if queue is None else StreamSender(self.keys, queue)
+        state = RedisState(
+            self.client,
+            self.keys,
+            journal,
+            plans,
+            clock=clock,
+            running_executions=running_executions,
+            sender=sender,
+        )
         if queue is not None:
-            queue.routes(state.queue_of)
+            queue.set_route(state.queue_of)
         return state
 
     async def release(self, execution: str, node: int, path: Path) -> None:
-        """Nobody has to look after this token any longer: its execution has ended without it being applied."""
+        """Stop the sweeper from resending a token whose execution ended before the token was applied."""
         held = self.keys.held(self.keys.partition(execution))
         await self.client.call("ZREM", held, f"{execution}|{node}|{encode_path(path)}")
 
     @asynccontextmanager
     async def running(self, clock: Clock) -> AsyncIterator[None]:
-        """Refuses a server that will not do; wakes the clock when a nearer timer was set; closes at the end."""
+        """Check the server, wake the clock when an earlier timer is set, and close all connections at the end."""
         prefix = self.keys.prefix
         channels = (
             SubscriberClient(self._url, f"{prefix}:nearer", lambda _: clock.wake()),
@@ -72,13 +81,13 @@ class RedisStores:
         )
         try:
             await check(self.client, self.keys)
-            listening = [asyncio.create_task(each.run()) for each in channels]
+            subscriptions = [asyncio.create_task(each.run()) for each in channels]
             try:
                 yield
             finally:
-                for each in listening:
+                for each in subscriptions:
                     each.cancel()
-                await asyncio.gather(*listening, return_exceptions=True)
+                await asyncio.gather(*subscriptions, return_exceptions=True)
         finally:
             for queue in self._queues:
                 await queue.close()

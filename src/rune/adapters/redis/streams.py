@@ -1,8 +1,8 @@
-"""Streams: which stream carries which token, and how entries are read, renewed, reclaimed and let go.
+"""Redis Streams of the queue: reading, renewing, reclaiming and deleting entries, and sending from Lua functions.
 
-Consumers: a worker that was killed leaves its name in the group of every stream that it read.
-
-The outlet: with streams as the queue, an act itself sends what it emits and lets go what brought its token.
+When the queue is on the same server as the state, the function that applies a decision adds the emitted tokens to their
+streams and deletes the entry that delivered the token, in one atomic step (`StreamSender`). A worker that was killed
+leaves its consumer name in every group it read; `ConsumerCleaner` removes such names.
 """
 
 from __future__ import annotations
@@ -24,13 +24,30 @@ from rune.core.execution.fact import RaceWinner
 from rune.core.execution.token import Path, Token
 from rune.ports.queue import LANES, lane_of
 
+log = logging.getLogger("rune.redis")
+
 GROUP = "workers"
 DEFAULT = "default"
-AT_ONCE = 500
+MAX_BATCH = 500
+
+IDLE_CONSUMER_S = 600.0
+"""How long a consumer may be idle before its name is removed; its entries were reclaimed long before."""
+
+CLEANUP_PERIOD_S = 300.0
+SCAN_COUNT = 1_000
+
+EXECUTION_KEYS = 5
+"""Number of keys of an execution that a function takes before the keys of streams."""
+
+FIRST_NAMED_QUEUE_KEY = 8
+FIRST_STREAM_KEY = 8
+"""Position of the first stream key after the keys that `install` takes."""
+
+NOTHING_SENT = ("", "", "")
 
 
 class Entry(msgspec.Struct, gc=False):
-    """One entry in somebody's hands."""
+    """A stream entry that was delivered to this consumer and is not deleted yet."""
 
     stream: str
     id: bytes
@@ -40,7 +57,7 @@ class Entry(msgspec.Struct, gc=False):
 
 
 class Streams:
-    """The streams that one consumer reads. `queues`: those whose nodes it runs."""
+    """The streams that one consumer reads: those of the queues it serves."""
 
     def __init__(self, client: Client, keys: Keys, consumer: str, queues: Sequence[str] = (DEFAULT,)) -> None:
         self._client = client
@@ -56,11 +73,11 @@ class Streams:
         self.all = [stream for lane in LANES for stream in self._lanes[lane]]
 
     async def make_groups(self) -> None:
-        """The group of every stream; one that is there stays as it is."""
-        made = (self._client.call("XGROUP", "CREATE", each, GROUP, "0", "MKSTREAM") for each in self.all)
-        for answer in await asyncio.gather(*made, return_exceptions=True):
-            if isinstance(answer, BaseException) and not _says(answer, "BUSYGROUP"):
-                raise answer
+        """Create the consumer group of every stream unless it exists."""
+        calls = (self._client.call("XGROUP", "CREATE", each, GROUP, "0", "MKSTREAM") for each in self.all)
+        for reply in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(reply, BaseException) and not _has_code(reply, "BUSYGROUP"):
+                raise reply
 
     async def add(
         self, execution: str, tokens: Sequence[Token], priority: int, queues: Sequence[str]
@@ -81,7 +98,7 @@ class Streams:
         await asyncio.gather(*sent)
 
     async def read(self, lane: str, want: int) -> list[Entry]:
-        """New entries of one lane, about as many as wanted: the limit of the command is per stream."""
+        """Read about `want` new entries of one lane; not exactly, because COUNT applies to each stream."""
         each = max(1, math.ceil(want / self._busy))
         found = await self._read(self._client, self._lanes[lane], each)
         if found:
@@ -89,14 +106,14 @@ class Streams:
         return found
 
     async def wait(self, blocking: Client, ms: int) -> list[Entry]:
-        """The next new entries of any lane, or none within this time."""
+        """Wait up to `ms` for new entries of any lane."""
         return await self._read(blocking, self.all, 1, ("BLOCK", max(1, ms)))
 
     async def _read(
         self, client: Client, streams: list[str], each: int, more: tuple[str | int, ...] = ()
     ) -> list[Entry]:
-        behind = (">",) * len(streams)
-        asked = (
+        ids = (">",) * len(streams)
+        command = (
             "XREADGROUP",
             "GROUP",
             GROUP,
@@ -106,86 +123,86 @@ class Streams:
             *more,
             "STREAMS",
             *streams,
-            *behind,
+            *ids,
         )
         try:
-            answer = await client.call(*asked)
+            reply = await client.call(*command)
         except RedisError as error:
-            if not _says(error, "NOGROUP"):
+            if not _has_code(error, "NOGROUP"):
                 raise
-            await self.make_groups()  # the server has lost them
+            # The server lost its data.
+            await self.make_groups()
             return []
-        return [entry for stream, rows in answer or () for entry in _entries(stream.decode(), rows)]
+        return [entry for stream, rows in reply or () for entry in _entries(stream.decode(), rows)]
 
     async def reclaim(self, idle: int, most: int) -> list[Entry]:
-        """Entries that somebody took and has not been heard of since."""
-        asked = (
+        """Claim entries whose consumer has not renewed them for `idle` ms."""
+        calls = (
             self._client.call("XAUTOCLAIM", each, GROUP, self._consumer, idle, "0", "COUNT", most)
             for each in self.all
         )
         found: list[Entry] = []
-        for stream, answer in zip(
-            self.all, await asyncio.gather(*asked, return_exceptions=True), strict=True
-        ):
-            if isinstance(answer, BaseException):
-                if not _says(answer, "NOGROUP"):
-                    raise answer
+        for stream, reply in zip(self.all, await asyncio.gather(*calls, return_exceptions=True), strict=True):
+            if isinstance(reply, BaseException):
+                if not _has_code(reply, "NOGROUP"):
+                    raise reply
                 continue
-            found += _entries(stream, answer[1], again=True)
+            found += _entries(stream, reply[1], again=True)
         return found
 
     async def renew(self, held: Sequence[Entry]) -> None:
-        """Entries that are still in our hands."""
+        """Reset the idle time of entries that this consumer still works on."""
         by_stream: dict[str, list[bytes]] = {}
         for entry in held:
             by_stream.setdefault(entry.stream, []).append(entry.id)
         claims = (
             self._client.call(
-                "XCLAIM", stream, GROUP, self._consumer, 0, *ids[start : start + AT_ONCE], "JUSTID"
+                "XCLAIM", stream, GROUP, self._consumer, 0, *ids[start : start + MAX_BATCH], "JUSTID"
             )
             for stream, ids in by_stream.items()
-            for start in range(0, len(ids), AT_ONCE)
+            for start in range(0, len(ids), MAX_BATCH)
         )
         await asyncio.gather(*claims)
 
-    async def let_go(self, entry: Entry) -> None:
-        """Deleted first: of one that is gone the group's list of what is pending takes care by itself."""
-        gone = self._client.call("XDEL", entry.stream, entry.id)
-        done = self._client.call("XACK", entry.stream, GROUP, entry.id)
-        await asyncio.gather(gone, done)
+    async def delete(self, entry: Entry) -> None:
+        """Delete and acknowledge an entry. Deleted first: a pending entry that no longer exists is never delivered."""
+        deleted = self._client.call("XDEL", entry.stream, entry.id)
+        acknowledged = self._client.call("XACK", entry.stream, GROUP, entry.id)
+        await asyncio.gather(deleted, acknowledged)
 
-    async def put_back(self, entry: Entry) -> None:
-        """At the end of its stream."""
+    async def requeue(self, entry: Entry) -> None:
+        """Move an entry to the end of its stream."""
         again = self._client.call(
             "XADD", entry.stream, "*", "x", entry.execution, "t", encode_token(entry.token)
         )
-        await asyncio.gather(again, self.let_go(entry))
+        await asyncio.gather(again, self.delete(entry))
 
-    async def put_off(self, entry: Entry, due: int) -> None:
+    async def delay(self, entry: Entry, due: int) -> None:
+        """Remove an entry from its stream until `due`, in ms since the epoch."""
         part = self._keys.partition(entry.execution)
-        queue, key = self._place(part, entry.stream)
+        queue, key = self._locate(part, entry.stream)
         name = entry.execution.encode()
         number = int(entry.id.replace(b"-", b""))
         member = b"%d %d %d %b%b" % (key, number, len(name), name, encode_token(entry.token))
         await self._client.call("ZADD", self._keys.later(part, queue), due, member)
-        await self.let_go(entry)
+        await self.delete(entry)
 
-    def _place(self, part: int, stream: str) -> tuple[str, int]:
-        """The queue of a stream, and its place among the keys of the script that brings back."""
+    def _locate(self, part: int, stream: str) -> tuple[str, int]:
+        """Return the queue of a stream and the position of its key in the call that restores delayed entries."""
         for queue in self._queues:
-            lanes = self._of_queue(part, queue)
+            lanes = self._queue_streams(part, queue)
             if stream in lanes:
                 return queue, lanes.index(stream) + 2
-        raise ValueError(f"{stream} is none of those that are read here")
+        raise ValueError(f"{stream} is not a stream of this consumer")
 
-    def _of_queue(self, part: int, queue: str) -> list[str]:
+    def _queue_streams(self, part: int, queue: str) -> list[str]:
         return [self._keys.stream(part, queue, lane) for lane in LANES]
 
-    async def bring(self) -> int:
-        """Move what was put off and is due; how many there were."""
+    async def restore_delayed(self) -> int:
+        """Move delayed entries that are due back to their streams and return how many."""
         moves = (
             self._client.run(
-                "later", [self._keys.later(part, queue), *self._of_queue(part, queue)], 0, AT_ONCE
+                "delay", [self._keys.later(part, queue), *self._queue_streams(part, queue)], 0, MAX_BATCH
             )
             for part in range(self._keys.partitions)
             for queue in self._queues
@@ -193,119 +210,106 @@ class Streams:
         return sum(await asyncio.gather(*moves))
 
     async def leave(self) -> None:
-        """Take this consumer out of the groups where nothing is left in its hands."""
-        asked = (self._client.call("XPENDING", each, GROUP, "-", "+", 1, self._consumer) for each in self.all)
-        pending = await asyncio.gather(*asked, return_exceptions=True)
-        done = (
+        """Remove this consumer from the groups in which it has no pending entries."""
+        calls = (self._client.call("XPENDING", each, GROUP, "-", "+", 1, self._consumer) for each in self.all)
+        pending = await asyncio.gather(*calls, return_exceptions=True)
+        removals = (
             self._client.call("XGROUP", "DELCONSUMER", stream, GROUP, self._consumer)
             for stream, found in zip(self.all, pending, strict=True)
             if found == []
         )
-        await asyncio.gather(*done)
+        await asyncio.gather(*removals)
 
 
 def _entries(stream: str, rows: Any, *, again: bool = False) -> list[Entry]:
     found = []
     for id, fields in rows:
         if fields is not None:
-            given = dict(zip(fields[::2], fields[1::2], strict=True))
-            found.append(Entry(stream, id, given[b"x"].decode(), decode_token(given[b"t"]), again))
+            values = dict(zip(fields[::2], fields[1::2], strict=True))
+            found.append(Entry(stream, id, values[b"x"].decode(), decode_token(values[b"t"]), again))
     return found
 
 
-def _says(error: BaseException, word: str) -> bool:
-    return isinstance(error, RedisError) and error.code == word
-
-
-log = logging.getLogger("rune.redis")
-
-IDLE_CONSUMER_S = 600.0  # s without a word; what such a one had in its hands was handed out again long before
-PERIOD_S = 300.0  # s between two looks
-PAGE = 1_000
+def _has_code(error: BaseException, code: str) -> bool:
+    return isinstance(error, RedisError) and error.code == code
 
 
 class ConsumerCleaner:
-    """Removes the names of those that are gone, of whichever queue, however many processes are at it."""
+    """Removes consumer names of dead workers from the groups of all queues. Any number of processes may run it."""
 
     def __init__(self, client: Client, keys: Keys) -> None:
         self._client = client
         self._keys = keys
-        self._at = 0.0
+        self._next_run = 0.0
 
-    async def tidy(self) -> None:
-        """Now and then. It is no more than tidying, so nobody else's work stops where it cannot be done."""
-        if time.monotonic() < self._at:
+    async def clean(self) -> None:
+        """Remove idle consumers if CLEANUP_PERIOD_S has passed. Errors are logged only: no work depends on it."""
+        if time.monotonic() < self._next_run:
             return
-        self._at = time.monotonic() + PERIOD_S
+        self._next_run = time.monotonic() + CLEANUP_PERIOD_S
         try:
-            gone = await self.forget(IDLE_CONSUMER_S)
+            removed = await self.forget(IDLE_CONSUMER_S)
         except RedisError as error:
-            log.warning("names of readers that are gone stay in Redis: %s", error.message)
+            log.warning("names of dead consumers could not be removed: %s", error.message)
         else:
-            if gone:
-                log.info("took %d names of readers that are gone out of their groups", gone)
+            if removed:
+                log.info("removed %d names of dead consumers", removed)
 
-    async def forget(self, silent: float) -> int:
-        """Take out everybody who has nothing and has not read for so many seconds; how many names that were."""
-        gone, ms = 0, round(silent * 1000)
+    async def forget(self, idle: float) -> int:
+        """Remove consumers without pending entries that have not read for `idle` seconds; return how many."""
+        removed, ms = 0, round(idle * 1000)
         cursor: Any = 0
         pattern = f"{self._keys.prefix}:{{p*}}:stream:*"
         while True:
             cursor, streams = await self._client.call(
-                "SCAN", cursor, "MATCH", pattern, "COUNT", PAGE, "TYPE", "stream"
+                "SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_COUNT, "TYPE", "stream"
             )
-            asked = (self._client.run("forget", [each.decode()], GROUP, ms) for each in streams)
-            gone += sum(map(int, await asyncio.gather(*asked)))
+            calls = (self._client.run("forget", [each.decode()], GROUP, ms) for each in streams)
+            removed += sum(map(int, await asyncio.gather(*calls)))
             if int(cursor) == 0:
-                return gone
-
-
-OWN = 5  # keys of an execution that scripts take before those of streams
-FIRST_NAMED = 8
-FOLDED = 8  # the first key behind those that folding takes
-
-NOTHING_SENT = ("", "", "")
+                return removed
 
 
 class HeldEntries(Protocol):
-    """Who holds the entries that were delivered here."""
+    """The queue's record of entries that were delivered to this process."""
 
     def is_held(self, execution: str, node: int, path: Path) -> Entry | None:
-        """The entry of a token, if it was delivered here and is not let go."""
+        """Return the entry of a token that was delivered here and is not acknowledged yet."""
 
     def release_entry(self, entry: Entry) -> None:
-        """It was let go elsewhere."""
+        """Forget an entry that a Lua function has deleted."""
 
 
 class StreamSender:
-    """Where the tokens of executions go."""
+    """Builds the keys and arguments with which Lua functions send tokens and delete entries."""
 
-    def __init__(self, keys: Keys, hands: HeldEntries | None = None) -> None:
+    def __init__(self, keys: Keys, held: HeldEntries | None = None) -> None:
         self._keys = keys
-        self._hands = hands
+        self._held = held
         self._routes: dict[str, tuple[tuple[str, ...], bytes | str]] = {}
 
     def entry(self, execution: str, decisions: Sequence[Decision]) -> Entry | None:
-        """What brought the token of the first decision. A choice comes before its token runs, which goes on."""
+        """Return the entry that delivered the token of the first decision. A race winner is recorded before its token
+        runs, so that entry is still needed."""
         first = decisions[0]
-        if self._hands is None or type(first.fact) is RaceWinner:
+        if self._held is None or type(first.fact) is RaceWinner:
             return None
-        return self._hands.is_held(execution, first.node, first.path)
+        return self._held.is_held(execution, first.node, first.path)
 
-    def let_go(self, entry: Entry | None) -> None:
-        if entry is not None and self._hands is not None:
-            self._hands.release_entry(entry)
+    def release(self, entry: Entry | None) -> None:
+        if entry is not None and self._held is not None:
+            self._held.release_entry(entry)
 
     def keys(self, known: CachedExecution, entry: Entry | None = None) -> tuple[str, ...]:
-        """The keys of a script that sends."""
+        """Return the keys of a function that sends."""
         execution = known.accepted.id
-        (most, *named), items = self._streams(known)
-        served = most if entry is None else entry.stream
-        return (*self._keys.of(execution)[:OWN], most, served, *named, *items)
+        (default, *named), items = self._streams(known)
+        served = default if entry is None else entry.stream
+        return (*self._keys.of(execution)[:EXECUTION_KEYS], default, served, *named, *items)
 
     def _streams(self, known: CachedExecution) -> tuple[list[str], list[str]]:
-        """Those of most tokens and of named queues: for an execution itself, and for items of its fan-outs."""
-        part, names = self._keys.partition(known.accepted.id), (DEFAULT, *self._named(known)[0])
+        """Return the streams of the default and the named queues, for tokens outside and inside of fan-outs."""
+        part, names = self._keys.partition(known.accepted.id), (DEFAULT, *self._named_queues(known)[0])
         own, below = (LANES[lane_of(known.accepted.priority, items=each)] for each in (False, True))
         return (
             [self._keys.stream(part, each, own) for each in names],
@@ -317,23 +321,23 @@ class StreamSender:
     ) -> tuple[str | bytes, ...]:
         first = b"" if entry is None else entry.id
         if more:
-            return GROUP, self._named(known)[1], first, *(each.id for each in more)
-        return GROUP, self._named(known)[1], first
+            return GROUP, self._named_queues(known)[1], first, *(each.id for each in more)
+        return GROUP, self._named_queues(known)[1], first
 
-    def opening(
+    def initial_sends(
         self, known: CachedExecution, tokens: Sequence[Token]
     ) -> tuple[tuple[str, ...], list[int | bytes]]:
-        """The streams of an execution as a script takes them behind the keys of a fold, and what goes into them."""
+        """Return the streams that `install` takes after its own keys, and the tokens it adds to them."""
         own, items = self._streams(known)
-        names = (DEFAULT, *self._named(known)[0])
+        names = (DEFAULT, *self._named_queues(known)[0])
         sent: list[int | bytes] = []
         for token in tokens:
             queue = known.plan.nodes[token.node].node.queue or DEFAULT
             place = names.index(queue) + (len(own) if token.path else 0)
-            sent += (FOLDED + place, encode_token(token))
+            sent += (FIRST_STREAM_KEY + place, encode_token(token))
         return (*own, *items), sent
 
-    def _named(self, known: CachedExecution) -> tuple[tuple[str, ...], bytes | str]:
+    def _named_queues(self, known: CachedExecution) -> tuple[tuple[str, ...], bytes | str]:
         found = self._routes.get(known.plan.hash)
         if found is None:
             named = {
@@ -342,6 +346,6 @@ class StreamSender:
                 if each.node.queue not in (None, DEFAULT)
             }
             queues = tuple(sorted({str(each) for each in named.values()}))
-            places = {node: FIRST_NAMED + queues.index(str(queue)) for node, queue in named.items()}
+            places = {node: FIRST_NAMED_QUEUE_KEY + queues.index(str(queue)) for node, queue in named.items()}
             found = self._routes[known.plan.hash] = (queues, msgspec.msgpack.encode(places) if places else "")
         return found

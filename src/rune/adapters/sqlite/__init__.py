@@ -1,1 +1,1 @@
-"""The embedded backend: one process, one SQLite file, nothing beside it."""
+"""The embedded backend: one owner process and one SQLite file, without other services."""

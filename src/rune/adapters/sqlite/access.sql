@@ -1,4 +1,4 @@
--- Access: the keys of the API, who may use which credential, and who changed what.
+-- Version 3: API keys, grants of credentials (`whom` is a JSON list of principals), and the append-only audit log.
 
 CREATE TABLE api_key (
     id         TEXT PRIMARY KEY,

@@ -1,6 +1,6 @@
-"""Copies of the file: taken while its owner goes on writing, and put back where nobody owns it.
+"""Backup, restore and inspection of the database file.
 
-What can be found out about the file and its place without taking part.
+A backup can be taken while the owner writes; a restore requires that no process owns the file.
 """
 
 from __future__ import annotations
@@ -14,97 +14,105 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from rune.adapters.sqlite.database import STEPS
-from rune.adapters.sqlite.owner import NETWORK, Lock, file_system
+from rune.adapters.sqlite.owner import NETWORK_FILE_SYSTEMS, Lock, file_system
 from rune.adapters.sqlite.readonly import ReadOnlyDatabase
 from rune.errors import RuneError
 from rune.ports.inspection import BackupResult, FileInspection
 from rune.ports.journal import NewerFormatError, StoreUnavailableError
 
 SIDE_FILES = ("-wal", "-shm")
-"""What SQLite keeps beside a file; the first holds writes that are not in the file yet."""
+"""Suffixes of the files that SQLite keeps beside a database; the first has writes that are not in the file yet."""
+
+FSYNC_SAMPLES = 12
+MAX_CHECKED_BYTES = 256 * 1024 * 1024
+"""Larger files are not checked for damage, because that takes too long."""
 
 
 class InvalidBackupError(RuneError):
-    """A copy that cannot be made, or not be put back."""
+    """A backup cannot be created or restored."""
 
     code = "BAD_COPY"
 
 
 def create_backup(database: Path, target: Path) -> BackupResult:
-    """Everything that was acknowledged until now, as one file. It is there whole or not at all."""
+    """Write a backup with every acknowledged write to a new file. The file appears complete or not at all."""
     if target.exists():
-        raise InvalidBackupError(f"{target} is already there; a copy overwrites nothing")
+        raise InvalidBackupError(f"{target} already exists; a backup does not overwrite files")
     source = ReadOnlyDatabase(database)
     try:
-        with _remove(target), _beside(target) as part:
+        with _errors_translated(target), _temporary_file(target) as part:
             found = _copy(source.reader, part)
             os.rename(part, target)
-            _fsync_file(target.parent)
+            _fsync(target.parent)
     finally:
         source.close()
     return found
 
 
 def restore_backup(copy: Path, database: Path, *, replace: bool) -> tuple[BackupResult, Path | None]:
-    """Make a copy the file. What was there is refused, or set aside; where to is the second answer."""
+    """Replace the database by a backup. An existing database is an error, or with `replace` renamed; its new path is
+    returned."""
     if not copy.is_file():
-        raise InvalidBackupError(f"{copy}: there is no such file")
-    with Lock(database), _remove(database), _beside(database) as part:
-        there = database.exists() and database.stat().st_size > 0
-        if there and not replace:
-            raise InvalidBackupError(f"{database} is already there; it is set aside only with --replace")
-        with closing(_opened(copy)) as source:
+        raise InvalidBackupError(f"{copy}: no such file")
+    with Lock(database), _errors_translated(database), _temporary_file(database) as part:
+        exists = database.exists() and database.stat().st_size > 0
+        if exists and not replace:
+            raise InvalidBackupError(f"{database} already exists; use --replace to rename it")
+        with closing(_open_backup(copy)) as source:
             found = _copy(source, part)
-        aside = _set_aside(database) if there else None
-        _drop(database)  # crash here: both are there, under names that tell which is which
+        aside = _set_aside(database) if exists else None
+        # crash here: the old database has its `.replaced` name, the backup is untouched; restoring again succeeds
+        _remove_side_files(database)
         os.rename(part, database)
-        _fsync_file(database.parent)
+        _fsync(database.parent)
     return found, aside
 
 
-def _opened(copy: Path) -> sqlite3.Connection:
-    """A copy as it was made by `take`, or by hand of a file that nobody owned."""
+def _open_backup(copy: Path) -> sqlite3.Connection:
+    """Open a backup, which may also be a plain copy of a file that no process owned."""
     try:
         source = sqlite3.connect(f"{copy.resolve().as_uri()}?mode=ro", uri=True)
         (version,) = source.execute("PRAGMA user_version").fetchone()
         tables = {name for (name,) in source.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     except sqlite3.Error as error:
-        raise InvalidBackupError(f"{copy} is no copy of a file of Rune: {error}") from None
+        raise InvalidBackupError(f"{copy} is not a backup of a Rune database: {error}") from None
     if version > len(STEPS):
         source.close()
-        raise NewerFormatError(f"{copy} has schema version {version}, this Rune knows up to {len(STEPS)}")
+        raise NewerFormatError(
+            f"{copy} has schema version {version}; this version of Rune supports up to {len(STEPS)}"
+        )
     if version == 0 or not {"execution", "fact"} <= tables:
         source.close()
-        raise InvalidBackupError(f"{copy} is no copy of a file of Rune")
+        raise InvalidBackupError(f"{copy} is not a backup of a Rune database")
     return source
 
 
 def _copy(source: sqlite3.Connection, part: Path) -> BackupResult:
-    """In one go: a copy in pieces would begin anew with every write of the owner."""
-    with closing(sqlite3.connect(part, isolation_level=None)) as made:
-        source.backup(made)
-        made.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
-        (verdict,) = made.execute("PRAGMA integrity_check(1)").fetchone()
+    """Copy a database in one step: SQLite restarts a stepwise copy with every write of the owner."""
+    with closing(sqlite3.connect(part, isolation_level=None)) as target:
+        source.backup(target)
+        target.execute("PRAGMA journal_mode = DELETE")  # a single file, without a write-ahead log
+        (verdict,) = target.execute("PRAGMA integrity_check(1)").fetchone()
         if verdict != "ok":
-            raise InvalidBackupError(f"the copy would be damaged: {verdict}")
+            raise InvalidBackupError(f"the backup would be damaged: {verdict}")
         found = BackupResult(
             bytes=part.stat().st_size,
-            schema=_number(made, "PRAGMA user_version"),
-            executions=_number(made, "SELECT count(*) FROM execution"),
-            running=_number(made, "SELECT count(*) FROM execution WHERE ended_at IS NULL"),
-            credentials=_number(made, "SELECT count(*) FROM credential"),
+            schema=_fetch_int(target, "PRAGMA user_version"),
+            executions=_fetch_int(target, "SELECT count(*) FROM execution"),
+            running=_fetch_int(target, "SELECT count(*) FROM execution WHERE ended_at IS NULL"),
+            credentials=_fetch_int(target, "SELECT count(*) FROM credential"),
         )
-    _fsync_file(part)
+    _fsync(part)
     return found
 
 
-def _number(made: sqlite3.Connection, statement: str) -> int:
-    return int(made.execute(statement).fetchone()[0])
+def _fetch_int(db: sqlite3.Connection, statement: str) -> int:
+    return int(db.execute(statement).fetchone()[0])
 
 
 @contextmanager
-def _beside(target: Path) -> Iterator[Path]:
-    """A file in the same folder, which only its owner reads; gone if it was not moved."""
+def _temporary_file(target: Path) -> Iterator[Path]:
+    """Yield a private file in the folder of the target; it is deleted afterwards unless it was renamed."""
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
     os.close(handle)
     part = Path(name)
@@ -112,20 +120,21 @@ def _beside(target: Path) -> Iterator[Path]:
         yield part
     finally:
         part.unlink(missing_ok=True)
-        _drop(part)
+        _remove_side_files(part)
 
 
 @contextmanager
-def _remove(target: Path) -> Iterator[None]:
+def _errors_translated(target: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, sqlite3.Error) as error:
-        said = (error.strerror or str(error)).lower() if isinstance(error, OSError) else error
-        raise StoreUnavailableError(f"{target}: {said}") from error
+        reason = (error.strerror or str(error)).lower() if isinstance(error, OSError) else error
+        raise StoreUnavailableError(f"{target}: {reason}") from error
 
 
 def _set_aside(database: Path) -> Path:
-    """The file with what is beside it. What holds the last writes goes first: it must not meet another file."""
+    """Rename the database with its side files. The write-ahead log comes first, because SQLite would apply it to
+    whatever database has the old name."""
     number = 1
     while (aside := database.with_name(f"{database.name}.replaced-{number}")).exists():
         number += 1
@@ -135,12 +144,12 @@ def _set_aside(database: Path) -> Path:
     return aside
 
 
-def _drop(database: Path) -> None:
+def _remove_side_files(database: Path) -> None:
     for each in SIDE_FILES:
         database.with_name(database.name + each).unlink(missing_ok=True)
 
 
-def _fsync_file(path: Path) -> None:
+def _fsync(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -148,40 +157,39 @@ def _fsync_file(path: Path) -> None:
         os.close(handle)
 
 
-SYNCS = 12
-CHECKED_BYTES = 256 * 1024 * 1024
-
-
 def inspect(database: Path) -> FileInspection:
-    """Look, and write nothing but one small file that is gone at once."""
-    folder = _nearest(database.parent)
+    """Inspect the database file and its folder. Writes only a small temporary file, to measure fsync."""
+    folder = _existing_parent(database.parent)
     room = os.statvfs(folder)
     kind = file_system(folder)
     owned, owner = lock_owner(database)
     exists = database.is_file()
-    schema, damage, running = _read(database) if exists else (None, "", 0)
+    schema, damage, running = _check_file(database) if exists else (None, "", 0)
     return FileInspection(
         database=str(database),
         exists=exists,
         file_system=kind,
-        network=kind in NETWORK,
+        network=kind in NETWORK_FILE_SYSTEMS,
         writable=folder.is_dir() and os.access(folder, os.W_OK),
         free_bytes=room.f_bavail * room.f_frsize,
-        file_bytes=_size(database),
+        file_bytes=_total_bytes(database),
         sqlite=sqlite3.sqlite_version,
         schema=schema,
         known_schema=len(STEPS),
         damage=damage,
         owned=owned,
         owner=owner,
-        sync_ms=_sync_mode(folder),
+        sync_ms=_measure_fsync_ms(folder),
         running=running,
     )
 
 
 def lock_owner(database: Path, locks: str = "/proc/locks") -> tuple[bool, int | None]:
-    """Whether somebody holds the file, and who. Read from the system's table: trying the lock could make a
-    process that starts this moment believe that the file is taken."""
+    """Return whether a process owns the file, and its id.
+
+    Reads the lock table of the system: trying the lock could make another process that starts now fail with
+    FileInUseError.
+    """
     path = database.with_suffix(database.suffix + ".lock")
     try:
         inode = path.stat().st_ino
@@ -195,19 +203,19 @@ def lock_owner(database: Path, locks: str = "/proc/locks") -> tuple[bool, int | 
         return False, None
 
 
-def _nearest(folder: Path) -> Path:
+def _existing_parent(folder: Path) -> Path:
     folder = folder.resolve()
     while not folder.exists():
         folder = folder.parent
     return folder
 
 
-def _size(database: Path) -> int:
+def _total_bytes(database: Path) -> int:
     parts = (database, database.with_name(database.name + "-wal"))
     return sum(part.stat().st_size for part in parts if part.exists())
 
 
-def _read(database: Path) -> tuple[int | None, str, int]:
+def _check_file(database: Path) -> tuple[int | None, str, int]:
     try:
         connection = sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)
         try:
@@ -215,7 +223,7 @@ def _read(database: Path) -> tuple[int | None, str, int]:
             if schema == 0 or schema > len(STEPS):
                 return schema, "", 0
             damage = ""
-            if _size(database) <= CHECKED_BYTES:
+            if _total_bytes(database) <= MAX_CHECKED_BYTES:
                 (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
                 damage = "" if verdict == "ok" else str(verdict)
             (running,) = connection.execute(
@@ -228,11 +236,11 @@ def _read(database: Path) -> tuple[int | None, str, int]:
         return None, str(error), 0
 
 
-def _sync_mode(folder: Path) -> float | None:
+def _measure_fsync_ms(folder: Path) -> float | None:
     took: list[float] = []
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".rune-") as file:
-            for _ in range(SYNCS):
+            for _ in range(FSYNC_SAMPLES):
                 began = time.perf_counter()
                 file.write(b"\0" * 4096)
                 file.flush()
@@ -240,4 +248,4 @@ def _sync_mode(folder: Path) -> float | None:
                 took.append(time.perf_counter() - began)
     except OSError:
         return None
-    return round(sorted(took)[SYNCS // 2] * 1000, 3)
+    return round(sorted(took)[FSYNC_SAMPLES // 2] * 1000, 3)

@@ -1,7 +1,4 @@
-"""Credentials in the same file, sealed. Nothing of a value is ever written in the clear.
-
-Grants of credentials in the same file.
-"""
+"""Encrypted credentials and their grants in SQLite. Values are never written unencrypted."""
 
 from __future__ import annotations
 
@@ -34,11 +31,14 @@ from rune.ports.journal import StoreUnavailableError
 T = TypeVar("T")
 
 _COLUMNS = "id, name, type, version, key, sealed, shown, created_at, changed_at"
-_BY = f"SELECT {_COLUMNS} FROM credential WHERE id = ?1 OR name = ?1"
+_SELECT_BY_REFERENCE = f"SELECT {_COLUMNS} FROM credential WHERE id = ?1 OR name = ?1"
+
+
+_SELECT_GRANTS = "SELECT whom FROM credential_grant WHERE credential = ?"
 
 
 class SqliteCredentials:
-    """Credentials by name or id."""
+    """Implements the credential store."""
 
     def __init__(self, database: Database, keys: KeySource) -> None:
         self._database = database
@@ -46,11 +46,11 @@ class SqliteCredentials:
 
     async def put(self, draft: NewCredential) -> CredentialSummary:
         def work(db: sqlite3.Connection) -> CredentialSummary:
-            known = _row(db, draft.id)
+            known = _find_row(db, draft.id)
             if known is not None and known.name == draft.name:
                 return summary_of(known)
-            if known is not None or _row(db, draft.name) is not None:
-                raise CredentialNameTakenError(f"there is a credential `{draft.name}` already")
+            if known is not None or _find_row(db, draft.name) is not None:
+                raise CredentialNameTakenError(f"a credential `{draft.name}` already exists")
             used = db.execute("SELECT count(*), max(key) FROM credential").fetchone()
             sealed = first(self._keys.ring_beside(*used), draft)
             db.execute(
@@ -62,22 +62,22 @@ class SqliteCredentials:
         return await self._write(work)
 
     async def resolve(self, reference: str) -> Credential | None:
-        row = _row(self._database.reader, reference)
+        row = _find_row(self._database.reader, reference)
         return None if row is None else credential_of(self._keys.ring(), row)
 
     async def list(self) -> Sequence[CredentialSummary]:
-        rows = _asked(self._database.reader, f"SELECT {_COLUMNS} FROM credential ORDER BY name", ())
+        rows = _select(self._database.reader, f"SELECT {_COLUMNS} FROM credential ORDER BY name", ())
         return [summary_of(EncryptedCredential(*row)) for row in rows]
 
     async def find(self, reference: str) -> CredentialSummary | None:
-        row = _row(self._database.reader, reference)
+        row = _find_row(self._database.reader, reference)
         return None if row is None else summary_of(row)
 
     async def rotate(
         self, reference: str, values: Mapping[str, Any], hosts: tuple[str, ...] | None, at: int
     ) -> CredentialSummary:
         def work(db: sqlite3.Connection) -> CredentialSummary:
-            old = _found(db, reference)
+            old = _get_row(db, reference)
             sealed = rotated(self._keys.ring(), old, values, hosts, at)
             _update(db, sealed)
             return summary_of(sealed)
@@ -86,8 +86,8 @@ class SqliteCredentials:
 
     async def remove(self, reference: str) -> CredentialSummary:
         def work(db: sqlite3.Connection) -> CredentialSummary:
-            row = _found(db, reference)
-            _clean(db, "DELETE FROM credential WHERE id = ?", (row.id,))
+            row = _get_row(db, reference)
+            _execute_overwriting(db, "DELETE FROM credential WHERE id = ?", (row.id,))
             return summary_of(row)
 
         return await self._write(work)
@@ -103,39 +103,39 @@ class SqliteCredentials:
         return await self._write(work)
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        answer: T = await self._database.submit(work)
-        return answer
+        result: T = await self._database.submit(work)
+        return result
 
 
-def _asked(db: sqlite3.Connection, statement: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+def _select(db: sqlite3.Connection, statement: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     try:
         return db.execute(statement, values).fetchall()
     except sqlite3.Error as error:
         raise StoreUnavailableError(f"the credentials cannot be read: {error}") from None
 
 
-def _row(db: sqlite3.Connection, reference: str) -> EncryptedCredential | None:
-    rows = _asked(db, _BY, (reference,))
+def _find_row(db: sqlite3.Connection, reference: str) -> EncryptedCredential | None:
+    rows = _select(db, _SELECT_BY_REFERENCE, (reference,))
     return EncryptedCredential(*rows[0]) if rows else None
 
 
-def _found(db: sqlite3.Connection, reference: str) -> EncryptedCredential:
-    row = _row(db, reference)
+def _get_row(db: sqlite3.Connection, reference: str) -> EncryptedCredential:
+    row = _find_row(db, reference)
     if row is None:
         raise CredentialNotFoundError(f"there is no credential `{reference[:128]}`")
     return row
 
 
 def _update(db: sqlite3.Connection, row: EncryptedCredential) -> None:
-    _clean(
+    _execute_overwriting(
         db,
         "UPDATE credential SET version = ?, key = ?, sealed = ?, shown = ?, changed_at = ? WHERE id = ?",
         (row.version, row.key, row.sealed, row.shown, row.changed_at, row.id),
     )
 
 
-def _clean(db: sqlite3.Connection, statement: str, values: tuple[Any, ...]) -> None:
-    """What is replaced is overwritten: a key that was given up must not open what is left in the file."""
+def _execute_overwriting(db: sqlite3.Connection, statement: str, values: tuple[Any, ...]) -> None:
+    """Execute a statement and overwrite what it deletes, so that an old key cannot decrypt remains in the file."""
     db.execute("PRAGMA secure_delete = ON")
     try:
         db.execute(statement, values)
@@ -143,22 +143,19 @@ def _clean(db: sqlite3.Connection, statement: str, values: tuple[Any, ...]) -> N
         db.execute("PRAGMA secure_delete = OFF")
 
 
-_OF = "SELECT whom FROM credential_grant WHERE credential = ?"
-
-
 class SqliteGrants:
-    """Grants by the id of a credential."""
+    """Implements the credential grants."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def of(self, credential: str) -> frozenset[str]:
-        rows = read(self._database, _OF, (credential,))
+        rows = read(self._database, _SELECT_GRANTS, (credential,))
         return grants_of(rows[0][0] if rows else None)
 
     async def change(self, credential: str, add: Collection[str], remove: Collection[str]) -> frozenset[str]:
         def work(db: sqlite3.Connection) -> frozenset[str]:
-            row = db.execute(_OF, (credential,)).fetchone()
+            row = db.execute(_SELECT_GRANTS, (credential,)).fetchone()
             found = (grants_of(row[0] if row else None) | set(add)) - set(remove)
             db.execute(
                 "INSERT INTO credential_grant VALUES (?, ?) ON CONFLICT DO UPDATE SET whom = excluded.whom",
@@ -166,5 +163,5 @@ class SqliteGrants:
             )
             return found
 
-        answer: frozenset[str] = await self._database.submit(work)
-        return answer
+        grants: frozenset[str] = await self._database.submit(work)
+        return grants

@@ -1,16 +1,8 @@
-"""Migrations: the schema, version by version, each step in one transaction with its mark.
+"""The database file: its schema, one writer thread that commits in groups, and one reader.
 
-Rows of facts, written together: as many as there are in a group, in as few statements as will do.
-
-SQLite lets go of Python's lock once per statement. Few wide statements keep the loop and the writer out of each
-other's way.
-
-The database file: one writer thread that commits in groups, one reader, one schema.
-
-Whatever the loop submits while a group is being written becomes the next group: a single idle write is not
-delayed, and a thousand at once cost one fsync.
-
-Tables that a file of an earlier program does not have yet: whoever only reads it finds nothing there.
+Writes that are submitted while a group is being written form the next group: a single write is not delayed, and a
+thousand at once cost one fsync. Rows are inserted with few wide statements, because SQLite releases the GIL once per
+statement and the event loop competes for it.
 """
 
 from __future__ import annotations
@@ -32,34 +24,27 @@ from rune.core.execution.fact import ExecutionEnded
 from rune.ports.journal import NewerFormatError, StoreUnavailableError
 
 
-def _step(name: str) -> Callable[[], str]:
+def _read_step(name: str) -> Callable[[], str]:
     return lambda: files(__package__).joinpath(name).read_text()
 
 
 STEPS: tuple[Callable[[], str], ...] = tuple(
-    _step(name) for name in ("schema.sql", "lists.sql", "access.sql", "triggers.sql", "limits.sql")
+    _read_step(name) for name in ("schema.sql", "lists.sql", "access.sql", "triggers.sql", "limits.sql")
 )
-"""Step i brings a file from version i to version i + 1."""
+"""Step i migrates a file from version i to version i + 1."""
 
+BUSY_TIMEOUT_MS = 10_000
+"""How long a connection waits for a lock of another one."""
 
-def migrate(connection: sqlite3.Connection) -> None:
-    """Bring a file to the version of this program. A file of a newer program is left alone."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version > len(STEPS):
-        raise NewerFormatError(f"the file has schema version {version}, this Rune knows up to {len(STEPS)}")
-    for number in range(version, len(STEPS)):
-        connection.executescript(
-            f"BEGIN IMMEDIATE;\n{STEPS[number]()}\nPRAGMA user_version = {number + 1};\nCOMMIT;"
-        )
-
+WriteFunction = Callable[[sqlite3.Connection], Any]
 
 Row = tuple[int, int, int, bytes, int, int, int, bytes]
 """Execution, kind, node, path, number, seq, late, body."""
 
-_WIDTHS = (64, 16, 4, 1)
-_FACTS = "INSERT INTO fact (execution, kind, node, path, number, seq, late, body) VALUES "
-_CLAIMS = "INSERT OR IGNORE INTO claim (execution, node, path, fence, at) VALUES "
-_PACK = msgspec.msgpack.Encoder()
+_WIDTHS = (64, 16, 4, 1)  # rows per statement
+_INSERT_FACTS = "INSERT INTO fact (execution, kind, node, path, number, seq, late, body) VALUES "
+_INSERT_CLAIMS = "INSERT OR IGNORE INTO claim (execution, node, path, fence, at) VALUES "
+_ENCODER = msgspec.msgpack.Encoder()
 
 
 def _statements(head: str, columns: int) -> dict[int, str]:
@@ -67,10 +52,8 @@ def _statements(head: str, columns: int) -> dict[int, str]:
     return {width: head + ", ".join([row] * width) for width in _WIDTHS}
 
 
-_FACT_STATEMENTS = _statements(_FACTS, 8)
-_CLAIM_STATEMENTS = _statements(_CLAIMS, 5)
-
-
+_FACT_STATEMENTS = _statements(_INSERT_FACTS, 8)
+_CLAIM_STATEMENTS = _statements(_INSERT_CLAIMS, 5)
 _START_STATEMENTS = _statements(
     "INSERT INTO execution (n, id, workflow, hash, at, wake_at, accepted) VALUES ", 7
 )
@@ -88,123 +71,24 @@ _END_STATEMENTS = {
 }
 
 
-class Rows:
-    """Facts of one execution, claims made meanwhile, and the terminal fact if it is among them. `status` is what lists
-    show from now on."""
+def migrate(connection: sqlite3.Connection) -> None:
+    """Migrate a file to the schema of this program; NewerFormatError if it has a newer one.
 
-    __slots__ = ("claims", "end", "execution", "facts", "status", "wake_at")
-
-    def __init__(
-        self,
-        execution: str,
-        facts: list[Row],
-        claims: list[tuple[Any, ...]],
-        end: ExecutionEnded | None,
-        wake_at: int | None = None,
-        status: str | None = None,
-    ) -> None:
-        self.execution = execution
-        self.facts = facts
-        self.claims = claims
-        self.end = end
-        self.wake_at = wake_at
-        self.status = status
-
-    def __call__(self, db: sqlite3.Connection) -> None:
-        write_rows(db, [self])
-
-
-class Start:
-    """One accepted execution."""
-
-    __slots__ = ("row",)
-
-    def __init__(self, row: tuple[Any, ...]) -> None:
-        self.row = row
-
-    def __call__(self, db: sqlite3.Connection) -> None:
-        _insert(db, _START_STATEMENTS, [self.row])
-
-
-def write_starts(db: sqlite3.Connection, group: Sequence[Start]) -> None:
-    """Insert accepted executions."""
-    _insert(db, _START_STATEMENTS, [each.row for each in group])
-
-
-def insert_facts(db: sqlite3.Connection, rows: Sequence[Row]) -> None:
-    """Insert facts that an execution begins with."""
-    _insert(db, _FACT_STATEMENTS, rows)
-
-
-def write_rows(db: sqlite3.Connection, group: Sequence[Rows]) -> None:
-    """Insert everything of a group; a fact that is there already fails all of it."""
-    _insert(db, _FACT_STATEMENTS, [row for each in group for row in each.facts])
-    _insert(db, _CLAIM_STATEMENTS, [row for each in group for row in each.claims])
-    _insert(
-        db, _WAKE_STATEMENTS, [(each.facts[0][0], each.wake_at) for each in group if each.wake_at is not None]
-    )
-    for each in group:
-        if each.status is not None:
-            db.execute("UPDATE execution SET status = ? WHERE n = ?", (each.status, each.facts[0][0]))
-    ends = [
-        (each.facts[0][0], each.end.status, each.end.at, _PACK.encode(each.end))
-        for each in group
-        if each.end is not None
-    ]
-    if ends:
-        _insert(db, _END_STATEMENTS, ends)
-        _write_letters(db, group)
-
-
-def _write_letters(db: sqlite3.Connection, group: Sequence[Rows]) -> None:
-    for each in group:
-        error = each.end.error if each.end is not None else None
-        if each.end is not None and error is not None and error.code in LETTERS:
-            db.execute(
-                "INSERT OR IGNORE INTO dead_letter (execution, code, at) VALUES (?, ?, ?)",
-                (each.execution, error.code, each.end.at),
-            )
-
-
-def _insert(db: sqlite3.Connection, statements: dict[int, str], rows: Sequence[tuple[Any, ...]]) -> None:
-    start = 0
-    for width, statement in statements.items():
-        while len(rows) - start >= width:
-            db.execute(statement, tuple(chain.from_iterable(rows[start : start + width])))
-            start += width
-
-
-WriteFunction = Callable[[sqlite3.Connection], Any]
-BUSY_TIMEOUT_MS = 10_000
-"""How long a connection waits for another, in ms."""
-
-
-class ExclusiveWrite:
-    """Work that is in no transaction with others: it makes its own, or none."""
-
-    __slots__ = ("work",)
-
-    def __init__(self, work: WriteFunction) -> None:
-        self.work = work
-
-    def __call__(self, db: sqlite3.Connection) -> Any:
-        return self.work(db)
-
-
-class Write:
-    """Something to write, and who waits for it."""
-
-    __slots__ = ("answer", "error", "future", "work")
-
-    def __init__(self, work: WriteFunction, future: asyncio.Future[Any]) -> None:
-        self.work = work
-        self.future = future
-        self.answer: Any = None
-        self.error: BaseException | None = None
+    Each step runs in one transaction with its version, so a crash leaves a complete version.
+    """
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > len(STEPS):
+        raise NewerFormatError(
+            f"the file has schema version {version}; this version of Rune supports up to {len(STEPS)}"
+        )
+    for number in range(version, len(STEPS)):
+        connection.executescript(
+            f"BEGIN IMMEDIATE;\n{STEPS[number]()}\nPRAGMA user_version = {number + 1};\nCOMMIT;"
+        )
 
 
 class Database:
-    """Owns the connections. Reads are answered at once from a snapshot that includes every acknowledged write."""
+    """The connections to the file and the writer thread. Reads see every acknowledged write."""
 
     def __init__(self, path: Path, *, relaxed: bool = False) -> None:
         self.path = path
@@ -215,13 +99,13 @@ class Database:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._writer = self._connect()
         migrate(self._writer)
-        self.opened = self._count_opening()
+        self.opened = self._increment_openings()
         self.reader = self._connect(read_only=True)
         self._thread = threading.Thread(target=self._run, name="rune-writer", daemon=True)
         self.groups = 0
 
-    def _count_opening(self) -> int:
-        """How often the file was opened for writing, this time included."""
+    def _increment_openings(self) -> int:
+        """Count this opening for writing and return how often the file was opened so far."""
         try:
             (count,) = self._writer.execute(
                 "INSERT INTO opening VALUES (1, 1) ON CONFLICT (one) DO UPDATE SET count = count + 1 RETURNING count"
@@ -237,7 +121,7 @@ class Database:
             connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
             connection.execute("PRAGMA cache_size = -16384")
             if not read_only:
-                # Only a file in which nothing was written takes this on: it has to come first.
+                # First, because SQLite applies it only to an empty file.
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
                 connection.execute("PRAGMA secure_delete = FAST")
                 connection.execute("PRAGMA journal_mode = WAL")
@@ -248,20 +132,20 @@ class Database:
         return connection
 
     def connect_reader(self) -> sqlite3.Connection:
-        """One more reader, for whoever has much to read; theirs to close."""
+        """Open another reader, for long queries. The caller closes it."""
         return self._connect(read_only=True)
 
     def connect_keeper(self) -> sqlite3.Connection:
-        """A connection that writes the log back into the file and nothing else; theirs to close."""
+        """Open a connection for checkpoints of the write-ahead log. The caller closes it."""
         return self._connect()
 
     def start(self) -> None:
-        """Begin to write, on behalf of the running loop."""
+        """Start the writer thread. Results are delivered to the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
     def submit(self, work: WriteFunction) -> asyncio.Future[Any]:
-        """Have something written; the answer comes when it is durable."""
+        """Submit a write. The future is resolved when the write is durable."""
         assert self._loop is not None
         future: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
         self._enqueue(Write(work, future))
@@ -287,7 +171,7 @@ class Database:
                 while self._pending and type(self._pending[0].work) is not ExclusiveWrite:
                     group.append(self._pending.popleft())
                 self._write(group)
-            self._answer(group)
+            self._notify(group)
 
     def _write_alone(self, write: Write) -> None:
         try:
@@ -300,7 +184,8 @@ class Database:
             self._roll_back()
 
     def _write(self, group: list[Write]) -> None:
-        """One transaction for all; if one of them fails, each gets its own savepoint and the innocent go through."""
+        """Write a group in one transaction. If a write fails, repeat the group with a savepoint for each write, so that
+        only the failing ones are rejected."""
         self.groups += 1
         try:
             self._writer.execute("BEGIN IMMEDIATE")
@@ -318,9 +203,9 @@ class Database:
             self._writer.execute("COMMIT")
         except Exception:
             self._roll_back()
-            self._write_singly(group)
+            self._write_one_by_one(group)
 
-    def _write_singly(self, group: list[Write]) -> None:
+    def _write_one_by_one(self, group: list[Write]) -> None:
         try:
             self._writer.execute("BEGIN IMMEDIATE")
             for write in group:
@@ -337,7 +222,7 @@ class Database:
             write.answer = write.work(self._writer)
             self._writer.execute("RELEASE one")
         except sqlite3.OperationalError:
-            raise  # the file itself: nobody in this group gets through
+            raise  # a problem of the file, such as a full disk, fails the whole group
         except Exception as error:
             self._writer.execute("ROLLBACK TO one")
             self._writer.execute("RELEASE one")
@@ -347,13 +232,13 @@ class Database:
         if self._writer.in_transaction:
             self._writer.execute("ROLLBACK")
 
-    def _answer(self, group: list[Write]) -> None:
+    def _notify(self, group: list[Write]) -> None:
         assert self._loop is not None
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_resolve, group)
 
     def close(self) -> None:
-        """Write what is pending, then let go of the file."""
+        """Complete pending writes and close the file."""
         self._stopping = True
         with self._wakeup:
             self._wakeup.notify()
@@ -361,6 +246,114 @@ class Database:
             self._thread.join()
         self.reader.close()
         self._writer.close()
+
+
+class ExclusiveWrite:
+    """A write that is not grouped with others. It manages its own transactions."""
+
+    __slots__ = ("work",)
+
+    def __init__(self, work: WriteFunction) -> None:
+        self.work = work
+
+    def __call__(self, db: sqlite3.Connection) -> Any:
+        return self.work(db)
+
+
+class Write:
+    """A submitted write with the future of its result."""
+
+    __slots__ = ("answer", "error", "future", "work")
+
+    def __init__(self, work: WriteFunction, future: asyncio.Future[Any]) -> None:
+        self.work = work
+        self.future = future
+        self.answer: Any = None
+        self.error: BaseException | None = None
+
+
+class Rows:
+    """A write of facts of one execution, with claims of any execution. `end` is the end of the execution if it is among
+    the facts; `status` is its new status in lists."""
+
+    __slots__ = ("claims", "end", "execution", "facts", "status", "wake_at")
+
+    def __init__(
+        self,
+        execution: str,
+        facts: list[Row],
+        claims: list[tuple[Any, ...]],
+        end: ExecutionEnded | None,
+        wake_at: int | None = None,
+        status: str | None = None,
+    ) -> None:
+        self.execution = execution
+        self.facts = facts
+        self.claims = claims
+        self.end = end
+        self.wake_at = wake_at
+        self.status = status
+
+    def __call__(self, db: sqlite3.Connection) -> None:
+        write_rows(db, [self])
+
+
+class Start:
+    """A write of one accepted execution."""
+
+    __slots__ = ("row",)
+
+    def __init__(self, row: tuple[Any, ...]) -> None:
+        self.row = row
+
+    def __call__(self, db: sqlite3.Connection) -> None:
+        _insert(db, _START_STATEMENTS, [self.row])
+
+
+def write_starts(db: sqlite3.Connection, group: Sequence[Start]) -> None:
+    _insert(db, _START_STATEMENTS, [each.row for each in group])
+
+
+def insert_facts(db: sqlite3.Connection, rows: Sequence[Row]) -> None:
+    _insert(db, _FACT_STATEMENTS, rows)
+
+
+def write_rows(db: sqlite3.Connection, group: Sequence[Rows]) -> None:
+    """Insert a group of writes. A fact that is already stored fails the whole group."""
+    _insert(db, _FACT_STATEMENTS, [row for each in group for row in each.facts])
+    _insert(db, _CLAIM_STATEMENTS, [row for each in group for row in each.claims])
+    _insert(
+        db, _WAKE_STATEMENTS, [(each.facts[0][0], each.wake_at) for each in group if each.wake_at is not None]
+    )
+    for each in group:
+        if each.status is not None:
+            db.execute("UPDATE execution SET status = ? WHERE n = ?", (each.status, each.facts[0][0]))
+    ends = [
+        (each.facts[0][0], each.end.status, each.end.at, _ENCODER.encode(each.end))
+        for each in group
+        if each.end is not None
+    ]
+    if ends:
+        _insert(db, _END_STATEMENTS, ends)
+        _insert_dead_letters(db, group)
+
+
+def _insert_dead_letters(db: sqlite3.Connection, group: Sequence[Rows]) -> None:
+    for each in group:
+        error = each.end.error if each.end is not None else None
+        if each.end is not None and error is not None and error.code in LETTERS:
+            db.execute(
+                "INSERT OR IGNORE INTO dead_letter (execution, code, at) VALUES (?, ?, ?)",
+                (each.execution, error.code, each.end.at),
+            )
+
+
+def _insert(db: sqlite3.Connection, statements: dict[int, str], rows: Sequence[tuple[Any, ...]]) -> None:
+    start = 0
+    for width, statement in statements.items():
+        while len(rows) - start >= width:
+            db.execute(statement, tuple(chain.from_iterable(rows[start : start + width])))
+            start += width
 
 
 def _resolve(group: list[Write]) -> None:
@@ -375,7 +368,7 @@ def _resolve(group: list[Write]) -> None:
 
 
 def read(database: Database, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The rows of a question."""
+    """Return the rows of a query; none if the table does not exist, as in a read-only file of an older version."""
     try:
         return database.reader.execute(statement, values).fetchall()
     except sqlite3.Error as error:

@@ -1,11 +1,4 @@
-"""The row of a start that is more than a start: under a client key, for a parent, or with facts to begin with.
-
-Children and parents: who waits for whose end, and who has to be told.
-
-Dead letters: executions that ended because the engine could do no more.
-
-The journal in SQLite. The primary key of the fact table is the write-once rule.
-"""
+"""The journal in SQLite. The primary key of the fact table makes facts write-once."""
 
 from __future__ import annotations
 
@@ -49,159 +42,53 @@ from rune.ports.journal import (
     TokenEndedError,
 )
 
-_ACCEPTED = msgspec.msgpack.Decoder(ExecutionRecord)
-_END = msgspec.msgpack.Decoder(ExecutionEnded)
-_KEYED = "INSERT INTO client_key (key, execution, digest, at) VALUES (?, ?, ?, ?)"
-_OVER = (
-    "SELECT 1 FROM fact WHERE execution = ? AND kind = ? AND node = ? AND path = ? AND number >= ? LIMIT 1"
-)
-
-
-def accept_row(
-    db: sqlite3.Connection,
-    execution: ExecutionRecord,
-    row: tuple[Any, ...],
-    facts: Sequence[Row],
-    needed: Iterable[str],
-    held: AppliedLimits | None = None,
-) -> ExecutionRecord | StartLimitError | None:
-    """Write it; answers the execution that was started before under the same key or id, or the limit that refuses it:
-    raised, it would have the whole group written one by one."""
-    known = db.execute("SELECT accepted FROM execution WHERE id = ?", (execution.id,)).fetchone()
-    if known is not None:
-        return _ACCEPTED.decode(known[0])
-    if execution.key is not None:
-        earlier = _find_by_key(db, execution, execution.key)
-        if earlier is not None:
-            return earlier
-    if execution.parent is not None:
-        _find_open(db, execution.parent)
-    refused = check_start_limits(db, execution, held) if held is not None else None
-    if refused is not None:
-        return refused
-    if execution.key is not None:
-        db.execute(_KEYED, (execution.key, execution.id, _digest(execution), execution.at))
-    Start(row)(db)
-    if execution.parent is not None:
-        db.execute("UPDATE execution SET parent = ? WHERE n = ?", (execution.parent.execution, row[0]))
-    insert_facts(db, facts)
-    for each in needed:
-        _need(db, execution.id, each)
-    return None
-
-
-def _need(db: sqlite3.Connection, execution: str, other: str) -> None:
-    """From this row on the other one stays; it may have been removed since its facts were read."""
-    if db.execute("SELECT 1 FROM execution WHERE id = ?", (other,)).fetchone() is None:
-        raise ExecutionRemovedError(f"{other} was removed, and {execution} would need its results")
-    db.execute("INSERT INTO needs VALUES (?, ?)", (execution, other))
-
-
-def _find_by_key(db: sqlite3.Connection, execution: ExecutionRecord, key: str) -> ExecutionRecord | None:
-    # Past its time a key is free, whether or not it was dropped yet.
-    db.execute("DELETE FROM client_key WHERE key = ? AND expires <= ?", (key, execution.at))
-    known = db.execute("SELECT execution, digest, expires FROM client_key WHERE key = ?", (key,)).fetchone()
-    if known is not None:
-        if known[1] != _digest(execution):
-            raise IdempotencyConflictError(f"key `{key}` was used before with another payload or workflow")
-        if known[2] is not None:
-            raise IdempotencyKeyExpiredError(key, known[0])
-        stored = db.execute("SELECT accepted FROM execution WHERE id = ?", (known[0],)).fetchone()
-        return _ACCEPTED.decode(stored[0])
-    return None
-
-
-def _digest(execution: ExecutionRecord) -> bytes:
-    return hashlib.sha256(execution.hash.encode() + b"\0" + execution.input).digest()
-
-
-def _find_open(db: sqlite3.Connection, parent: Parent) -> None:
-    """A parent that has ended gets no more children, and neither does an attempt that is over: it is the end of the one
-    or the other that cancels those that are there."""
-    row = db.execute("SELECT n, end FROM execution WHERE id = ?", (parent.execution,)).fetchone()
-    if row is None or row[1] is not None:
-        raise ExecutionEndedError(ExecutionEnded(0, "cancelled") if row is None else _END.decode(row[1]))
-    # One by one, so that each is a look into the key, however many facts the parent has.
-    for kind, number in ((KINDS[NodeResult], 0), (KINDS[AttemptFailed], parent.attempt)):
-        token = (row[0], kind, parent.node, encode_path(parent.path), number)
-        if db.execute(_OVER, token).fetchone() is not None:
-            raise TokenEndedError(f"attempt {parent.attempt} of a node of {parent.execution} is over")
-
-
-def children(db: sqlite3.Connection, parent: str) -> list[str]:
-    """The children of an execution that have not ended."""
-    rows = db.execute(
-        "SELECT id FROM execution WHERE parent = ? AND told = 0 AND ended_at IS NULL ORDER BY n", (parent,)
-    )
-    return [row[0] for row in rows]
-
-
-def unreported_children(db: sqlite3.Connection, limit: int) -> list[str]:
-    """Children that have ended without their parent knowing, and those whose parent has ended without them."""
-    rows = db.execute(
-        "SELECT child.id FROM execution child LEFT JOIN execution parent ON parent.id = child.parent"
-        " WHERE child.parent IS NOT NULL AND child.told = 0"
-        " AND (child.ended_at IS NOT NULL OR parent.id IS NULL OR parent.ended_at IS NOT NULL) LIMIT ?",
-        (limit,),
-    )
-    return [row[0] for row in rows]
-
-
-def list_dead_letters(db: sqlite3.Connection, limit: int, after: str | None) -> list[DeadLetter]:
-    """Newest first, behind a given id."""
-    rows = db.execute(
-        "SELECT letter.execution, letter.code, letter.at, execution.workflow, execution.end"
-        " FROM dead_letter letter JOIN execution ON execution.id = letter.execution"
-        " WHERE letter.settled IS NULL AND (?1 IS NULL OR (letter.at, letter.execution) <"
-        " (SELECT at, execution FROM dead_letter WHERE execution = ?1))"
-        " ORDER BY letter.at DESC, letter.execution DESC LIMIT ?2",
-        (after, limit),
-    )
-    return [letter_of(*row) for row in rows]
-
-
-def resolve_dead_letter(db: sqlite3.Connection, letter: str, how: str) -> bool:
-    """Note what became of a letter; False if there is none that is open."""
-    changed = db.execute(
-        "UPDATE dead_letter SET settled = ? WHERE execution = ? AND settled IS NULL", (how, letter)
-    )
-    return changed.rowcount > 0
-
-
-_PACK = msgspec.msgpack.Encoder()
+_RECORD_DECODER = msgspec.msgpack.Decoder(ExecutionRecord)
+_END_DECODER = msgspec.msgpack.Decoder(ExecutionEnded)
+_ENCODER = msgspec.msgpack.Encoder()
 _RESULT = KINDS[NodeResult]
-_OF_TOKEN = (_RESULT, KINDS[AttemptFailed], KINDS[NodeSuspended])
+_TOKEN_KINDS = (_RESULT, KINDS[AttemptFailed], KINDS[NodeSuspended])
+MAX_CACHED_IDS = 10_000
+SEQUENCE_BITS = 40
+"""Bits of a sequence number that count facts; the bits above count how often the file was opened for writing."""
+
+# `+seq` makes SQLite read along the primary key and sort: all facts of an execution, or the few of a token. Along the
+# index on `seq` it would read every fact of the execution.
 FACTS = "SELECT seq, body, late FROM fact WHERE execution = ? AND +seq > ? ORDER BY +seq LIMIT ?"
-OF_TOKEN = (  # `+seq`: a few rows by their key, then sorted; along the order of the execution it would be all of them
+OF_TOKEN = (
     "SELECT body FROM fact WHERE execution = ? AND kind IN (?, ?, ?) AND node = ? AND path = ? AND NOT late"
     " ORDER BY +seq"
 )
 FACTS_BEHIND = "SELECT seq, body, late FROM fact WHERE execution = ? AND seq > ? ORDER BY seq LIMIT ?"
-MAX_CACHED_IDS = 10_000
-FACTS_BITS = 40
-"""Facts are numbered from opening to opening of the file: so many of each are told apart."""
+_INSERT_KEY = "INSERT INTO client_key (key, execution, digest, at) VALUES (?, ?, ?, ?)"
+_IS_OVER = (
+    "SELECT 1 FROM fact WHERE execution = ? AND kind = ? AND node = ? AND path = ? AND number >= ? LIMIT 1"
+)
 
 
 class SqliteJournal:
-    """Facts by execution. The owner of the file is its only writer, so numbers are given out in memory."""
+    """Implements the journal port. The owner process is the only writer, so it assigns numbers in memory."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         reader = database.reader
-        # Rows of a removed execution may be left over: its number is not given out again.
+        # The number of a removed execution is not reused, because some of its rows may still exist.
         (self._next_execution,) = reader.execute(
             "SELECT max((SELECT coalesce(max(n), 0) FROM execution), (SELECT coalesce(max(n), 0) FROM removed)) + 1"
         ).fetchone()
-        self._next_seq = database.opened << FACTS_BITS
+        self._next_seq = database.opened << SEQUENCE_BITS
         self._fences = itertools.count(1)
         self._numbers: dict[str, int] = {}
-        self._learned: dict[str, None] = {}  # those of them that were read from the file, oldest first
-        self._ended: dict[str, ExecutionEnded] = {}  # handed to the writer
+        self._cached_from_file: dict[
+            str, None
+        ] = {}  # ids in `_numbers` that were read from the file, oldest first
+        self._ended: dict[str, ExecutionEnded] = {}  # submitted to the writer
         self._final: dict[str, ExecutionEnded] = {}  # durable
-        self._sleeps: dict[str, int] = {}
-        self._unheard: dict[str, set[str | int]] = {}  # signals and controls that no state was handed yet
-        self._claims: list[tuple[Any, ...]] = []  # they go along with the next facts
-        self.saved: set[str] = set()  # definitions that somebody in this process may be about to name
+        self._next_wake_at: dict[str, int] = {}  # written with the next facts
+        self._undelivered: dict[
+            str, set[str | int]
+        ] = {}  # recorded signals and pauses that the state has not applied
+        self._claims: list[tuple[Any, ...]] = []  # written with the next facts
+        self.saved: set[str] = set()  # definitions that a start in this process may be about to refer to
 
     async def save_definition(self, hash: str, canonical: bytes) -> None:
         self.saved.add(hash)
@@ -227,12 +114,12 @@ class SqliteJournal:
             execution.hash,
             execution.at,
             execution.at,
-            _PACK.encode(execution),
+            _ENCODER.encode(execution),
         )
         known: ExecutionRecord | StartLimitError | None
         plain = execution.key is None and execution.parent is None and not kept and not execution.needs
         if plain and held is None:
-            known = await self._start(row, execution.id)
+            known = await self._insert_start(row, execution.id)
         else:
             facts = self._rows(number, kept, late=0)
             known = await self._database.submit(
@@ -242,11 +129,12 @@ class SqliteJournal:
             raise known
         if known is not None:
             return known
-        self._numbers[execution.id] = number  # not before: until then the id may be that of another row
+        # Only now: before the write succeeded, the id could belong to another row.
+        self._numbers[execution.id] = number
         return execution
 
-    async def _start(self, row: tuple[Any, ...], execution: str) -> ExecutionRecord | None:
-        """Write a start that is no more than that; answers the one that was there before under the same id."""
+    async def _insert_start(self, row: tuple[Any, ...], execution: str) -> ExecutionRecord | None:
+        """Write a plain start; return the execution that has the same id, if there is one."""
         try:
             await self._database.submit(Start(row))
         except sqlite3.IntegrityError:
@@ -270,10 +158,10 @@ class SqliteJournal:
         if row is None:
             return None
         self._cache_number(execution, row[0], row[2])
-        found = _ACCEPTED.decode(row[1])
+        found = _RECORD_DECODER.decode(row[1])
         if found.format > FORMAT:
             raise NewerFormatError(
-                f"{execution} was written in format {found.format}, this Rune knows up to {FORMAT}"
+                f"{execution} was written in format {found.format}; this version of Rune supports up to {FORMAT}"
             )
         return found
 
@@ -282,12 +170,13 @@ class SqliteJournal:
         ended = self._ended.get(execution)
         last = facts[-1]
         if ended is not None and type(last) is ExecutionEnded:
-            await self._database.submit(_nothing)  # durable together with the row that was first
+            # The end that was recorded first may not be durable yet: wait for its group.
+            await self._database.submit(_no_write)
             raise ExecutionEndedError(ended)
         if ended is None and type(last) is ExecutionEnded:
             self._ended[execution] = last
         if ended is None and (type(last) is SignalReceived or type(last) is PauseChanged):
-            self._unheard.setdefault(execution, set()).add(_name(last))
+            self._undelivered.setdefault(execution, set()).add(_fact_id(last))
         late = int(ended is not None)
         rows = self._rows(number, facts, late)
         try:
@@ -298,17 +187,17 @@ class SqliteJournal:
                     rows,
                     claims,
                     last if type(last) is ExecutionEnded and not late else None,
-                    _wakes_at(last) or self._sleeps.pop(execution, None),
-                    _status(last) if type(last) is PauseChanged and not late else None,
+                    _wakes_at(last) or self._next_wake_at.pop(execution, None),
+                    _pause_status(last) if type(last) is PauseChanged and not late else None,
                 )
             )
         except sqlite3.IntegrityError:
-            self._take_back(execution, last)
-            return await self._stored(execution, number, facts)
+            self._withdraw_end(execution, last)
+            return await self._stored_or_retry(execution, number, facts)
         except StoreUnavailableError:
-            self._take_back(execution, last)
+            self._withdraw_end(execution, last)
             if isinstance(last, SignalReceived | PauseChanged):
-                self.heard(execution, last)
+                self.mark_delivered(execution, last)
             raise
         if ended is not None:
             raise ExecutionEndedError(ended)
@@ -316,12 +205,13 @@ class SqliteJournal:
             self._final[execution] = last
         return facts
 
-    def _take_back(self, execution: str, last: Fact) -> None:
+    def _withdraw_end(self, execution: str, last: Fact) -> None:
         if self._ended.get(execution) is last:
             del self._ended[execution]
 
-    async def _stored(self, execution: str, number: int, facts: Sequence[Fact]) -> Sequence[Fact]:
-        """The head was written before: what is stored counts. If it was a later one, the rest is written without it."""
+    async def _stored_or_retry(self, execution: str, number: int, facts: Sequence[Fact]) -> Sequence[Fact]:
+        """Return the stored version of the first fact. If only a later fact was stored before, record the first one
+        alone."""
         kind, node, path, index = fact_columns(facts[0])
         row = self._database.reader.execute(
             "SELECT body FROM fact WHERE execution = ? AND kind = ? AND node = ? AND path = ? AND number = ?",
@@ -332,7 +222,7 @@ class SqliteJournal:
         return [decode_fact(row[0])]
 
     async def facts(self, execution: str, after: int = 0, limit: int | None = None) -> list[StoredFact]:
-        # Without a limit all of it is wanted: reading along the primary key and sorting takes half the time then.
+        # To read all facts, reading along the primary key and sorting takes half the time.
         rows = self._database.reader.execute(
             FACTS if limit is None and not after else FACTS_BEHIND,
             (self._number(execution), after, -1 if limit is None else limit),
@@ -379,7 +269,7 @@ class SqliteJournal:
 
     async def facts_of_token(self, execution: str, node: int, path: Path) -> list[TokenFact]:
         rows = self._database.reader.execute(
-            OF_TOKEN, (self._number(execution), *_OF_TOKEN, node, encode_path(path))
+            OF_TOKEN, (self._number(execution), *_TOKEN_KINDS, node, encode_path(path))
         )
         return [decode_fact(row[0]) for row in rows]  # type: ignore[misc]
 
@@ -390,11 +280,11 @@ class SqliteJournal:
         if not durable:
             self._claims.append(row)
             return 1
-        count: int = await self._database.submit(lambda db: _claim(db, row))
+        count: int = await self._database.submit(lambda db: _insert_claim(db, row))
         return count
 
     def next_fence(self) -> tuple[int, int]:
-        """A fence that is higher than every one before it, also those of earlier owners of the file."""
+        """Return a fence that is higher than all earlier ones, including those of earlier owner processes."""
         return self._database.opened, next(self._fences)
 
     async def end(self, execution: str) -> ExecutionEnded | None:
@@ -407,37 +297,37 @@ class SqliteJournal:
         return {execution: end for execution, end in found.items() if end is not None}
 
     async def count_results(self) -> int:
-        """How many results the file holds."""
+        """Return the number of results in the file."""
         (count,) = self._database.reader.execute(
             "SELECT count(*) FROM fact WHERE kind = ?", (_RESULT,)
         ).fetchone()
         return int(count)
 
     def sleep_until(self, execution: str, when: int) -> asyncio.Future[Any]:
-        """Note when a sleeping execution needs attention again."""
+        """Store the wake-up time of an execution that is unloaded."""
         row = (when, self._number(execution))
         return self._database.submit(
             lambda db: db.execute("UPDATE execution SET wake_at = ? WHERE n = ? AND wake_at IS NOT NULL", row)
         )
 
     def has_undelivered_signal(self, execution: str) -> bool:
-        """Whether something is written, or about to be, that the state does not know: until it does, it must not say
-        that the execution sleeps."""
-        return execution in self._unheard
+        """Return whether a signal or pause is recorded, or being recorded, that the state has not applied. Until it
+        has, the execution must not be unloaded."""
+        return execution in self._undelivered
 
-    def heard(self, execution: str, fact: SignalReceived | PauseChanged) -> None:
-        """The state knows."""
-        unheard = self._unheard.get(execution, set())
-        unheard.discard(_name(fact))
-        if not unheard:
-            self._unheard.pop(execution, None)
+    def mark_delivered(self, execution: str, fact: SignalReceived | PauseChanged) -> None:
+        """Note that the state has applied a signal or pause."""
+        undelivered = self._undelivered.get(execution, set())
+        undelivered.discard(_fact_id(fact))
+        if not undelivered:
+            self._undelivered.pop(execution, None)
 
     def sleeps_with_next(self, execution: str, when: int) -> None:
-        """The same, to go along with the facts that are recorded next."""
-        self._sleeps[execution] = when
+        """Store the wake-up time of an execution together with the facts that are recorded next."""
+        self._next_wake_at[execution] = when
 
     def waking(self, cursor: tuple[int, int], until: int, limit: int) -> list[tuple[int, int, str]]:
-        """Executions that need attention behind a cursor and up to a time: when, number, id."""
+        """Return wake-up time, number and id of executions due after a cursor and up to a time."""
         return self._database.reader.execute(
             "SELECT wake_at, n, id FROM execution WHERE wake_at IS NOT NULL AND (wake_at, n) > (?, ?) AND wake_at <= ?"
             " ORDER BY wake_at, n LIMIT ?",
@@ -445,7 +335,7 @@ class SqliteJournal:
         ).fetchall()
 
     def next_waking(self, cursor: tuple[int, int]) -> int | None:
-        """When the next sleeping execution is due."""
+        """Return the next wake-up time after a cursor."""
         row = self._database.reader.execute(
             "SELECT wake_at FROM execution WHERE wake_at IS NOT NULL AND (wake_at, n) > (?, ?)"
             " ORDER BY wake_at, n LIMIT 1",
@@ -454,9 +344,9 @@ class SqliteJournal:
         return row[0] if row else None
 
     def forget(self, execution: str) -> None:
-        """Drop what memory holds of an execution."""
+        """Remove an execution from the caches."""
         self._numbers.pop(execution, None)
-        self._learned.pop(execution, None)
+        self._cached_from_file.pop(execution, None)
         self._ended.pop(execution, None)
         self._final.pop(execution, None)
 
@@ -473,19 +363,19 @@ class SqliteJournal:
 
     def _cache_number(self, execution: str, number: int, end: bytes | None) -> int:
         self._numbers[execution] = number
-        self._learned[execution] = None
-        if len(self._learned) > MAX_CACHED_IDS:
+        self._cached_from_file[execution] = None
+        if len(self._cached_from_file) > MAX_CACHED_IDS:
             self._uncache_number()
         if end is not None:
-            self._ended[execution] = self._final[execution] = _END.decode(end)
+            self._ended[execution] = self._final[execution] = _END_DECODER.decode(end)
         return number
 
     def _uncache_number(self) -> None:
-        """Drop what was read longest ago: it can be read again. Not one whose end is still on its way to the file."""
-        oldest = next(iter(self._learned))
-        del self._learned[oldest]
+        """Evict the oldest id, unless its end is not durable yet."""
+        oldest = next(iter(self._cached_from_file))
+        del self._cached_from_file[oldest]
         if oldest in self._ended and oldest not in self._final:
-            self._learned[oldest] = None
+            self._cached_from_file[oldest] = None
         else:
             self.forget(oldest)
 
@@ -493,7 +383,119 @@ class SqliteJournal:
         self._database.close()
 
 
-def _claim(db: sqlite3.Connection, row: tuple[Any, ...]) -> int:
+def accept_row(
+    db: sqlite3.Connection,
+    execution: ExecutionRecord,
+    row: tuple[Any, ...],
+    facts: Sequence[Row],
+    needed: Iterable[str],
+    held: AppliedLimits | None = None,
+) -> ExecutionRecord | StartLimitError | None:
+    """Write a start with an idempotency key, a parent, initial facts or limits.
+
+    Return the execution that was started before under the same key or id, if there is one. A StartLimitError is
+    returned, not raised: an exception would make the writer repeat the whole group one by one.
+    """
+    known = db.execute("SELECT accepted FROM execution WHERE id = ?", (execution.id,)).fetchone()
+    if known is not None:
+        return _RECORD_DECODER.decode(known[0])
+    if execution.key is not None:
+        earlier = _find_by_key(db, execution, execution.key)
+        if earlier is not None:
+            return earlier
+    if execution.parent is not None:
+        _check_parent_open(db, execution.parent)
+    refused = check_start_limits(db, execution, held) if held is not None else None
+    if refused is not None:
+        return refused
+    if execution.key is not None:
+        db.execute(_INSERT_KEY, (execution.key, execution.id, _digest(execution), execution.at))
+    Start(row)(db)
+    if execution.parent is not None:
+        db.execute("UPDATE execution SET parent = ? WHERE n = ?", (execution.parent.execution, row[0]))
+    insert_facts(db, facts)
+    for each in needed:
+        _insert_need(db, execution.id, each)
+    return None
+
+
+def _insert_need(db: sqlite3.Connection, execution: str, other: str) -> None:
+    """Protect an execution from removal while this one exists. It may have been removed since its facts were read."""
+    if db.execute("SELECT 1 FROM execution WHERE id = ?", (other,)).fetchone() is None:
+        raise ExecutionRemovedError(f"{other} was removed, and {execution} refers to its results")
+    db.execute("INSERT INTO needs VALUES (?, ?)", (execution, other))
+
+
+def _find_by_key(db: sqlite3.Connection, execution: ExecutionRecord, key: str) -> ExecutionRecord | None:
+    # An expired key can be reused even if retention has not deleted it yet.
+    db.execute("DELETE FROM client_key WHERE key = ? AND expires <= ?", (key, execution.at))
+    known = db.execute("SELECT execution, digest, expires FROM client_key WHERE key = ?", (key,)).fetchone()
+    if known is not None:
+        if known[1] != _digest(execution):
+            raise IdempotencyConflictError(f"key `{key}` was used before with another payload or workflow")
+        if known[2] is not None:
+            raise IdempotencyKeyExpiredError(key, known[0])
+        stored = db.execute("SELECT accepted FROM execution WHERE id = ?", (known[0],)).fetchone()
+        return _RECORD_DECODER.decode(stored[0])
+    return None
+
+
+def _digest(execution: ExecutionRecord) -> bytes:
+    return hashlib.sha256(execution.hash.encode() + b"\0" + execution.input).digest()
+
+
+def _check_parent_open(db: sqlite3.Connection, parent: Parent) -> None:
+    """Reject a child whose parent, or whose starting attempt, has ended. That end has cancelled the existing children,
+    so nothing would cancel a later one."""
+    row = db.execute("SELECT n, end FROM execution WHERE id = ?", (parent.execution,)).fetchone()
+    if row is None or row[1] is not None:
+        raise ExecutionEndedError(
+            ExecutionEnded(0, "cancelled") if row is None else _END_DECODER.decode(row[1])
+        )
+    # Separate queries, so that each is one lookup in the primary key, however many facts the parent has.
+    for kind, number in ((KINDS[NodeResult], 0), (KINDS[AttemptFailed], parent.attempt)):
+        token = (row[0], kind, parent.node, encode_path(parent.path), number)
+        if db.execute(_IS_OVER, token).fetchone() is not None:
+            raise TokenEndedError(f"attempt {parent.attempt} of a node of {parent.execution} is over")
+
+
+def children(db: sqlite3.Connection, parent: str) -> list[str]:
+    rows = db.execute(
+        "SELECT id FROM execution WHERE parent = ? AND told = 0 AND ended_at IS NULL ORDER BY n", (parent,)
+    )
+    return [row[0] for row in rows]
+
+
+def unreported_children(db: sqlite3.Connection, limit: int) -> list[str]:
+    rows = db.execute(
+        "SELECT child.id FROM execution child LEFT JOIN execution parent ON parent.id = child.parent"
+        " WHERE child.parent IS NOT NULL AND child.told = 0"
+        " AND (child.ended_at IS NOT NULL OR parent.id IS NULL OR parent.ended_at IS NOT NULL) LIMIT ?",
+        (limit,),
+    )
+    return [row[0] for row in rows]
+
+
+def list_dead_letters(db: sqlite3.Connection, limit: int, after: str | None) -> list[DeadLetter]:
+    rows = db.execute(
+        "SELECT letter.execution, letter.code, letter.at, execution.workflow, execution.end"
+        " FROM dead_letter letter JOIN execution ON execution.id = letter.execution"
+        " WHERE letter.settled IS NULL AND (?1 IS NULL OR (letter.at, letter.execution) <"
+        " (SELECT at, execution FROM dead_letter WHERE execution = ?1))"
+        " ORDER BY letter.at DESC, letter.execution DESC LIMIT ?2",
+        (after, limit),
+    )
+    return [letter_of(*row) for row in rows]
+
+
+def resolve_dead_letter(db: sqlite3.Connection, letter: str, how: str) -> bool:
+    changed = db.execute(
+        "UPDATE dead_letter SET settled = ? WHERE execution = ? AND settled IS NULL", (how, letter)
+    )
+    return changed.rowcount > 0
+
+
+def _insert_claim(db: sqlite3.Connection, row: tuple[Any, ...]) -> int:
     db.execute("INSERT OR IGNORE INTO claim VALUES (?, ?, ?, ?, ?)", row)
     (count,) = db.execute(
         "SELECT count(*) FROM claim WHERE execution = ? AND node = ? AND path = ?", row[:3]
@@ -501,18 +503,19 @@ def _claim(db: sqlite3.Connection, row: tuple[Any, ...]) -> int:
     return int(count)
 
 
-def _nothing(db: sqlite3.Connection) -> None:
-    """Only to be behind what was submitted before."""
+def _no_write(db: sqlite3.Connection) -> None:
+    """Write nothing: the caller waits for the writes that were submitted before."""
 
 
 def _wakes_at(fact: Fact) -> int | None:
-    """A signal or a control touches an execution that may be asleep: whoever owns the file next must look at it."""
+    """Return the wake-up time that a signal or pause implies: the execution may be unloaded, and if this process
+    crashes, the next owner has to load it."""
     return fact.at if type(fact) is SignalReceived or type(fact) is PauseChanged else None
 
 
-def _name(fact: SignalReceived | PauseChanged) -> str | int:
+def _fact_id(fact: SignalReceived | PauseChanged) -> str | int:
     return fact.id if type(fact) is SignalReceived else fact.number
 
 
-def _status(fact: PauseChanged) -> str:
+def _pause_status(fact: PauseChanged) -> str:
     return "paused" if fact.paused else "running"

@@ -1,4 +1,4 @@
--- Limits on starts, and what they have counted. level: of the bucket of the rate, in parts of a start, at filled_at.
+-- Version 5: limits on starts. level: level of the token bucket at filled_at, in fractions of a start.
 CREATE TABLE start_limit (
     subject   TEXT PRIMARY KEY,
     limits    TEXT NOT NULL,
@@ -6,7 +6,7 @@ CREATE TABLE start_limit (
     filled_at INTEGER NOT NULL
 ) WITHOUT ROWID;
 
--- Executions that a key with a limit has started. Those that have ended go when the next one is counted.
+-- Executions started with a limited API key. Ended ones are deleted when the next start is counted.
 CREATE TABLE limited_start (
     subject   TEXT NOT NULL,
     execution TEXT NOT NULL,

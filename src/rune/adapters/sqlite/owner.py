@@ -1,8 +1,7 @@
-"""The owner of the file, held by a lock of the operating system that dies with the process.
+"""Ownership of the database file: the lock, and the calls that other processes send to the owner process.
 
-The door of the owner: a Unix socket beside the file, behind which it does what others ask.
-
-Callers: processes that do not own the file and ask whoever does.
+The owner holds a lock of the operating system, which ends with the process, and listens on a Unix socket beside the
+file. Other processes send their calls there, or become the owner if there is none.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import logging
 import os
 import random
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +26,7 @@ from rune.codec.rpc import (
     RpcMethod,
     RpcMethods,
     body_size,
+    bound_method,
     error_reply,
     frame,
     read_reply,
@@ -36,13 +36,39 @@ from rune.errors import RuneError
 from rune.ports.journal import ExecutionEndedError, StoreUnavailableError
 from rune.ports.processes import IDEMPOTENT_METHODS, FileInUseError, NoOwnerError, OwnerLostError
 
-NETWORK = frozenset(
+log = logging.getLogger("rune.door")
+
+NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs", "lustre"}
 )
+MAX_PATH_BYTES = 100
+"""Longest socket address that is used directly; the system limit is 107."""
+
+LARGE_FRAME_BYTES = 1024 * 1024
+"""Larger frames are received one at a time, to limit the memory that they use."""
+
+MAX_CONNECTIONS = 500
+STALL_TIMEOUT_S = 30.0
+"""How long the rest of a frame may take to arrive, and a reply to be read."""
+
+CLOSING_TURNS = 4
+"""Turns of the event loop until a connection that was accepted before the shutdown has its task."""
+
+CLOSE_TIMEOUT_S = 5.0
+"""How long calls in progress may take when the owner shuts down."""
+
+CONNECT_TIMEOUT_S = 10.0
+"""How long a client tries to reach an owner, or to become it."""
+
+REPLY_TIMEOUT_S = 60.0
+SLOW_METHOD_TIMEOUTS_S = {"executions.delete_ended": 3600.0}
+"""Reply timeouts of methods that process the whole file."""
+
+MIN_BACKOFF_S, MAX_BACKOFF_S = 0.005, 0.05
 
 
 def file_system(path: Path, mounts: str = "/proc/self/mounts") -> str:
-    """The type of the file system that holds a path; empty where the system does not tell."""
+    """Return the type of the file system of a path; empty if it is unknown."""
     try:
         lines = Path(mounts).read_text().splitlines()
     except OSError:
@@ -58,12 +84,12 @@ def file_system(path: Path, mounts: str = "/proc/self/mounts") -> str:
 
 
 @contextmanager
-def _reachable(database: Path) -> Iterator[None]:
-    """A folder that cannot be made or written to is an outage, told by its name."""
+def _folder_errors(database: Path) -> Iterator[None]:
+    """Translate errors of a folder that cannot be created or written to StoreUnavailableError."""
     try:
         yield
     except (FileExistsError, NotADirectoryError) as error:
-        raise StoreUnavailableError(f"cannot open {database}: {error.filename} is no folder") from error
+        raise StoreUnavailableError(f"cannot open {database}: {error.filename} is not a folder") from error
     except OSError as error:
         raise StoreUnavailableError(
             f"cannot open {database}: {(error.strerror or str(error)).lower()}"
@@ -71,7 +97,7 @@ def _reachable(database: Path) -> Iterator[None]:
 
 
 class Lock:
-    """Exclusive while the block runs."""
+    """Context in which this process owns the database file; FileInUseError if another process owns it."""
 
     def __init__(self, database: Path) -> None:
         self._database = database
@@ -79,22 +105,22 @@ class Lock:
         self._handle = -1
 
     def __enter__(self) -> Lock:
-        with _reachable(self._database):
+        with _folder_errors(self._database):
             self._database.parent.mkdir(parents=True, exist_ok=True)
         kind = file_system(self._database.parent)
-        if kind in NETWORK:
+        if kind in NETWORK_FILE_SYSTEMS:
             raise StoreUnavailableError(
-                f"{self._database} is on a network file system ({kind}), where its locks cannot be trusted"
+                f"{self._database} is on a network file system ({kind}), whose locks are not reliable"
             )
-        with _reachable(self._database):
+        with _folder_errors(self._database):
             self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             owner = os.read(self._handle, 20).decode(errors="replace").strip()
             os.close(self._handle)
-            told = f" ({owner})" if owner.isdecimal() else ""
-            raise FileInUseError(f"{self._database} is in use by another process{told}") from None
+            pid = f" ({owner})" if owner.isdecimal() else ""
+            raise FileInUseError(f"{self._database} is in use by another process{pid}") from None
         os.ftruncate(self._handle, 0)
         os.write(self._handle, f"{os.getpid()}\n".encode())
         return self
@@ -105,26 +131,14 @@ class Lock:
         os.close(self._handle)
 
 
-log = logging.getLogger("rune.door")
-
-MAX_PATH_BYTES = 100  # bytes of a socket's address; the system takes 107
-LARGE_FRAME_BYTES = (
-    1024 * 1024
-)  # one frame above this size is received at a time: many at once must not fill the memory
-MAX_CONNECTIONS = 500  # connections
-STALL_TIMEOUT_S = 30.0  # s that the rest of a frame may take, or the reading of an answer
-CLOSING_TURNS = 4  # turns of the loop until who stood before the door is in
-CLOSE_TIMEOUT_S = 5.0  # s that requests get when the owner leaves
-
-
 def socket_of(database: Path) -> Path:
-    """Where the owner of a file listens."""
+    """Return the path of the owner's socket."""
     return database.with_suffix(".sock")
 
 
 @contextmanager
 def address(path: Path) -> Iterator[str]:
-    """A name of the socket that is short enough for the system, however deep its folder is."""
+    """Yield an address of the socket that is short enough for the system, however long its path is."""
     if len(os.fsencode(path)) <= MAX_PATH_BYTES:
         yield str(path)
         return
@@ -136,7 +150,10 @@ def address(path: Path) -> Iterator[str]:
 
 
 async def receive(reader: asyncio.StreamReader, large: asyncio.Lock | None = None) -> bytes | None:
-    """The body of the next frame; None where the other side has said all. It may begin late, but not dawdle."""
+    """Return the body of the next frame; None if the connection was closed. A started frame must arrive in time.
+
+    `large` serialises the reception of large frames.
+    """
     first = await reader.read(1)
     if not first:
         return None
@@ -149,85 +166,86 @@ async def receive(reader: asyncio.StreamReader, large: asyncio.Lock | None = Non
 
 
 class OwnerServer:
-    """Open while the block runs. Only the owner of the file opens one, so what is in its place is left over."""
+    """Listens on the owner's socket while the block runs, and calls methods of `services` for other processes.
 
-    def __init__(self, path: Path, verbs: RpcMethods, services: object) -> None:
+    Only the owner of the file opens one, so an existing socket is stale.
+    """
+
+    def __init__(self, path: Path, methods: RpcMethods, services: object) -> None:
         self._path = path
-        self._verbs = verbs
+        self._methods = methods
         self._services = services
         self._server: asyncio.Server | None = None
-        self._named = ExitStack()
-        self._talks: set[asyncio.Task[Any]] = set()
+        self._socket_name = ExitStack()
+        self._connections: set[asyncio.Task[Any]] = set()
         self._large = asyncio.Lock()
-        self._shutting = False
-        self._busy = 0
-        self._quiet = asyncio.Event()
+        self._closing = False
+        self._calls = 0
+        self._idle = asyncio.Event()
 
     async def __aenter__(self) -> OwnerServer:
         try:
-            # The name stays good for as long as the socket has it: newer Pythons look it up again at the end.
-            name = self._named.enter_context(address(self._path))
-            self._server = await asyncio.start_unix_server(self._serve_connection, sock=self._listening(name))
+            # The address must stay valid while the socket is open: newer Python versions use it when they close it.
+            name = self._socket_name.enter_context(address(self._path))
+            self._server = await asyncio.start_unix_server(self._serve_connection, sock=self._listen(name))
         except OSError as error:
-            # Some file systems know no sockets. Executions run all the same; others have to wait.
-            log.warning("no other process can reach this one: %s: %s", self._path, error.strerror or error)
+            # Some file systems do not support sockets. Executions run; only calls of other processes fail.
+            log.warning("other processes cannot connect: %s: %s", self._path, error.strerror or error)
         return self
 
-    def _listening(self, name: str) -> socket.socket:
+    def _listen(self, name: str) -> socket.socket:
         self._path.unlink(missing_ok=True)
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            made.bind(name)
-            self._path.chmod(0o600)  # nobody can connect before it listens
-            made.listen(MAX_CONNECTIONS)
+            listening.bind(name)
+            self._path.chmod(0o600)  # before listen: until then no process can connect
+            listening.listen(MAX_CONNECTIONS)
         except OSError:
-            made.close()
+            listening.close()
             raise
-        made.setblocking(False)
-        return made
+        listening.setblocking(False)
+        return listening
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Whoever has not been answered by the end asks the next owner."""
-        with self._named:
+        """Close the socket. Clients without a reply repeat their calls to the next owner."""
+        with self._socket_name:
             if self._server is not None:
                 await self._close(self._server)
 
     async def _close(self, server: asyncio.Server) -> None:
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
-        self._shutting = True
-        for _ in range(
-            CLOSING_TURNS
-        ):  # nobody new finds the door; the server must not close on who is half inside
+        self._closing = True
+        # The socket file is gone, so no new client connects. Connections that were just accepted get their tasks first:
+        # `server.close` would leave them open without one.
+        for _ in range(CLOSING_TURNS):
             await asyncio.sleep(0)
         server.close()
-        if self._busy:
-            self._quiet.clear()
+        if self._calls:
+            self._idle.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                    await self._quiet.wait()
-        talks = list(self._talks)
-        for each in talks:
+                    await self._idle.wait()
+        connections = list(self._connections)
+        for each in connections:
             each.cancel()
-        await asyncio.gather(*talks, return_exceptions=True)
+        await asyncio.gather(*connections, return_exceptions=True)
 
     async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        me = asyncio.current_task()
-        assert me is not None
-        if self._shutting:  # let in just before the door was closed, and too late to be asked what it wants
+        task = asyncio.current_task()
+        assert task is not None
+        if self._closing:  # accepted during the shutdown
             writer.close()
             return
-        self._talks.add(me)
+        self._connections.add(task)
         try:
-            if len(self._talks) > MAX_CONNECTIONS:
-                crowded = ErrorReply(
-                    "StoreUnavailableError",
-                    "STORE_AWAY",
-                    f"more than {MAX_CONNECTIONS} processes ask at once",
+            if len(self._connections) > MAX_CONNECTIONS:
+                rejection = ErrorReply(
+                    "StoreUnavailableError", "STORE_AWAY", f"more than {MAX_CONNECTIONS} connections at once"
                 )
-                await _send(writer, crowded)
+                await _send(writer, rejection)
                 return
             while (body := await receive(reader, self._large)) is not None:
                 await self._serve(body, writer)
@@ -235,40 +253,37 @@ class OwnerServer:
             with suppress(OSError, TimeoutError):
                 await _send(writer, error_reply(bad))
         except (OSError, EOFError, TimeoutError):
-            pass  # who went, or dawdled, is not waited for
+            pass  # the client has disconnected or stalled
         except asyncio.CancelledError:
-            pass  # the owner leaves
+            pass  # the owner shuts down
         finally:
-            self._talks.discard(me)
+            self._connections.discard(task)
             writer.close()
 
     async def _serve(self, body: bytes, writer: asyncio.StreamWriter) -> None:
-        self._busy += 1
+        self._calls += 1
         try:
             await _send(writer, await self._reply(body))
         finally:
-            self._busy -= 1
-            if self._busy == 0:
-                self._quiet.set()
+            self._calls -= 1
+            if self._calls == 0:
+                self._idle.set()
 
     async def _reply(self, body: bytes) -> Reply:
-        """Whatever happens is an answer: what one client sends must not end the owner."""
+        """Carry out a call. Every failure becomes a reply: a request of one client must not stop the owner."""
         try:
             request = read_request(body)
-            verb = self._verbs[request.verb]
-            return verb.answer(await bound_method(self._services, verb.name)(**verb.arguments(request)))
+            method = self._methods[request.verb]
+            return method.answer(await bound_method(self._services, method.name)(**method.arguments(request)))
         except RuneError as error:
             return error_reply(error)
         except Exception as error:
             log.exception("a request failed")
-            return ErrorReply("RuneError", "INTERNAL", f"the owner stumbled: {type(error).__name__}: {error}")
-
-
-def bound_method(services: Any, name: str) -> Callable[..., Awaitable[Any]]:
-    """Return the method that `service.method` names."""
-    service, _, method = name.partition(".")
-    found: Callable[..., Awaitable[Any]] = getattr(getattr(services, service), method)
-    return found
+            return ErrorReply(
+                "RuneError",
+                "INTERNAL",
+                f"internal error of the owner process: {type(error).__name__}: {error}",
+            )
 
 
 async def _send(writer: asyncio.StreamWriter, reply: Reply) -> None:
@@ -281,58 +296,54 @@ async def _send(writer: asyncio.StreamWriter, reply: Reply) -> None:
         await writer.drain()
 
 
-CONNECT_TIMEOUT_S = 10.0  # s until somebody must be found who answers
-REPLY_TIMEOUT_S = 60.0  # s that an answer may take
-SLOW_METHOD_TIMEOUTS_S = {"executions.delete_ended": 3600.0}  # s, of verbs that go through the whole file
-MIN_BACKOFF_S, MAX_BACKOFF_S = 0.005, 0.05  # s between two tries
-
-
 async def backoff_delay() -> None:
-    """Before the next try; not the same for everybody, or all would try at once again."""
+    """Sleep before the next try, for a random time, so that clients do not retry in step."""
     await asyncio.sleep(random.uniform(MIN_BACKOFF_S, MAX_BACKOFF_S))
 
 
 class OwnerConnection:
-    """A connection to the owner, which may go at any moment."""
+    """A connection to the owner process. The methods of the owner can be called on it."""
 
-    def __init__(self, verbs: RpcMethods, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._verbs = verbs
+    def __init__(
+        self, methods: RpcMethods, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._methods = methods
         self._reader = reader
         self._writer = writer
 
     @classmethod
-    async def open(cls, path: Path, verbs: RpcMethods) -> OwnerConnection:
-        """Find the owner, if it listens."""
+    async def open(cls, path: Path, methods: RpcMethods) -> OwnerConnection:
+        """Connect to the owner; NoOwnerError if no process listens."""
         try:
             with address(path) as name:
                 reader, writer = await asyncio.open_unix_connection(name)
         except OSError as error:
             raise NoOwnerError(
-                f"nobody listens at {path}: {(error.strerror or str(error)).lower()}"
+                f"no process listens at {path}: {(error.strerror or str(error)).lower()}"
             ) from error
-        return cls(verbs, reader, writer)
+        return cls(methods, reader, writer)
 
-    async def ask(self, verb: RpcMethod, arguments: dict[str, Any]) -> Any:
-        """Have the owner do something."""
-        data = frame(verb.request(arguments))
-        patience = SLOW_METHOD_TIMEOUTS_S.get(verb.name, REPLY_TIMEOUT_S)
+    async def call(self, method: RpcMethod, arguments: dict[str, Any]) -> Any:
+        """Call a method of the owner and return its result."""
+        data = frame(method.request(arguments))
+        timeout = SLOW_METHOD_TIMEOUTS_S.get(method.name, REPLY_TIMEOUT_S)
         try:
             self._writer.write(data)
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 await self._writer.drain()
                 body = await receive(self._reader)
         except TimeoutError:
             raise StoreUnavailableError(
-                f"the process that owns the file has not answered within {patience:.0f} s"
+                f"the process that owns the file did not reply within {timeout:.0f} s"
             ) from None
         except (OSError, EOFError) as error:
-            raise OwnerLostError("the owner of the file went before it answered") from error
+            raise OwnerLostError("the owner of the file disconnected before it replied") from error
         if body is None:
-            raise OwnerLostError("the owner of the file went before it answered")
-        return verb.value(read_reply(body))
+            raise OwnerLostError("the owner of the file disconnected before it replied")
+        return method.value(read_reply(body))
 
     async def gone(self) -> None:
-        """Until the owner goes. Nothing may be asked meanwhile."""
+        """Wait until the owner disconnects. No method may be called meanwhile."""
         with suppress(OSError):
             await self._reader.read(1)
 
@@ -341,25 +352,25 @@ class OwnerConnection:
 
 
 class OwnerClient:
-    """The verbs, wherever they are done: by the owner, or here where nobody is and this process becomes it.
+    """Calls methods of the owner process, or becomes the owner if there is none.
 
-    Each call tries one and the other in turn, for the owner may be just starting or just leaving. What may have been
-    done when a connection broke is asked for again under the same mark, so it is done once.
+    A call tries both in turn, because the owner may be starting or shutting down. When a connection breaks, the call is
+    repeated with the same idempotency key, so that it takes effect once.
     """
 
     def __init__(
         self,
         path: Path,
-        verbs: RpcMethods,
-        own: Callable[[], AbstractAsyncContextManager[Any]],
-        make_up: Callable[[], str],
+        methods: RpcMethods,
+        open_services: Callable[[], AbstractAsyncContextManager[Any]],
+        new_key: Callable[[], str],
     ) -> None:
         self._path = path
-        self._verbs = verbs
-        self._own = own
-        self._make_up = make_up
+        self._methods = methods
+        self._open_services = open_services
+        self._new_key = new_key
         self._stack = AsyncExitStack()
-        self._line: OwnerConnection | None = None
+        self._connection: OwnerConnection | None = None
         self._services: Any = None
 
     async def __aenter__(self) -> OwnerClient:
@@ -373,53 +384,53 @@ class OwnerClient:
 
     @property
     def owns(self) -> bool:
-        """Whether this process became the owner."""
+        """Whether this process has become the owner."""
         return self._services is not None
 
-    async def call(self, verb: RpcMethod, arguments: dict[str, Any]) -> Any:
-        """Call a method of a service, here or in the owner."""
-        mark = IDEMPOTENT_METHODS.get(verb.name)
-        if mark is not None and arguments.get(mark) is None and verb.takes(mark):
-            arguments[mark] = self._make_up()
+    async def call(self, method: RpcMethod, arguments: dict[str, Any]) -> Any:
+        """Call a method of a service, in the owner process or in this one."""
+        key = IDEMPOTENT_METHODS.get(method.name)
+        if key is not None and arguments.get(key) is None and method.has_parameter(key):
+            arguments[key] = self._new_key()
         deadline = asyncio.get_running_loop().time() + CONNECT_TIMEOUT_S
         lost = False
         while True:
             try:
                 if self._services is not None:
-                    return await bound_method(self._services, verb.name)(**arguments)
-                return await self._ask(verb, arguments)
-            except NoOwnerError as nobody:
-                missing: StoreUnavailableError = nobody
-            except OwnerLostError as gone:
-                missing, lost = gone, True
+                    return await bound_method(self._services, method.name)(**arguments)
+                return await self._call_owner(method, arguments)
+            except NoOwnerError as no_owner:
+                error: StoreUnavailableError = no_owner
+            except OwnerLostError as owner_lost:
+                error, lost = owner_lost, True
                 deadline = asyncio.get_running_loop().time() + CONNECT_TIMEOUT_S
             except ExecutionEndedError as ended:
-                if lost and verb.name == "executions.cancel":
-                    return ended.end.status  # most likely by the one who could not say so any more
+                if lost and method.name == "executions.cancel":
+                    return ended.end.status  # most likely cancelled by the call whose reply was lost
                 raise
             if await self._become_owner():
                 continue
             if asyncio.get_running_loop().time() > deadline:
-                raise StoreUnavailableError(f"a process owns the file and does not answer: {missing.message}")
+                raise StoreUnavailableError(f"a process owns the file and does not reply: {error.message}")
             await backoff_delay()
 
-    async def _ask(self, verb: RpcMethod, arguments: dict[str, Any]) -> Any:
+    async def _call_owner(self, method: RpcMethod, arguments: dict[str, Any]) -> Any:
         try:
-            if self._line is None:
-                self._line = await OwnerConnection.open(self._path, self._verbs)
-            return await self._line.ask(verb, arguments)
+            if self._connection is None:
+                self._connection = await OwnerConnection.open(self._path, self._methods)
+            return await self._connection.call(method, arguments)
         except (StoreUnavailableError, InvalidFrameError):
             self._disconnect()
             raise
 
     async def _become_owner(self) -> bool:
         try:
-            self._services = await self._stack.enter_async_context(self._own())
+            self._services = await self._stack.enter_async_context(self._open_services())
         except FileInUseError:
             return False
         return True
 
     def _disconnect(self) -> None:
-        if self._line is not None:
-            self._line.close()
-            self._line = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

@@ -1,7 +1,4 @@
-"""Ages: how long the head of a lane has waited, without a time for every entry.
-
-The queue in memory. What is in it is also in the state, so nothing is lost with it.
-"""
+"""Queue in the memory of the owner process. The state has every token that it contains, so a crash loses nothing."""
 
 from __future__ import annotations
 
@@ -14,53 +11,18 @@ from rune.core.execution.token import Token
 from rune.ports.inspection import QueueDepth
 from rune.ports.queue import LANES, NORMAL, Delivery, lane_of, lanes_at
 
-STEP = 0.1  # s between two marks: what an age may be off by
-
-
-class QueueAges:
-    """Marks how many entries had been put into each lane at which moment."""
-
-    __slots__ = ("_clock", "_marks", "_next", "put")
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self.put = [0] * len(LANES)
-        self._marks: tuple[deque[tuple[int, float]], ...] = tuple(deque() for _ in LANES)
-        self._next = 0.0
-
-    def mark(self, lanes: Sequence[Sized]) -> None:
-        """Something is about to be put in."""
-        now = self._clock()
-        if now < self._next:
-            return
-        self._next = now + STEP
-        for lane, marks in enumerate(self._marks):
-            taken = self.put[lane] - len(lanes[lane])
-            while len(marks) > 1 and marks[1][0] <= taken:
-                marks.popleft()
-            if not marks or marks[-1][0] < self.put[lane]:
-                marks.append((self.put[lane], now))
-            else:
-                marks[-1] = (self.put[lane], now)
-
-    def oldest(self, lanes: Sequence[Sized]) -> float:
-        """How many seconds the oldest of all heads has waited."""
-        now = self._clock()
-        ages = [0.0]
-        for lane, marks in enumerate(self._marks):
-            taken = self.put[lane] - len(lanes[lane])
-            ages += [now - at for put, at in marks if len(lanes[lane]) and put <= taken][-1:]
-        return max(ages)
+AGE_RESOLUTION_S = 0.1
+"""Interval of the samples that ages are computed from, and so their error."""
 
 
 class SqliteQueue:
-    """Lanes by priority, and whom to wake."""
+    """Implements the queue port with one deque per lane."""
 
     def __init__(self) -> None:
         self._lanes: tuple[deque[Delivery], ...] = tuple(deque() for _ in LANES)
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._turn = 0
-        self._calling = False
+        self._wake_scheduled = False
         self._ages = QueueAges()
 
     def __len__(self) -> int:
@@ -72,20 +34,20 @@ class SqliteQueue:
             lane = lane_of(priority, items=bool(token.path))
             self._ages.put[lane] += 1
             self._lanes[lane].append(Delivery(execution, token))
-        self._call()
+        self._schedule_wake()
 
     async def depths(self) -> list[QueueDepth]:
-        """One queue, whatever nodes say: there is one process."""
+        """Return one depth: a single process serves all queues."""
         return [QueueDepth(queue="default", waiting=len(self), age=self._ages.oldest(self._lanes))]
 
-    def _call(self) -> None:
-        """Wake as many as there is work for, once the loop has come around: whoever sent it may take it first."""
-        if not self._calling and self._waiting:
-            self._calling = True
+    def _schedule_wake(self) -> None:
+        """Wake waiting consumers in the next turn of the loop, so that the sender can take its own token first."""
+        if not self._wake_scheduled and self._waiting:
+            self._wake_scheduled = True
             asyncio.get_running_loop().call_soon(self._wake)
 
     def _wake(self) -> None:
-        self._calling = False
+        self._wake_scheduled = False
         count = len(self)
         while count and self._waiting:
             waiter = self._waiting.popleft()
@@ -104,7 +66,7 @@ class SqliteQueue:
                 await waiter
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
-                    self._call()
+                    self._schedule_wake()
                 raise
 
     def _next(self) -> Delivery | None:
@@ -115,23 +77,62 @@ class SqliteQueue:
         return None
 
     async def ack(self, delivery: Delivery) -> None:
-        """The state has already moved on."""
+        """Do nothing: `receive` has removed the hint."""
 
     async def requeue(self, delivery: Delivery, delay: float = 0.0) -> None:
         if delay:
-            asyncio.get_running_loop().call_later(delay, self._return, delivery)
+            asyncio.get_running_loop().call_later(delay, self._enqueue_again, delivery)
         else:
-            self._return(delivery)
+            self._enqueue_again(delivery)
 
     async def dead_letter(self, delivery: Delivery, code: str, message: str) -> None:
-        """What it was about is in the journal."""
+        """Do nothing: the journal records the failure."""
 
     async def close(self) -> None:
-        """It goes with the process."""
+        """Do nothing: the queue ends with the process."""
 
-    def _return(self, delivery: Delivery) -> None:
+    def _enqueue_again(self, delivery: Delivery) -> None:
         self._ages.mark(self._lanes)
         lane = lane_of(NORMAL, items=bool(delivery.token.path))
         self._ages.put[lane] += 1
         self._lanes[lane].append(delivery)
-        self._call()
+        self._schedule_wake()
+
+
+class QueueAges:
+    """Measures how long the head of each lane has waited, without storing a time per entry.
+
+    It samples how many entries were put into each lane at which time.
+    """
+
+    __slots__ = ("_clock", "_marks", "_next", "put")
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self.put = [0] * len(LANES)
+        self._marks: tuple[deque[tuple[int, float]], ...] = tuple(deque() for _ in LANES)
+        self._next = 0.0
+
+    def mark(self, lanes: Sequence[Sized]) -> None:
+        """Take a sample. To be called before entries are added."""
+        now = self._clock()
+        if now < self._next:
+            return
+        self._next = now + AGE_RESOLUTION_S
+        for lane, marks in enumerate(self._marks):
+            taken = self.put[lane] - len(lanes[lane])
+            while len(marks) > 1 and marks[1][0] <= taken:
+                marks.popleft()
+            if not marks or marks[-1][0] < self.put[lane]:
+                marks.append((self.put[lane], now))
+            else:
+                marks[-1] = (self.put[lane], now)
+
+    def oldest(self, lanes: Sequence[Sized]) -> float:
+        """Return how many seconds the oldest entry has waited."""
+        now = self._clock()
+        ages = [0.0]
+        for lane, marks in enumerate(self._marks):
+            taken = self.put[lane] - len(lanes[lane])
+            ages += [now - at for put, at in marks if len(lanes[lane]) and put <= taken][-1:]
+        return max(ages)

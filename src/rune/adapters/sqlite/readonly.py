@@ -1,4 +1,4 @@
-"""The file as others see it: read-only, without the lock, while its owner goes on writing."""
+"""Read-only access to the database file for processes other than its owner, which can write at the same time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rune.ports.journal import NewerFormatError, StoreUnavailableError
 from rune.ports.queries import ALL_EXECUTIONS, STATUSES, ExecutionFilter, Summary
 
 EMPTY = "EMPTY_STORE"
-"""The code of a refusal to read a file in which nothing was ever written."""
+"""Error code for a file without a schema, because nothing was ever written."""
 
 MAX_ROWS = 2**63 - 1
 _COLUMNS = "id, workflow, hash, status, at, ended_at, accepted, end"
@@ -27,8 +27,11 @@ _NEWEST = "n < :before ORDER BY n DESC LIMIT :limit"
 
 @cache
 def list_statement(by_status: bool, by_workflow: bool) -> str:
-    """A page of executions. Of a workflow alone the newest of each status are found, and the newest of those shown:
-    one index answers with and without a status."""
+    """Return the statement for a page of executions.
+
+    The index on workflow and status also serves pages of a workflow with any status: the newest of each status are
+    selected, and the newest of those returned.
+    """
     head = f"SELECT {_COLUMNS} FROM execution WHERE"
     if not by_workflow:
         return f"{head} {'status = :status AND ' if by_status else ''}{_NEWEST}"
@@ -42,22 +45,24 @@ def list_statement(by_status: bool, by_workflow: bool) -> str:
 
 
 class ReadOnlyDatabase(Database):
-    """A database of which nothing is written. A file that is not there yet is refused."""
+    """The database file opened for reading. A missing or empty file is an error."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._relaxed = True
         self.opened = 0
         self.reader = self._connect(read_only=True)
-        (version,) = self._asked("PRAGMA user_version")
+        (version,) = self._read_row("PRAGMA user_version")
         if version > len(STEPS):
             self.reader.close()
-            raise NewerFormatError(f"{path} has schema version {version}, this Rune knows up to {len(STEPS)}")
+            raise NewerFormatError(
+                f"{path} has schema version {version}; this version of Rune supports up to {len(STEPS)}"
+            )
         if version == 0:
             self.reader.close()
-            raise StoreUnavailableError(f"{path} holds no executions yet", code=EMPTY)
+            raise StoreUnavailableError(f"{path} contains no executions yet", code=EMPTY)
 
-    def _asked(self, statement: str) -> tuple[int]:
+    def _read_row(self, statement: str) -> tuple[int]:
         try:
             row: tuple[int] = self.reader.execute(statement).fetchone()
         except sqlite3.Error as error:
@@ -68,12 +73,12 @@ class ReadOnlyDatabase(Database):
         raise StoreUnavailableError(f"{self.path} is open for reading only")
 
     async def version(self) -> int:
-        """A number that differs when somebody has written since."""
-        return self._asked("PRAGMA data_version")[0]
+        """Return a number that changes whenever another process writes to the file."""
+        return self._read_row("PRAGMA data_version")[0]
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[None]:
-        """While the block runs, what is read does not change, whatever the owner writes."""
+        """Context in which all reads see the same state of the file."""
         self.reader.execute("BEGIN")
         try:
             yield
@@ -85,7 +90,7 @@ class ReadOnlyDatabase(Database):
 
 
 class SqliteIndex:
-    """Executions in a list, and the claims of one."""
+    """Queries for lists of executions."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -93,25 +98,23 @@ class SqliteIndex:
     async def executions(
         self, wanted: ExecutionFilter = ALL_EXECUTIONS, *, after: str | None = None, limit: int = 50
     ) -> list[Summary]:
-        """Newest first, behind a given id."""
         before: int | None = MAX_ROWS
         if after is not None:
             found = self._database.reader.execute("SELECT n FROM execution WHERE id = ?", (after,)).fetchone()
             before = found[0] if found else None
         statement = list_statement(wanted.status is not None, wanted.workflow is not None)
-        given = {"status": wanted.status, "workflow": wanted.workflow, "before": before, "limit": limit}
-        rows = self._database.reader.execute(statement, given)
+        values = {"status": wanted.status, "workflow": wanted.workflow, "before": before, "limit": limit}
+        rows = self._database.reader.execute(statement, values)
         return [summary_of(row) for row in rows]
 
     async def execution(self, execution: str) -> Summary | None:
-        """One execution."""
         row = self._database.reader.execute(
             f"SELECT {_COLUMNS} FROM execution WHERE id = ?", (execution,)
         ).fetchone()
         return summary_of(row) if row else None
 
     async def matching(self, prefix: str, limit: int) -> list[str]:
-        """Ids that begin like this, at most so many."""
+        """Return at most `limit` ids that start with a prefix."""
         rows = self._database.reader.execute(
             "SELECT id FROM execution WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
             (prefix, prefix + "\U0010ffff", limit),
@@ -119,7 +122,7 @@ class SqliteIndex:
         return [row[0] for row in rows]
 
     async def claims(self, execution: str) -> dict[tuple[int, LineagePath], int]:
-        """How often each token was claimed."""
+        """Return how often each token of an execution was claimed."""
         rows = self._database.reader.execute(
             "SELECT node, path, count(*) FROM claim WHERE execution = (SELECT n FROM execution WHERE id = ?)"
             " GROUP BY node, path",

@@ -1,18 +1,18 @@
--- Version 1. A later version adds a step to migrations.py; this file is never edited after a release.
--- A crash in between leaves nothing: each step runs in one transaction with its version mark.
+-- Version 1. Later versions add a step to STEPS in database.py; statements in this file must not change after a release.
+-- Each step runs in one transaction with its version number, so a crash leaves no partial schema.
 
 CREATE TABLE definition (
     hash      TEXT PRIMARY KEY,
     canonical BLOB NOT NULL
 ) WITHOUT ROWID;
 
--- One row: how often the file was opened for writing. Numbers of facts begin anew, and higher, each time.
+-- One row: how often the file was opened for writing. The upper bits of the numbers of facts and fences are this count.
 CREATE TABLE opening (
     one   INTEGER PRIMARY KEY CHECK (one = 1),
     count INTEGER NOT NULL
 );
 
--- wake_at: not later than when the execution needs attention (epoch ms); NULL once it has ended.
+-- wake_at: when the execution has to be loaded at the latest (epoch ms); NULL once it has ended.
 CREATE TABLE execution (
     n         INTEGER PRIMARY KEY,
     id        TEXT NOT NULL UNIQUE,
@@ -30,10 +30,10 @@ CREATE TABLE execution (
 CREATE INDEX execution_wake ON execution (wake_at, n) WHERE wake_at IS NOT NULL;
 CREATE INDEX execution_ended ON execution (workflow, ended_at, n, status) WHERE ended_at IS NOT NULL;
 CREATE INDEX execution_hash ON execution (hash);
--- parent: who waits for this one's end and is told of it once; the ones below are all that recovery has to look at.
+-- parent: the execution that waits for this one; told: the end was delivered to it. Recovery reads only this index.
 CREATE INDEX execution_child ON execution (parent) WHERE parent IS NOT NULL AND told = 0;
 
--- Executions that ended because the engine could do no more; settled once somebody has requeued or dropped them.
+-- Executions that the engine ended because it could not process a token; settled: how an operator resolved it.
 CREATE TABLE dead_letter (
     execution TEXT PRIMARY KEY,
     code      TEXT NOT NULL,
@@ -49,10 +49,10 @@ CREATE TABLE client_key (
     expires   INTEGER
 ) WITHOUT ROWID;
 CREATE INDEX client_key_execution ON client_key (execution);
--- expires: set when the execution is removed; the key is spent until then.
+-- expires: set when the execution is removed; until then the key cannot be reused.
 CREATE INDEX client_key_expires ON client_key (expires) WHERE expires IS NOT NULL;
 
--- The facts. The primary key is the write-once rule: kind, node, path and number name a fact within its execution.
+-- The primary key makes facts write-once: kind, node, path and number identify a fact within its execution.
 CREATE TABLE fact (
     execution INTEGER NOT NULL,
     kind      INTEGER NOT NULL,
@@ -81,7 +81,7 @@ CREATE TABLE blob (
     PRIMARY KEY (execution, key)
 );
 
--- Facts of `execution` name blobs of `other`, which therefore stays as long as it does.
+-- Facts of `execution` refer to blobs of `other`, so retention keeps `other` as long as `execution`.
 CREATE TABLE needs (
     execution TEXT NOT NULL,
     other     TEXT NOT NULL,
@@ -89,7 +89,7 @@ CREATE TABLE needs (
 ) WITHOUT ROWID;
 CREATE INDEX needs_other ON needs (other);
 
--- Executions that are off the list while rows of them may be left; to be looked at from `until` on (epoch ms).
+-- Removed executions of which some rows may remain; retention deletes them from `until` on (epoch ms).
 CREATE TABLE removed (
     n         INTEGER PRIMARY KEY,
     id        TEXT NOT NULL,
@@ -98,7 +98,7 @@ CREATE TABLE removed (
 );
 CREATE INDEX removed_until ON removed (until);
 
--- Stored definitions: what was deployed as which version. A row is never changed, and numbers have no gaps.
+-- Deployed versions of workflows. Rows are never changed, and numbers have no gaps.
 CREATE TABLE version (
     workflow  TEXT NOT NULL,
     number    INTEGER NOT NULL,
@@ -110,8 +110,8 @@ CREATE TABLE version (
 ) WITHOUT ROWID;
 CREATE INDEX version_hash ON version (hash);
 
--- Names that point at versions. `revision` counts how often one was changed; `weights` is JSON: percent of the starts by
--- the number of another version.
+-- Names that point at versions. `revision` counts changes; `weights` is JSON: other version numbers, and the percentage
+-- of starts that each of them gets.
 CREATE TABLE alias (
     workflow  TEXT NOT NULL,
     name      TEXT NOT NULL,
@@ -122,14 +122,15 @@ CREATE TABLE alias (
     PRIMARY KEY (workflow, name)
 ) WITHOUT ROWID;
 
--- deployed_at: the last time; hidden_at: NULL while it is in sight.
+-- deployed_at: time of the last deploy; hidden_at: when it was archived; NULL if it is not.
 CREATE TABLE workflow (
     id          TEXT PRIMARY KEY,
     deployed_at INTEGER NOT NULL,
     hidden_at   INTEGER
 ) WITHOUT ROWID;
 
--- Credentials. `sealed` is opened by the key named beside it and is bound to id, type and version; `shown` is for lists.
+-- `sealed` is encrypted with the key named in `key` and authenticates id, type and version; `shown` is the unencrypted
+-- part for lists.
 CREATE TABLE credential (
     id         TEXT PRIMARY KEY,
     name       TEXT NOT NULL UNIQUE,

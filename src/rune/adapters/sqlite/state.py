@@ -1,13 +1,7 @@
-"""An execution in memory: what the journal knows of it, folded, and what only this moment knows.
+"""State of running executions in the memory of the owner process.
 
-Arrivals: executions that are being accepted. While they are, nobody else opens them.
-
-The crowd before the door: starts that wait a moment for executions in memory to leave.
-
-The timers of the executions in memory, by the time they are due.
-
-The state in memory. It is a fold of the journal, so nothing of it is written: after a restart, or after a sleep,
-an execution is folded when it is touched. Executions whose tokens all wait cost a row, not memory.
+The state is never written: it is folded from the journal when an execution is first accessed after a restart or after
+it was unloaded. Executions whose tokens all wait are unloaded until their next timer and cost a row, not memory.
 """
 
 from __future__ import annotations
@@ -43,215 +37,49 @@ from rune.ports.clock import Clock
 from rune.ports.journal import ExecutionRecord, StoreUnavailableError
 from rune.ports.state import Applied, Claim, DueTimer, Fence, Listener
 
-
-class Lease(msgspec.Struct):
-    """Who may run a token, until when."""
-
-    owner: str
-    fence: Fence
-    until: int
-
-
-class LoadedExecution(msgspec.Struct):
-    """One execution in memory."""
-
-    accepted: ExecutionRecord
-    plan: Plan
-    state: State
-    offset: int = 0  # of an execution with its own clock
-    timers: dict[Timer, int] = {}
-    leases: dict[tuple[int, Path], Lease] = {}
-    claimed: set[tuple[int, Path]] = set()
-    waited: dict[tuple[int, Path], int] = {}
-    acts: int = 0
-    held_back: dict[tuple[int, Path], Token] = {}  # as many run as may run at once
-    asleep_until: int = 0  # what the file knows of its next waking
-    foreseen: tuple[Sequence[Decision], int] | None = None  # it sleeps after these, unless it acts before
-    recovered: bool = False  # read back from the journal: somebody may have died on one of its tokens
-
-    def first(self, token: Token) -> int | None:
-        """When the first party arrived at the join whose token this is."""
-        scope = self.state.scopes.get(token.path) if token.arrived else None
-        barrier = None if scope is None else scope.barriers.get(token.node)
-        return None if barrier is None else barrier.first
-
-    def is_full(self, token: Token) -> bool:
-        """Whether as many nodes run as may run at once."""
-        most = self.plan.max_parallel
-        return most is not None and token.fate is TokenPurpose.RUN and len(self.claimed) >= most
-
-    def claim(self, key: tuple[int, Path]) -> None:
-        """A token is in somebody's hands."""
-        self.claimed.add(key)
-        self.held_back.pop(key, None)
-
-    def let_in(self) -> list[Token]:
-        """Somebody is done: whoever was held back may try again. One that has become void takes nobody's place."""
-        free = max(0, (self.plan.max_parallel or 0) - len(self.claimed))
-        found: list[Token] = []
-        while self.held_back and len(found) < free:
-            token = self.held_back.pop(next(iter(self.held_back)))
-            if claim_verdict(self.plan, self.state, token) in ("run", "cancelled"):
-                found.append(token)
-        return found
-
-    def sleeps_after(self, decisions: Sequence[Decision]) -> bool:
-        """Whether these decisions, written down together with the time of the next waking, are all there is."""
-        return self.foreseen is not None and self.foreseen[0] is decisions and self.foreseen[1] == self.acts
-
-    def done(self, key: tuple[int, Path]) -> None:
-        """A token is no longer in anybody's hands."""
-        self.claimed.discard(key)
-        self.leases.pop(key, None)
-
-
-class PendingStarts:
-    """`loaded` are the executions in memory; `wake` has somebody look at those that did not get there."""
-
-    def __init__(self, loaded: Container[str], wake: Callable[[], None]) -> None:
-        self.loaded = loaded
-        self.wake = wake
-        self.under_way: set[str] = set()
-        self.missed: list[str] = []
-
-    def __contains__(self, execution: object) -> bool:
-        return execution in self.under_way
-
-    def arriving(self, execution: str) -> PendingStart:
-        """While this lasts the execution arrives."""
-        return PendingStart(self, execution)
-
-
-class PendingStart:
-    """One of them; if it was not admitted, it is read back."""
-
-    __slots__ = ("_arrivals", "_execution")
-
-    def __init__(self, arrivals: PendingStarts, execution: str) -> None:
-        self._arrivals = arrivals
-        self._execution = execution
-
-    def __enter__(self) -> None:
-        self._arrivals.under_way.add(self._execution)
-
-    def __exit__(self, *failure: object) -> None:
-        arrivals = self._arrivals
-        arrivals.under_way.discard(self._execution)
-        if self._execution not in arrivals.loaded:
-            arrivals.missed.append(self._execution)
-            arrivals.wake()
-
-
-MAX_ADMITTED = 1_000  # above it, starts wait a moment: reading an execution back later costs more
-ADMISSION_TIMEOUT_S = 0.2  # s
-
-
-class AdmissionGate:
-    """`size` tells how many executions are in memory."""
-
-    def __init__(self, size: Callable[[], int]) -> None:
-        self._size = size
-        self._waiting: deque[tuple[asyncio.Future[None], float]] = deque()
-        self._watched = False
-
-    async def wait(self) -> None:
-        """Until there is room, but not long."""
-        if self._size() < MAX_ADMITTED:
-            return
-        loop = asyncio.get_running_loop()
-        leaving = loop.create_future()
-        self._waiting.append((leaving, loop.time() + ADMISSION_TIMEOUT_S))
-        if not self._watched:
-            self._watched = True
-            loop.call_later(ADMISSION_TIMEOUT_S, self._watch, loop)
-        await leaving
-
-    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Let in who has waited long enough. One timer does for all: who came first loses patience first."""
-        now = loop.time()
-        while self._waiting and (self._waiting[0][0].done() or self._waiting[0][1] <= now):
-            _admit(self._waiting.popleft()[0])
-        self._watched = bool(self._waiting)
-        if self._watched:
-            loop.call_at(self._waiting[0][1], self._watch, loop)
-
-    def release(self) -> None:
-        """Somebody has gone: the next may come in."""
-        while self._waiting and self._size() < MAX_ADMITTED:
-            if _admit(self._waiting.popleft()[0]):
-                return
-
-
-def _admit(waiting: asyncio.Future[None]) -> bool:
-    if waiting.done():
-        return False
-    waiting.set_result(None)
-    return True
-
-
-DueTime = Callable[[str, Timer], int | None]
-"""When a timer of an execution is due by the clock of this process; None if it is not armed."""
-
-
-class Timers:
-    """A timer that was armed again is here twice; only the entry that its execution agrees with counts."""
-
-    def __init__(self, due: DueTime) -> None:
-        self._due = due
-        self._heap: list[tuple[int, int, str, Timer]] = []
-        self._pushed = 0
-
-    def set(self, when: int, execution: str, timer: Timer) -> bool:
-        """Add one; whether it is now the first to ring."""
-        self._pushed += 1
-        heappush(self._heap, (when, self._pushed, execution, timer))
-        return self._heap[0][1] == self._pushed
-
-    def next(self) -> int | None:
-        """When the first one rings."""
-        while self._heap and self._due(self._heap[0][2], self._heap[0][3]) != self._heap[0][0]:
-            heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
-
-    def ring(self, now: int) -> tuple[str, Timer] | None:
-        """Take out the first one, if its time has come."""
-        when = self.next()
-        if when is None or when > now:
-            return None
-        _, _, execution, timer = heappop(self._heap)
-        return execution, timer
-
-
 log = logging.getLogger("rune.state")
 
 LEASE_MS = 9_000
-MIN_SLEEP_MS = 2_000  # ms: shorter waits stay in memory
 MAX_LOADED = 8_000
+"""Maximum number of executions in memory."""
+
+MAX_ADMITTED = 1_000
+"""With this many executions in memory new starts wait: accepting one that has to be unloaded and loaded later costs
+more than the wait."""
+
+ADMISSION_TIMEOUT_S = 0.2
+MIN_SLEEP_MS = 2_000
+"""Executions that wait for a shorter time stay in memory."""
+
 NEVER = 2**62
 CHILD = "child:"
-"""How the signals begin by which children tell their end."""
+"""Prefix of the signals that deliver the ends of children."""
 
 Plans = Callable[[str], Awaitable[Plan]]
+"""Returns the plan of the definition with this hash."""
+
+DueTime = Callable[[str, Timer], int | None]
+"""Returns when a timer of an execution is due, in the time of this process; None if it is not armed."""
 
 
 class SqliteState:
-    """Tokens, joins, leases and timers of the executions that are awake."""
+    """Implements the state port for the executions in memory and loads others on access."""
 
     def __init__(self, journal: SqliteJournal, plans: Plans, clock: Clock) -> None:
         self._journal = journal
         self._plans = plans
         self._clock = clock
         self._running: OrderedDict[str, LoadedExecution] = OrderedDict()
-        self._arrivals = PendingStarts(self._running, clock.wake)
+        self._pending_starts = PendingStarts(self._running, clock.wake)
         self._pending_due: list[DueTimer] = []
-        self._crowd = AdmissionGate(self._running.__len__)
+        self._admission = AdmissionGate(self._running.__len__)
         self._timers = Timers(self._armed)
         self._cursor = (-1, 0)
-        self.folds = 0
+        self.rebuilds = 0
 
     @property
     def loaded(self) -> int:
-        """How many executions are in memory."""
+        """Number of executions in memory."""
         return len(self._running)
 
     async def begin(self, execution: str) -> Applied:
@@ -259,18 +87,19 @@ class SqliteState:
         return applied if applied is not None else Applied(now=self._now(running))
 
     def arriving(self, execution: str) -> PendingStart:
-        """While an execution is being accepted nobody else opens it; if it was not admitted, it is read back."""
-        return self._arrivals.arriving(execution)
+        """Return a context for accepting an execution. The scheduler does not load it meanwhile, and loads it
+        afterwards if it was not admitted."""
+        return self._pending_starts.arriving(execution)
 
     async def admit(self, accepted: ExecutionRecord, plan: Plan) -> Applied:
-        """Open an execution that was accepted this moment, without reading it back."""
-        running = LoadedExecution(accepted, plan, State(), self._ahead(accepted, accepted.at))
+        """Open an execution that was just accepted, without reading it from the journal."""
+        running = LoadedExecution(accepted, plan, State(), self._clock_offset(accepted, accepted.at))
         self._running[accepted.id] = running
         return self._after_change(running, start_execution(plan, running.state, accepted.at))
 
     async def room(self) -> bool:
-        """Whether one more execution may be opened right away; waits a moment for others to leave."""
-        await self._crowd.wait()
+        """Return whether a new execution can be opened now, after waiting for admission."""
+        await self._admission.wait()
         return len(self._running) < MAX_LOADED
 
     async def _load(self, execution: str) -> tuple[LoadedExecution, Applied | None]:
@@ -287,16 +116,16 @@ class SqliteState:
             return running, None
         running = LoadedExecution(accepted, plan, State(), recovered=True)
         facts = [ExecutionStarted(accepted.at), *(each.fact for each in stored)]
-        running.offset = self._ahead(accepted, max(fact.at for fact in facts))
+        running.offset = self._clock_offset(accepted, max(fact.at for fact in facts))
         running.state, applied = fold(plan, facts, self._now(running))
-        self.folds += bool(stored)
+        self.rebuilds += bool(stored)
         if running.state.ended:
             return running, Applied(now=self._now(running))
         self._running[execution] = running
         return running, self._after_change(running, applied)
 
     async def _load_readonly(self, execution: str) -> LoadedExecution:
-        """Load an execution for somebody who sends nothing: what follows from the loading is left to the scheduler."""
+        """Load an execution for a caller that does not send tokens. The scheduler sends those that loading emits."""
         running, applied = await self._load(execution)
         if applied is not None and (applied.emitted or applied.finish):
             self._pending_due.append(self._due(running, Timer("wait"), applied))
@@ -306,11 +135,11 @@ class SqliteState:
     def _due(
         self, running: LoadedExecution, timer: Timer, applied: Applied, due: int | None = None
     ) -> DueTimer:
-        of = running.accepted
-        return DueTimer(of.id, timer, applied.emitted, applied.finish, applied.now, of.priority, due)
+        record = running.accepted
+        return DueTimer(record.id, timer, applied.emitted, applied.finish, applied.now, record.priority, due)
 
-    def _ahead(self, accepted: ExecutionRecord, latest: int) -> int:
-        """How far the clock of an execution with a clock of its own is before this one."""
+    def _clock_offset(self, accepted: ExecutionRecord, latest: int) -> int:
+        """Return how many ms the clock of an execution with simulated time is ahead of this process."""
         return max(0, latest - self._clock.now()) if accepted.fake_time else 0
 
     def _now(self, running: LoadedExecution) -> int:
@@ -328,7 +157,7 @@ class SqliteState:
         if not again and running.is_full(mine):
             running.held_back[token.key] = mine
             return Claim("held back", mine, now)
-        due = running.waited.pop(token.key, None) if mine.resumed else None
+        due = running.expired_waits.pop(token.key, None) if mine.resumed else None
         if not leased and not again:
             running.claim(token.key)
             return Claim(verdict, mine, now, due=due, first=running.first(mine))
@@ -346,7 +175,8 @@ class SqliteState:
         if running is None or held is None or held.fence != fence or held.until <= self._now(running):
             return False
         pointless = in_cancelled_region(running.plan, running.state, node, path)
-        held.until = self._now(running) + (0 if pointless else LEASE_MS)  # who touches it next ends it
+        # The lease of a cancelled token expires now, so that the next claim can end the token.
+        held.until = self._now(running) + (0 if pointless else LEASE_MS)
         return not pointless
 
     def predict_end(
@@ -355,11 +185,11 @@ class SqliteState:
         running = self._running.get(execution)
         if running is None:
             return None
-        # An execution with a clock of its own does not sleep: its due times are not those of this clock.
+        # An execution with simulated time is never unloaded: its due times are not in the time of this process.
         until = None if running.accepted.fake_time else predict_sleep(running.state, decisions)
         if until is not None and not running.timers and until - self._now(running) > MIN_SLEEP_MS:
             running.asleep_until = until
-            running.foreseen = (decisions, running.acts)
+            running.predicted_sleep = (decisions, running.changes)
             self._journal.sleeps_with_next(execution, until)
             return None
         finish = predict_end(running.state, decisions)
@@ -368,7 +198,7 @@ class SqliteState:
     async def apply(self, execution: str, decisions: Sequence[Decision]) -> Applied:
         running, loaded = await self._load(execution)
         if loaded is not None:
-            return loaded  # the fold has placed the facts of these decisions already
+            return loaded  # the fold has already applied the facts of these decisions
         if running.sleeps_after(decisions) and self._unloaded_with_fact(running, running.asleep_until):
             return Applied(now=self._now(running))
         total = effect.Applied()
@@ -386,12 +216,12 @@ class SqliteState:
             if applied.fresh and type(decision.fact) is not RaceWinner:
                 running.done((decision.node, decision.path))
         if running.held_back:
-            total.emitted += running.let_in()
+            total.emitted += running.take_held_back()
         return self._after_change(running, total)
 
     def _after_change(self, running: LoadedExecution, applied: effect.Applied) -> Applied:
-        """Arm what is to be armed; let an execution with its own clock jump; put one that only waits to sleep."""
-        running.acts += 1
+        """Update the timers after a change, and unload the execution if all of its tokens wait."""
+        running.changes += 1
         for timer in applied.disarmed:
             running.timers.pop(timer, None)
         for timer, due in applied.armed:
@@ -401,11 +231,11 @@ class SqliteState:
         if root is None or state.finish is not None or (root.active and state.paused_at is None):
             return result
         if any(token.fate is TokenPurpose.EXPIRE for token in applied.emitted):
-            return result  # a join about to be given up has no token that counts as active yet
+            return result  # the token that expires a join does not count as active until it is claimed
         if root.active == 0:
             self._sleep_if_idle(running)
         elif not running.leases and not running.claimed:
-            self._unload(running, NEVER)  # the resume reads it back
+            self._unload(running, NEVER)  # paused; the resume loads it again
         return result
 
     def _arm(self, running: LoadedExecution, timer: Timer, due: int) -> None:
@@ -419,13 +249,13 @@ class SqliteState:
         return None if running is None or due is None else due - running.offset
 
     def _sleep_if_idle(self, running: LoadedExecution) -> None:
-        """Nothing of this execution can run before its next timer."""
+        """Unload an execution until its next timer, or advance its clock to that timer if its time is simulated."""
         nearest = min(running.timers.values(), default=None)
         if running.state.paused_at is not None or nearest is None:
             self._unload(running, NEVER)
         elif running.accepted.fake_time:
             if any(name.startswith(CHILD) for name in running.state.waiting_for_signal):
-                return  # its time goes on when the child has ended
+                return  # the clock advances once the child has ended
             jump = nearest - self._now(running)
             if jump > 0:
                 running.offset += jump
@@ -436,25 +266,25 @@ class SqliteState:
             self._unload(running, nearest)
 
     def _unload(self, running: LoadedExecution, when: int) -> None:
-        """Leave memory once the file knows when to wake it; unless something happened meanwhile."""
-        execution, acts = running.accepted.id, running.acts
+        """Unload an execution once its wake-up time is durable, unless it has changed by then."""
+        execution, changes = running.accepted.id, running.changes
         if self._journal.has_undelivered_signal(execution):
-            return  # the file knows what there is to do; having heard of it, it may rest
+            return  # a signal is recorded and not applied yet; the execution is unloaded after that
         if self._unloaded_with_fact(running, when):
             return
 
-        def asleep(done: asyncio.Future[None]) -> None:
-            known = not done.cancelled() and done.exception() is None
-            if known and running.acts == acts and (when, 0) > self._cursor:
+        def on_stored(done: asyncio.Future[None]) -> None:
+            stored = not done.cancelled() and done.exception() is None
+            if stored and running.changes == changes and (when, 0) > self._cursor:
                 self._forget(execution)
 
-        self._journal.sleep_until(execution, when).add_done_callback(asleep)
+        self._journal.sleep_until(execution, when).add_done_callback(on_stored)
 
     def _unloaded_with_fact(self, running: LoadedExecution, when: int) -> bool:
-        """Leave memory if the time of the next waking went along with the fact that put it to sleep."""
+        """Unload an execution if its wake-up time was stored together with its last fact; return whether it was."""
         execution = running.accepted.id
-        known = running.asleep_until == when and (when, 0) > self._cursor
-        if known and not self._journal.has_undelivered_signal(execution):
+        stored = running.asleep_until == when and (when, 0) > self._cursor
+        if stored and not self._journal.has_undelivered_signal(execution):
             self._forget(execution)
             return True
         return False
@@ -462,7 +292,7 @@ class SqliteState:
     def _forget(self, execution: str) -> None:
         self._running.pop(execution, None)
         self._journal.forget(execution)
-        self._crowd.release()
+        self._admission.release()
 
     async def control(self, execution: str, fact: PauseChanged) -> Applied:
         running, loaded = await self._load(execution)
@@ -476,7 +306,7 @@ class SqliteState:
 
     async def signal(self, execution: str, fact: SignalReceived) -> Applied:
         running, loaded = await self._load(execution)
-        running.offset = max(running.offset, self._ahead(running.accepted, fact.at))
+        running.offset = max(running.offset, self._clock_offset(running.accepted, fact.at))
         return await self._deliver_signal(
             running, fact, deliver_signal(running.plan, running.state, fact), loaded
         )
@@ -488,15 +318,18 @@ class SqliteState:
         applied: effect.Applied,
         loaded: Applied | None,
     ) -> Applied:
-        """What was just loaded has heard of it already. The file may have been told meanwhile that the execution
-        sleeps; whoever owns it next must look."""
-        self._journal.heard(running.accepted.id, fact)
+        """Complete the delivery of a signal or pause; `loaded` is set if loading the execution has applied it.
+
+        A concurrent unload may have stored a later wake-up time. If tokens were emitted, the wake-up time is set to
+        now, so that the next owner loads the execution if this one crashes.
+        """
+        self._journal.mark_delivered(running.accepted.id, fact)
         running.asleep_until = 0
-        kept = self._after_change(running, applied)
-        found = kept if loaded is None else loaded
-        if found.emitted:
-            await self._journal.sleep_until(running.accepted.id, found.now)
-        return found
+        changed = self._after_change(running, applied)
+        result = changed if loaded is None else loaded
+        if result.emitted:
+            await self._journal.sleep_until(running.accepted.id, result.now)
+        return result
 
     async def waiting_for_signal(self, execution: str) -> list[Listener]:
         running = await self._load_readonly(execution)
@@ -512,7 +345,7 @@ class SqliteState:
         if running is not None:
             end_execution(running.state, fact)
         self._journal.forget(execution)
-        self._crowd.release()
+        self._admission.release()
 
     async def due_timers(self, limit: int) -> list[DueTimer]:
         found, self._pending_due = self._pending_due, []
@@ -524,12 +357,12 @@ class SqliteState:
         return found
 
     def _fire(self, running: LoadedExecution, timer: Timer) -> DueTimer:
-        """Move a timer on. What has no token of its own yet stays armed until its consequence is applied."""
+        """Fire a timer. Timers without a token stay armed until their consequence is applied."""
         now = self._now(running)
         due = running.timers.pop(timer)
         applied = fire_timer(running.plan, running.state, timer, now)
         if timer.kind == "wait":
-            running.waited[(timer.node, timer.path)] = due
+            running.expired_waits[(timer.node, timer.path)] = due
         for token in applied.emitted:
             running.claimed.discard(token.key)
         if timer.kind in ("join", "finish", "deadline") and (applied.emitted or applied.finish):
@@ -537,25 +370,27 @@ class SqliteState:
         return self._due(running, timer, self._after_change(running, applied), due)
 
     async def _wake_sleepers(self, limit: int) -> list[DueTimer]:
-        """Load executions whose time has come, as far as memory allows."""
+        """Load executions whose wake-up time has come, as far as MAX_LOADED allows."""
         found: list[DueTimer] = []
         room = min(limit, MAX_LOADED - len(self._running))
         if room <= 0:
             return found
         rows = self._journal.waking(self._cursor, self._clock.now(), room)
-        names: dict[str, int | None] = {name: when for when, _, name in rows if name not in self._arrivals}
+        names: dict[str, int | None] = {
+            name: when for when, _, name in rows if name not in self._pending_starts
+        }
         if rows:
             self._cursor = (rows[-1][0], rows[-1][1])
-        missed, self._arrivals.missed = self._arrivals.missed, []
+        missed, self._pending_starts.missed = self._pending_starts.missed, []
         names |= {each: None for each in missed if await self._journal.accepted(each) is not None}
         for execution, when in names.items():
-            opened = await self._opened(execution, when)
-            if opened is not None:
-                found.append(opened)
+            due = await self._load_due(execution, when)
+            if due is not None:
+                found.append(due)
         return found
 
-    async def _opened(self, execution: str, when: int | None) -> DueTimer | None:
-        """What follows if an execution is loaded now. One that cannot be does not hold up the others."""
+    async def _load_due(self, execution: str, when: int | None) -> DueTimer | None:
+        """Load an execution and return what follows. One that cannot be loaded does not block the others."""
         if execution in self._running:
             return None
         try:
@@ -566,14 +401,14 @@ class SqliteState:
         except StoreUnavailableError:
             raise
         except Exception as error:
-            # Written by a newer version, or of a node type that is not here: left to whoever can.
-            log.warning("%s is left alone: %s: %s", execution, type(error).__name__, error)
+            # Written by a newer version, or with a node type that this process lacks: another owner may load it.
+            log.warning("cannot load %s: %s: %s", execution, type(error).__name__, error)
             return None
 
     async def next_due(self) -> int | None:
         nearest = self._timers.next()
         moments = [] if nearest is None else [nearest]
-        if self._arrivals.missed or self._pending_due:
+        if self._pending_starts.missed or self._pending_due:
             return self._clock.now()
         asleep = self._journal.next_waking(self._cursor) if len(self._running) < MAX_LOADED else None
         if asleep is not None:
@@ -595,9 +430,194 @@ class SqliteState:
         return found
 
     def active(self) -> int:
-        """How many of the executions in memory have something to run."""
+        """Return how many executions in memory have tokens to run."""
         return sum(1 for each in self._running.values() if each.state.scopes and each.state.root.active)
 
     async def explain(self, execution: str) -> list[Waiting]:
         running = await self._load_readonly(execution)
         return explain(running.plan, running.state)
+
+
+class Lease(msgspec.Struct):
+    """The exclusive right of a worker to run a token, until a time."""
+
+    owner: str
+    fence: Fence
+    until: int
+
+
+class LoadedExecution(msgspec.Struct):
+    """One execution in memory."""
+
+    accepted: ExecutionRecord
+    plan: Plan
+    state: State
+    offset: int = 0  # ms by which the clock of an execution with simulated time is ahead
+    timers: dict[Timer, int] = {}
+    leases: dict[tuple[int, Path], Lease] = {}
+    claimed: set[tuple[int, Path]] = set()
+    expired_waits: dict[tuple[int, Path], int] = {}
+    changes: int = 0  # number of changes applied
+    held_back: dict[tuple[int, Path], Token] = {}  # tokens beyond the limit of nodes that run at once
+    asleep_until: int = 0  # wake-up time that is stored in the file
+    # Decisions after which the execution sleeps, and the value of `changes` for which that was predicted.
+    predicted_sleep: tuple[Sequence[Decision], int] | None = None
+    recovered: bool = (
+        False  # loaded from the journal: a worker may have crashed while it ran one of the tokens
+    )
+
+    def first(self, token: Token) -> int | None:
+        """Return when the first branch arrived at the join that the token belongs to."""
+        scope = self.state.scopes.get(token.path) if token.arrived else None
+        barrier = None if scope is None else scope.barriers.get(token.node)
+        return None if barrier is None else barrier.first
+
+    def is_full(self, token: Token) -> bool:
+        """Return whether the execution runs as many nodes as its limit allows."""
+        limit = self.plan.max_parallel
+        return limit is not None and token.fate is TokenPurpose.RUN and len(self.claimed) >= limit
+
+    def claim(self, key: tuple[int, Path]) -> None:
+        self.claimed.add(key)
+        self.held_back.pop(key, None)
+
+    def take_held_back(self) -> list[Token]:
+        """Return the held back tokens that can run now. A token that has become void does not use up a slot."""
+        free = max(0, (self.plan.max_parallel or 0) - len(self.claimed))
+        found: list[Token] = []
+        while self.held_back and len(found) < free:
+            token = self.held_back.pop(next(iter(self.held_back)))
+            if claim_verdict(self.plan, self.state, token) in ("run", "cancelled"):
+                found.append(token)
+        return found
+
+    def sleeps_after(self, decisions: Sequence[Decision]) -> bool:
+        """Return whether the execution sleeps after these decisions, as predicted when they were recorded."""
+        if self.predicted_sleep is None:
+            return False
+        predicted, changes = self.predicted_sleep
+        return predicted is decisions and changes == self.changes
+
+    def done(self, key: tuple[int, Path]) -> None:
+        """Release the claim and the lease of a token."""
+        self.claimed.discard(key)
+        self.leases.pop(key, None)
+
+
+class PendingStarts:
+    """Executions that are being accepted, which the scheduler must not load.
+
+    `loaded` are the executions in memory. An execution that is not among them when its start ends is added to `missed`,
+    and `wake` makes the scheduler load it.
+    """
+
+    def __init__(self, loaded: Container[str], wake: Callable[[], None]) -> None:
+        self.loaded = loaded
+        self.wake = wake
+        self.in_progress: set[str] = set()
+        self.missed: list[str] = []
+
+    def __contains__(self, execution: object) -> bool:
+        return execution in self.in_progress
+
+    def arriving(self, execution: str) -> PendingStart:
+        """Return a context in which the execution is being accepted."""
+        return PendingStart(self, execution)
+
+
+class PendingStart:
+    """Context of one start."""
+
+    __slots__ = ("_execution", "_pending")
+
+    def __init__(self, pending: PendingStarts, execution: str) -> None:
+        self._pending = pending
+        self._execution = execution
+
+    def __enter__(self) -> None:
+        self._pending.in_progress.add(self._execution)
+
+    def __exit__(self, *failure: object) -> None:
+        pending = self._pending
+        pending.in_progress.discard(self._execution)
+        if self._execution not in pending.loaded:
+            pending.missed.append(self._execution)
+            pending.wake()
+
+
+class AdmissionGate:
+    """Admission control: new starts wait up to ADMISSION_TIMEOUT_S while MAX_ADMITTED executions are in memory.
+
+    `size` returns how many executions are in memory.
+    """
+
+    def __init__(self, size: Callable[[], int]) -> None:
+        self._size = size
+        self._waiting: deque[tuple[asyncio.Future[None], float]] = deque()
+        self._watched = False
+
+    async def wait(self) -> None:
+        """Wait until an execution has left memory, or for ADMISSION_TIMEOUT_S."""
+        if self._size() < MAX_ADMITTED:
+            return
+        loop = asyncio.get_running_loop()
+        admitted = loop.create_future()
+        self._waiting.append((admitted, loop.time() + ADMISSION_TIMEOUT_S))
+        if not self._watched:
+            self._watched = True
+            loop.call_later(ADMISSION_TIMEOUT_S, self._watch, loop)
+        await admitted
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Admit the starts whose wait has timed out. One timer serves all, because they time out in order."""
+        now = loop.time()
+        while self._waiting and (self._waiting[0][0].done() or self._waiting[0][1] <= now):
+            _admit(self._waiting.popleft()[0])
+        self._watched = bool(self._waiting)
+        if self._watched:
+            loop.call_at(self._waiting[0][1], self._watch, loop)
+
+    def release(self) -> None:
+        """Admit the next start, after an execution has left memory."""
+        while self._waiting and self._size() < MAX_ADMITTED:
+            if _admit(self._waiting.popleft()[0]):
+                return
+
+
+def _admit(waiting: asyncio.Future[None]) -> bool:
+    if waiting.done():
+        return False
+    waiting.set_result(None)
+    return True
+
+
+class Timers:
+    """The timers of all executions in memory, ordered by due time.
+
+    A timer that is armed again has two entries. Only the one that matches `due` is valid; others are skipped.
+    """
+
+    def __init__(self, due: DueTime) -> None:
+        self._due = due
+        self._heap: list[tuple[int, int, str, Timer]] = []
+        self._pushed = 0
+
+    def set(self, when: int, execution: str, timer: Timer) -> bool:
+        """Add a timer and return whether it is now the first."""
+        self._pushed += 1
+        heappush(self._heap, (when, self._pushed, execution, timer))
+        return self._heap[0][1] == self._pushed
+
+    def next(self) -> int | None:
+        """Return when the first timer is due."""
+        while self._heap and self._due(self._heap[0][2], self._heap[0][3]) != self._heap[0][0]:
+            heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def ring(self, now: int) -> tuple[str, Timer] | None:
+        """Remove and return the first timer if it is due."""
+        when = self.next()
+        if when is None or when > now:
+            return None
+        _, _, execution, timer = heappop(self._heap)
+        return execution, timer

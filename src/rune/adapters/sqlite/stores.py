@@ -1,7 +1,4 @@
-"""Blobs in the same file.
-
-Opens the embedded backend.
-"""
+"""Opens the stores of the embedded backend, all of them in one SQLite file, and stores its blobs."""
 
 from __future__ import annotations
 
@@ -15,8 +12,25 @@ from rune.adapters.sqlite.state import Plans, SqliteState
 from rune.ports.clock import Clock
 
 
+class SqliteStores:
+    """The stores of the embedded backend over one file."""
+
+    def __init__(self, path: Path, clock: Clock, *, relaxed: bool = False) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.database = Database(path, relaxed=relaxed)
+        self.journal = SqliteJournal(self.database)
+        self.blob = SqliteBlobs(self.database)
+        self.queue = SqliteQueue()
+        self.retention = SqliteRetention(self.database, self.journal)
+        self._clock = clock
+
+    def state(self, plans: Plans) -> SqliteState:
+        """Create the state. It needs plans to fold facts."""
+        return SqliteState(self.journal, plans, self._clock)
+
+
 class SqliteBlobs:
-    """Bytes by key; the execution is the part of the key before the first slash."""
+    """Implements the blob store in the database file."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -38,20 +52,3 @@ class SqliteBlobs:
             lambda db: db.execute("DELETE FROM blob WHERE execution = ?", (execution,)).rowcount
         )
         return count
-
-
-class SqliteStores:
-    """The adapters over one file."""
-
-    def __init__(self, path: Path, clock: Clock, *, relaxed: bool = False) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.database = Database(path, relaxed=relaxed)
-        self.journal = SqliteJournal(self.database)
-        self.blob = SqliteBlobs(self.database)
-        self.queue = SqliteQueue()
-        self.retention = SqliteRetention(self.database, self.journal)
-        self._clock = clock
-
-    def state(self, plans: Plans) -> SqliteState:
-        """The state, which needs plans to fold."""
-        return SqliteState(self.journal, plans, self._clock)

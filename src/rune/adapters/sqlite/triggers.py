@@ -1,4 +1,4 @@
-"""Triggers in the same file."""
+"""Triggers in SQLite."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import msgspec
 from rune.adapters.sqlite.database import Database
 from rune.ports.triggers import PathTakenError, Trigger
 
-_TRIGGER = msgspec.msgpack.Decoder(Trigger)
-_PACK = msgspec.msgpack.Encoder()
-_BODY = "SELECT body FROM workflow_trigger"
+_TRIGGER_DECODER = msgspec.msgpack.Decoder(Trigger)
+_ENCODER = msgspec.msgpack.Encoder()
+_SELECT_BODY = "SELECT body FROM workflow_trigger"
 
 
 class SqliteTriggers:
-    """One thread writes, so a revision is compared and replaced in one act."""
+    """Implements the trigger store. A single thread writes, so revisions are compared and replaced atomically."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def list(self, workflow: str | None = None) -> Sequence[Trigger]:
         if workflow is None:
-            return self._read(f"{_BODY} ORDER BY workflow, node")
-        return self._read(f"{_BODY} WHERE workflow = ? ORDER BY node", workflow)
+            return self._select(f"{_SELECT_BODY} ORDER BY workflow, node")
+        return self._select(f"{_SELECT_BODY} WHERE workflow = ? ORDER BY node", workflow)
 
     async def find(self, id: str) -> Trigger | None:
-        return next(iter(self._read(f"{_BODY} WHERE id = ?", id)), None)
+        return next(iter(self._select(f"{_SELECT_BODY} WHERE id = ?", id)), None)
 
     async def at_path(self, path: str) -> Trigger | None:
-        return next(iter(self._read(f"{_BODY} WHERE path = ?", path)), None)
+        return next(iter(self._select(f"{_SELECT_BODY} WHERE path = ?", path)), None)
 
     async def put(self, trigger: Trigger) -> Trigger | None:
         stored = msgspec.structs.replace(trigger, revision=trigger.revision + 1)
@@ -44,7 +44,7 @@ class SqliteTriggers:
                 "SELECT workflow FROM workflow_trigger WHERE path = ? AND id <> ?", (stored.path, stored.id)
             ).fetchone()
             if other is not None:
-                raise PathTakenError(f"a hook of `{other[0]}` is at `{stored.path}` already")
+                raise PathTakenError(f"workflow `{other[0]}` already has a webhook at `{stored.path}`")
             db.execute(
                 "INSERT OR REPLACE INTO workflow_trigger VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (
@@ -54,13 +54,13 @@ class SqliteTriggers:
                     stored.path,
                     stored.due,
                     stored.revision,
-                    _PACK.encode(stored),
+                    _ENCODER.encode(stored),
                 ),
             )
             return stored
 
-        answer: Trigger | None = await self._database.submit(work)
-        return answer
+        result: Trigger | None = await self._database.submit(work)
+        return result
 
     async def remove(self, trigger: Trigger) -> bool:
         def work(db: sqlite3.Connection) -> bool:
@@ -76,7 +76,7 @@ class SqliteTriggers:
         return removed
 
     async def due(self, now: int, limit: int) -> Sequence[Trigger]:
-        return self._read(f"{_BODY} WHERE due <= ? ORDER BY due LIMIT ?", now, limit)
+        return self._select(f"{_SELECT_BODY} WHERE due <= ? ORDER BY due LIMIT ?", now, limit)
 
     async def next_due(self) -> int | None:
         row = self._database.reader.execute("SELECT min(due) FROM workflow_trigger WHERE due IS NOT NULL")
@@ -103,5 +103,5 @@ class SqliteTriggers:
         dropped: int = await self._database.submit(work)
         return dropped
 
-    def _read(self, statement: str, *values: Any) -> Sequence[Trigger]:
-        return [_TRIGGER.decode(row[0]) for row in self._database.reader.execute(statement, values)]
+    def _select(self, statement: str, *values: Any) -> Sequence[Trigger]:
+        return [_TRIGGER_DECODER.decode(row[0]) for row in self._database.reader.execute(statement, values)]

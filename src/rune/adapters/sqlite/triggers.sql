@@ -1,5 +1,5 @@
--- Triggers, and what was signed for them. body: everything of a trigger; the columns are what is looked for.
--- due: when a schedule has to be looked at; NULL for hooks and for what is switched off.
+-- Version 4: triggers. `body` has all fields; the columns are those that queries use.
+-- due: when the scheduler has to process a schedule; NULL for webhooks and disabled triggers.
 
 CREATE TABLE workflow_trigger (
     id        TEXT PRIMARY KEY,
@@ -13,7 +13,7 @@ CREATE TABLE workflow_trigger (
 CREATE INDEX workflow_trigger_workflow ON workflow_trigger (workflow, node);
 CREATE INDEX workflow_trigger_due ON workflow_trigger (due) WHERE due IS NOT NULL;
 
--- What was signed comes under one delivery only. until: nobody believes the signature any more (epoch ms).
+-- The delivery id under which a signature was received, to detect replays. until: when the signature expires (epoch ms).
 CREATE TABLE signed_delivery (
     trigger_id TEXT NOT NULL,
     mark       TEXT NOT NULL,

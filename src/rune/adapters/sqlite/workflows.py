@@ -1,4 +1,4 @@
-"""The library in SQLite."""
+"""Workflow definitions, versions and aliases in SQLite."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from rune.ports.workflows import (
     workflow_not_found,
 )
 
-MAX_CACHED = 1_000
+MAX_CACHED_VERSIONS = 1_000
 _ALIASES = "(SELECT group_concat(name, ' ') FROM alias WHERE workflow = v.workflow AND number = v.number)"
 _VERSION = f"SELECT v.workflow, v.number, v.hash, v.at, {_ALIASES} FROM version v"
 _BY_NUMBER = f"{_VERSION} JOIN workflow w ON w.id = v.workflow WHERE v.workflow = ? AND v.number = ?"
@@ -37,28 +37,28 @@ _BY_ALIAS = (
     f"{_VERSION} JOIN workflow w ON w.id = v.workflow JOIN alias a USING (workflow, number)"
     " WHERE v.workflow = ? AND a.name = ?"
 )
-_POINT = (
+_UPSERT_ALIAS = (
     "INSERT INTO alias VALUES (?, ?, ?, ?, 1, ?)"
     " ON CONFLICT DO UPDATE SET number = excluded.number, at = excluded.at, revision = revision + 1,"
     " weights = excluded.weights WHERE number <> excluded.number OR weights <> excluded.weights"
 )
-_PLAIN = "{}"  # the weights of an alias that has none
+_NO_WEIGHTS = "{}"
 
 
 class SqliteWorkflows:
-    """Versions and aliases. One thread writes, so a version number is simply the next one."""
+    """Implements the workflow store. A single thread writes, so numbering versions needs no lock."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # Whoever owns the file is the only one who writes, so what was found holds until something is written here.
+        # The owner process is the only writer, so its cached lookups stay valid until its next write.
         self._owned = database.opened > 0
-        self._found: dict[tuple[str, str], tuple[Version, dict[int, float]]] = {}
+        self._cache: dict[tuple[str, str], tuple[Version, dict[int, float]]] = {}
 
     async def _write(self, work: WriteFunction) -> Any:
-        """Have something written, then look again. Shielded: it is done even if nobody waits for it any more."""
-        writing = self._database.submit(work)
-        writing.add_done_callback(lambda _: self._found.clear())
-        return await asyncio.shield(writing)
+        """Submit a write and clear the cache afterwards, even if the caller is cancelled: the write still happens."""
+        write = self._database.submit(work)
+        write.add_done_callback(lambda _: self._cache.clear())
+        return await asyncio.shield(write)
 
     async def deploy(
         self,
@@ -75,14 +75,16 @@ class SqliteWorkflows:
         name = name_in(definition)
 
         def work(db: sqlite3.Connection) -> Version:
-            now = _tag(db, workflow)
+            now = _latest_hash(db, workflow)
             if not matches(now, expected, already=now == hash):
                 raise concurrent_change_error(f"workflow `{workflow}`", now)
             db.execute("INSERT OR IGNORE INTO definition VALUES (?, ?)", (hash, definition))
-            number, created = _numbered(db, workflow, hash, name, at)
-            moved = [_moved(db, workflow, each, number, at) for each in (LATEST, alias) if each is not None]
-            shown = _show(db, workflow, at)
-            return _answer(db, workflow, number, "created" if created else _change(shown or any(moved)))
+            number, created = _find_or_insert_version(db, workflow, hash, name, at)
+            moved = [
+                _move_alias(db, workflow, each, number, at) for each in (LATEST, alias) if each is not None
+            ]
+            restored = _record_deploy(db, workflow, at)
+            return _result(db, workflow, number, "created" if created else _change(restored or any(moved)))
 
         version: Version = await self._write(work)
         return version
@@ -113,34 +115,34 @@ class SqliteWorkflows:
             already = known is not None and (known.number, known.weights) == (number, shares)
             if not matches(now, expected, already=already):
                 raise concurrent_change_error(f"alias `{alias}` of `{workflow}`", now)
-            moved = _moved(db, workflow, alias, number, at, shares)
-            shown = alias == LATEST and _unarchive(db, workflow)
-            return _answer(db, workflow, number, _change(moved or shown))
+            moved = _move_alias(db, workflow, alias, number, at, shares)
+            restored = alias == LATEST and _unarchive(db, workflow)
+            return _result(db, workflow, number, _change(moved or restored))
 
-        pointed: Version = await self._write(work)
-        return pointed
+        found: Version = await self._write(work)
+        return found
 
     async def archive(self, workflow: str, at: int) -> bool:
         def work(db: sqlite3.Connection) -> bool:
-            hid = db.execute(
+            changed = db.execute(
                 "UPDATE workflow SET hidden_at = ? WHERE id = ? AND hidden_at IS NULL", (at, workflow)
             ).rowcount
-            if not hid and not _is_archived(db, workflow):
+            if not changed and not _is_archived(db, workflow):
                 raise workflow_not_found(workflow, (), LATEST)
-            return hid == 1
+            return changed == 1
 
-        hid: bool = await self._write(work)
-        return hid
+        archived: bool = await self._write(work)
+        return archived
 
     async def find(self, workflow: str, which: str | None = None, *, by: str | None = None) -> Version:
         wanted = LATEST if which is None else which
-        version, weights = self._found.get((workflow, wanted)) or self._looked_up(workflow, wanted)
+        version, weights = self._cache.get((workflow, wanted)) or self._look_up(workflow, wanted)
         if weights and by is not None:
             number = weighted_choice(workflow, wanted, weights, by)
             return version if number is None else await self.find(workflow, str(number))
         return version
 
-    def _looked_up(self, workflow: str, wanted: str) -> tuple[Version, dict[int, float]]:
+    def _look_up(self, workflow: str, wanted: str) -> tuple[Version, dict[int, float]]:
         db = self._database.reader
         number = number_of(wanted)
         if number is not None:
@@ -149,9 +151,9 @@ class SqliteWorkflows:
             row = db.execute(f"{_BY_ALIAS} AND w.hidden_at IS NULL", (workflow, wanted)).fetchone()
         if row is not None:
             alias = None if number is not None else _alias(db, workflow, wanted)
-            found = _read(row), {} if alias is None else alias.weights
-            if self._owned and len(self._found) < MAX_CACHED:
-                self._found[(workflow, wanted)] = found
+            found = _version_of(row), {} if alias is None else alias.weights
+            if self._owned and len(self._cache) < MAX_CACHED_VERSIONS:
+                self._cache[(workflow, wanted)] = found
             return found
         if _is_archived(db, workflow):
             raise archived_error(workflow)
@@ -182,16 +184,18 @@ class SqliteWorkflows:
                 name=name,
                 latest=latest,
                 versions=count,
-                aliases=_pairs(aliases),
+                aliases=_parse_aliases(aliases),
                 deployed_at=deployed_at,
-                hidden=bool(out),
+                hidden=bool(archived),
             )
-            for workflow, name, latest, count, aliases, deployed_at, out in rows
+            for workflow, name, latest, count, aliases, deployed_at, archived in rows
         ]
 
 
-def _numbered(db: sqlite3.Connection, workflow: str, hash: str, name: str, at: int) -> tuple[int, bool]:
-    """The number of this content, and whether it is new."""
+def _find_or_insert_version(
+    db: sqlite3.Connection, workflow: str, hash: str, name: str, at: int
+) -> tuple[int, bool]:
+    """Return the number of the version with this content, and whether it was inserted."""
     known = db.execute(
         "SELECT number FROM version WHERE workflow = ? AND hash = ?", (workflow, hash)
     ).fetchone()
@@ -204,7 +208,7 @@ def _numbered(db: sqlite3.Connection, workflow: str, hash: str, name: str, at: i
     return number, True
 
 
-def _moved(
+def _move_alias(
     db: sqlite3.Connection,
     workflow: str,
     alias: str,
@@ -212,8 +216,8 @@ def _moved(
     at: int,
     weights: Mapping[int, float] | None = None,
 ) -> bool:
-    shares = msgspec.json.encode(weights).decode() if weights else _PLAIN
-    return db.execute(_POINT, (workflow, alias, number, at, shares)).rowcount == 1
+    shares = msgspec.json.encode(weights).decode() if weights else _NO_WEIGHTS
+    return db.execute(_UPSERT_ALIAS, (workflow, alias, number, at, shares)).rowcount == 1
 
 
 def _alias(db: sqlite3.Connection, workflow: str, name: str) -> Alias | None:
@@ -223,8 +227,8 @@ def _alias(db: sqlite3.Connection, workflow: str, name: str) -> Alias | None:
     return alias_of(row) if row else None
 
 
-def _tag(db: sqlite3.Connection, workflow: str) -> str:
-    """The hash of what is the latest now, in sight."""
+def _latest_hash(db: sqlite3.Connection, workflow: str) -> str:
+    """Return the hash of the latest version; NOTHING if the workflow is unknown or archived."""
     row = db.execute(
         "SELECT v.hash FROM workflow w JOIN alias a ON a.workflow = w.id AND a.name = ?"
         " JOIN version v ON v.workflow = w.id AND v.number = a.number WHERE w.id = ? AND w.hidden_at IS NULL",
@@ -233,8 +237,8 @@ def _tag(db: sqlite3.Connection, workflow: str) -> str:
     return row[0] if row else NOTHING
 
 
-def _show(db: sqlite3.Connection, workflow: str, at: int) -> bool:
-    """Note a deploy; whether the workflow had been out of sight."""
+def _record_deploy(db: sqlite3.Connection, workflow: str, at: int) -> bool:
+    """Record the time of a deploy and return whether it has restored an archived workflow."""
     was = _is_archived(db, workflow)
     db.execute(
         "INSERT INTO workflow VALUES (?, ?, NULL)"
@@ -260,16 +264,17 @@ def _is_archived(db: sqlite3.Connection, workflow: str) -> bool:
 
 def _version(db: sqlite3.Connection, workflow: str, number: int) -> Version | None:
     row = db.execute(f"{_VERSION} WHERE v.workflow = ? AND v.number = ?", (workflow, number)).fetchone()
-    return _read(row) if row else None
+    return _version_of(row) if row else None
 
 
 def _versions(db: sqlite3.Connection, workflow: str) -> list[Version]:
     return [
-        _read(row) for row in db.execute(f"{_VERSION} WHERE v.workflow = ? ORDER BY v.number", (workflow,))
+        _version_of(row)
+        for row in db.execute(f"{_VERSION} WHERE v.workflow = ? ORDER BY v.number", (workflow,))
     ]
 
 
-def _answer(db: sqlite3.Connection, workflow: str, number: int, change: Change) -> Version:
+def _result(db: sqlite3.Connection, workflow: str, number: int, change: Change) -> Version:
     found = _version(db, workflow, number)
     assert found is not None
     return msgspec.structs.replace(found, change=change)
@@ -279,12 +284,12 @@ def _change(moved: bool) -> Change:
     return "moved" if moved else "none"
 
 
-def _read(row: tuple[Any, ...]) -> Version:
+def _version_of(row: tuple[Any, ...]) -> Version:
     workflow, number, hash, at, aliases = row
     return Version(workflow, number, hash, at, tuple(sorted(aliases.split())) if aliases else ())
 
 
-def _pairs(aliases: str) -> dict[str, int]:
-    """`latest 3 stable 2`, which no alias can be mistaken in."""
+def _parse_aliases(aliases: str) -> dict[str, int]:
+    """Parse a text such as `latest 3 stable 2`. No alias contains a space."""
     words = aliases.split()
     return dict(sorted(zip(words[::2], map(int, words[1::2]), strict=True)))

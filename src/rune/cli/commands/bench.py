@@ -1,4 +1,4 @@
-"""`rune bench`: how fast this machine runs workflows, each figure beside its limit in the same run."""
+"""`rune bench`: measure the embedded engine, each result next to the limit of the machine."""
 
 from __future__ import annotations
 
@@ -8,38 +8,45 @@ import sys
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
+
+from rune.bench.measures import MEASURES
 
 
 def bench(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Measures to take; all of them by default.", metavar="JOB")
+        list[str] | None, typer.Argument(help="Measures to run. Default: all.", metavar="[MEASURE]...")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list, nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list and nothing else.")] = False,
     scale: Annotated[
-        float, typer.Option("--scale", min=0.001, max=10.0, help="Make the measures smaller or larger.")
+        float, typer.Option("--scale", min=0.001, max=10.0, help="Factor for the size of the measures.")
     ] = 1.0,
 ) -> None:
-    """Measure the embedded engine. Each measure runs in a process of its own, on a file of its own, and counts
-    only what completed."""
-    from rune.bench.measures import MEASURES
+    """Measure the embedded engine on this machine.
 
+    Each measure runs in a separate process on a separate database file, and
+    counts completed executions only.
+
+    Example: rune bench --scale 0.1
+    """
     unknown = [name for name in names or () if name not in MEASURES]
     if unknown:
-        typer.echo(f"rune bench: no measure is called `{unknown[0]}`; known: {', '.join(MEASURES)}", err=True)
+        typer.echo(f"rune bench: there is no measure `{unknown[0]}`; known: {', '.join(MEASURES)}", err=True)
         raise typer.Exit(2)
     reports = []
     for name in names or MEASURES:
         if not as_json:
             typer.echo(f"measuring {name} …", err=True)
-        reports.append(_measured(name, scale))
+        reports.append(_measure(name, scale))
     if as_json:
         typer.echo(json.dumps(reports))
     else:
-        _show(reports)
+        _print(reports)
 
 
-def _measured(name: str, scale: float) -> dict[str, Any]:
-    """In a process of its own: memory and caches of one measure are no other's."""
+def _measure(name: str, scale: float) -> dict[str, Any]:
+    """Run one measure in a separate process, so that measures do not share memory and caches."""
     command = [sys.executable, "-m", "rune.bench", name, str(scale)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -48,10 +55,7 @@ def _measured(name: str, scale: float) -> dict[str, Any]:
     return report
 
 
-def _show(reports: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
+def _print(reports: list[dict[str, Any]]) -> None:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in ("measure", "rate", "limit", "ratio", "p50 ms", "p99 ms", "MB", "goal", ""):
         table.add_column(column, justify="left" if column in ("measure", "goal", "") else "right")

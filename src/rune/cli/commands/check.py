@@ -1,29 +1,34 @@
-"""`rune check`: every problem of a document, before anything runs."""
+"""`rune check`: report every problem of workflow documents."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.text import Text
+
+from rune.cli.arguments import examine_file
+from rune.cli.output import count
+from rune.core.definition.model import content_hash
+from rune.core.validation.validate import ValidationResult
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rune.core.validation.validate import ValidationResult
-
 
 def check(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="Workflows, JSON or YAML; `-` reads stdin.")
+        list[str],
+        typer.Argument(metavar="FILE...", help="Workflow documents, JSON or YAML; `-` reads standard input."),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Check workflow documents and list every problem."""
-    from rune.cli.arguments import examine_file
-
     verdicts = [(name, examine_file(name)) for name in files]
     if as_json:
-        typer.echo(_encoded([_report(name, verdict) for name, verdict in verdicts]))
+        typer.echo(_encode([_report(name, verdict) for name, verdict in verdicts]))
     else:
         _print(verdicts)
     if not all(verdict.valid for _, verdict in verdicts):
@@ -31,8 +36,6 @@ def check(
 
 
 def _report(name: str, verdict: ValidationResult) -> dict[str, Any]:
-    from rune.core.definition.model import content_hash
-
     report: dict[str, Any] = {
         "file": name,
         "status": "valid" if verdict.valid else "invalid",
@@ -49,9 +52,7 @@ def _report(name: str, verdict: ValidationResult) -> dict[str, Any]:
     return report
 
 
-def _encoded(reports: list[dict[str, Any]]) -> str:
-    import json
-
+def _encode(reports: list[dict[str, Any]]) -> str:
     if len(reports) == 1:
         return json.dumps(reports[0], ensure_ascii=False, indent=2)
     status = "valid" if all(each["status"] == "valid" for each in reports) else "invalid"
@@ -59,8 +60,6 @@ def _encoded(reports: list[dict[str, Any]]) -> str:
 
 
 def _print(verdicts: list[tuple[str, ValidationResult]]) -> None:
-    from rich.console import Console
-
     console = Console(highlight=False, soft_wrap=True)
     for name, verdict in verdicts:
         print_verdict(console, name, verdict)
@@ -70,11 +69,7 @@ def _print(verdicts: list[tuple[str, ValidationResult]]) -> None:
 
 
 def print_verdict(console: Console, name: str, verdict: ValidationResult) -> None:
-    """One document's problems, then one line that sums it up."""
-    from rich.text import Text
-
-    from rune.core.definition.model import content_hash
-
+    """Print the problems of one document, then a summary line."""
     for each in verdict.problems:
         style = "bold red" if each.severity == "error" else "bold yellow"
         console.print(
@@ -85,17 +80,13 @@ def print_verdict(console: Console, name: str, verdict: ValidationResult) -> Non
         console.print(Text(f"        {f'{each.hint}  ' if each.hint else ''}[{each.code}]", "dim"))
     errors = sum(each.severity == "error" for each in verdict.problems)
     warnings = len(verdict.problems) - errors
-    counts = [_count(errors, "problem")] if errors else []
-    counts += [_count(warnings, "warning")] if warnings else []
+    counts = [count(errors, "problem")] if errors else []
+    counts += [count(warnings, "warning")] if warnings else []
     shown = "stdin" if name == "-" else name
     definition = verdict.definition
     if verdict.valid and definition is not None:
-        counts = [_count(len(definition.nodes), "node"), _count(len(definition.edges), "edge"), *counts]
+        counts = [count(len(definition.nodes), "node"), count(len(definition.edges), "edge"), *counts]
         summed = f" valid: {', '.join(counts)}, {content_hash(definition)[:12]}"
         console.print(Text.assemble(("✓ ", "bold green"), (shown, "bold"), summed))
     else:
         console.print(Text.assemble(("✗ ", "bold red"), (shown, "bold"), f" invalid: {', '.join(counts)}"))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

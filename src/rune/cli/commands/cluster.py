@@ -1,19 +1,25 @@
-"""`rune migrate`: bring the database of a cluster to the version of this program.
-
-`rune topology`: what RabbitMQ and Redis are set up with.
-
-`rune workers`: the processes that take part in a cluster.
-"""
+"""`rune migrate`, `rune topology` and `rune workers`: set up and inspect a cluster."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import asyncio
+import os
+import secrets
+import sys
+import time
+from typing import Annotated
 
+import msgspec
 import typer
 
-if TYPE_CHECKING:
-    from rune.ports.processes import ProcessInfo
-    from rune.settings import Settings
+from rune import bootstrap
+from rune.bootstrap import list_processes
+from rune.cli.backend import require_local, with_client
+from rune.cli.output import Cell, clean, duration, print_json, print_table, refuse_error
+from rune.cli.remote import process_info
+from rune.errors import RuneError
+from rune.ports.processes import ProcessInfo
+from rune.settings import Settings, load_settings
 
 
 def migrate(
@@ -21,25 +27,19 @@ def migrate(
         bool,
         typer.Option(
             "--roles",
-            help="Then give rune_worker, rune_scheduler and rune_api the rights that they need, and no others.",
+            help="Also grant rune_worker, rune_scheduler and rune_api exactly the permissions they need.",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Bring the database to the version of this program. Workers of the version before may go on meanwhile.
+    """Migrate the cluster's database to this version of Rune.
 
-    Done twice, or by several at once, it is done once. A database of a newer version is left alone.
+    Workers of the previous version may keep running. Repeated or concurrent
+    runs are safe: each step is applied once. A database of a newer version is
+    not changed.
 
     Example: rune migrate --roles
     """
-    import asyncio
-
-    from rune import bootstrap
-    from rune.cli.backend import require_local
-    from rune.cli.output import print_json, refuse_error
-    from rune.errors import RuneError
-    from rune.settings import load_settings
-
     try:
         settings = load_settings()
         require_local(settings, "migrate")
@@ -50,9 +50,9 @@ def migrate(
     if as_json:
         print_json({"status": "ok", "steps": steps} | ({"roles": granted} if roles else {}))
         return
-    print("\n".join(f"taken: {each}" for each in steps) if steps else "the database is up to date")
+    print("\n".join(f"applied: {each}" for each in steps) if steps else "the database is up to date")
     if granted:
-        print(f"rights given to {', '.join(granted)}")
+        print(f"permissions granted to {', '.join(granted)}")
 
 
 def topology(
@@ -60,25 +60,31 @@ def topology(
         bool,
         typer.Option(
             "--definitions",
-            help="Print a file that RabbitMQ imports, with a user for each role. Passwords are taken from"
-            " RUNE_PASSWORD_WORKER and RUNE_PASSWORD_MASTER, or made up and said on stderr.",
+            help="Print a definitions file for RabbitMQ, with a user for each role. Passwords are read from"
+            " RUNE_PASSWORD_WORKER and RUNE_PASSWORD_MASTER, or generated and printed to stderr.",
         ),
     ] = False,
     redis_acl: Annotated[
         bool,
         typer.Option(
             "--redis-acl",
-            help="Print a file that Redis loads as `aclfile`, with a user for each role. Passwords are taken from"
-            " RUNE_PASSWORD_WORKER, _SCHEDULER, _API and _WATCHER, or made up and said on stderr.",
+            help="Print an ACL file for Redis, with a user for each role. Passwords are read from"
+            " RUNE_PASSWORD_WORKER, _SCHEDULER, _API and _WATCHER, or generated and printed to stderr.",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Show the exchanges, queues and rights that workers expect at the broker. Nothing is asked of it.
+    """Print what workers expect from RabbitMQ and Redis.
 
-    Examples: rune topology; rune topology --definitions > definitions.json; rune topology --redis-acl > users.acl
+    By default: exchanges, queues and permissions of RabbitMQ. No server is
+    contacted.
+
+    Examples:
+      rune topology
+      rune topology --definitions > definitions.json
+      rune topology --redis-acl > users.acl
     """
-    from rune.bootstrap.admin import (
+    from rune.bootstrap.admin import (  # noqa: PLC0415 - its drivers are an extra
         redis_roles,
         redis_users,
         role_names,
@@ -86,9 +92,6 @@ def topology(
         topology_document,
         topology_text,
     )
-    from rune.cli.output import print_json, refuse_error
-    from rune.errors import RuneError
-    from rune.settings import load_settings
 
     try:
         settings = load_settings()
@@ -105,11 +108,7 @@ def topology(
 
 
 def _passwords(roles: list[str]) -> dict[str, str]:
-    """A password for each role. One that is made up is said once, where it does not get into the file."""
-    import os
-    import secrets
-    import sys
-
+    """Return a password for each role. Generated ones go to stderr, so that they stay out of the printed file."""
     found: dict[str, str] = {}
     for role in roles:
         given = os.environ.get(f"RUNE_PASSWORD_{role.upper()}")
@@ -123,48 +122,31 @@ def _passwords(roles: list[str]) -> dict[str, str]:
 def workers(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """List the processes of the cluster that were seen of late: what they do, and how busy they are.
+    """List recently active cluster processes.
 
-    A process that has not been seen for 15 s is not listed. Its work is taken over sooner than that, by its leases.
+    A process without a heartbeat for 15 s is not listed. Its nodes are taken
+    over earlier, when their leases expire.
     """
-    from rune.cli.output import refuse_error
-    from rune.errors import RuneError
-    from rune.settings import load_settings
-
     try:
-        found = _members(load_settings())
+        found = _list_processes(load_settings())
     except RuneError as error:
         raise typer.Exit(refuse_error(error, as_json=as_json)) from None
     if as_json:
-        import msgspec
-
-        from rune.cli.output import print_json
-
         print_json({"workers": msgspec.to_builtins(found)})
     elif not found:
-        print("no process takes part now; `rune serve worker` starts one")
+        print("no active processes; `rune serve worker` starts one")
     else:
         _print(found)
 
 
-def _members(settings: Settings) -> list[ProcessInfo]:
-    import asyncio
-
+def _list_processes(settings: Settings) -> list[ProcessInfo]:
     if not settings.url:
-        from rune.bootstrap import list_processes
-
         return asyncio.run(list_processes(settings))
-    from rune.cli.backend import with_client
-    from rune.cli.remote import member
 
-    return [member(each) for each in with_client(settings, lambda asked: asked.workers())]
+    return [process_info(each) for each in with_client(settings, lambda api: api.workers())]
 
 
 def _print(found: list[ProcessInfo]) -> None:
-    import time
-
-    from rune.cli.output import Cell, clean, duration, print_table
-
     now = time.time_ns() // 1_000_000
     rows: list[list[Cell]] = [
         [

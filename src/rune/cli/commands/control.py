@@ -1,71 +1,94 @@
-"""`rune start`: start a stored workflow by its name.
-
-`rune cancel`: end an execution.
-
-`rune pause` and `rune resume`: hold an execution where it is, and let it go on.
-
-`rune signal`: say something to an execution that waits for it.
-
-`rune retry` and `rune rerun`: do it again, and keep what need not be done again.
-"""
+"""`rune start`, `cancel`, `pause`, `resume`, `signal`, `retry` and `rerun`: start and control executions."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from rune.cli.arguments import StartKey, not_empty
+from rune.cli.arguments import StartKey, labels_of, not_empty, payload_of, value_of
+from rune.cli.backend import exists, split_reference
+from rune.cli.follow import (
+    call,
+    call_and_check_owner,
+    print_notice,
+    run_command,
+    run_on_execution,
+    start_execution,
+)
+from rune.cli.output import print_json
+from rune.ports.workflows import LATEST, workflow_not_found
+from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
+from rune.settings import Settings
 
-if TYPE_CHECKING:
-    from rune.runtime.lifecycle.launcher import StartOptions
-    from rune.settings import Settings
+Id = Annotated[str, typer.Argument(metavar="ID", help="Execution id, or a unique prefix of it.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Key = Annotated[
+    str | None,
+    typer.Option(
+        "--key",
+        callback=not_empty,
+        help="Idempotency key: a second call with the same key returns the first execution.",
+    ),
+]
+Wait = Annotated[
+    bool,
+    typer.Option(
+        "--wait", help="Wait for the end of the new execution, with the output and exit codes of `rune run`."
+    ),
+]
 
 
 def start(
     given: Annotated[
         str,
         typer.Argument(
-            metavar="NAME[@VERSION]", help="A stored workflow; a version number or an alias, or the latest."
+            metavar="NAME[@VERSION]",
+            help="Stored workflow, with a version number or an alias. Default: the latest version.",
         ),
     ],
     input: Annotated[
-        str, typer.Option("--input", "-i", help="The start payload: JSON, or @FILE.", show_default=False)
+        str,
+        typer.Option("--input", "-i", help="Input of the workflow, as JSON or @FILE.", show_default=False),
     ] = "{}",
     key: StartKey = None,
     labels: Annotated[
         list[str] | None,
-        typer.Option("--label", metavar="NAME=VALUE", help="A label to find it by; may be given again."),
+        typer.Option("--label", metavar="NAME=VALUE", help="Label of the execution. Repeatable."),
     ] = None,
     priority: Annotated[
         int | None,
-        typer.Option("--priority", min=0, max=10, help="0 to 10; the workflow's own unless given."),
+        typer.Option(
+            "--priority", min=0, max=10, help="Priority, 0 to 10. Default: the priority of the workflow."
+        ),
     ] = None,
     fake_time: Annotated[
-        bool, typer.Option("--fake-time", help="Give the execution a clock of its own: waits take no time.")
+        bool,
+        typer.Option(
+            "--fake-time", help="Use a virtual clock for this execution, so that waits take no time."
+        ),
     ] = False,
     wait: Annotated[
-        bool, typer.Option("--wait", help="See it to its end, as `rune run` does, and exit like it.")
+        bool, typer.Option("--wait", help="Wait for the end, with the output and exit codes of `rune run`.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Start a workflow that was deployed, and print the id of the execution.
+    """Start a deployed workflow and print the id of the execution.
 
-    Whichever process owns the file runs it. With --wait this one does where there is none.
+    A running Rune process executes it. With --wait, this process executes it if
+    there is no other.
 
-    Examples: rune start orders -i @order.json --key order-7; rune start orders@stable --wait
+    Examples:
+      rune start orders -i @order.json --key order-7
+      rune start orders@stable --wait
     """
-    from rune.cli.follow import refusing
 
     async def work(settings: Settings) -> int:
-        from rune.cli.arguments import labels_of, payload_of
-        from rune.runtime.lifecycle.launcher import StartOptions
-
-        payload, tags = payload_of(input), labels_of(tuple(labels or ()))
-        options = StartOptions(key=key, labels=tags, fake_time=fake_time)
+        payload, parsed_labels = payload_of(input), labels_of(tuple(labels or ()))
+        options = StartOptions(key=key, labels=parsed_labels, fake_time=fake_time)
         return await _start(settings, given, payload, options, priority, wait=wait, as_json=as_json)
 
-    raise typer.Exit(refusing(work, as_json=as_json))
+    raise typer.Exit(run_command(work, as_json=as_json))
 
 
 async def _start(
@@ -78,21 +101,14 @@ async def _start(
     wait: bool,
     as_json: bool,
 ) -> int:
-    from rune.cli.backend import (
-        exists,
-        reference,
-    )
-    from rune.cli.follow import begin
-    from rune.ports.workflows import LATEST, workflow_not_found
-    from rune.runtime.lifecycle.launcher import new_execution_id
-
-    workflow, which = reference(given)
-    if not exists(settings):  # no workflow is stored, and no file need be made to say so
+    workflow, which = split_reference(given)
+    # Without a store the workflow is unknown; opening the services would create the database file.
+    if not exists(settings):
         raise workflow_not_found(workflow, (), LATEST)
     name = new_execution_id()
-    return await begin(
+    return await start_execution(
         settings,
-        lambda services: services.executions.start(
+        lambda service: service.executions.start(
             workflow, which, payload, options, priority=priority, execution=name
         ),
         wait=wait,
@@ -102,70 +118,54 @@ async def _start(
 
 
 def cancel(
-    execution: Annotated[
-        str, typer.Argument(metavar="ID", help="An execution; the beginning of its id is enough.")
-    ],
-    reason: Annotated[str, typer.Option("--reason", help="Why; kept with the execution.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    execution: Annotated[str, typer.Argument(metavar="ID", help="Execution id, or a unique prefix of it.")],
+    reason: Annotated[str, typer.Option("--reason", help="Reason, stored with the execution.")] = "",
+    as_json: Json = False,
 ) -> None:
-    """Cancel an execution: nothing of it begins any more, and what runs is told to stop.
+    """Cancel an execution: running nodes are stopped, no new ones start.
 
-    Exits 0 cancelled, 1 if it had ended before.
+    Exit codes: 0 cancelled; 1 the execution had already ended.
 
     Example: rune cancel x019a --reason "ordered twice"
     """
-    from rune.cli.follow import act
 
     async def work(found: str, settings: Settings) -> int:
-        from rune.cli.follow import ask
-        from rune.cli.output import print_json
-
-        status = await ask(settings, lambda services: services.executions.cancel(found, reason))
+        status = await call(settings, lambda service: service.executions.cancel(found, reason))
         if as_json:
             print_json({"execution_id": found, "status": status})
         else:
             print(f"{status} {found}")
         return 0
 
-    raise typer.Exit(act(execution, work, as_json=as_json))
-
-
-Id = Annotated[str, typer.Argument(metavar="ID", help="An execution; the beginning of its id is enough.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+    raise typer.Exit(run_on_execution(execution, work, as_json=as_json))
 
 
 def pause(execution: Id, as_json: Json = False) -> None:
-    """Let nothing new of an execution begin. What runs may finish.
+    """Pause an execution: running nodes finish, no new ones start.
 
-    Exits 0 paused, now or before; 1 if it has ended.
+    Exit codes: 0 paused, now or before; 1 the execution has ended.
 
     Example: rune pause x019a
     """
-    _set(execution, paused=True, as_json=as_json)
+    _set_paused(execution, paused=True, as_json=as_json)
 
 
 def resume(execution: Id, as_json: Json = False) -> None:
-    """Let a paused execution go on.
+    """Resume a paused execution.
 
-    Exits 0 running, now or before; 1 if it has ended.
+    Exit codes: 0 running, now or before; 1 the execution has ended.
 
     Example: rune resume x019a
     """
-    _set(execution, paused=False, as_json=as_json)
+    _set_paused(execution, paused=False, as_json=as_json)
 
 
-def _set(execution: str, *, paused: bool, as_json: bool) -> None:
-    from rune.cli.follow import act
-
+def _set_paused(execution: str, *, paused: bool, as_json: bool) -> None:
     async def work(found: str, settings: Settings) -> int:
-        from rune.cli.follow import ask
-        from rune.cli.output import print_json
 
-        changed = await ask(
+        changed = await call(
             settings,
-            lambda services: (
-                services.executions.pause(found) if paused else services.executions.resume(found)
-            ),
+            lambda service: service.executions.pause(found) if paused else service.executions.resume(found),
         )
         status = "paused" if paused else "running"
         if as_json:
@@ -173,134 +173,133 @@ def _set(execution: str, *, paused: bool, as_json: bool) -> None:
         elif changed:
             print(f"{status} {found}")
         else:
-            print(f"{found} was {'paused already' if paused else 'not paused'}")
+            print(f"{found} was {'already paused' if paused else 'not paused'}")
         return 0
 
-    raise typer.Exit(act(execution, work, as_json=as_json))
+    raise typer.Exit(run_on_execution(execution, work, as_json=as_json))
 
 
 def signal(
-    execution: Annotated[
-        str, typer.Argument(metavar="ID", help="An execution; the beginning of its id is enough.")
-    ],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What the waiting node calls the signal.")],
+    execution: Annotated[str, typer.Argument(metavar="ID", help="Execution id, or a unique prefix of it.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the signal, as in the waiting node.")],
     value: Annotated[
-        str, typer.Option("--value", "-v", help="What to tell it: JSON, or @FILE.", show_default=False)
+        str, typer.Option("--value", "-v", help="Value of the signal, as JSON or @FILE.", show_default=False)
     ] = "null",
     item: Annotated[
         str | None,
         typer.Option(
-            "--item", help="Only the one in this item: `users:5`, or `users:5/orders:2`.", show_default=False
+            "--item",
+            help="Only the node run of this item, for example `users:5` or `users:5/orders:2`.",
+            show_default=False,
         ),
     ] = None,
     key: Annotated[
         str | None,
-        typer.Option("--key", callback=not_empty, help="Heard at most once under this key, now and later."),
+        typer.Option(
+            "--key", callback=not_empty, help="Idempotency key: signals with the same key are delivered once."
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Send a signal to the node that waits for its name; if none does yet it is kept. Of several, name the item.
+    """Send a signal to an execution.
 
-    Exits 0 heard or kept, 1 if the execution has ended.
+    It resumes the node that waits for this name; if none does yet, the signal
+    is stored until one does. If several items wait for it, choose one with
+    --item.
 
-    Examples: rune signal x019a approve -v '{"by": "Ada"}'; rune signal x019a paid --item orders:3
+    Exit codes: 0 delivered or stored; 1 the execution has ended.
+
+    Examples:
+      rune signal x019a approve -v '{"by": "Ada"}'
+      rune signal x019a paid --item orders:3
     """
-    from rune.cli.follow import act
 
     async def work(found: str, settings: Settings) -> int:
-        from rune.cli.arguments import value_of
-        from rune.cli.follow import ask_and_see, tell
-        from rune.cli.output import print_json
-
         data = value_of(value, "--value")
-        heard, owned = await ask_and_see(
-            settings, lambda services: services.executions.signal(found, name, data, key=key, item=item)
+        result, owned = await call_and_check_owner(
+            settings, lambda service: service.executions.signal(found, name, data, key=key, item=item)
         )
         if as_json:
-            print_json({"execution_id": found, "signal_id": heard.id, "resumed": heard.resumed})
-        elif heard.resumed:
-            print(f"{found} goes on: `{name}` was waited for")
+            print_json({"execution_id": found, "signal_id": result.id, "resumed": result.resumed})
+        elif result.resumed:
+            print(f"signal `{name}` delivered; {found} resumed")
         else:
-            print(f"{found} keeps `{name}` until something waits for it")
+            print(f"signal `{name}` stored until a node of {found} waits for it")
         if not as_json and not owned:
-            tell("No process runs executions here now: it goes on with the next `rune run`.")
+            print_notice("No process is running executions now: this one resumes with the next `rune run`.")
         return 0
 
-    raise typer.Exit(act(execution, work, as_json=as_json))
-
-
-Key = Annotated[
-    str | None, typer.Option("--key", callback=not_empty, help="Do it at most once under this key.")
-]
-Wait = Annotated[
-    bool,
-    typer.Option("--wait", help="See the new execution to its end, as `rune run` does, and exit like it."),
-]
+    raise typer.Exit(run_on_execution(execution, work, as_json=as_json))
 
 
 def retry(
     execution: Id,
     failed_items: Annotated[
-        bool, typer.Option("--failed-items", help="Only the items of splits that failed.")
+        bool, typer.Option("--failed-items", help="Only the failed items of splits.")
     ] = False,
     key: Key = None,
     wait: Wait = False,
     as_json: Json = False,
 ) -> None:
-    """Run again what failed, was cancelled or never ended, in a new execution that keeps the rest; prints its id.
+    """Run the failed nodes of an execution again, in a new execution.
 
-    Exits 0 started, 1 if it has not ended or there is nothing to run again; with --wait like `rune run`.
+    Nodes that failed, were cancelled or did not end run again; other results
+    are reused. Prints the new id.
+
+    Exit codes: 0 started; 1 the execution has not ended, or has nothing to run
+    again; with --wait those of `rune run`.
 
     Example: rune retry x019a --failed-items --wait
     """
-    from rune.cli.follow import act
 
     async def work(found: str, settings: Settings) -> int:
-        from rune.cli.follow import begin
-        from rune.runtime.lifecycle.launcher import new_execution_id
-
-        mark = key or new_execution_id()
-        return await begin(
+        idempotency_key = key or new_execution_id()
+        return await start_execution(
             settings,
-            lambda services: services.executions.retry(found, failed_items=failed_items, key=mark),
+            lambda service: service.executions.retry(found, failed_items=failed_items, key=idempotency_key),
             wait=wait,
             as_json=as_json,
         )
 
-    raise typer.Exit(act(execution, work, as_json=as_json))
+    raise typer.Exit(run_on_execution(execution, work, as_json=as_json))
 
 
 def rerun(
     execution: Id,
     node: Annotated[
-        str, typer.Option("--from", metavar="NODE", help="The node to begin at; what lies before it is kept.")
+        str,
+        typer.Option(
+            "--from", metavar="NODE", help="First node to run again. Results of nodes before it are reused."
+        ),
     ],
     item: Annotated[
         str | None,
         typer.Option(
-            "--item", help="Only in this item: `users:5`, or `users:5/orders:2`.", show_default=False
+            "--item",
+            help="Only for this item, for example `users:5` or `users:5/orders:2`.",
+            show_default=False,
         ),
     ] = None,
     key: Key = None,
     wait: Wait = False,
     as_json: Json = False,
 ) -> None:
-    """Run a node and everything behind it again, in a new execution; prints its id.
+    """Run a node and everything after it again, in a new execution.
 
-    Examples: rune rerun x019a --from mail; rune rerun x019a --from fetch --item users:5 --wait
+    Results of other nodes are reused. Prints the new id.
+
+    Examples:
+      rune rerun x019a --from mail
+      rune rerun x019a --from fetch --item users:5 --wait
     """
-    from rune.cli.follow import act
 
     async def work(found: str, settings: Settings) -> int:
-        from rune.cli.follow import begin
-        from rune.runtime.lifecycle.launcher import new_execution_id
-
-        mark = key or new_execution_id()
-        return await begin(
+        idempotency_key = key or new_execution_id()
+        return await start_execution(
             settings,
-            lambda services: services.executions.rerun(found, node, item=item, key=mark),
+            lambda service: service.executions.rerun(found, node, item=item, key=idempotency_key),
             wait=wait,
             as_json=as_json,
         )
 
-    raise typer.Exit(act(execution, work, as_json=as_json))
+    raise typer.Exit(run_on_execution(execution, work, as_json=as_json))

@@ -1,36 +1,44 @@
-"""`rune dlq`: executions that the engine gave up on, and messages that nobody could serve.
-
-Dead letters of the broker, as `rune dlq` shows them beside executions that were given up.
-"""
+"""`rune dlq`: dead letters, which are failed executions and, with RabbitMQ, messages that no worker could process."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rune.cli.backend import UnknownReferenceError, open_reader, read
+from rune.cli.follow import call, find_execution, run_command, start_execution
+from rune.cli.output import Cell, clean, moment, paint, print_json, print_table
+from rune.ports.journal import DeadLetter
+from rune.runtime.queries.history import iso
+from rune.runtime.queries.reader import ExecutionReader
+from rune.settings import Settings
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rune.bootstrap.admin import BrokerDeadLetter
-    from rune.ports.journal import DeadLetter
-    from rune.runtime.queries.reader import ExecutionReader
-    from rune.settings import Settings
 
-dlq = typer.Typer(add_completion=False)
+dlq = typer.Typer(name="dlq")
 
-PAGE = 1000
+PAGE_SIZE = 1000
+MAX_SHOWN_CHARACTERS = 4_000  # of the body of a message
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="A dead letter; the beginning of its id is enough.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="Id of a dead letter, or a unique prefix of it.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=PAGE, help="At most so many.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=PAGE_SIZE, help="Maximum number of results.")]
 
 
 @dlq.callback(invoke_without_command=True)
 def _dlq(context: typer.Context, limit: Limit = 20, as_json: Json = False) -> None:
-    """List what the engine gave up on: executions, and with RabbitMQ messages. Look at one, try again, or let it be.
+    """List, show, requeue or drop dead letters.
 
-    Examples: rune dlq; rune dlq show x019a; rune dlq requeue x019a
+    Dead letters are executions that the engine gave up on and, with RabbitMQ,
+    messages that no worker could process. Without a command: list them.
+
+    Examples:
+      rune dlq
+      rune dlq show x019a
+      rune dlq requeue x019a
     """
     if context.invoked_subcommand is None:
         list_dead_letters(limit, as_json)
@@ -38,16 +46,15 @@ def _dlq(context: typer.Context, limit: Limit = 20, as_json: Json = False) -> No
 
 @dlq.command("list")
 def list_dead_letters(limit: Limit = 20, as_json: Json = False) -> None:
-    """List dead letters, newest first, then messages of the broker. `rune dlq` alone does the same.
+    """List dead letters: executions, newest first, then messages of the broker. The same as `rune dlq`.
 
     Example: rune dlq list --limit 5
     """
-    from rune.cli.backend import read
 
     async def work(reader: ExecutionReader, settings: Settings) -> int:
-        from rune.bootstrap.admin import list_broker_dead_letters
+        from rune.bootstrap.admin import list_broker_dead_letters  # noqa: PLC0415 - its drivers are an extra
 
-        own = settings.brokered and not settings.url  # whose broker a server has is the server's affair
+        own = settings.brokered and not settings.url  # the broker of a server is not accessed from here
         messages = await list_broker_dead_letters(settings, limit) if own else []
         _print(await reader.dead_letters(limit), messages, as_json=as_json)
         return 0
@@ -61,103 +68,87 @@ def list_dead_letters(limit: Limit = 20, as_json: Json = False) -> None:
 
 @dlq.command()
 def show(letter: Id, as_json: Json = False) -> None:
-    """Show one dead letter: what failed, where, and why.
+    """Show one dead letter: the execution or message, the node and the error.
 
     Example: rune dlq show x019a
     """
-    from rune.cli.follow import refusing
 
     async def work(settings: Settings) -> int:
-
         message = await find_message(settings, letter)
         if message is not None:
             return show_message(message, as_json=as_json)
         found = await _find(settings, letter)
         if as_json:
-            from rune.cli.output import print_json
-
             print_json(_document(found))
         else:
             _print_one(found)
         return 0
 
-    raise typer.Exit(refusing(work, as_json=as_json))
+    raise typer.Exit(run_command(work, as_json=as_json))
 
 
 @dlq.command()
 def requeue(
     letter: Id,
-    wait: Annotated[bool, typer.Option("--wait", help="See the new execution to its end.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end of the new execution.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Try again: an execution in a new one that keeps what succeeded, and prints its id; a message as it is.
+    """Retry a dead letter.
+
+    An execution is retried in a new one that reuses successful results; prints
+    the new id. A message is sent again.
 
     Example: rune dlq requeue x019a --wait
     """
-    from rune.cli.follow import refusing
 
     async def work(settings: Settings) -> int:
-        from rune.cli.follow import begin
-
         message = await find_message(settings, letter)
         if message is not None:
             return await requeue_message(settings, message, as_json=as_json)
         found = await _find(settings, letter)
-        return await begin(
-            settings, lambda services: services.dead_letters.requeue(found.id), wait=wait, as_json=as_json
+        return await start_execution(
+            settings, lambda service: service.dead_letters.requeue(found.id), wait=wait, as_json=as_json
         )
 
-    raise typer.Exit(refusing(work, as_json=as_json))
+    raise typer.Exit(run_command(work, as_json=as_json))
 
 
 @dlq.command()
 def drop(letter: Id, as_json: Json = False) -> None:
-    """Take a dead letter off the list. Its execution stays as it ended; a message is gone.
+    """Remove a dead letter. Its execution is kept; a message is deleted.
 
     Example: rune dlq drop x019a
     """
-    from rune.cli.follow import refusing
 
     async def work(settings: Settings) -> int:
-        from rune.cli.follow import ask
-        from rune.cli.output import print_json
-
         message = await find_message(settings, letter)
         if message is not None:
             return await drop_message(settings, message, as_json=as_json)
         found = await _find(settings, letter)
-        dropped = await ask(settings, lambda services: services.dead_letters.discard(found.id))
+        dropped = await call(settings, lambda service: service.dead_letters.discard(found.id))
         if as_json:
             print_json({"id": found.id, "dropped": dropped})
         else:
-            print(f"dropped {found.id}" if dropped else f"{found.id} was dropped already")
+            print(f"dropped {found.id}" if dropped else f"{found.id} was already dropped")
         return 0
 
-    raise typer.Exit(refusing(work, as_json=as_json))
+    raise typer.Exit(run_command(work, as_json=as_json))
 
 
 async def _find(settings: Settings, given: str) -> DeadLetter:
-    """The one letter whose id begins like this."""
-    from rune.cli.backend import (
-        UnknownReferenceError,
-        open_reader,
-    )
-    from rune.cli.follow import find
-
-    name = await find(settings, given)
+    """Return the only dead letter whose id starts with `given`."""
+    name = await find_execution(settings, given)
     after: str | None = None
     async with open_reader(settings) as opened:
-        while page := await opened.dead_letters(PAGE, after):
+        while page := await opened.dead_letters(PAGE_SIZE, after):
             for each in page:
                 if each.id == name:
                     return each
             after = page[-1].id
-    raise UnknownReferenceError(f"{name} is no dead letter", code="UNKNOWN_DEAD_LETTER")
+    raise UnknownReferenceError(f"{name} is not a dead letter", code="UNKNOWN_DEAD_LETTER")
 
 
 def _document(letter: DeadLetter) -> dict[str, Any]:
-    from rune.runtime.queries.history import iso
-
     return {
         "id": letter.id,
         "execution_id": letter.execution,
@@ -171,15 +162,11 @@ def _document(letter: DeadLetter) -> dict[str, Any]:
 
 def _print(found: list[DeadLetter], messages: Sequence[BrokerDeadLetter], *, as_json: bool) -> None:
     if as_json:
-        from rune.cli.output import print_json
-
-        told = [_document(each) for each in found] + [message_document(each) for each in messages]
-        print_json({"dead_letters": told})
+        documents = [_document(each) for each in found] + [message_document(each) for each in messages]
+        print_json({"dead_letters": documents})
     elif not found and not messages:
         print("no dead letters")
     else:
-        from rune.cli.output import Cell, moment, print_table
-
         rows: list[list[Cell]] = [
             [each.id, each.workflow, each.node, moment(each.at), (f"{each.code}: {each.message}", "red")]
             for each in found
@@ -192,23 +179,16 @@ def _print(found: list[DeadLetter], messages: Sequence[BrokerDeadLetter], *, as_
 
 
 def _print_one(letter: DeadLetter) -> None:
-    from rune.cli.output import clean, moment, paint
-
-    print(f"{letter.id} ({clean(letter.workflow)}) given up {moment(letter.at)}")
+    print(f"{letter.id} ({clean(letter.workflow)}) failed at {moment(letter.at)}")
     if letter.node:
         print(f"node {clean(letter.node)}")
     print(f"{paint(letter.code, 'red')}: {clean(letter.message)}")
-    print(f"`rune show {letter.id}` shows the execution, `rune dlq requeue {letter.id}` tries again")
-
-
-SHOWN = 4_000
-"""Characters of a message that are shown to people."""
+    print(f"`rune show {letter.id}` shows the execution, `rune dlq requeue {letter.id}` retries it")
 
 
 async def find_message(settings: Settings, given: str) -> BrokerDeadLetter | None:
-    """The one message whose id begins like this; None if it is none of the broker's."""
-    from rune.bootstrap.admin import list_broker_dead_letters
-    from rune.cli.backend import UnknownReferenceError
+    """Return the only broker message whose id starts with `given`; None if there is none."""
+    from rune.bootstrap.admin import list_broker_dead_letters  # noqa: PLC0415 - its drivers are an extra
 
     if settings.url or not settings.brokered or not given.startswith("m"):
         return None
@@ -216,13 +196,13 @@ async def find_message(settings: Settings, given: str) -> BrokerDeadLetter | Non
     if len(found) > 1:
         names = ", ".join(sorted(found)[:5])
         raise UnknownReferenceError(
-            f"several messages begin with `{given}`: {names}", code="UNKNOWN_DEAD_LETTER"
+            f"several messages start with `{given}`: {names}", code="UNKNOWN_DEAD_LETTER"
         )
     return next(iter(found.values()), None)
 
 
 def message_document(letter: BrokerDeadLetter, *, whole: bool = False) -> dict[str, Any]:
-    """A message as documents show it; `whole`: with what it says."""
+    """Return a message as a document; `whole` includes its body."""
     found: dict[str, Any] = {
         "id": letter.id,
         "execution_id": letter.execution,
@@ -237,45 +217,37 @@ def message_document(letter: BrokerDeadLetter, *, whole: bool = False) -> dict[s
 
 
 def show_message(letter: BrokerDeadLetter, *, as_json: bool) -> int:
-    """Print one: why, of which execution, and what it says."""
-    from rune.cli.output import (
-        clean,
-        paint,
-        print_json,
-    )
-
+    """Print a message: its execution, the error and its body."""
     if as_json:
         print_json(message_document(letter, whole=True))
         return 0
     of = f" of {clean(letter.execution)}" if letter.execution else ""
-    print(f"{letter.id}: a message{of} from the queue {clean(letter.queue)}")
+    print(f"{letter.id}: message{of} from the queue {clean(letter.queue)}")
     print(f"{paint(clean(letter.code), 'red')}: {clean(letter.reason)}")
-    print(clean(letter.body.decode(errors="replace")[:SHOWN]))
+    print(clean(letter.body.decode(errors="replace")[:MAX_SHOWN_CHARACTERS]))
     print(f"`rune dlq requeue {letter.id}` sends it again, `rune dlq drop {letter.id}` removes it")
     return 0
 
 
 async def requeue_message(settings: Settings, letter: BrokerDeadLetter, *, as_json: bool) -> int:
-    """Send it again to where it was."""
-    from rune.bootstrap.admin import requeue_broker_dead_letter
-    from rune.cli.output import print_json
+    """Send a message to its original queue again."""
+    from rune.bootstrap.admin import requeue_broker_dead_letter  # noqa: PLC0415 - its drivers are an extra
 
     count = await requeue_broker_dead_letter(settings, letter.id)
     if as_json:
         print_json({"id": letter.id, "requeued": count > 0, "queue": letter.queue})
     else:
-        print(f"sent {letter.id} to {letter.queue} again" if count else f"{letter.id} is gone")
+        print(f"sent {letter.id} to {letter.queue} again" if count else f"{letter.id} no longer exists")
     return 0
 
 
 async def drop_message(settings: Settings, letter: BrokerDeadLetter, *, as_json: bool) -> int:
-    """Remove it for good."""
-    from rune.bootstrap.admin import discard_broker_dead_letter
-    from rune.cli.output import print_json
+    """Delete a message."""
+    from rune.bootstrap.admin import discard_broker_dead_letter  # noqa: PLC0415 - its drivers are an extra
 
     count = await discard_broker_dead_letter(settings, letter.id)
     if as_json:
         print_json({"id": letter.id, "dropped": count > 0})
     else:
-        print(f"dropped {letter.id}" if count else f"{letter.id} was dropped already")
+        print(f"dropped {letter.id}" if count else f"{letter.id} was already dropped")
     return 0

@@ -1,27 +1,43 @@
-"""`rune list`: the executions in the file.
-
-`rune show`: one execution, ended or not.
-
-`rune explain`: why an execution is where it is.
-
-`rune watch`: the events of an execution, as they happen.
-"""
+"""`rune list`, `rune show`, `rune explain` and `rune watch`: inspect executions."""
 
 from __future__ import annotations
 
+import asyncio
+import sys
+import time
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
-if TYPE_CHECKING:
-    from rune.ports.queries import Event, Summary
-    from rune.runtime.queries.reader import ExecutionReader
-    from rune.settings import Settings
+from rune.cli.backend import owner, owner_pid, read, resolve, waiting_of
+from rune.cli.output import (
+    COLOURS,
+    EXIT,
+    by_status,
+    clean,
+    duration,
+    moment,
+    paint,
+    print_document,
+    print_event,
+    print_json,
+    print_open,
+    print_table,
+)
+from rune.core.execution.fact import ExecutionEnded
+from rune.ports.queries import Event, ExecutionFilter, Summary
+from rune.runtime.queries.history import error_document, iso
+from rune.runtime.queries.reader import ExecutionReader
+from rune.settings import Settings
+
+MIN_PAUSE_S = 0.1
+PAUSE_FACTOR = 10  # a poll is followed by a pause this many times as long as the poll
 
 
 class Status(StrEnum):
-    """What an execution may be."""
+    """The status of an execution."""
 
     running = "running"
     paused = "paused"
@@ -33,20 +49,20 @@ class Status(StrEnum):
 
 def list_executions(
     status: Annotated[
-        Status | None, typer.Option("--status", "-s", help="Only those with this status.")
+        Status | None, typer.Option("--status", "-s", help="Only executions with this status.")
     ] = None,
     workflow: Annotated[
-        str | None, typer.Option("--workflow", "-w", help="Only those of this workflow.")
+        str | None, typer.Option("--workflow", "-w", help="Only executions of this workflow.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100_000, help="At most so many.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=100_000, help="Maximum number of results.")
+    ] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """List executions, newest first.
 
     Example: rune list --status failed --limit 5
     """
-    from rune.cli.backend import read
-    from rune.ports.queries import ExecutionFilter
 
     async def work(reader: ExecutionReader, settings: Settings) -> int:
         wanted = ExecutionFilter(status=status.value if status else None, workflow=workflow)
@@ -62,8 +78,6 @@ def list_executions(
 
 def _print_summaries(found: list[Summary], *, as_json: bool) -> None:
     if as_json:
-        from rune.cli.output import print_json
-
         print_json({"executions": [_summary_document(each) for each in found]})
     elif not found:
         print("no executions")
@@ -72,8 +86,6 @@ def _print_summaries(found: list[Summary], *, as_json: bool) -> None:
 
 
 def _summary_document(each: Summary) -> dict[str, Any]:
-    from rune.runtime.queries.history import error_document, iso
-
     return {
         "execution_id": each.id,
         "workflow_id": each.workflow,
@@ -88,8 +100,6 @@ def _summary_document(each: Summary) -> dict[str, Any]:
 
 
 def _print_table(found: list[Summary]) -> None:
-    from rune.cli.output import by_status, duration, moment, print_table
-
     rows = [
         [
             each.id,
@@ -106,24 +116,23 @@ def _print_table(found: list[Summary]) -> None:
 
 
 def show(
-    execution: Annotated[
-        str, typer.Argument(metavar="ID", help="An execution; the beginning of its id is enough.")
-    ],
+    execution: Annotated[str, typer.Argument(metavar="ID", help="Execution id, or a unique prefix of it.")],
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the document that `rune run --json` prints.")
+        bool, typer.Option("--json", help="Print one JSON document, the same as `rune run --json`.")
     ] = False,
     nodes: Annotated[
         int | None,
         typer.Option(
-            "--nodes", min=0, help="List so many node runs, in the order they ended.", show_default=False
+            "--nodes", min=0, help="Maximum number of node runs, in the order they ended.", show_default=False
         ),
     ] = None,
 ) -> None:
-    """Show what became of every node of an execution, and what is still open.
+    """Show the result of every node of an execution.
+
+    While the execution runs, open nodes are listed with what they wait for.
 
     Example: rune show x019a --nodes 100
     """
-    from rune.cli.backend import read
 
     async def work(reader: ExecutionReader, settings: Settings) -> int:
         return await _show(reader, execution, nodes, as_json=as_json)
@@ -132,16 +141,12 @@ def show(
 
 
 async def _show(reader: ExecutionReader, given: str, nodes: int | None, *, as_json: bool) -> int:
-    from rune.cli.backend import resolve
-    from rune.cli.output import print_json
-
     execution = await resolve(reader, given)
     document = await (await reader.history(execution)).document()
     if as_json:
         document["nodes"] = document["nodes"][:nodes]
         print_json(document)
         return 0
-    from rune.cli.output import print_document
 
     print_document(document, most=nodes)
     if document["completed_at"] is None:
@@ -150,11 +155,6 @@ async def _show(reader: ExecutionReader, given: str, nodes: int | None, *, as_js
 
 
 async def _print_open(reader: ExecutionReader, execution: str) -> None:
-    import time
-
-    from rune.cli.backend import waiting_of
-    from rune.cli.output import print_open
-
     now = time.time_ns() // 1_000_000
     _, waiting = await waiting_of(reader, execution, now)
     print()
@@ -162,16 +162,16 @@ async def _print_open(reader: ExecutionReader, execution: str) -> None:
 
 
 def explain(
-    execution: Annotated[
-        str, typer.Argument(metavar="ID", help="An execution; the beginning of its id is enough.")
-    ],
+    execution: Annotated[str, typer.Argument(metavar="ID", help="Execution id, or a unique prefix of it.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Say what an execution waits for: who arrived, who was skipped, who is missing, when it times out.
+    """Explain what an execution is waiting for.
+
+    For each open node: the inputs that arrived, were skipped or are missing,
+    and when the wait times out.
 
     Example: rune explain x019a
     """
-    from rune.cli.backend import read
 
     async def work(reader: ExecutionReader, settings: Settings) -> int:
         return await _explain(reader, settings, execution, as_json=as_json)
@@ -180,14 +180,6 @@ def explain(
 
 
 async def _explain(reader: ExecutionReader, settings: Settings, given: str, *, as_json: bool) -> int:
-    import time
-
-    import msgspec
-
-    from rune.cli.backend import owner, owner_pid, resolve, waiting_of
-    from rune.cli.output import print_json
-    from rune.runtime.queries.history import error_document
-
     name = await resolve(reader, given)
     now = time.time_ns() // 1_000_000
     summary = await reader.execution(name)
@@ -207,16 +199,14 @@ async def _explain(reader: ExecutionReader, settings: Settings, given: str, *, a
         return 0
     _print_status(summary, paused=paused)
     if waiting:
-        from rune.cli.output import print_open
-
         print_open(waiting, now)
     if summary.ended_at is None and not owned:
-        print(f"No process runs it now: it goes on with the next `{settings.runs_with}`.")
+        print(f"No process is running it now: it resumes with the next `{settings.runs_with}`.")
     return 0
 
 
 def _waiting_document(waiting: dict[str, object]) -> dict[str, object]:
-    """Every field, so that a reader need not know which are left out when empty."""
+    """Include every field, also the empty ones that the encoding omits."""
     empty: dict[str, object] = {
         "arrived": [],
         "skipped": [],
@@ -229,8 +219,6 @@ def _waiting_document(waiting: dict[str, object]) -> dict[str, object]:
 
 
 def _print_status(summary: Summary, *, paused: bool) -> None:
-    from rune.cli.output import COLOURS, clean, duration, paint
-
     status = "paused" if paused else summary.status
     took = f" after {duration(summary.ended_at - summary.started_at)}" if summary.ended_at is not None else ""
     print(f"{paint(status, COLOURS.get(status, ''))} {summary.id} ({clean(summary.workflow)}){took}")
@@ -238,26 +226,22 @@ def _print_status(summary: Summary, *, paused: bool) -> None:
         print(f"{paint(summary.error.code, 'red')}: {clean(summary.error.message)}")
 
 
-MIN_PAUSE_S = 0.1  # s
-SHARE = 10  # a look at the file is followed by a pause this many times as long
-
-
 def watch(
-    execution: Annotated[
-        str, typer.Argument(metavar="ID", help="An execution; the beginning of its id is enough.")
-    ],
-    after: Annotated[
-        int, typer.Option("--after", min=0, help="Begin behind the event with this number.")
-    ] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document per event.")] = False,
+    execution: Annotated[str, typer.Argument(metavar="ID", help="Execution id, or a unique prefix of it.")],
+    after: Annotated[int, typer.Option("--after", min=0, help="Start after the event with this number.")] = 0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document per event, each on a line.")
+    ] = False,
 ) -> None:
-    """Follow an execution until it ends. Events are numbered without gaps: go on where you stopped.
+    """Print the events of an execution until it ends.
 
-    Exits like `rune run`: 0 completed, 1 failed, halted or cancelled.
+    Events are numbered without gaps: --after continues where an earlier watch
+    stopped.
+
+    Exit codes: 0 completed; 1 failed, halted or cancelled.
 
     Example: rune watch x019a --after 12 --json
     """
-    from rune.cli.backend import read
 
     async def work(reader: ExecutionReader, settings: Settings) -> int:
         return await _watch(reader, settings, execution, after, as_json=as_json)
@@ -268,23 +252,16 @@ def watch(
 async def _watch(
     reader: ExecutionReader, settings: Settings, given: str, after: int, *, as_json: bool
 ) -> int:
-    import asyncio
-    import time
-
-    from rune.cli.backend import resolve
-    from rune.cli.output import EXIT
-    from rune.core.execution.fact import ExecutionEnded
-
     name = await resolve(reader, given)
-    told = getattr(reader, "watch", None)
-    if told is not None:  # a server sends what happens by itself
-        async for event in told(name, after):
+    stream = getattr(reader, "watch", None)
+    if stream is not None:  # a server streams the events
+        async for event in stream(name, after):
             _print_event(event, as_json=as_json)
         return EXIT[await reader.end(name)]  # type: ignore[attr-defined]
     history = await reader.history(name, empty=True)
     if after < 1:
         _print_event(history.beginning, as_json=as_json)
-    seen, told, change = 0, False, -1
+    seen, noticed, change = 0, False, -1
     while True:
         before, change = change, await reader.change()
         began = time.perf_counter()
@@ -296,20 +273,16 @@ async def _watch(
                     _print_event(event, as_json=as_json)
                 if isinstance(stored.fact, ExecutionEnded):
                     return EXIT[stored.fact.status]
-        if not told and not as_json:
-            told = await _tell_unowned(settings)
-        await asyncio.sleep(max(MIN_PAUSE_S, SHARE * (time.perf_counter() - began)))
+        if not noticed and not as_json:
+            noticed = await _report_missing_owner(settings)
+        await asyncio.sleep(max(MIN_PAUSE_S, PAUSE_FACTOR * (time.perf_counter() - began)))
 
 
-async def _tell_unowned(settings: Settings) -> bool:
-    import sys
-
-    from rune.cli.backend import owner
-
+async def _report_missing_owner(settings: Settings) -> bool:
     owned, _ = await owner(settings)
     if not owned:
         print(
-            f"No process runs it now: it goes on with the next `{settings.runs_with}`. Still watching.",
+            f"No process is running it now: it resumes with the next `{settings.runs_with}`. Still watching.",
             file=sys.stderr,
         )
     return not owned
@@ -318,17 +291,11 @@ async def _tell_unowned(settings: Settings) -> bool:
 def _print_event(event: Event, *, as_json: bool) -> None:
     document = _event_document(event)
     if as_json:
-        from rune.cli.output import print_json
-
         print_json(document)
     else:
-        from rune.cli.output import print_event
-
         print_event(document)
 
 
 def _event_document(event: Event) -> dict[str, Any]:
-    import msgspec
-
     document: dict[str, Any] = msgspec.to_builtins(event)
     return document

@@ -1,4 +1,4 @@
-"""`rune graph`: a picture of a workflow."""
+"""`rune graph`: draw a workflow."""
 
 from __future__ import annotations
 
@@ -7,39 +7,33 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+
+from rune.cli.arguments import examine_file
+from rune.cli.commands.check import print_verdict
+from rune.cli.draw import draw_definition, draw_mermaid, draw_svg, print_drawing
 
 
 def graph(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A workflow, JSON or YAML; `-` reads stdin.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Workflow document, JSON or YAML; `-` reads standard input.")
+    ],
     svg: Annotated[
-        str | None, typer.Option(metavar="OUT", help="Write an SVG file; `-` writes to stdout.")
+        str | None, typer.Option(metavar="OUT", help="Write an SVG file; `-` writes to standard output.")
     ] = None,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="Print a Mermaid flowchart.")] = False,
 ) -> None:
-    """Draw a workflow: in the terminal, as SVG or as Mermaid text."""
-    from rune.cli.arguments import examine_file
-    from rune.cli.draw import draw_definition
-
+    """Draw a workflow in the terminal, as SVG or as Mermaid text."""
     verdict = examine_file(file)
     if not verdict.valid:
-        from rich.console import Console
-
-        from rune.cli.commands.check import print_verdict
-
         print_verdict(Console(stderr=True, highlight=False, soft_wrap=True), file, verdict)
         raise typer.Exit(2)
     picture = draw_definition(verdict)
     if svg is not None:
-        from rune.cli.draw import draw_svg
-
         _write(svg, draw_svg(picture))
     elif mermaid:
-        from rune.cli.draw import draw_mermaid
-
         typer.echo(draw_mermaid(picture))
     else:
-        from rune.cli.draw import print_drawing
-
         print_drawing(picture)
 
 

@@ -2,39 +2,44 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+import json
+from typing import Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from rune.settings import Settings
+from rune.cli.output import Cell, paint, print_json, print_table, refuse, refuse_error
+from rune.core.definition.problems import Problem, did_you_mean
+from rune.errors import RuneError
+from rune.nodes.registry import described, full_registry
+from rune.settings import Settings, load_settings
 
 
 def nodes(
-    name: Annotated[str | None, typer.Argument(metavar="[TYPE]", help="Show one node type in full.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[TYPE]", help="Node type to show in full.")] = None,
     modules: Annotated[
         list[str] | None,
-        typer.Option("--nodes", help="A Python module with custom nodes; may be given again."),
+        typer.Option("--nodes", help="Python module with custom nodes. Repeatable."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """List the node types, or show the parameters, outlets and error codes of one; a server's, where RUNE_URL is set.
+    """List the node types, or show one of them in full.
 
-    Examples: rune nodes; rune nodes merge; rune nodes http --json
+    With a type: its parameters, outlets, output and error codes. If RUNE_URL is
+    set, the node types of that server.
+
+    Examples:
+      rune nodes
+      rune nodes merge
+      rune nodes http --json
     """
-    from rune.cli.output import print_json, refuse, refuse_error
-    from rune.core.definition.problems import Problem, did_you_mean
-    from rune.errors import RuneError
-    from rune.settings import load_settings
-
     try:
-        found = _known(load_settings(), tuple(modules or ()))
+        found = _find_types(load_settings(), tuple(modules or ()))
     except RuneError as error:
         raise typer.Exit(refuse_error(error, as_json=as_json)) from None
     by_name = {every: each for each in found for every in (each["type"], *each["aliases"])}
     if name is not None and name not in by_name:
         hint = did_you_mean(name, by_name)
-        problem = Problem("type", "UNKNOWN_TYPE", f"no node type is called `{name}`", hint)
+        problem = Problem("type", "UNKNOWN_TYPE", f"there is no node type `{name}`", hint)
         raise typer.Exit(refuse((problem,), as_json=as_json))
     if as_json:
         print_json({"nodes": found} if name is None else by_name[name])
@@ -44,45 +49,37 @@ def nodes(
         _print_one(by_name[name])
 
 
-def _known(settings: Settings, modules: tuple[str, ...]) -> list[dict[str, Any]]:
-    if settings.url and not modules:
-        from rune.cli.backend import with_client
+def _find_types(settings: Settings, modules: tuple[str, ...]) -> list[dict[str, Any]]:
+    # `rune nodes` without a server needs no backend, whose import takes longer than the rest.
+    if settings.url:
+        from rune.cli.backend import require_local, with_client  # noqa: PLC0415 - see above
 
-        return with_client(settings, lambda asked: asked.node_types())
-    from rune.cli.backend import require_local
-    from rune.nodes.registry import (
-        described,
-        full_registry,
-    )
-
-    require_local(settings, "nodes --nodes")
+        if modules:
+            require_local(settings, "nodes --nodes")
+        return with_client(settings, lambda api: api.node_types())
     return described(full_registry((*settings.nodes, *modules)))
 
 
 def _traits(each: dict[str, Any]) -> str:
-    said = [
+    traits = [
         ("trigger", each["trigger"]),
         ("effectful", each["effectful"]),
         ("fans out", each["fans_out"]),
         ("gathers items", each["gathers_items"]),
         ("waits", each["waits"]),
-        ("cannot run yet", not each["runnable"]),
+        ("not runnable", not each["runnable"]),
     ]
-    return ", ".join(word for word, true in said if true)
+    return ", ".join(word for word, applies in traits if applies)
 
 
 def _print_all(found: list[dict[str, Any]]) -> None:
-    from rune.cli.output import Cell, print_table
-
     rows: list[list[Cell]] = [
         [(each["type"], "bold"), ", ".join(each["aliases"]), _traits(each), each["summary"]] for each in found
     ]
-    print_table(("type", "also", "traits", "what it does"), rows)
+    print_table(("type", "also", "traits", "summary"), rows)
 
 
 def _print_one(each: dict[str, Any]) -> None:
-    from rune.cli.output import Cell, paint, print_table
-
     also = f" (also {', '.join(each['aliases'])})" if each["aliases"] else ""
     traits = _traits(each)
     print(f"{paint(each['type'], 'bold')}{also}{f': {traits}' if traits else ''}")
@@ -91,7 +88,7 @@ def _print_one(each: dict[str, Any]) -> None:
     required = schema.get("required", ())
     rows: list[list[Cell]] = []
     for name, given in schema.get("properties", {}).items():
-        default = "required" if name in required else _shown(given.get("default"))
+        default = "required" if name in required else _encode(given.get("default"))
         rows.append([(name, "bold"), _kind(given), default, given.get("description", "")])
     if rows:
         print_table(("parameter", "type", "default", "meaning"), rows)
@@ -106,14 +103,12 @@ def _print_one(each: dict[str, Any]) -> None:
         print_table(("error code", "when"), [[code, when] for code, when in each["errors"].items()])
 
 
-def _shown(value: Any) -> str:
-    import json
-
+def _encode(value: Any) -> str:
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _kind(schema: dict[str, Any]) -> str:
-    """A schema in a few words."""
+    """Format the type of a JSON schema."""
     if "anyOf" in schema:
         kinds = [_kind(each) for each in schema["anyOf"]]
         return " or ".join(dict.fromkeys(each for each in kinds if each != "null"))

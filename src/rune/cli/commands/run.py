@@ -1,7 +1,4 @@
-"""`rune run FILE`: run a workflow to its end, durable, in this process.
-
-What `rune run` does once its arguments are understood.
-"""
+"""`rune run`: run a workflow from a file to its end."""
 
 from __future__ import annotations
 
@@ -17,6 +14,7 @@ from rune.cli.arguments import StartKey, labels_of, payload_of, read_document
 from rune.cli.follow import ExecutionFollower
 from rune.cli.output import INTERRUPTED, refuse, refuse_error
 from rune.cli.progress import ProgressCounter
+from rune.cli.remote import not_over_url
 from rune.core.definition.model import canonical
 from rune.core.definition.problems import Problem
 from rune.core.plan.compiler import compile_definition
@@ -36,45 +34,59 @@ def run(
     file: Annotated[
         str,
         typer.Argument(
-            help="The workflow: a JSON or YAML file, a folder that holds it, or - for standard input."
+            metavar="FILE",
+            help="Workflow: a JSON or YAML file, a folder that contains one, or `-` for standard input.",
         ),
     ],
     input: Annotated[
-        str, typer.Option("--input", "-i", help="The start payload: JSON, or @FILE.", show_default=False)
+        str,
+        typer.Option("--input", "-i", help="Input of the workflow, as JSON or @FILE.", show_default=False),
     ] = "{}",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, nothing else.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document and nothing else.")
+    ] = False,
     key: StartKey = None,
     labels: Annotated[
         list[str] | None,
-        typer.Option("--label", metavar="NAME=VALUE", help="A label to find it by; may be given again."),
+        typer.Option("--label", metavar="NAME=VALUE", help="Label of the execution. Repeatable."),
     ] = None,
     id: Annotated[
-        str | None, typer.Option("--id", help="The id of the execution; one is made up if not given.")
+        str | None, typer.Option("--id", help="Id of the execution. Default: a generated one.")
     ] = None,
     fake_time: Annotated[
-        bool, typer.Option("--fake-time", help="Give the execution a clock of its own: waits take no time.")
+        bool,
+        typer.Option(
+            "--fake-time", help="Use a virtual clock for this execution, so that waits take no time."
+        ),
     ] = False,
     nodes: Annotated[
         list[str] | None,
-        typer.Option("--nodes", help="A Python module with custom nodes; may be given again."),
+        typer.Option("--nodes", help="Python module with custom nodes. Repeatable."),
     ] = None,
     in_place: Annotated[
-        bool, typer.Option("--in-place/--no-in-place", help="Run pure nodes together, or each on its own.")
+        bool,
+        typer.Option("--in-place/--no-in-place", help="Run chains of pure nodes without queueing each one."),
     ] = True,
     worker: Annotated[
         bool,
-        typer.Option("--worker/--no-worker", help="On a cluster: take part, or leave all of it to others."),
+        typer.Option(
+            "--worker/--no-worker",
+            help="On a cluster: also run nodes in this process, or leave them to the workers.",
+        ),
     ] = True,
 ) -> None:
-    """Run a workflow to its end and show what became of every node.
+    """Run a workflow to its end and show the result of every node.
 
-    Executions that an earlier process left unfinished go on as well. Stopping it (Ctrl-C) loses nothing.
+    Unfinished executions of earlier runs resume as well. Ctrl-C loses nothing:
+    the next run resumes the execution.
 
-    Exits 0 completed, 1 failed, halted or cancelled, 2 invalid, 3 backend out of reach, 130 or 143 stopped.
+    Exit codes: 0 completed; 1 failed, halted or cancelled; 2 invalid document
+    or input; 3 backend unreachable; 130 or 143 stopped by a signal.
 
-    Examples: rune run examples/hello -i '{"name": "Ada"}'; rune run order.yaml -i @order.json --key order-7
+    Examples:
+      rune run examples/hello -i '{"name": "Ada"}'
+      rune run order.yaml -i @order.json --key order-7
     """
-
     request = Request(
         file=file,
         input=input,
@@ -90,11 +102,11 @@ def run(
     raise typer.Exit(run_to_end(request))
 
 
-_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_ID_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for."""
+    """The arguments of `rune run`."""
 
     file: str
     input: str = "{}"
@@ -109,7 +121,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_to_end(request: Request) -> int:
-    """Run a workflow; answers the exit code."""
+    """Run a workflow and return the exit code."""
     try:
         settings = load_settings()
         settings = msgspec.structs.replace(
@@ -117,7 +129,7 @@ def run_to_end(request: Request) -> int:
             nodes=(*settings.nodes, *request.nodes),
             in_place=settings.in_place and request.in_place,
         )
-        return asyncio.run(_execute(settings, request))
+        return asyncio.run(_run(settings, request))
     except InvalidDocumentError as invalid:
         return refuse(invalid.problems, as_json=request.as_json)
     except RuneError as error:
@@ -126,10 +138,8 @@ def run_to_end(request: Request) -> int:
         return INTERRUPTED
 
 
-async def _execute(settings: Settings, request: Request) -> int:
+async def _run(settings: Settings, request: Request) -> int:
     if settings.url and request.id is not None:
-        from rune.cli.remote import not_over_url
-
         raise not_over_url("`--id`", settings)
     payload = payload_of(request.input)
     labels = labels_of(request.labels)
@@ -138,21 +148,21 @@ async def _execute(settings: Settings, request: Request) -> int:
     if not verdict.valid or verdict.definition is None:
         return refuse(verdict.problems, as_json=request.as_json)
     _, problems = check_input(verdict.definition, payload)
-    if request.id is not None and not _ID.fullmatch(request.id):
+    if request.id is not None and not _ID_PATTERN.fullmatch(request.id):
         problems.append(
-            Problem("--id", "BAD_ID", "an id is made of letters, digits, `_` and `-`, at most 128")
+            Problem("--id", "BAD_ID", "an id has 1 to 128 characters: letters, digits, `_` and `-`")
         )
     if problems:
         return refuse(problems, as_json=request.as_json)
-    run = Run(settings, request, _compiled(verdict, registry), payload, labels)
-    tally = None if request.as_json else ProgressCounter(run.id)
+    run = Run(settings, request, _compile(verdict, registry), payload, labels)
+    counter = None if request.as_json else ProgressCounter(run.id)
     return await ExecutionFollower(
-        settings, run, tally, registry=registry, as_json=request.as_json, works=request.worker
-    ).to_end()
+        settings, run, counter, registry=registry, as_json=request.as_json, working=request.worker
+    ).follow_to_end()
 
 
 class Run:
-    """The start of a definition that was read from a file."""
+    """Starts the definition of a file, at most once under the chosen execution id."""
 
     def __init__(
         self, settings: Settings, request: Request, plan: Plan, payload: bytes, labels: dict[str, str]
@@ -163,12 +173,12 @@ class Run:
         self._plan = plan
         self._payload = payload
         self._options = StartOptions(key=request.key, labels=labels, fake_time=request.fake_time)
-        self._asked = False
+        self._sent = False
 
-    async def here(self, engine: Engine) -> ExecutionRecord:
+    async def start_locally(self, engine: Engine) -> ExecutionRecord:
         known = await engine.backend.journal.accepted(self.id)
         if known is not None:
-            return self._mine(known, again=self._asked)
+            return self._check_own(known, again=self._sent)
         return await engine.launcher.start(
             self._plan,
             self._payload,
@@ -176,35 +186,35 @@ class Run:
             execution=self.id,
         )
 
-    async def there(self, services: Services) -> ExecutionRecord:
-        if self._request.id is not None and not self._asked:
-            await self._refuse_known()
-        self._asked = True
+    async def start_remotely(self, services: Services) -> ExecutionRecord:
+        if self._request.id is not None and not self._sent:
+            await self._reject_known_id()
+        self._sent = True
         accepted = await services.executions.start_definition(
             canonical(self._plan.definition),
             self._payload,
             self._options,
             execution=self.id,
         )
-        return self._mine(accepted, again=True)
+        return self._check_own(accepted, again=True)
 
-    async def _refuse_known(self) -> None:
+    async def _reject_known_id(self) -> None:
         async with open_reader(self._settings) as opened:
             if await opened.execution(self.id) is not None:
-                raise self._taken()
+                raise self._duplicate_id()
 
-    def _mine(self, found: ExecutionRecord, *, again: bool) -> ExecutionRecord:
-        """An id that somebody else used is refused; what was asked for twice is there once."""
+    def _check_own(self, found: ExecutionRecord, *, again: bool) -> ExecutionRecord:
+        """Reject an id that another start has used; a repeated start returns its own execution."""
         same = found.hash == self._plan.hash and found.input == self._payload
         if found.id == self.id and not (again and same):
-            raise self._taken()
+            raise self._duplicate_id()
         return found
 
-    def _taken(self) -> InvalidDocumentError:
-        message = f"an execution `{self.id}` is there already"
+    def _duplicate_id(self) -> InvalidDocumentError:
+        message = f"an execution with the id `{self.id}` exists"
         return InvalidDocumentError((Problem("--id", "DUPLICATE_ID", message, "see `rune show`"),))
 
 
-def _compiled(verdict: ValidationResult, registry: Registry) -> Plan:
+def _compile(verdict: ValidationResult, registry: Registry) -> Plan:
     assert verdict.definition is not None
     return compile_definition(verdict.definition, registry.catalogue, verdict.parameters)  # type: ignore[arg-type]

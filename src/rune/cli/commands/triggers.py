@@ -1,100 +1,111 @@
-"""`rune triggers`: what starts executions by itself.
-
-Triggers as text: where hooks are, when schedules are due.
-"""
+"""`rune triggers`: webhooks and schedules of stored workflows."""
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
+from rune.cli import backend
+from rune.cli.backend import call_service, run_reporting_errors
 from rune.cli.output import Cell, clean, duration, print_json, print_table
+from rune.cli.remote import client
 from rune.core.triggers import Schedule
 from rune.nodes.cron import next_tick
-
-if TYPE_CHECKING:
-    from rune.settings import Settings
+from rune.ports.triggers import TriggerNotFoundError
+from rune.server.schemas import rotated_view, trigger_view
+from rune.settings import Settings, load_settings
 
 triggers = typer.Typer(
     name="triggers",
-    help="Hooks and schedules of stored workflows: list them, switch them on and off, renew what is secret.",
+    help="Manage the webhooks and schedules of stored workflows.",
     no_args_is_help=True,
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="A workflow with one trigger, WORKFLOW/NODE, or an id.")
+    str,
+    typer.Argument(
+        metavar="NAME", help="Trigger: WORKFLOW/NODE, its id, or a workflow with only one trigger."
+    ),
 ]
+
+NEXT_TIMES = 5
+"""Number of coming times of a schedule that are shown."""
 
 
 @triggers.command("list")
 def list_triggers(
     workflow: Annotated[
-        str | None, typer.Argument(metavar="[WORKFLOW]", help="Only those of this workflow.")
+        str | None, typer.Argument(metavar="[WORKFLOW]", help="Only triggers of this workflow.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the triggers: where hooks are, and when schedules are due."""
+    """List the triggers: paths of webhooks, next times of schedules."""
 
     def work(settings: Settings) -> None:
-        print_triggers(_found(settings, workflow), as_json=as_json)
+        print_triggers(_list(settings, workflow), as_json=as_json)
 
-    _leave(work, as_json=as_json)
+    _run(work, as_json=as_json)
 
 
 @triggers.command()
 def show(name: Name, as_json: Json = False) -> None:
-    """Show a trigger, and the next times of a schedule.
+    """Show a trigger, with the next times of a schedule.
 
-    Examples: rune triggers show orders; rune triggers show orders/in --json
+    Examples:
+      rune triggers show orders
+      rune triggers show orders/in --json
     """
 
     def work(settings: Settings) -> None:
-        print_trigger(_one(settings, name), settings.url, as_json=as_json)
+        print_trigger(_find(settings, name), settings.url, as_json=as_json)
 
-    _leave(work, as_json=as_json)
+    _run(work, as_json=as_json)
 
 
 @triggers.command()
 def enable(name: Name, as_json: Json = False) -> None:
-    """Switch a trigger on. What was due while it was off is not made up for."""
-    _leave(lambda settings: _switch(settings, name, enabled=True, as_json=as_json), as_json=as_json)
+    """Switch a trigger on. Times that passed while it was off are not caught up."""
+    _run(lambda settings: _switch(settings, name, enabled=True, as_json=as_json), as_json=as_json)
 
 
 @triggers.command()
 def disable(name: Name, as_json: Json = False) -> None:
-    """Switch a trigger off: a hook is not there then, a schedule is never due."""
-    _leave(lambda settings: _switch(settings, name, enabled=False, as_json=as_json), as_json=as_json)
+    """Switch a trigger off: a webhook responds with 404, a schedule does not fire."""
+    _run(lambda settings: _switch(settings, name, enabled=False, as_json=as_json), as_json=as_json)
 
 
 @triggers.command()
 def rotate(
     name: Name,
     secret: Annotated[
-        bool, typer.Option("--secret", help="Make a new secret, and print it this once; the path stays.")
+        bool, typer.Option("--secret", help="Create a new secret and print it, instead of a new path.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Give a hook a new path. The old one leads nowhere from now on.
+    """Give a webhook a new path. The old path stops working.
 
-    With --secret it gets a new secret instead: what callers sign with (`auth: hmac`), or send as
-    `Authorization: Bearer …` (`auth: header`).
+    With --secret it gets a new secret instead. Callers sign with it (`auth:
+    hmac`) or send it as `Authorization: Bearer …` (`auth: header`). The secret
+    is not shown again.
 
-    Examples: rune triggers rotate orders; rune triggers rotate orders --secret
+    Examples:
+      rune triggers rotate orders
+      rune triggers rotate orders --secret
     """
 
     def work(settings: Settings) -> None:
-        _tell_rotated(_rotated(settings, name, secret=secret), settings.url, as_json=as_json)
+        _print_rotated(_rotate(settings, name, secret=secret), settings.url, as_json=as_json)
 
-    _leave(work, as_json=as_json)
+    _run(work, as_json=as_json)
 
 
-def _leave(work: Any, *, as_json: bool) -> None:
-    from rune.cli.backend import run_reporting_errors
-    from rune.settings import load_settings
-
+def _run(work: Any, *, as_json: bool) -> None:
     def done() -> int:
         work(load_settings())
         return 0
@@ -102,52 +113,38 @@ def _leave(work: Any, *, as_json: bool) -> None:
     raise typer.Exit(run_reporting_errors(done, as_json=as_json))
 
 
-def _found(settings: Settings, workflow: str | None) -> list[dict[str, Any]]:
-    """Triggers as documents, from wherever they are."""
-    import msgspec
-
-    from rune.cli import backend
-    from rune.cli.backend import ask
-
+def _list(settings: Settings, workflow: str | None) -> list[dict[str, Any]]:
+    """Return triggers as documents, from the server or the stores."""
     if settings.url:
-        return [_plain(each) for each in _over_url(settings, lambda asked: asked.triggers(workflow))]
+        return [_to_document(each) for each in _call_server(settings, lambda api: api.triggers(workflow))]
     if not backend.exists(settings):
         return []
-    from rune.server.schemas import trigger_view
 
-    found = ask(settings, lambda services: services.triggers.list(workflow))
+    found = call_service(settings, lambda service: service.triggers.list(workflow))
     return [msgspec.to_builtins(trigger_view(each)) for each in found]
 
 
-def _one(settings: Settings, name: str) -> dict[str, Any]:
-    from rune.ports.triggers import TriggerNotFoundError
-
+def _find(settings: Settings, name: str) -> dict[str, Any]:
     workflow, _, node = name.partition("/")
     found = [
         each
-        for each in _found(settings, None)
+        for each in _list(settings, None)
         if each["id"] == name or (each["workflow_id"] == workflow and node in ("", each["node_id"]))
     ]
     if len(found) == 1:
         return found[0]
     if not found:
-        raise TriggerNotFoundError(f"there is no trigger `{name}`; `rune triggers list` shows what there is")
+        raise TriggerNotFoundError(f"there is no trigger `{name}`; see `rune triggers list`")
     named = ", ".join(f"{each['workflow_id']}/{each['node_id']}" for each in found)
-    raise TriggerNotFoundError(f"`{name}` has {len(found)} triggers: say which, of {named}")
+    raise TriggerNotFoundError(f"`{name}` has {len(found)} triggers; choose one of {named}")
 
 
 def _switch(settings: Settings, name: str, *, enabled: bool, as_json: bool) -> None:
-    import msgspec
-
-    from rune.cli.backend import ask
-    from rune.cli.output import print_json
-    from rune.server.schemas import trigger_view
-
-    id = _one(settings, name)["id"]
+    id = _find(settings, name)["id"]
     if settings.url:
-        document = _plain(_over_url(settings, lambda asked: asked.enable_trigger(id, enabled=enabled)))
+        document = _to_document(_call_server(settings, lambda api: api.enable_trigger(id, enabled=enabled)))
     else:
-        changed = ask(settings, lambda services: services.triggers.enable(id, enabled))
+        changed = call_service(settings, lambda service: service.triggers.enable(id, enabled))
         document = msgspec.to_builtins(trigger_view(changed))
     if as_json:
         print_json(document)
@@ -155,59 +152,40 @@ def _switch(settings: Settings, name: str, *, enabled: bool, as_json: bool) -> N
         print(f"{document['workflow_id']}/{document['node_id']} is {'on' if enabled else 'off'}")
 
 
-def _rotated(settings: Settings, name: str, *, secret: bool) -> dict[str, Any]:
-    import msgspec
-
-    from rune.cli.backend import ask
-    from rune.server.schemas import rotated_view
-
-    id = _one(settings, name)["id"]
+def _rotate(settings: Settings, name: str, *, secret: bool) -> dict[str, Any]:
+    id = _find(settings, name)["id"]
     if settings.url:
-        return _plain(_over_url(settings, lambda asked: asked.rotate_trigger(id, secret=secret)))
+        return _to_document(_call_server(settings, lambda api: api.rotate_trigger(id, secret=secret)))
     found: dict[str, Any] = msgspec.to_builtins(
-        rotated_view(ask(settings, lambda services: services.triggers.rotate(id, secret)))
+        rotated_view(call_service(settings, lambda service: service.triggers.rotate(id, secret)))
     )
     return found
 
 
-def _tell_rotated(document: dict[str, Any], url: str, *, as_json: bool) -> None:
-    import sys
-
-    from rune.cli.output import print_json
-
+def _print_rotated(document: dict[str, Any], url: str, *, as_json: bool) -> None:
     if as_json:
         print_json(document)
     elif document["new_secret"] is not None:
         print(document["new_secret"])
-        print("keep it now, it is not shown again", file=sys.stderr)
+        print("store the secret now, it is not shown again", file=sys.stderr)
     else:
         print(f"{url}{document['webhook']['path']}")
 
 
-def _over_url(settings: Settings, wish: Any) -> Any:
-    import asyncio
-
-    from rune.cli.remote import client
-
-    async def asked() -> Any:
+def _call_server(settings: Settings, action: Any) -> Any:
+    async def call() -> Any:
         async with client(settings) as opened:
-            return await wish(opened)
+            return await action(opened)
 
-    return asyncio.run(asked())
+    return asyncio.run(call())
 
 
-def _plain(answer: Any) -> dict[str, Any]:
-    import msgspec
-
+def _to_document(answer: Any) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(answer)
     return found
 
 
-AHEAD = 5
-
-
 def print_triggers(found: list[dict[str, Any]], *, as_json: bool) -> None:
-    """All of them in a table."""
     if as_json:
         print_json({"triggers": found})
     elif not found:
@@ -219,14 +197,14 @@ def print_triggers(found: list[dict[str, Any]], *, as_json: bool) -> None:
                 each["kind"],
                 f"{each['version']}",
                 ("on", "green") if each["enabled"] else ("off", "grey"),
-                _place(each),
+                _location(each),
             ]
             for each in found
         ]
         print_table(("trigger", "kind", "version", "state", "where or when"), rows)
 
 
-def _place(each: dict[str, Any]) -> str:
+def _location(each: dict[str, Any]) -> str:
     hook, schedule = each["webhook"], each["schedule"]
     if hook is not None:
         note = ", needs a secret: `rune triggers rotate --secret`" if hook["secret"] == "missing" else ""
@@ -242,12 +220,11 @@ def _times(schedule: dict[str, Any]) -> str:
 
 
 def print_trigger(document: dict[str, Any], url: str, *, as_json: bool) -> None:
-    """One of them, with the next times of a schedule."""
-    coming = _coming(document)
+    coming = _next_times(document)
     if as_json:
         print_json({**document, "coming": coming})
         return
-    said: list[tuple[str, Any]] = [
+    rows: list[tuple[str, Any]] = [
         ("trigger", f"{document['workflow_id']}/{document['node_id']}"),
         ("id", document["id"]),
         ("version", document["version"]),
@@ -255,34 +232,34 @@ def print_trigger(document: dict[str, Any], url: str, *, as_json: bool) -> None:
     ]
     hook, schedule = document["webhook"], document["schedule"]
     if hook is not None:
-        said += [
+        rows += [
             ("address", f"{hook['method']} {url}{hook['path'] or '(hidden)'}"),
-            ("proof", hook["auth"] if hook["auth"] == "none" else f"{hook['auth']}, secret {hook['secret']}"),
-            ("answer", hook["respond"]),
+            ("auth", hook["auth"] if hook["auth"] == "none" else f"{hook['auth']}, secret {hook['secret']}"),
+            ("response", hook["respond"]),
         ]
     if schedule is not None:
-        said += [
+        rows += [
             ("times", _times(schedule)),
             ("missed", f"catch up {schedule['catch_up']}"),
             ("overlap", f"{schedule['overlap']}, {schedule['waiting']} waiting"),
             ("last", schedule["last_execution_id"] or "none"),
-            *((("trouble", schedule["trouble"]),) if schedule["trouble"] else ()),
+            *((("error", schedule["trouble"]),) if schedule["trouble"] else ()),
             *(("next", each) for each in coming),
         ]
-    for name, value in said:
+    for name, value in rows:
         print(f"{name:<8}  {clean(str(value))}")
 
 
-def _coming(document: dict[str, Any]) -> list[str]:
-    """The next times of a schedule."""
+def _next_times(document: dict[str, Any]) -> list[str]:
+    """Return the next times of a schedule."""
     given = document["schedule"]
     if given is None or given["next_at"] is None:
         return []
     first = int(datetime.fromisoformat(given["next_at"]).timestamp() * 1000)
-    # Ticks of an interval lie at equal distances from any one of them.
+    # Ticks of an interval are equally spaced, so the next ones follow from the first.
     schedule = Schedule(cron=given["cron"], timezone=given["timezone"], every=given["every_ms"] or 0)
     times, found = next_tick(schedule, first), [first]
-    while len(found) < AHEAD:
+    while len(found) < NEXT_TIMES:
         after = times(found[-1])
         if after is None:
             break

@@ -1,11 +1,4 @@
-"""`rune workflows`: stored definitions, their versions and aliases.
-
-`rune deploy`: keep a definition under the name of its workflow.
-
-Stored definitions on the screen: versions, one definition in full, two side by side.
-
-The difference between two definitions, as text.
-"""
+"""`rune deploy` and `rune workflows`: store, show and compare workflow definitions, their versions and aliases."""
 
 from __future__ import annotations
 
@@ -13,45 +6,65 @@ import difflib
 import json
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
-from rune.cli.arguments import Burst, Lifted, Rate, Running
-from rune.cli.backend import definition_of, label, version_document
-from rune.cli.output import Cell, clean, count, moment, paint, print_json, print_table
-from rune.core.definition.diff import Change, Field
-from rune.ports.workflows import Alias, Version, choose
+from rune.cli.arguments import Burst, Rate, RemoveLimits, Running, print_yaml, read_document
+from rune.cli.backend import (
+    call_service,
+    definition_of,
+    exit_with,
+    find_version,
+    label,
+    parse_weights,
+    read,
+    run_reporting_errors,
+    run_workflow_query,
+    split_reference,
+    version_document,
+)
+from rune.cli.commands.access import limit_workflow, limits_to_set
+from rune.cli.output import Cell, clean, count, moment, paint, print_json, print_table, refuse
+from rune.core.definition.diff import Change, Field, difference
+from rune.core.definition.model import canonical
+from rune.core.definition.problems import Problem
+from rune.documents.loader import check_document
+from rune.nodes.registry import full_registry
+from rune.ports.access import Limits
+from rune.ports.workflows import Alias, Version, WorkflowEntry, check_alias, choose
+from rune.runtime.queries.history import iso
+from rune.runtime.queries.reader import ExecutionReader
+from rune.settings import Settings, load_settings
 
-if TYPE_CHECKING:
-    from rune.core.definition.problems import Problem
-    from rune.ports.workflows import WorkflowEntry
-    from rune.runtime.queries.reader import ExecutionReader
-    from rune.settings import Settings
-
-workflows = typer.Typer(add_completion=False)
+workflows = typer.Typer(name="workflows")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-All = Annotated[bool, typer.Option("--all", help="Those that were removed too.")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A workflow.")]
+All = Annotated[bool, typer.Option("--all", help="Include removed workflows.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Workflow.")]
 
 
 @workflows.callback(invoke_without_command=True)
 def _workflows(context: typer.Context, everything: All = False, as_json: Json = False) -> None:
-    """List stored workflows; show, compare, restore and remove them.
+    """List, show, compare, limit or remove stored workflows.
 
-    Examples: rune workflows; rune workflows show orders@stable; rune workflows diff orders 2 3
+    Without a command: list them.
+
+    Examples:
+      rune workflows
+      rune workflows show orders@stable
+      rune workflows diff orders 2 3
     """
     if context.invoked_subcommand is None:
         list_workflows(everything, as_json)
     elif everything or as_json:
-        raise typer.BadParameter(f"options go behind `{context.invoked_subcommand}`")
+        raise typer.BadParameter(f"write options after `{context.invoked_subcommand}`")
 
 
 @workflows.command("list")
 def list_workflows(everything: All = False, as_json: Json = False) -> None:
-    """List the stored workflows by name. `rune workflows` alone does the same."""
-    from rune.cli.backend import read
+    """List the stored workflows by name, the same as `rune workflows`."""
 
     async def work(reader: ExecutionReader, settings: Settings) -> int:
         _print_list(await reader.library.list(hidden=everything), as_json=as_json)
@@ -67,20 +80,25 @@ def list_workflows(everything: All = False, as_json: Json = False) -> None:
 @workflows.command()
 def show(
     given: Annotated[
-        str, typer.Argument(metavar="NAME[@VERSION]", help="A workflow; a number or an alias, or the latest.")
+        str,
+        typer.Argument(
+            metavar="NAME[@VERSION]",
+            help="Workflow, with a version number or an alias. Default: the latest version.",
+        ),
     ],
     as_yaml: Annotated[
-        bool, typer.Option("--yaml", help="Print the definition alone, as a YAML document to deploy again.")
+        bool,
+        typer.Option("--yaml", help="Print only the definition, as a YAML document that can be deployed."),
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Show the versions and aliases of a workflow, and one version in full.
 
-    Examples: rune workflows show orders; rune workflows show orders@2 --yaml > orders.yaml
+    Examples:
+      rune workflows show orders
+      rune workflows show orders@2 --yaml > orders.yaml
     """
-    from rune.cli.backend import reference, run_workflow_query
-
-    workflow, which = reference(given)
+    workflow, which = split_reference(given)
     wanted = "yaml" if as_yaml else "json" if as_json else "text"
     raise typer.Exit(
         run_workflow_query(
@@ -92,19 +110,17 @@ def show(
 @workflows.command()
 def diff(
     workflow: Name,
-    before: Annotated[str, typer.Argument(metavar="A", help="A version: a number or an alias.")],
-    after: Annotated[str, typer.Argument(metavar="B", help="Another.", show_default=True)] = "latest",
-    unified: Annotated[
-        bool, typer.Option("--unified", help="Compare the definitions line by line instead.")
-    ] = False,
+    before: Annotated[str, typer.Argument(metavar="A", help="First version: a number or an alias.")],
+    after: Annotated[
+        str, typer.Argument(metavar="B", help="Second version: a number or an alias.", show_default=True)
+    ] = "latest",
+    unified: Annotated[bool, typer.Option("--unified", help="Compare the definitions line by line.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Tell what changed between two versions: nodes, edges and settings, parameter by parameter.
+    """Show what changed between two versions: nodes, edges, settings and parameters.
 
     Example: rune workflows diff orders stable latest
     """
-    from rune.cli.backend import run_workflow_query
-
     wanted = "json" if as_json else "unified" if unified else "text"
     raise typer.Exit(
         run_workflow_query(
@@ -115,22 +131,19 @@ def diff(
 
 @workflows.command()
 def restore(
-    given: Annotated[str, typer.Argument(metavar="NAME@VERSION", help="What shall be the latest again.")],
+    given: Annotated[
+        str, typer.Argument(metavar="NAME@VERSION", help="Workflow and the version to restore.")
+    ],
     as_json: Json = False,
 ) -> None:
-    """Make an earlier version the latest again; this brings a removed workflow back too.
+    """Make an earlier version the latest again. This also restores a removed workflow.
 
     Example: rune workflows restore orders@2
     """
-    from rune.cli.backend import reference
-
-    workflow, which = reference(given)
+    workflow, which = split_reference(given)
     if which is None:
-        from rune.cli.output import refuse
-        from rune.core.definition.problems import Problem
-
-        said = f"which version of `{workflow}`?"
-        missing = Problem("NAME@VERSION", "MISSING_VERSION", said, f"write for example {workflow}@1")
+        message = f"the version of `{workflow}` is missing"
+        missing = Problem("NAME@VERSION", "MISSING_VERSION", message, f"for example {workflow}@1")
         raise typer.Exit(refuse((missing,), as_json=as_json))
     raise typer.Exit(_set_alias(workflow, "latest", which, as_json=as_json))
 
@@ -138,19 +151,26 @@ def restore(
 @workflows.command()
 def alias(
     workflow: Name,
-    name: Annotated[str, typer.Argument(metavar="ALIAS", help="`stable`, `canary` or any other name.")],
-    version: Annotated[str, typer.Argument(metavar="VERSION", help="A number, or another alias.")],
+    name: Annotated[
+        str, typer.Argument(metavar="ALIAS", help="Name of the alias, for example `stable` or `canary`.")
+    ],
+    version: Annotated[str, typer.Argument(metavar="VERSION", help="Version number, or another alias.")],
     weights: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[OTHER=PERCENT]...", help="So many of the starts go to another version."),
+        typer.Argument(
+            metavar="[OTHER=PERCENT]...", help="Percentage of the starts that go to another version."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Let an alias point at a version, and send a part of the starts to others.
+    """Point an alias at a version, and optionally send a percentage of its starts to other versions.
 
-    Without shares every start by the alias gets the version, whatever there was before.
+    Without percentages, every start by the alias uses the version; earlier
+    percentages are removed.
 
-    Examples: rune workflows alias orders stable 3; rune workflows alias orders stable 3 4=10 latest=5
+    Examples:
+      rune workflows alias orders stable 3
+      rune workflows alias orders stable 3 4=10 latest=5
     """
     raise typer.Exit(_set_alias(workflow, name, version, tuple(weights or ()), as_json=as_json))
 
@@ -162,38 +182,33 @@ def limit(
     burst: Burst = None,
     running: Running = None,
     waiting: Annotated[
-        int | None, typer.Option("--waiting", help="No start while more than this wait in the queue.")
+        int | None,
+        typer.Option("--waiting", help="Reject starts while more than this many nodes wait in the queue."),
     ] = None,
-    none: Lifted = False,
+    none: RemoveLimits = False,
     as_json: Json = False,
 ) -> None:
-    """Limit the starts of a workflow over HTTP and by hooks; without options show its limits.
+    """Limit the starts of a workflow over the API and by webhooks. Without options, show its limits.
 
-    Limits that are not given are lifted.
+    The given limits replace all previous ones.
 
     Example: rune workflows limit orders --rate 10/s --running 20 --waiting 1000
     """
-    from rune.cli.backend import exit_with
-    from rune.cli.commands.access import limit_workflow, wanted
-    from rune.ports.access import Limits
-
-    limits = wanted(Limits(rate=rate, burst=burst, running=running, waiting=waiting), none=none)
+    limits = limits_to_set(Limits(rate=rate, burst=burst, running=running, waiting=waiting), none=none)
     exit_with(lambda settings: limit_workflow(settings, workflow, limits, as_json=as_json), as_json=as_json)
 
 
 @workflows.command()
 def remove(workflow: Name, as_json: Json = False) -> None:
-    """Take a workflow out of sight. Executions go on, versions stay, a new deploy brings it back."""
-    from rune.cli.backend import ask, known, run_reporting_errors
-    from rune.settings import load_settings
+    """Archive a workflow. Its executions and versions are kept; a new deploy restores it."""
 
     def work() -> int:
         settings = load_settings()
-        known(settings, workflow, None)
-        hid = ask(settings, lambda services: services.workflows.archive(workflow))
-        _say(
-            {"status": "removed", "workflow_id": workflow, "changed": hid},
-            f"{workflow} removed" if hid else f"{workflow} was removed before",
+        find_version(settings, workflow, None)
+        archived = call_service(settings, lambda service: service.workflows.archive(workflow))
+        _print_result(
+            {"status": "removed", "workflow_id": workflow, "changed": archived},
+            f"{workflow} removed" if archived else f"{workflow} was already removed",
             as_json=as_json,
         )
         return 0
@@ -202,30 +217,28 @@ def remove(workflow: Name, as_json: Json = False) -> None:
 
 
 def _set_alias(workflow: str, name: str, which: str, others: tuple[str, ...] = (), *, as_json: bool) -> int:
-    from rune.cli.backend import ask, known, label, run_reporting_errors, shares_of, version_document
-    from rune.ports.workflows import check_alias
-    from rune.settings import load_settings
-
     def work() -> int:
         check_alias(name)
         settings = load_settings()
-        number = known(settings, workflow, which).number
-        weights = shares_of(others, name, lambda other: known(settings, workflow, other).number)
-        version: Version = ask(
-            settings, lambda services: services.workflows.set_alias(workflow, name, number, weights=weights)
+        number = find_version(settings, workflow, which).number
+        weights = parse_weights(others, name, lambda other: find_version(settings, workflow, other).number)
+        version: Version = call_service(
+            settings, lambda service: service.workflows.set_alias(workflow, name, number, weights=weights)
         )
         document = {"workflow_id": workflow, **version_document(version), "change": version.change}
         moved = "now" if version.change == "moved" else "already"
-        shown = "".join(f", {share:g} % of its starts get {other}" for other, share in weights.items())
-        _say({**document, "weights": weights}, f"{label(version)} is {moved} {name}{shown}", as_json=as_json)
+        shown = "".join(
+            f", {share:g} % of its starts use version {other}" for other, share in weights.items()
+        )
+        _print_result(
+            {**document, "weights": weights}, f"{label(version)} is {moved} {name}{shown}", as_json=as_json
+        )
         return 0
 
     return run_reporting_errors(work, as_json=as_json)
 
 
-def _say(document: dict[str, Any], line: str, *, as_json: bool) -> None:
-    from rune.cli.output import print_json
-
+def _print_result(document: dict[str, Any], line: str, *, as_json: bool) -> None:
     if as_json:
         print_json(document)
     else:
@@ -234,8 +247,6 @@ def _say(document: dict[str, Any], line: str, *, as_json: bool) -> None:
 
 def _print_list(found: list[WorkflowEntry], *, as_json: bool) -> None:
     if as_json:
-        from rune.cli.output import print_json
-
         print_json({"workflows": [_entry_document(each) for each in found]})
     elif not found:
         print("no workflows")
@@ -244,8 +255,6 @@ def _print_list(found: list[WorkflowEntry], *, as_json: bool) -> None:
 
 
 def _entry_document(each: WorkflowEntry) -> dict[str, Any]:
-    from rune.runtime.queries.history import iso
-
     return {
         "workflow_id": each.workflow,
         "name": each.name,
@@ -258,8 +267,6 @@ def _entry_document(each: WorkflowEntry) -> dict[str, Any]:
 
 
 def _print_entries(found: list[WorkflowEntry]) -> None:
-    from rune.cli.output import moment, print_table
-
     rows: list[list[Cell]] = [
         [
             (each.workflow, "grey" if each.hidden else "bold"),
@@ -276,35 +283,30 @@ def _print_entries(found: list[WorkflowEntry]) -> None:
 
 def deploy(
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A workflow, JSON or YAML, or its folder; `-` reads stdin.")
+        str,
+        typer.Argument(
+            metavar="FILE", help="Workflow: a JSON or YAML file, or its folder; `-` reads standard input."
+        ),
     ],
     alias: Annotated[
         str | None,
-        typer.Option("--alias", "-a", help="Let this alias point at the version too, beside `latest`."),
+        typer.Option("--alias", "-a", help="Also point this alias at the version."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Keep a workflow as its next version, to be started by its name.
+    """Store a workflow as its next version.
 
-    A document that says the same as an earlier version is that version again. Every deploy moves `latest`.
+    It can then be started by name. A document with the content of an earlier
+    version becomes that version again. Every deploy moves the alias `latest`.
 
-    Examples: rune deploy order.yaml; rune deploy order.yaml --alias stable
+    Examples:
+      rune deploy order.yaml
+      rune deploy order.yaml --alias stable
     """
-    from rune.cli.backend import run_reporting_errors
-
     raise typer.Exit(run_reporting_errors(lambda: _deploy(file, alias, as_json=as_json), as_json=as_json))
 
 
 def _deploy(file: str, alias: str | None, *, as_json: bool) -> int:
-    from rune.cli.arguments import read_document
-    from rune.cli.backend import ask
-    from rune.cli.output import refuse
-    from rune.core.definition.model import canonical
-    from rune.documents.loader import check_document
-    from rune.nodes.registry import full_registry
-    from rune.ports.workflows import check_alias
-    from rune.settings import load_settings
-
     settings = load_settings()
     if alias is not None:
         check_alias(alias)
@@ -312,21 +314,16 @@ def _deploy(file: str, alias: str | None, *, as_json: bool) -> int:
     if not verdict.valid or verdict.definition is None:
         return refuse(verdict.problems, as_json=as_json)
     definition = canonical(verdict.definition)
-    version = ask(settings, lambda services: services.workflows.deploy(definition, alias=alias))
+    version = call_service(settings, lambda service: service.workflows.deploy(definition, alias=alias))
     if as_json:
         _print_document(version, verdict.problems)
     else:
-        refuse(verdict.problems, as_json=False)  # warnings: said, but nothing hangs on them
+        refuse(verdict.problems, as_json=False)  # prints warnings, which do not prevent the deploy
         _print(version)
     return 0
 
 
 def _print_document(version: Version, warnings: Sequence[Problem]) -> None:
-    import msgspec
-
-    from rune.cli.backend import version_document
-    from rune.cli.output import print_json
-
     print_json(
         {
             "status": "deployed",
@@ -339,22 +336,19 @@ def _print_document(version: Version, warnings: Sequence[Problem]) -> None:
 
 
 def _print(version: Version) -> None:
-    from rune.cli.backend import label
-    from rune.cli.output import paint
-
-    said = {
+    changes = {
         "created": f"deployed ({', '.join(version.aliases)})",
-        "moved": f"was deployed before; it is now {', '.join(version.aliases)}",
-        "none": f"is what is deployed already ({', '.join(version.aliases)}): nothing changed",
+        "moved": f"was deployed before and is now {', '.join(version.aliases)}",
+        "none": f"is already deployed ({', '.join(version.aliases)}): nothing changed",
     }
-    print(f"{paint(label(version), 'bold')} {said[version.change]}")
+    print(f"{paint(label(version), 'bold')} {changes[version.change]}")
 
 
-MAX_VERSIONS = 20
+MAX_SHOWN_VERSIONS = 20
 
 
 async def show_stored(reader: ExecutionReader, workflow: str, which: str | None, wanted: str) -> int:
-    """A workflow and one of its versions, as `text`, `json` or `yaml`."""
+    """Print a workflow and one of its versions, as `text`, `json` or `yaml`."""
     async with reader.still():
         versions = await reader.library.versions(workflow)
         version = choose(workflow, versions, which)
@@ -364,8 +358,6 @@ async def show_stored(reader: ExecutionReader, workflow: str, which: str | None,
             each.hidden for each in await reader.library.list(hidden=True) if each.workflow == workflow
         )
     if wanted == "yaml":
-        from rune.cli.arguments import print_yaml
-
         print_yaml(definition)
     elif wanted == "json":
         print_json(
@@ -381,12 +373,12 @@ async def show_stored(reader: ExecutionReader, workflow: str, which: str | None,
             }
         )
     else:
-        _print_stored(versions, version, definition, _shares(aliases), hidden=hidden)
+        _print_stored(versions, version, definition, _aliases_by_version(aliases), hidden=hidden)
     return 0
 
 
-def _shares(aliases: list[Alias]) -> dict[int, str]:
-    """The aliases that lead to each version, with the part of their starts where it is not all."""
+def _aliases_by_version(aliases: list[Alias]) -> dict[int, str]:
+    """Return the aliases of each version, with percentages where an alias has several versions."""
     found: dict[int, list[str]] = {}
     for each in aliases:
         elsewhere = {number: share for number, share in each.weights.items() if number != each.number}
@@ -405,7 +397,7 @@ def _print_stored(
 ) -> None:
     name = clean(definition.get("name", ""))
     print(f"{paint(version.workflow, 'bold')}{f': {name}' if name else ''}{' (removed)' if hidden else ''}\n")
-    newest = versions[: -MAX_VERSIONS - 1 : -1]
+    newest = versions[: -MAX_SHOWN_VERSIONS - 1 : -1]
     rows: list[list[Cell]] = [
         [
             (f"{each.number}", "bold" if each == version else ""),
@@ -431,7 +423,7 @@ def _print_stored(
 async def show_difference(
     reader: ExecutionReader, workflow: str, before: str, after: str, wanted: str
 ) -> int:
-    """What changed between two versions, as `text`, `json` or `unified` lines."""
+    """Print what changed between two versions, as `text`, `json` or `unified` lines."""
     async with reader.still():
         versions = await reader.library.versions(workflow)
         pair = [choose(workflow, versions, which) for which in (before, after)]
@@ -439,12 +431,9 @@ async def show_difference(
     if wanted == "unified":
         _print_unified(pair, old, new)
         return 0
-    from rune.core.definition.diff import difference
 
     changes = difference(old, new)
     if wanted == "json":
-        import msgspec
-
         print_json(
             {
                 "workflow_id": workflow,
@@ -464,8 +453,6 @@ async def show_difference(
 
 
 def _print_unified(pair: list[Version], old: dict[str, Any], new: dict[str, Any]) -> None:
-    import difflib
-
     def lines(definition: dict[str, Any]) -> list[str]:
         return json.dumps(definition, indent=2, sort_keys=True, ensure_ascii=False).splitlines()
 
@@ -477,14 +464,14 @@ def _print_unified(pair: list[Version], old: dict[str, Any], new: dict[str, Any]
 
 MARKS = {"added": "+", "removed": "-", "changed": "~", "reordered": "~"}
 COLOURS = {"added": "green", "removed": "red", "changed": "yellow", "reordered": "yellow"}
-LONG = 100
+MAX_VALUE_LENGTH = 100
 
 _SECTIONS = {"document": "workflow", "settings": "settings", "node": "nodes", "edge": "edges"}
-_HEADED = frozenset({"id", "type", "src", "dst", "label", "is_error"})
+_HEADING_FIELDS = frozenset({"id", "type", "src", "dst", "label", "is_error"})
 
 
 def print_changes(changes: Sequence[Change]) -> None:
-    """One section each for the workflow itself, settings, nodes and edges."""
+    """Print the changes in sections: workflow, settings, nodes and edges."""
     for what, found in groupby(changes, lambda each: each.what):
         print(paint(_SECTIONS[what], "bold"))
         for change in found:
@@ -493,13 +480,13 @@ def print_changes(changes: Sequence[Change]) -> None:
 
 
 def _lines(change: Change) -> Iterator[tuple[str, str]]:
-    """Lines without colours, and of which kind each is."""
+    """Yield the lines of a change, each with its kind."""
     if change.what in {"document", "settings"}:
         for field in change.fields:
             yield from _field(field, "  ")
         return
     yield f"  {MARKS[change.kind]} {_heading(change)}", change.kind
-    fields = change.fields or tuple(_whole(change))
+    fields = change.fields or tuple(_all_fields(change))
     for field in fields:
         yield from _field(field, "      ")
 
@@ -511,14 +498,14 @@ def _heading(change: Change) -> str:
     named = "" if change.id == f"{thing['src']}-{thing['dst']}" else f"{change.id}: "
     traits = [f"`{thing['label']}`"] if "label" in thing else []
     traits += ["on error"] if thing.get("is_error") else []
-    behind = f" ({', '.join(traits)})" if traits else ""
-    return f"{named}{thing['src']} → {thing['dst']}{behind}"
+    suffix = f" ({', '.join(traits)})" if traits else ""
+    return f"{named}{thing['src']} → {thing['dst']}{suffix}"
 
 
-def _whole(change: Change) -> Iterator[Field]:
-    """What was added or removed with a node, parameter by parameter."""
+def _all_fields(change: Change) -> Iterator[Field]:
+    """Yield the fields of an added or removed node or edge, each parameter separately."""
     for key, value in (change.after or change.before or {}).items():
-        if key in _HEADED:
+        if key in _HEADING_FIELDS:
             continue
         inner = value.items() if key == "parameters" else [("", value)]
         for name, each in inner:
@@ -532,24 +519,24 @@ def _whole(change: Change) -> Iterator[Field]:
 def _field(field: Field, indent: str) -> Iterator[tuple[str, str]]:
     head = f"{indent}{MARKS[field.kind]} {field.path}"
     if field.kind == "reordered":
-        yield f"{head}: in another order: {', '.join(field.after)}", field.kind
+        yield f"{head}: reordered: {', '.join(field.after)}", field.kind
     elif field.kind == "added":
-        yield f"{head}: {_shown(field.after)}", field.kind
+        yield f"{head}: {_encode(field.after)}", field.kind
     elif field.kind == "removed":
-        yield f"{head}: {_shown(field.before)}", field.kind
+        yield f"{head}: {_encode(field.before)}", field.kind
     elif _is_text(field.before) and _is_text(field.after):
         yield f"{head}:", field.kind
-        yield from _text(field.before, field.after, f"{indent}    ")
+        yield from _text_diff(field.before, field.after, f"{indent}    ")
     else:
-        yield f"{head}: {_shown(field.before)} → {_shown(field.after)}", field.kind
+        yield f"{head}: {_encode(field.before)} → {_encode(field.after)}", field.kind
 
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and "\n" in value.rstrip("\n")
 
 
-def _text(before: str, after: str, indent: str) -> Iterator[tuple[str, str]]:
-    """Longer texts are compared line by line."""
+def _text_diff(before: str, after: str, indent: str) -> Iterator[tuple[str, str]]:
+    """Compare two multi-line texts line by line."""
     kinds = {"+": "added", "-": "removed"}
     lines = difflib.unified_diff(before.split("\n"), after.split("\n"), lineterm="", n=1)
     for number, line in enumerate(lines):
@@ -557,6 +544,6 @@ def _text(before: str, after: str, indent: str) -> Iterator[tuple[str, str]]:
             yield f"{indent}{line}", kinds.get(line[:1], "")
 
 
-def _shown(value: Any) -> str:
+def _encode(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= LONG else f"{text[:LONG]}… ({len(text):,} characters)"
+    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}… ({len(text):,} characters)"

@@ -1,4 +1,4 @@
-"""The difference between two definitions, as somebody who changed one would tell it: node by node, field by field."""
+"""The difference between two definitions, by node, edge and field."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COMPARED_SEPARATELY = frozenset({"settings", "nodes", "edges"})
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One value that differs; `path` begins at the node, the edge, the settings or the document."""
+    """One value that differs; `path` is relative to the node, the edge, the settings or the document."""
 
     path: str
     kind: Kind
@@ -28,7 +28,7 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One thing that differs: it was added or removed as a whole, or some of its fields are others now."""
+    """A node, an edge, the settings or the document that was added, removed or changed in some fields."""
 
     what: What
     id: str
@@ -39,36 +39,35 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def difference(before: Plain, after: Plain) -> tuple[Change, ...]:
-    """What happened between two definitions, both in plain canonical form; nothing if they are the same."""
-    nodes, node_order = _listed("node", before.get("nodes", ()), after.get("nodes", ()))
-    edges, edge_order = _listed("edge", before.get("edges", ()), after.get("edges", ()))
+    """Return the changes between two definitions in plain canonical form."""
+    nodes, node_order = _list_changes("node", before.get("nodes", ()), after.get("nodes", ()))
+    edges, edge_order = _list_changes("edge", before.get("edges", ()), after.get("edges", ()))
     fields = (
-        *_fields(_rest(before), _rest(after), ""),
+        *_fields(_own_fields(before), _own_fields(after), ""),
         *node_order,
         *edge_order,
     )
-    document = _changed("document", after.get("id", ""), before, after, fields)
+    document = _change_of("document", after.get("id", ""), before, after, fields)
     old, new = before.get("settings", {}), after.get("settings", {})
-    settings = _changed("settings", "", old, new, tuple(_fields(old, new, "")))
+    settings = _change_of("settings", "", old, new, tuple(_fields(old, new, "")))
     return (*document, *settings, *nodes, *edges)
 
 
-def _rest(definition: Plain) -> Plain:
+def _own_fields(definition: Plain) -> Plain:
     return {key: value for key, value in definition.items() if key not in _COMPARED_SEPARATELY}
 
 
-def _changed(
+def _change_of(
     what: What, id: str, before: Plain, after: Plain, fields: tuple[Field, ...]
 ) -> tuple[Change, ...]:
     return (Change(what, id, "changed", before, after, fields),) if fields else ()
 
 
-def _listed(
+def _list_changes(
     what: What, before: Sequence[Plain], after: Sequence[Plain]
 ) -> tuple[list[Change], tuple[Field, ...]]:
-    """The changes of nodes or edges in the order of the later definition, what was removed last; and whether those
-    that stayed stand in another order."""
-    pairs = _paired(before, after)
+    """Return the changes of nodes or edges, removals last, and a field if the remaining ones were reordered."""
+    pairs = _pair(before, after)
     earlier = {at: was for was, at in pairs}
     changes: list[Change] = []
     for at, new in enumerate(after):
@@ -76,7 +75,7 @@ def _listed(
             changes.append(Change(what, new["id"], "added", None, new))
         else:
             old = before[earlier[at]]
-            changes.extend(_changed(what, new["id"], old, new, tuple(_fields(old, new, ""))))
+            changes.extend(_change_of(what, new["id"], old, new, tuple(_fields(old, new, ""))))
     stayed = set(earlier.values())
     changes.extend(
         Change(what, old["id"], "removed", old, None) for was, old in enumerate(before) if was not in stayed
@@ -87,18 +86,18 @@ def _listed(
     return changes, (Field(f"{what}s", "reordered", *order),)
 
 
-def _paired(before: Sequence[Plain], after: Sequence[Plain]) -> list[tuple[int, int]]:
-    """Who is who: by id, and those that only were given another id by everything else they say."""
+def _pair(before: Sequence[Plain], after: Sequence[Plain]) -> list[tuple[int, int]]:
+    """Pair the old and new positions: by id, or by equal content if only the id changed."""
     by_id = {each["id"]: at for at, each in enumerate(after)}
     pairs = {was: by_id[each["id"]] for was, each in enumerate(before) if each["id"] in by_id}
     taken = set(pairs.values())
-    nameless: dict[bytes, list[int]] = {}
+    unpaired: dict[bytes, list[int]] = {}
     for at in reversed(range(len(after))):
         if at not in taken:
-            nameless.setdefault(_content(after[at]), []).append(at)
+            unpaired.setdefault(_content(after[at]), []).append(at)
     for was, each in enumerate(before):
-        if was not in pairs and nameless.get(_content(each)):
-            pairs[was] = nameless[_content(each)].pop()
+        if was not in pairs and unpaired.get(_content(each)):
+            pairs[was] = unpaired[_content(each)].pop()
     return sorted(pairs.items())
 
 
@@ -107,7 +106,7 @@ def _content(thing: Plain) -> bytes:
 
 
 def _fields(before: Any, after: Any, path: str) -> Iterator[Field]:
-    """Down to the smallest values that differ."""
+    """Yield the innermost values that differ."""
     if _same(before, after):
         return
     if isinstance(before, Mapping) and isinstance(after, Mapping):
@@ -119,13 +118,13 @@ def _fields(before: Any, after: Any, path: str) -> Iterator[Field]:
             else:
                 yield from _fields(before[key], after[key], join(path, key))
     elif isinstance(before, list) and isinstance(after, list):
-        yield from _items(before, after, path)
+        yield from _list_fields(before, after, path)
     else:
         yield Field(path, "changed", before, after)
 
 
-def _items(before: list[Any], after: list[Any], path: str) -> Iterator[Field]:
-    """Lists are laid side by side at both ends: what was put in or taken out in between is seen as such."""
+def _list_fields(before: list[Any], after: list[Any], path: str) -> Iterator[Field]:
+    """Align two lists at both ends, so that elements inserted or removed in between are reported as such."""
     shorter = min(len(before), len(after))
     start = 0
     while start < shorter and _same(before[start], after[start]):
@@ -143,5 +142,5 @@ def _items(before: list[Any], after: list[Any], path: str) -> Iterator[Field]:
 
 
 def _same(before: Any, after: Any) -> bool:
-    """As canonical text: 1 and 1.0 and true are three things."""
+    """Compare canonical text: 1, 1.0 and true differ, although Python treats them as equal."""
     return _ENCODER.encode(before) == _ENCODER.encode(after)

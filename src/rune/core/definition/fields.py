@@ -1,4 +1,4 @@
-"""Readers of single fields. Each gives the value, or reports what is wrong with it and gives None."""
+"""Readers of single fields of a document. Each returns the value, or reports a problem and returns None."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Reader = Callable[[Any, str, list[Problem]], Any]
 
 ID = re.compile(r"[A-Za-z0-9_-]+\Z")
 MAX_ID_LENGTH = 128
-_YEAR = 366 * 24 * 3600.0
+_YEAR_S = 366 * 24 * 3600.0
 
 
 def kind_of(value: Any) -> str:
-    """The type of plain data, as a message names it."""
+    """Return the type of plain data as messages name it."""
     if isinstance(value, bool):
         return "a boolean"
     names = {str: "text", dict: "an object", list: "a list", int: "a number", float: "a number"}
@@ -26,12 +26,10 @@ def kind_of(value: Any) -> str:
 
 
 def wrong_type(value: Any, expected: str, path: str, problems: list[Problem]) -> None:
-    """Report a value of another type."""
     problems.append(Problem(path, codes.WRONG_TYPE, f"{expected} expected, found {kind_of(value)}"))
 
 
 def text(value: Any, path: str, problems: list[Problem]) -> str | None:
-    """Any text."""
     if isinstance(value, str):
         return value
     wrong_type(value, "text", path, problems)
@@ -39,7 +37,7 @@ def text(value: Any, path: str, problems: list[Problem]) -> str | None:
 
 
 def word(value: Any, path: str, problems: list[Problem]) -> str | None:
-    """Text that is not empty."""
+    """Read text that is not empty."""
     found = text(value, path, problems)
     if found == "":
         problems.append(Problem(path, codes.WRONG_VALUE, "is empty"))
@@ -48,7 +46,7 @@ def word(value: Any, path: str, problems: list[Problem]) -> str | None:
 
 
 def identifier(value: Any, path: str, problems: list[Problem]) -> str | None:
-    """An id. A bad one is reported and kept, so that whatever names it is still understood."""
+    """Read an id. An invalid one is reported and returned, so that references to it still resolve."""
     found = word(value, path, problems)
     if found is None or (ID.match(found) and len(found) <= MAX_ID_LENGTH):
         return found
@@ -60,7 +58,6 @@ def identifier(value: Any, path: str, problems: list[Problem]) -> str | None:
 
 
 def flag(value: Any, path: str, problems: list[Problem]) -> bool | None:
-    """True or false."""
     if isinstance(value, bool):
         return value
     wrong_type(value, "true or false", path, problems)
@@ -68,12 +65,11 @@ def flag(value: Any, path: str, problems: list[Problem]) -> bool | None:
 
 
 def anything(value: Any, path: str, problems: list[Problem]) -> Any:
-    """Whatever it is, kept."""
+    """Accept any value."""
     return value
 
 
 def mapping(value: Any, path: str, problems: list[Problem]) -> dict[str, Any] | None:
-    """An object."""
     if isinstance(value, dict):
         return value
     wrong_type(value, "an object", path, problems)
@@ -81,7 +77,7 @@ def mapping(value: Any, path: str, problems: list[Problem]) -> dict[str, Any] | 
 
 
 def texts(value: Any, path: str, problems: list[Problem]) -> tuple[str, ...] | None:
-    """A list of texts; what is none is reported and left out."""
+    """Read a list of texts. Other elements are reported and omitted."""
     if not isinstance(value, list):
         wrong_type(value, "a list", path, problems)
         return None
@@ -90,7 +86,7 @@ def texts(value: Any, path: str, problems: list[Problem]) -> tuple[str, ...] | N
 
 
 def one_of(*allowed: str) -> Reader:
-    """One of a few words."""
+    """Return a reader of one of these words."""
 
     def read(value: Any, path: str, problems: list[Problem]) -> str | None:
         if isinstance(value, str) and value in allowed:
@@ -110,7 +106,7 @@ def one_of(*allowed: str) -> Reader:
 
 
 def number(least: float, most: float, *, whole: bool = False, above: bool = False) -> Reader:
-    """A number within bounds; `above`: the lower bound itself is refused."""
+    """Return a reader of a number within bounds; `above`: the lower bound is exclusive."""
     name = "a whole number" if whole else "a number"
     bound = f"more than {least:,.15g}" if above else f"at least {least:,.15g}"
 
@@ -130,10 +126,10 @@ def number(least: float, most: float, *, whole: bool = False, above: bool = Fals
     return read
 
 
-duration = number(0, _YEAR, above=True)
-delay = number(0, _YEAR)
+duration = number(0, _YEAR_S, above=True)
+delay = number(0, _YEAR_S)
 
-_RETRY: Mapping[str, Reader] = {
+_RETRY_READERS: Mapping[str, Reader] = {
     "max_attempts": number(1, 1000, whole=True),
     "initial_delay": delay,
     "backoff": number(1, 100),
@@ -142,7 +138,7 @@ _RETRY: Mapping[str, Reader] = {
     "on": texts,
 }
 
-_SETTINGS: Mapping[str, Reader] = {
+_SETTINGS_READERS: Mapping[str, Reader] = {
     "timeout": duration,
     "join_timeout": delay,
     "max_parallel": number(1, 1_000_000, whole=True),
@@ -150,15 +146,15 @@ _SETTINGS: Mapping[str, Reader] = {
     "executor": one_of("rune", "legacy"),
 }
 
-_ERROR: Mapping[str, Reader] = {"type": one_of("halt", "ignore", "branch"), "error_edge": word}
+_ERROR_READERS: Mapping[str, Reader] = {"type": one_of("halt", "ignore", "branch"), "error_edge": word}
 
-_CREDENTIALS: Mapping[str, Reader] = {"id": word, "name": word, "type": word}
+_CREDENTIALS_READERS: Mapping[str, Reader] = {"id": word, "name": word, "type": word}
 
 
 def fields(
     value: Any, readers: Mapping[str, Reader], path: str, problems: list[Problem]
 ) -> dict[str, Any] | None:
-    """The fields of an object, each by its reader; null means not given."""
+    """Read the fields of an object, each with its reader; null counts as absent."""
     if not isinstance(value, dict):
         wrong_type(value, "an object", path, problems)
         return None
@@ -175,29 +171,26 @@ def fields(
 
 
 def unknown_field(key: str, known: Iterable[str], path: str) -> Problem:
-    """The problem of a field that does not exist here."""
     where = f"{path}.{key}" if path else key
     return Problem(where, codes.UNKNOWN_FIELD, f"unknown field `{key}`", did_you_mean(key, known))
 
 
 def retry(value: Any, path: str, problems: list[Problem]) -> Retry | None:
-    """A retry policy."""
-    found = fields(value, _RETRY, path, problems)
+    found = fields(value, _RETRY_READERS, path, problems)
     return None if found is None else Retry(**found)
 
 
 def settings(value: Any, path: str, problems: list[Problem]) -> Settings | None:
-    """Settings of the whole workflow."""
-    found = fields(value, _SETTINGS, path, problems)
+    found = fields(value, _SETTINGS_READERS, path, problems)
     return None if found is None else Settings(**found)
 
 
 def error_policy(value: Any, path: str, problems: list[Problem]) -> ErrorPolicy | None:
-    """An error policy: an object, or its type alone."""
+    """Read an error policy: an object, or only its type."""
     if isinstance(value, str):
-        policy = _ERROR["type"](value, path, problems)
+        policy = _ERROR_READERS["type"](value, path, problems)
         return None if policy is None else ErrorPolicy(type=policy)
-    found = fields(value, _ERROR, path, problems)
+    found = fields(value, _ERROR_READERS, path, problems)
     if found is None:
         return None
     if "type" not in found:
@@ -210,25 +203,30 @@ def error_policy(value: Any, path: str, problems: list[Problem]) -> ErrorPolicy 
 
 
 def credentials(value: Any, path: str, problems: list[Problem]) -> dict[str, Any] | None:
-    """A reference to a credential. Anything else in it is a secret about to be published."""
+    """Read a reference to a credential. Other fields are rejected: a secret would be stored in the document."""
     if isinstance(value, str):
         value = {"name": value}
     if not isinstance(value, dict):
         wrong_type(value, 'a reference such as `{"name": …}`', path, problems)
         return None
-    for key in value.keys() - _CREDENTIALS.keys():
-        message = f"`{key}` does not belong into a document"
+    for key in value.keys() - _CREDENTIALS_READERS.keys():
+        message = f"`{key}` must not be part of a document"
         problems.append(
             Problem(
                 f"{path}.{key}", codes.SECRET_IN_DOCUMENT, message, "store the credential and name it here"
             )
         )
-    found = fields({key: value[key] for key in value if key in _CREDENTIALS}, _CREDENTIALS, path, problems)
+    found = fields(
+        {key: value[key] for key in value if key in _CREDENTIALS_READERS},
+        _CREDENTIALS_READERS,
+        path,
+        problems,
+    )
     if not value.keys() & {"id", "name"}:
         problems.append(Problem(path, codes.MISSING_FIELD, "`name` or `id` is required"))
     return found
 
 
 def slug(name: str) -> str:
-    """A valid id made of any text; empty if nothing of it can be kept."""
+    """Make a valid id from any text; empty if no character is usable."""
     return re.sub(r"[^A-Za-z0-9_]+", "-", name).strip("-")[:64].rstrip("-")

@@ -12,7 +12,7 @@ JoinMode = Literal["all", "any"]
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """When a failed attempt is tried again."""
+    """Whether and when a failed attempt is retried. Delays are in seconds."""
 
     max_attempts: int = 1
     initial_delay: float = 1.0
@@ -23,14 +23,14 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ErrorPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What follows when a node has failed for good."""
+    """What happens after the last attempt of a node failed."""
 
     type: Policy
     error_edge: str | None = None
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One step of a definition. `error` is None where nothing was said: halt outside, collect inside a split."""
+    """One step of a definition. Without `error` a failure halts the execution, or is collected inside a split."""
 
     id: str
     type: str
@@ -52,7 +52,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
 
 
 class Edge(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """From one node to another, out of the outlet that `label` names. Always has an id."""
+    """A connection from one node to another, from the outlet that `label` names."""
 
     id: str
     src: str
@@ -62,7 +62,7 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How an execution of this definition is run."""
+    """How executions of this definition run. Timeouts are in seconds."""
 
     timeout: float | None = None
     join_timeout: float = 300.0
@@ -72,7 +72,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A whole workflow. Two documents that mean the same have the same canonical form and hash."""
+    """A workflow. Documents with the same meaning have the same canonical form and hash."""
 
     id: str
     name: str = ""
@@ -88,10 +88,10 @@ _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
 def canonical(definition: Definition) -> bytes:
-    """The one byte form of a definition: JSON, keys sorted, defaults left out."""
+    """Return the canonical form of a definition: JSON with sorted keys and without defaults."""
     return _ENCODER.encode(definition)
 
 
 def content_hash(definition: Definition) -> str:
-    """The name of a definition: a SHA-256 over its canonical form."""
+    """Return the SHA-256 of the canonical form, which identifies the definition."""
     return hashlib.sha256(canonical(definition)).hexdigest()

@@ -1,8 +1,7 @@
-"""The dependency dialect: `handler`, `config` and `dependencies` beside `type`, `parameters` and `edges`.
+"""Parse a document into a definition. Every field is checked, and all problems are reported together.
 
-Where each node and edge stands in the document it came from.
-
-Text to definition: both dialects, every field checked, every problem reported at once.
+Two dialects are accepted and may be mixed: `type`, `parameters` and `edges`, or `handler`, `config` and
+`dependencies`. The parser records the document path of each node and edge, so that later checks can report it.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from rune.core.definition.strict_json import Decoded, decode_json
 from rune.core.limits import LIMITS, Limits
 
 SYNONYMS = {"handler": "type", "config": "parameters"}
-"""What the dependency dialect calls a field -> what the definition calls it."""
+"""Field of the dependency dialect -> field of the definition."""
 
 
 class DraftEdge(msgspec.Struct):
-    """An edge that may not have an id yet, and where it stands in the document."""
+    """An edge that may not have an id yet, and its path in the document."""
 
     id: str | None
     src: str
@@ -36,19 +35,19 @@ class DraftEdge(msgspec.Struct):
 
 
 def dependency_edges(node: str, dependencies: Sequence[str], place: str) -> Iterable[DraftEdge]:
-    """The edges that a node's dependencies stand for, in their order."""
+    """Return the edges that the dependencies of a node denote, in order."""
     for at, source in enumerate(dependencies):
         yield DraftEdge(None, source, node, None, False, f"{place}.dependencies[{at}]")
 
 
-def named(drafts: Sequence[DraftEdge]) -> list[Edge]:
-    """Edges with an id each. Ids made up here depend on the document alone and avoid those written in it."""
+def with_ids(drafts: Sequence[DraftEdge]) -> list[Edge]:
+    """Give every edge an id. Generated ids are deterministic and avoid those in the document."""
     taken: set[str | None] = {draft.id for draft in drafts if draft.id is not None}
     edges: list[Edge] = []
     for draft in drafts:
         edge_id = draft.id
         if edge_id is None:
-            edge_id = _free(draft.src, draft.dst, taken)
+            edge_id = _free_id(draft.src, draft.dst, taken)
             taken.add(edge_id)
         edges.append(
             Edge(id=edge_id, src=draft.src, dst=draft.dst, label=draft.label, is_error=draft.is_error)
@@ -56,27 +55,30 @@ def named(drafts: Sequence[DraftEdge]) -> list[Edge]:
     return edges
 
 
-def _free(src: str, dst: str, taken: set[str | None]) -> str:
-    wished = f"{src}-{dst}"
-    if not ID.match(wished):
-        wished = slug(wished) or "edge"
-    found, count = wished, 1
+def _free_id(src: str, dst: str, taken: set[str | None]) -> str:
+    wanted = f"{src}-{dst}"
+    if not ID.match(wanted):
+        wanted = slug(wanted) or "edge"
+    found, count = wanted, 1
     while found in taken:
         count += 1
-        found = f"{wished}-{count}"
+        found = f"{wanted}-{count}"
     return found
 
 
 class SourceLocations(msgspec.Struct, frozen=True):
-    """Document paths by index. A document may leave gaps (an entry that is no object is dropped), and an edge
-    made from a dependency stands at its node, so neither can be told from the definition alone."""
+    """Document paths by index.
+
+    They cannot be derived from the definition: entries that are not objects are dropped, and an edge made from a
+    dependency has the path of its node.
+    """
 
     nodes: tuple[str, ...]
     edges: tuple[str, ...]
 
     @classmethod
     def of(cls, nodes: Sequence[Node], edges: Sequence[Edge]) -> SourceLocations:
-        """The places of a definition in its canonical form."""
+        """Return the paths of a definition in canonical form."""
         return cls(
             tuple(f"nodes[{each}]" for each in range(len(nodes))),
             tuple(f"edges[{each}]" for each in range(len(edges))),
@@ -87,8 +89,8 @@ NO_LOCATIONS = SourceLocations((), ())
 
 
 class Parsed(msgspec.Struct, frozen=True):
-    """What a document says. With problems the definition is as much of it as could be understood, so that the
-    rest can be checked too; None if nothing could."""
+    """A parsed document. With problems, the definition holds the parts that could be read, so that these are checked
+    too; None if no part could."""
 
     definition: Definition | None
     problems: tuple[Problem, ...] = ()
@@ -96,12 +98,12 @@ class Parsed(msgspec.Struct, frozen=True):
 
     @property
     def refused(self) -> bool:
-        """Is there a problem that is not a mere warning?"""
+        """Whether a problem is more than a warning."""
         return any(each.severity == "error" for each in self.problems)
 
 
 def parse_document(data: bytes | str, *, suffix: str = "json", limits: Limits = LIMITS) -> Parsed:
-    """Read a JSON document. YAML is read outside of the core and enters at `parse_data`."""
+    """Read a JSON document. YAML is decoded outside the core and passed to `parse_data`."""
     if suffix != "json":
         return Parsed(None, (unknown_format(suffix),))
     decoded = decode_json(data, max_bytes=limits.definition_bytes, max_depth=limits.json_depth)
@@ -114,21 +116,20 @@ def parse_input(data: bytes | str, *, limits: Limits = LIMITS) -> Decoded:
 
 
 def unknown_format(suffix: str) -> Problem:
-    """The problem of a format that is neither JSON nor YAML."""
     return Problem(
-        "", codes.UNKNOWN_FORMAT, f"`{suffix}` is no format for documents", "use `json`, `yaml` or `yml`"
+        "", codes.UNKNOWN_FORMAT, f"`{suffix}` is not a document format", "use `json`, `yaml` or `yml`"
     )
 
 
 def parse_data(decoded: Decoded, *, limits: Limits = LIMITS) -> Parsed:
-    """Read plain data: what JSON or YAML text was decoded to, with the problems found so far."""
+    """Read decoded JSON or YAML, with the problems found while decoding."""
     problems = list(decoded.problems)
     if any(each.code in _FATAL for each in problems):
         return Parsed(None, tuple(problems))
     return _Parser(problems, limits).document(decoded.value)
 
 
-# Behind these the value is missing, or holds something that is no plain data.
+# After these problems the value is missing or is not plain data.
 _FATAL = frozenset(
     {
         codes.BAD_TEXT,
@@ -178,14 +179,14 @@ _NODE: Mapping[str, Reader] = {
 }
 
 
-def _label(value: Any, path: str, problems: list[Problem]) -> str | None:
-    """Text; `true` and `false` too, which YAML reads as booleans."""
+def _read_label(value: Any, path: str, problems: list[Problem]) -> str | None:
+    """Read text, or `true` and `false`, which YAML decodes as booleans."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return fields.text(value, path, problems)
 
 
-def _is_error(value: Any, path: str, problems: list[Problem]) -> bool | None:
+def _read_is_error(value: Any, path: str, problems: list[Problem]) -> bool | None:
     if value == "error":
         return True
     if isinstance(value, bool):
@@ -198,8 +199,8 @@ _EDGE: Mapping[str, Reader] = {
     "id": fields.identifier,
     "src": fields.word,
     "dst": fields.word,
-    "label": _label,
-    "is_error": _is_error,
+    "label": _read_label,
+    "is_error": _read_is_error,
 }
 
 
@@ -213,28 +214,29 @@ class _Parser:
         top = fields.fields(raw, _DOCUMENT, "", self._problems)
         if top is None:
             return Parsed(None, tuple(self._problems))
-        made_of = self._list(top, "nodes", self._limits.nodes)
-        if not made_of and "nodes" not in top:
+        raw_nodes = self._read_list(top, "nodes", self._limits.nodes)
+        if not raw_nodes and "nodes" not in top:
             self._report(
                 "nodes", codes.NO_NODES, "a workflow needs `nodes`", "a list of objects with `id` and `type`"
             )
         elif top.get("nodes") == []:
             self._report("nodes", codes.NO_NODES, "a workflow needs at least one node")
-        for at, each in enumerate(self._list(top, "edges", self._limits.edges)):
-            self._edge(each, f"edges[{at}]")
-        if not made_of and top.get("nodes"):  # without them every edge would seem to lead nowhere
+        for at, each in enumerate(self._read_list(top, "edges", self._limits.edges)):
+            self._read_edge(each, f"edges[{at}]")
+        # Without nodes, every edge would be reported as leading to an unknown node.
+        if not raw_nodes and top.get("nodes"):
             return Parsed(None, tuple(self._problems))
         nodes: list[Node] = []
         places: list[str] = []
-        for at, each in enumerate(made_of):
-            node = self._node(each, f"nodes[{at}]")
+        for at, each in enumerate(raw_nodes):
+            node = self._read_node(each, f"nodes[{at}]")
             if node is not None:
                 nodes.append(node)
                 places.append(f"nodes[{at}]")
         if len(self._drafts) > self._limits.edges:
-            self._too_many("edges", len(self._drafts), self._limits.edges)
+            self._report_too_many("edges", len(self._drafts), self._limits.edges)
             return Parsed(None, tuple(self._problems))
-        edges = self._policies(nodes, named(self._drafts), places)
+        edges = self._mark_error_edges(nodes, with_ids(self._drafts), places)
         definition = Definition(
             id=top.get("id") or fields.slug(top.get("name", "")).lower() or "workflow",
             name=top.get("name", ""),
@@ -251,24 +253,24 @@ class _Parser:
             SourceLocations(tuple(places), tuple(each.place for each in self._drafts)),
         )
 
-    def _list(self, top: dict[str, Any], name: str, most: int) -> list[Any]:
+    def _read_list(self, top: dict[str, Any], name: str, most: int) -> list[Any]:
         value = top.get(name, [])
         if not isinstance(value, list):
             fields.wrong_type(value, "a list", name, self._problems)
             return []
         if len(value) > most:
-            self._too_many(name, len(value), most)
+            self._report_too_many(name, len(value), most)
             return []
         return value
 
-    def _node(self, raw: Any, place: str) -> Node | None:
+    def _read_node(self, raw: Any, place: str) -> Node | None:
         found = fields.fields(raw, _NODE, place, self._problems)
         if found is None:
             return None
         for other, name in SYNONYMS.items():
             if other in found:
                 if found.setdefault(name, found[other]) != found[other]:
-                    message = f"`{name}` and `{other}` both say the same thing, differently"
+                    message = f"`{name}` and `{other}` are synonyms with different values"
                     self._report(f"{place}.{other}", codes.CONFLICT, message, f"keep `{name}`")
                 del found[other]
         for name, other in (("id", "id"), ("type", "handler")):
@@ -280,7 +282,7 @@ class _Parser:
         self._drafts.extend(dependency_edges(found["id"], dependencies, place))
         return Node(**found)
 
-    def _edge(self, raw: Any, place: str) -> None:
+    def _read_edge(self, raw: Any, place: str) -> None:
         found = fields.fields(raw, _EDGE, place, self._problems)
         if found is None:
             return
@@ -298,8 +300,8 @@ class _Parser:
             )
         )
 
-    def _policies(self, nodes: list[Node], edges: list[Edge], places: list[str]) -> list[Edge]:
-        """Bring both ways of marking an error edge together: the edge says so, or its node names it."""
+    def _mark_error_edges(self, nodes: list[Node], edges: list[Edge], places: list[str]) -> list[Edge]:
+        """Unify the two ways to mark an error edge: `is_error` on the edge, or `error_edge` on its node."""
         marked: dict[str, list[str]] = {}
         for edge in edges:
             if edge.is_error:
@@ -310,7 +312,7 @@ class _Parser:
             if policy is None:
                 continue
             if policy.type == "branch" and policy.error_edge is None:
-                policy = self._take_only(node, marked.get(node.id, []), places[at])
+                policy = self._single_error_edge(node, marked.get(node.id, []), places[at])
                 nodes[at] = msgspec.structs.replace(node, error=policy)
             named_by.add((node.id, policy.error_edge))
         return [
@@ -318,7 +320,7 @@ class _Parser:
             for edge in edges
         ]
 
-    def _take_only(self, node: Node, candidates: list[str], place: str) -> ErrorPolicy:
+    def _single_error_edge(self, node: Node, candidates: list[str], place: str) -> ErrorPolicy:
         if len(candidates) == 1:
             return ErrorPolicy(type="branch", error_edge=candidates[0])
         message = f"no error edge leaves `{node.id}`"
@@ -329,7 +331,7 @@ class _Parser:
         self._report(f"{place}.error", codes.NO_ERROR_EDGE, message, hint)
         return ErrorPolicy(type="branch")
 
-    def _too_many(self, name: str, count: int, most: int) -> None:
+    def _report_too_many(self, name: str, count: int, most: int) -> None:
         self._report(name, codes.TOO_MANY, f"{count:,} {name}, at most {most:,} are allowed")
 
     def _report(self, path: str, code: str, message: str, hint: str = "") -> None:

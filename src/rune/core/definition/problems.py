@@ -1,6 +1,6 @@
-"""A problem found in a document: where, what, and what would be right.
+"""Problems found in a document, and every code that a problem may have.
 
-Every code a problem may carry. Codes are part of the contract: they are added, never renamed.
+Codes are part of the public contract: new ones are added, existing ones are never renamed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One finding. `path` addresses the document (`nodes[3].parameters.timeout`)."""
+    """One problem. `path` is a place in the document, such as `nodes[3].parameters.timeout`."""
 
     path: str
     code: str
@@ -23,7 +23,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 def did_you_mean(word: str, known: Iterable[str], *, prefix: str = "") -> str:
-    """A hint that names the closest known words, or lists a few of what there is."""
+    """Return a hint that names the closest known words, or else lists some of the known words."""
     names = sorted(known)
     close = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
     if close:
@@ -94,56 +94,56 @@ MEANINGS: Final[dict[str, str]] = {
     NOT_TEXT: "the document is not UTF-8 text",
     NOT_JSON: "the text is not JSON",
     NOT_YAML: "the text is not YAML",
-    UNKNOWN_FORMAT: "the file's name says neither JSON nor YAML",
+    UNKNOWN_FORMAT: "the file extension is neither JSON nor YAML",
     UNREADABLE: "the file cannot be read",
     TOO_LARGE: "more bytes than the limit allows",
     TOO_DEEP: "nested deeper than the limit allows",
     TOO_MANY: "more nodes or edges than the limit allows",
     DUPLICATE_KEY: "an object has the same key twice",
     BAD_NUMBER: "a number that JSON does not have, or beyond 64 bits",
-    BAD_TEXT: "text with half of a surrogate pair, which no encoding can carry",
-    ALIAS_REFUSED: "YAML anchors and aliases are refused",
-    TAG_REFUSED: "YAML tags are refused",
-    WRONG_TYPE: "a field holds another type of value than it takes",
-    WRONG_VALUE: "a field's value is outside what it takes",
+    BAD_TEXT: "text with half of a surrogate pair, which cannot be encoded",
+    ALIAS_REFUSED: "YAML anchors and aliases are not supported",
+    TAG_REFUSED: "YAML tags are not supported",
+    WRONG_TYPE: "a field has a value of the wrong type",
+    WRONG_VALUE: "a field has a value that is not allowed",
     UNKNOWN_FIELD: "a field that does not exist here",
     MISSING_FIELD: "a required field is absent",
-    CONFLICT: "two ways of saying one thing disagree",
+    CONFLICT: "two fields with the same meaning have different values",
     BAD_ID: "an id with other characters than letters, digits, `_` and `-`",
     DUPLICATE_ID: "two nodes or two edges share an id",
-    RESERVED_NAME: "a node's id is a name that expressions already give a meaning",
+    RESERVED_NAME: "a node's id is a reserved name in expressions",
     NO_NODES: "the document has no nodes",
-    SECRET_IN_DOCUMENT: "a credential is written out instead of named",
+    SECRET_IN_DOCUMENT: "a document contains a credential instead of a reference to it",
     UNKNOWN_NODE: "a node is named that does not exist",
     UNKNOWN_EDGE: "an edge is named that does not exist, or that belongs to another node",
     UNKNOWN_TYPE: "no such node type",
     UNKNOWN_OUTLET: "an edge leaves a node by an outlet that the node does not have",
-    NO_OUTLET: "an edge of a node with outlets does not say which one it leaves by",
+    NO_OUTLET: "an edge of a node with outlets has no label that selects one",
     UNUSED_LABEL: "a label that looks like an outlet, on a node that has none",
     SELF_LOOP: "an edge leads from a node to itself",
     CYCLE: "the edges form a cycle",
     UNREACHABLE_NODE: "no path from an entry leads to the node",
-    NO_EXIT: "every node has out-edges, so nothing ever ends",
+    NO_EXIT: "every node has out-edges, so the workflow has no end",
     TRIGGER_NOT_ENTRY: "a trigger has in-edges",
     NO_ERROR_EDGE: "a `branch` policy without one error edge to follow",
-    UNUSED_ERROR_EDGE: "an error edge that nothing ever follows",
-    BAD_PARAMETER: "a parameter does not fit the node type",
+    UNUSED_ERROR_EDGE: "an error edge that is never followed",
+    BAD_PARAMETER: "a parameter is invalid for the node type",
     UNKNOWN_PARAMETER: "the node type has no such parameter",
     MISSING_PARAMETER: "a required parameter is absent",
     BAD_EXPRESSION: "an expression does not parse or names something unknown",
     NOT_AN_ANCESTOR: "an expression names a node that cannot have run before",
     OUT_OF_SCOPE: "an expression names a node inside a split that is not around it",
-    NO_ITEM: "`$item` or `$index` where there is no item",
+    NO_ITEM: "`$item` or `$index` outside of a split",
     SCOPES_MEET: "paths of different split scopes meet in one node",
-    AGGREGATOR_OUTSIDE_SPLIT: "an aggregator that is in no split",
+    AGGREGATOR_OUTSIDE_SPLIT: "an aggregator outside of a split",
     TWO_AGGREGATORS: "a split with two aggregators",
     OUTPUT_IN_SPLIT: "the execution's output is set inside a split",
     SPLIT_TOO_DEEP: "splits are nested deeper than the limit allows",
     TWO_OUTPUTS: "two nodes that set the execution's output can both run",
     JOIN_CONFLICT: "a node's `join` contradicts how its type waits",
-    JOIN_NEVER_OPENS: "a join waits for more arrivals than can come",
-    NEVER_RUNS: "nothing ever starts the node",
-    NO_EFFECT: "a field that does nothing here",
+    JOIN_NEVER_OPENS: "a join waits for more arrivals than are possible",
+    NEVER_RUNS: "the node can never run",
+    NO_EFFECT: "a field that has no effect here",
     BAD_SCHEMA: "`inputs` is not a usable JSON Schema",
-    INPUT_MISMATCH: "the start payload does not fit `inputs`",
+    INPUT_MISMATCH: "the start payload does not match `inputs`",
 }

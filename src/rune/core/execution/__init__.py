@@ -1,1 +1,1 @@
-"""The rules of an execution: tokens, facts, decisions and state transitions."""
+"""The rules of an execution: tokens, facts, decisions and transitions of the state."""

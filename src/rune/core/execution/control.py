@@ -1,4 +1,4 @@
-"""Control: pause, resume and the end of an execution, and whether a token may run at all."""
+"""Pause, resume, signal and end an execution, and decide whether a claimed token may run."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ Verdict = Literal["run", "done", "void", "parked", "cancelled", "unknown"]
 
 
 def claim_verdict(plan: Plan, state: State, token: Token) -> Verdict:
-    """What is to become of a token that somebody is about to run. A pause parks it, the resume sends it."""
+    """Decide whether a claimed token runs. A paused execution parks it, and the resume sends it again."""
     if state.ended or state.finish is not None:
         return "void"
     scope = state.scopes.get(token.path)
     if scope is None:
         return "done" if started(state, token.path) else "unknown"
     live = scope.live.get(token.node)
+    # A paused join does not expire: the resume arms its timer again.
     if token.fate is TokenPurpose.EXPIRE and state.paused_at is not None:
-        return "done"  # the resume arms its timer again
+        return "done"
     if token.fate is TokenPurpose.EXPIRE:
         return "done" if token.node in scope.done or live is not None else "run"
     if live is None:
@@ -42,7 +43,7 @@ def claim_verdict(plan: Plan, state: State, token: Token) -> Verdict:
 
 
 def change_pause(plan: Plan, state: State, fact: PauseChanged) -> Applied:
-    """Pause or resume. Resuming sends what was parked and moves the timeouts by the length of the pause."""
+    """Pause or resume. A resume sends the parked tokens and postpones timeouts by the length of the pause."""
     applied = Applied()
     if fact.number <= state.pause_state:
         applied.fresh = False
@@ -64,7 +65,7 @@ def change_pause(plan: Plan, state: State, fact: PauseChanged) -> Applied:
 
 
 def deliver_signal(plan: Plan, state: State, fact: SignalReceived) -> Applied:
-    """A signal resumes whoever has waited for it longest; if nobody does, it is kept."""
+    """Resume the token that has waited longest for the signal, or store the signal until a token waits for it."""
     act = Transition(plan, state, fact.at)
     if fact.id in state.heard or state.ended:
         act.applied.fresh = False
@@ -75,7 +76,7 @@ def deliver_signal(plan: Plan, state: State, fact: SignalReceived) -> Applied:
 
 
 def end_execution(state: State, fact: ExecutionEnded) -> Applied:
-    """The terminal mark: from here on nothing starts."""
+    """Mark the state as ended, so that no further token starts."""
     applied = Applied(fresh=not state.ended)
     state.finish = FinishExecution(fact.status, fact.error)
     state.ended = True

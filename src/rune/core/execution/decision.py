@@ -1,4 +1,4 @@
-"""Effects: what a decision asks of the state. The commit is the only thing that carries them out."""
+"""Decisions, the effects they have on the state, and the result of applying them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rune.core.execution.token import Path, Ref, Token
 
 @final
 class EmitToken(msgspec.Struct, frozen=True, gc=False):
-    """A node gets its token."""
+    """Emit the token of a node."""
 
     node: int
     payload: Ref
@@ -22,7 +22,7 @@ class EmitToken(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class ArriveAtJoin(msgspec.Struct, frozen=True, gc=False):
-    """An edge into a join is resolved: alive with a payload, or dead, perhaps because of an error."""
+    """Resolve an edge into a join: alive with a payload, or dead, with the error that caused it if there is one."""
 
     edge: int
     alive: bool
@@ -32,7 +32,7 @@ class ArriveAtJoin(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class CollectItem(msgspec.Struct, frozen=True, gc=False):
-    """An edge out of this item into its aggregator is resolved."""
+    """Resolve an edge from this item into its aggregator."""
 
     edge: int
     mark: int
@@ -40,14 +40,14 @@ class CollectItem(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class SkipNode(msgspec.Struct, frozen=True, gc=False):
-    """A node will never run in this scope; nothing but history needs to know."""
+    """A node will never run in this scope. Recorded for the history only."""
 
     node: int
 
 
 @final
 class FanOutItems(msgspec.Struct, frozen=True, gc=False):
-    """A split became this many items."""
+    """Start the items of a split."""
 
     node: int
     count: int
@@ -57,7 +57,7 @@ class FanOutItems(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class UncollectedFailure(msgspec.Struct, frozen=True):
-    """An item failed where no list will show it."""
+    """An item failed on a path that no aggregator collects."""
 
     node: int
     failure: Error
@@ -65,7 +65,7 @@ class UncollectedFailure(msgspec.Struct, frozen=True):
 
 @final
 class FinishExecution(msgspec.Struct, frozen=True):
-    """The execution is to end like this."""
+    """End the execution with this status."""
 
     status: Literal["completed", "failed", "halted", "cancelled"]
     error: Error | None = None
@@ -77,7 +77,7 @@ Effect = (
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
-    """What one outcome means. `fact` is what the journal keeps of it; a skip or a dispatch leaves none."""
+    """The consequences of one outcome. `fact` is the row for the journal; a skip or a dispatch has none."""
 
     node: int
     path: Path
@@ -87,10 +87,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
 
 
 class Timer(msgspec.Struct, frozen=True, gc=False):
-    """A deterministic appointment.
-
-    `wait`, `retry` and `join` belong to a token, `finish` and `deadline` to the execution.
-    """
+    """A timer, identified by its fields. `wait`, `retry` and `join` belong to a token, the others to the execution."""
 
     kind: Literal["wait", "retry", "join", "finish", "deadline"]
     node: int = -1
@@ -99,10 +96,9 @@ class Timer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Applied(msgspec.Struct, gc=False):
-    """What followed from a decision: tokens to send, timers to set (due in epoch ms) or to drop, and the end
-    if it came.
+    """The result of a transition: tokens to send, timers to arm (due in epoch ms) or disarm, and the end if reached.
 
-    `waiting` are joins that got an arrival and stay closed: node, path, how many arrived, of how many.
+    `waiting` lists joins that received an arrival and stay closed: node, path, arrivals, expected arrivals.
     """
 
     emitted: list[Token] = []
@@ -111,9 +107,9 @@ class Applied(msgspec.Struct, gc=False):
     finish: FinishExecution | None = None
     skipped: list[tuple[int, Path]] = []
     waiting: list[tuple[int, Path, int, int]] = []
-    known: bool = True  # False: the state had no such token; fold and try again
-    fresh: bool = True  # False: a twin; nothing changed
+    known: bool = True  # False: the state has no such token and must be folded from the journal
+    fresh: bool = True  # False: a duplicate; the state did not change
 
 
 ALIVE, DEAD, FAILED = 1, 2, 3
-"""The marks of an item's edge at its aggregator."""
+"""How an edge from an item into its aggregator was resolved."""

@@ -1,4 +1,4 @@
-"""Explain: why an execution is where it is. A pure function of plan and state."""
+"""Explain what an open execution is waiting for, from its plan and state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rune.core.plan.model import NodePlan, Plan
 
 
 class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something that has not ended yet, and what it waits for."""
+    """A token, join or aggregator that has not ended, and why."""
 
     node: str
     lineage: str
@@ -25,25 +25,25 @@ class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def explain(plan: Plan, state: State) -> list[Waiting]:
-    """Everything that is open, outermost scope first."""
+    """List everything that is open, outermost scope first."""
     found: list[Waiting] = []
     for path in sorted(state.scopes):
         scope = state.scopes[path]
-        found += [_token(plan, scope, live) for _, live in sorted(scope.live.items())]
-        found += _joins(plan, state, scope)
-        found += _fans(plan, state, scope)
+        found += [_explain_token(plan, scope, live) for _, live in sorted(scope.live.items())]
+        found += _explain_joins(plan, state, scope)
+        found += _explain_fans(plan, state, scope)
     return found
 
 
-def _token(plan: Plan, scope: Scope, live: LiveToken) -> Waiting:
+def _explain_token(plan: Plan, scope: Scope, live: LiveToken) -> Waiting:
     token = live.token
     if live.parked:
         reason = "parked by a pause"
     elif live.signal is not None:
         reason = f"waits for signal `{live.signal}`"
     elif live.waiting:
-        again = f"waits to be tried again (attempt {token.attempt})"
-        reason = "waits for its time" if token.resumed else again
+        retry = f"waits for its retry (attempt {token.attempt})"
+        reason = "waits for its timer" if token.resumed else retry
     elif token.fate is TokenPurpose.DISPATCH:
         reason = "has more items to start"
     else:
@@ -51,7 +51,7 @@ def _token(plan: Plan, scope: Scope, live: LiveToken) -> Waiting:
     return Waiting(plan.ids[token.node], path_text(scope.path, plan.ids), reason, due=live.wakes_at)
 
 
-def _joins(plan: Plan, state: State, scope: Scope) -> list[Waiting]:
+def _explain_joins(plan: Plan, state: State, scope: Scope) -> list[Waiting]:
     found: list[Waiting] = []
     for index, barrier in sorted(scope.barriers.items()):
         if barrier.opened:
@@ -66,13 +66,13 @@ def _joins(plan: Plan, state: State, scope: Scope) -> list[Waiting]:
                 arrived=tuple(names[e] for e, each in sorted(barrier.arrivals.items()) if each.alive),
                 skipped=tuple(names[e] for e, each in sorted(barrier.arrivals.items()) if not each.alive),
                 missing=tuple(name for e, name in names.items() if e not in barrier.arrivals),
-                due=_due(state, scope, node),
+                due=_join_due(state, scope, node),
             )
         )
     return found
 
 
-def _fans(plan: Plan, state: State, scope: Scope) -> list[Waiting]:
+def _explain_fans(plan: Plan, state: State, scope: Scope) -> list[Waiting]:
     found: list[Waiting] = []
     for split, fan in sorted(scope.fans.items()):
         gathers = plan.nodes[split].aggregator
@@ -83,8 +83,8 @@ def _fans(plan: Plan, state: State, scope: Scope) -> list[Waiting]:
             Waiting(
                 node.id,
                 path_text(scope.path, plan.ids),
-                f"gathers the items of `{plan.ids[split]}`",
-                due=_due(state, scope, node),
+                f"collects the items of `{plan.ids[split]}`",
+                due=_join_due(state, scope, node),
                 done=fan.resolved // len(node.in_edges),
                 total=fan.count,
             )
@@ -92,7 +92,7 @@ def _fans(plan: Plan, state: State, scope: Scope) -> list[Waiting]:
     return found
 
 
-def _due(state: State, scope: Scope, node: NodePlan) -> int | None:
+def _join_due(state: State, scope: Scope, node: NodePlan) -> int | None:
     since = join_waits_since(node, scope)
     if since is None or node.timeout is None:
         return None

@@ -1,6 +1,6 @@
-"""Facts: the rows of the journal. Written once, first writer wins, everybody uses the stored one.
+"""Facts: the rows of the journal. Each is written once; after a conflict every process uses the stored row.
 
-Skips, arrivals and openings are not facts: they follow.
+Skips, arrivals and the opening of joins are not facts: they are derived from the results.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ExecutionStarted(msgspec.Struct, frozen=True, tag="start"):
 
 @final
 class NodeResult(msgspec.Struct, frozen=True, tag="result", omit_defaults=True, gc=False):
-    """A token is done. `payload` and `error` are what its out-edges pass on if not its own output."""
+    """The final result of a token. `payload` and `error`, if set, are passed to its out-edges instead of its output."""
 
     node: int
     path: Path
@@ -37,12 +37,12 @@ class NodeResult(msgspec.Struct, frozen=True, tag="result", omit_defaults=True, 
     attempt: int = 1
     began: int = 0
     signal: str | None = None
-    kept: bool = False  # taken over from the execution that this one runs again
+    kept: bool = False  # copied from the execution that this one reruns
 
 
 @final
 class EffectStarted(msgspec.Struct, frozen=True, tag="begun", gc=False):
-    """An effect that must not be made twice is about to be made. Who finds this row and no result cannot know."""
+    """An `at_most_once` effect is about to run. Without a result after it, the outcome of the effect is unknown."""
 
     node: int
     path: Path
@@ -52,7 +52,7 @@ class EffectStarted(msgspec.Struct, frozen=True, tag="begun", gc=False):
 
 @final
 class AttemptFailed(msgspec.Struct, frozen=True, tag="attempt", omit_defaults=True, gc=False):
-    """One try failed and another follows."""
+    """One attempt failed and will be retried."""
 
     node: int
     path: Path
@@ -64,7 +64,7 @@ class AttemptFailed(msgspec.Struct, frozen=True, tag="attempt", omit_defaults=Tr
 
 @final
 class NodeSuspended(msgspec.Struct, frozen=True, tag="suspend", omit_defaults=True, gc=False):
-    """A token waits until a time or a signal; past its deadline a signal is waited for no longer."""
+    """A token waits for a time or a signal. After `deadline` it no longer waits for the signal."""
 
     node: int
     path: Path
@@ -77,18 +77,18 @@ class NodeSuspended(msgspec.Struct, frozen=True, tag="suspend", omit_defaults=Tr
 
 @final
 class SignalReceived(msgspec.Struct, frozen=True, tag="signal", omit_defaults=True):
-    """Somebody said something to the execution. It is kept until a token that waits for its name takes it."""
+    """A signal was sent to the execution. It is stored until a token that waits for its name consumes it."""
 
     at: int
     id: str
     name: str
-    path: Path | None = None  # None: whoever waits longest, in any lineage
+    path: Path | None = None  # None: the token that has waited longest, in any lineage
     value: Any = None
 
 
 @final
 class RaceWinner(msgspec.Struct, frozen=True, tag="choice", gc=False):
-    """Which parties opened a join whose node has effects, or cancels its losers, before it runs."""
+    """Which edges opened a join, recorded before its node runs if the node has effects or cancels its losers."""
 
     node: int
     path: Path
@@ -99,7 +99,7 @@ class RaceWinner(msgspec.Struct, frozen=True, tag="choice", gc=False):
 
 
 class PauseChanged(msgspec.Struct, frozen=True, tag="control"):
-    """The execution was paused or resumed; `number` counts them."""
+    """The execution was paused or resumed; `number` counts these changes."""
 
     at: int
     number: int
@@ -107,7 +107,7 @@ class PauseChanged(msgspec.Struct, frozen=True, tag="control"):
 
 
 class ExecutionEnded(msgspec.Struct, frozen=True, tag="end"):
-    """The one terminal row."""
+    """The terminal row of an execution."""
 
     at: int
     status: Literal["completed", "failed", "halted", "cancelled"]
@@ -129,7 +129,7 @@ TokenFact = NodeResult | AttemptFailed | NodeSuspended | RaceWinner
 
 
 def fact_key(fact: Fact) -> tuple[Any, ...]:
-    """The write-once key of a fact inside its execution."""
+    """Return the key under which a fact is written once per execution."""
     match fact:
         case NodeResult(node=node, path=path):
             return ("result", node, path)

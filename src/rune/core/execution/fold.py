@@ -1,8 +1,8 @@
-"""The fold: the state that follows from the facts, whatever order they are read in.
+"""Rebuild the state of an execution from its facts, in whatever order they are read.
 
-Tokens are replayed as the rules emit them, the oldest fact first within what is open, so a race without a row
-goes the way its arrivals were journaled. Items that have facts are started first; the windows are filled when
-everything known is in place.
+Tokens are replayed as the rules emit them, the oldest fact first, so that a race without a recorded winner is decided
+by the order of its arrivals in the journal. Items that have facts are started first; the windows are filled after
+every fact was replayed.
 """
 
 from __future__ import annotations
@@ -42,49 +42,48 @@ class _Fold:
         self.state = State(limits=limits, folding=True)
         self._start = 0
         self._end: ExecutionEnded | None = None
-        self._controls: list[PauseChanged] = []
+        self._pauses: list[PauseChanged] = []
         self._signals: list[SignalReceived] = []
-        self._taken: set[str] = set()
+        self._consumed_signals: set[str] = set()
         self._facts: dict[Key, list[TokenFact]] = {}
-        self._items: dict[Key, dict[int, int]] = {}  # by fan-out: item -> its earliest fact
-        self._spread: list[Key] = []  # fan-outs whose items are being placed
-        self._held: list[
-            tuple[Path, int]
-        ] = []  # fan-outs that start nothing until all that is known is placed
+        self._items: dict[Key, dict[int, int]] = {}  # by fan-out: item -> time of its earliest fact
+        self._replaying: list[Key] = []  # fan-outs whose items are being replayed
+        # Fan-outs that start no new items until all facts are replayed.
+        self._held: list[tuple[Path, int]] = []
         self._heap: list[tuple[int, Path, int]] = []
         self._queued: dict[Key, Token] = {}
         self._skipped: list[Key] = []
         for fact in facts:
-            self._read(fact)
+            self._add_fact(fact)
 
-    def _read(self, fact: Fact) -> None:
+    def _add_fact(self, fact: Fact) -> None:
         if isinstance(fact, ExecutionStarted):
             self._start = fact.at
         elif isinstance(fact, ExecutionEnded):
             self._end = fact
         elif isinstance(fact, PauseChanged):
-            self._controls.append(fact)
+            self._pauses.append(fact)
         elif isinstance(fact, SignalReceived):
             self._signals.append(fact)
         elif not isinstance(fact, EffectStarted):
             if isinstance(fact, NodeResult | AttemptFailed) and fact.signal is not None:
-                self._taken.add(fact.signal)
+                self._consumed_signals.add(fact.signal)
             self._facts.setdefault((fact.node, fact.path), []).append(fact)
 
     def run(self, now: int) -> Applied:
         if self._end is not None:
             return end_execution(self.state, self._end)
-        self._list_items()
-        self._take(start_execution(self._plan, self.state, self._start))
-        while self._replay() or self._let_go(now):
+        self._collect_items()
+        self._queue_emitted(start_execution(self._plan, self.state, self._start))
+        while self._replay() or self._release_fan_out(now):
             pass
         self.state.folding = False
         act = Transition(self._plan, self.state, now)
         act.propagate_counts(self.state.root)
         applied = act.applied
-        self._hear()
-        for fact in sorted(self._controls, key=lambda each: each.number):
-            self._park(fact)
+        self._deliver_signals()
+        for fact in sorted(self._pauses, key=lambda each: each.number):
+            self._apply_pause(fact)
         applied.emitted = [
             live.token
             for scope in self.state.scopes.values()
@@ -96,8 +95,8 @@ class _Fold:
         applied.skipped = self._skipped + applied.skipped
         return applied
 
-    def _list_items(self) -> None:
-        """Which items of which fan-out have any fact: these were started, whatever the window would say."""
+    def _collect_items(self) -> None:
+        """Collect the items that have facts: these were started, whatever the window allows now."""
         for (_, path), facts in self._facts.items():
             at = min(each.at for each in facts)
             for cut in range(0, len(path), 2):
@@ -105,8 +104,8 @@ class _Fold:
                 item = path[cut + 1]
                 items[item] = min(at, items.get(item, at))
 
-    def _take(self, applied: Applied) -> None:
-        """Queue what was emitted if a fact says what became of it, or if the rules alone do."""
+    def _queue_emitted(self, applied: Applied) -> None:
+        """Queue the emitted tokens that have facts, and those that end by the rules alone."""
         self._skipped += applied.skipped
         for token in applied.emitted:
             facts = self._facts.get(token.key)
@@ -118,56 +117,56 @@ class _Fold:
             self._queued[token.key] = token
 
     def _replay(self) -> bool:
-        """Place what is known: tokens with facts, then items with facts, then joins given up. False: none."""
+        """Replay one token or item with facts, or one expired join. Return False if none is left."""
         if self._heap:
             _, path, node = heappop(self._heap)
             self._replay_token(self._queued.pop((node, path)))
             return True
-        return self._start_known_item() or self._give_up_joins()
+        return self._start_known_item() or self._expire_join()
 
     def _replay_token(self, token: Token) -> None:
         facts = self._facts.pop(token.key, None)
         if facts is None:
-            self._take(apply(self._plan, self.state, step_unrun(self._plan, token, token.at)))
+            self._queue_emitted(apply(self._plan, self.state, step_unrun(self._plan, token, token.at)))
             return
         for fact in sorted(facts, key=_precedence):
-            self._take(apply(self._plan, self.state, decision_for_fact(self._plan, fact)))
+            self._queue_emitted(apply(self._plan, self.state, decision_for_fact(self._plan, fact)))
         scope = self.state.scopes.get(token.path)
         if scope is not None and token.node in scope.fans and scope.fans[token.node].held:
             self._held.append((token.path, token.node))
             if token.key in self._items:
-                self._spread.append(token.key)
+                self._replaying.append(token.key)
 
     def _start_known_item(self) -> bool:
-        """One item at a time, replayed to its end before the next: no more are open than were in flight."""
-        while self._spread:
-            split, path = self._spread[-1]
+        """Start one item with facts. It is replayed to its end before the next, which bounds the open scopes."""
+        while self._replaying:
+            split, path = self._replaying[-1]
             items = self._items[(split, path)]
             if not items:
-                self._spread.pop()
+                self._replaying.pop()
                 continue
             item, at = items.popitem()
             scope = self.state.scopes[path]
             scope.fans[split].ahead.add(item)
             act = Transition(self._plan, self.state, at)
             act.start_item(scope, split, item)
-            self._take(act.applied)
+            self._queue_emitted(act.applied)
             return True
         return False
 
-    def _give_up_joins(self) -> bool:
-        """The result of a join that never opened: its timeout came first."""
+    def _expire_join(self) -> bool:
+        """Apply the result of one join that expired before it opened."""
         for key in sorted(self._facts, key=lambda each: (each[1], each[0])):
             last = max(self._facts[key], key=_precedence)
             applied = apply(self._plan, self.state, decision_for_fact(self._plan, last))
             if applied.fresh:
                 del self._facts[key]
-                self._take(applied)
+                self._queue_emitted(applied)
                 return True
         return False
 
-    def _let_go(self, now: int) -> bool:
-        """Nothing known is left to place: let one fan-out start what its window takes."""
+    def _release_fan_out(self, now: int) -> bool:
+        """Let one fan-out fill its window, after all facts were replayed."""
         if not self._held:
             return False
         path, split = self._held.pop()
@@ -177,18 +176,18 @@ class _Fold:
         act = Transition(self._plan, self.state, now)
         act.start_items(scope, split)
         act.propagate_counts(scope)
-        self._take(act.applied)
+        self._queue_emitted(act.applied)
         return True
 
-    def _hear(self) -> None:
-        """Signals that no fact names as taken go to whoever waits for them now."""
+    def _deliver_signals(self) -> None:
+        """Deliver the signals that no fact names as consumed."""
         for fact in sorted(self._signals, key=lambda each: (each.at, each.id)):
-            if fact.id in self._taken:
+            if fact.id in self._consumed_signals:
                 self.state.heard.add(fact.id)
             else:
                 deliver_signal(self._plan, self.state, fact)
 
-    def _park(self, fact: PauseChanged) -> None:
+    def _apply_pause(self, fact: PauseChanged) -> None:
         change_pause(self._plan, self.state, fact)
         if fact.paused:
             for scope in self.state.scopes.values():
@@ -197,7 +196,7 @@ class _Fold:
 
 
 def _precedence(fact: TokenFact) -> tuple[int, int, int]:
-    """A choice first; then attempt by attempt, each suspended before it failed; a result last."""
+    """Order the facts of a token: a race winner, then each attempt (suspended before failed), then the result."""
     if isinstance(fact, RaceWinner):
         return (0, 0, 0)
     if isinstance(fact, NodeResult):
@@ -206,7 +205,7 @@ def _precedence(fact: TokenFact) -> tuple[int, int, int]:
 
 
 def fold(plan: Plan, facts: Iterable[Fact], now: int, limits: Limits = LIMITS) -> tuple[State, Applied]:
-    """The state of an execution from its journal, with every token to send and every timer to arm."""
-    work = _Fold(plan, facts, limits)
-    applied = work.run(now)
-    return work.state, applied
+    """Return the state of an execution from its facts, with every token to send and every timer to arm."""
+    rebuilding = _Fold(plan, facts, limits)
+    applied = rebuilding.run(now)
+    return rebuilding.state, applied

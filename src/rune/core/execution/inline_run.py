@@ -1,11 +1,8 @@
-"""A run in place: a token and the pure ones behind it, decided in memory and committed together.
+"""Run a token and its pure successors in memory, and commit their decisions together.
 
-Nobody sees any of it before the commit. It stops at a node with effects, one of another queue, a suspension, a
-fan-out, a join whose parties are not all resolved inside the run, and at its bounds; what is left is sent.
-
-Foresight: what decisions that are not applied yet will lead to, where that is certain from here.
-
-Knowing it, the last fact, the terminal row and the time of the next waking go into one act of the journal.
+An inline run stops at a node with effects or of another queue, a suspension, a fan-out, a join with edges that are
+resolved outside of the run, and at `MAX_INLINE_RESULTS`; the remaining tokens are sent. The end or the next wake-up
+that its decisions lead to is predicted where it is certain, so that it is written in the same journal transaction.
 """
 
 from __future__ import annotations
@@ -20,13 +17,16 @@ from rune.core.execution.state import State
 from rune.core.execution.token import ROOT, Path, Token, TokenPurpose
 from rune.core.plan.model import NodePlan, Plan
 
-MAX_RESULTS = 256
+MAX_INLINE_RESULTS = 256
+COMPLETED = FinishExecution("completed")
 
 
 class InlineRun:
-    """The decisions of one run, in order. `next` answers the token to run now."""
+    """The decisions of one run, in order. `next` returns the token to run now."""
 
-    def __init__(self, plan: Plan, first: Token, *, in_place: bool = True, bound: int = MAX_RESULTS) -> None:
+    def __init__(
+        self, plan: Plan, first: Token, *, in_place: bool = True, bound: int = MAX_INLINE_RESULTS
+    ) -> None:
         self.decisions: list[Decision] = []
         self._plan = plan
         self._ready: deque[Token] = deque([first])
@@ -36,18 +36,18 @@ class InlineRun:
         self._barriers: dict[int, Barrier] = {}
 
     def next(self) -> Token | None:
-        """The next token that may run in place, or None when the run is over."""
+        """Return the next token of the run, or None if the run is over."""
         if not self._ready or len(self.decisions) >= self._bound:
             return None
         return self._ready.popleft()
 
     def add(self, decision: Decision) -> None:
-        """Take a decision into the run and see what can follow in place."""
+        """Add a decision and queue the successors that can run inline."""
         self.decisions.append(decision)
         if not self._in_place or type(decision.fact) is not NodeResult:
             return
         for effect in decision.effects:
-            if type(effect) is EmitToken and self._is_ours(self._plan.nodes[effect.node]):
+            if type(effect) is EmitToken and self._runs_inline(self._plan.nodes[effect.node]):
                 self._ready.append(Token(effect.node, decision.path, effect.payload, effect.error))
             elif type(effect) is ArriveAtJoin:
                 self._arrive(effect, decision)
@@ -55,38 +55,36 @@ class InlineRun:
                 self._ready.clear()
                 self._in_place = False
 
-    def _is_ours(self, node: NodePlan) -> bool:
-        """Whoever serves this queue may not serve the other."""
+    def _runs_inline(self, node: NodePlan) -> bool:
+        """Return whether this worker may run the node inline: it may not serve another queue."""
         return node.pure and node.node.queue == self._queue
 
     def _arrive(self, effect: ArriveAtJoin, decision: Decision) -> None:
         node = self._plan.nodes[self._plan.dst[effect.edge]]
         barrier = self._barriers.setdefault(node.index, Barrier())
         barrier.arrivals[effect.edge] = Arrival(effect.alive, effect.payload, effect.error, decision.at)
-        # Only where every party is known here is the answer the one that the state will give.
+        # Only if all edges are resolved inside the run does the state come to the same verdict.
         if len(barrier.arrivals) < len(node.in_edges) or node.opens != "all" or node.region:
             return
-        if not self._is_ours(node):
+        if not self._runs_inline(node):
             return
-        if (
-            join_verdict(node.opens, len(node.in_edges), len(barrier.live()), len(barrier.arrivals))
-            is TokenPurpose.RUN
-        ):
+        verdict = join_verdict(node.opens, len(node.in_edges), len(barrier.live()), len(barrier.arrivals))
+        if verdict is TokenPurpose.RUN:
             self._ready.append(opened_token(self._plan, node, barrier, decision.path, TokenPurpose.RUN))
 
     def remaining(self, emitted: Iterable[Token]) -> list[Token]:
-        """Of what the commit emitted, the tokens that the run has not already decided."""
+        """Return the emitted tokens that the run has not decided."""
         return undecided(self.decisions, emitted)
 
 
 def undecided(decisions: Sequence[Decision], emitted: Iterable[Token]) -> list[Token]:
-    """Of what decisions emitted when they were applied, the tokens that are not among those they decide."""
+    """Return the emitted tokens that none of the decisions decides."""
     decided = {(each.node, each.path): each.fact for each in decisions}
     return [token for token in emitted if not _is_decided(token, decided)]
 
 
 def _is_decided(token: Token, decided: dict[tuple[int, Path], TokenFact | None]) -> bool:
-    """One that was suspended, or failed and waits for another try, goes on if what it waits for has come already."""
+    """Return whether a decision covers the token. A suspended or retried token may have been resumed at once."""
     if token.fate is not TokenPurpose.RUN or token.key not in decided:
         return False
     fact = decided[token.key]
@@ -95,24 +93,20 @@ def _is_decided(token: Token, decided: dict[tuple[int, Path], TokenFact | None])
     return type(fact) is not AttemptFailed or token.attempt == fact.attempt
 
 
-COMPLETED = FinishExecution("completed")
-
-
 def predict_end(state: State, decisions: Sequence[Decision]) -> FinishExecution | None:
-    """The end that applying these decisions brings, if nothing else of the execution is under way and nothing of them
-    stays open. None means: apply them and see."""
+    """Return the end that these decisions lead to if no other token is live; None if that is not certain."""
     if not _is_only_activity(state, decisions) or state.failures:
         return None
     return predict_single_end(decisions)
 
 
 def predict_single_end(decisions: Sequence[Decision]) -> FinishExecution | None:
-    """The same where the token that they begin with is known to be all there is, and nothing has failed."""
+    """Return the end if the first token is known to be the only live one and no item has failed."""
     return COMPLETED if type(decisions[-1].fact) is NodeResult and _stays_inside(decisions) else None
 
 
 def predict_sleep(state: State, decisions: Sequence[Decision]) -> int | None:
-    """Until when the execution can do nothing once these decisions are applied; None where that is not certain."""
+    """Return when the execution resumes after these decisions (epoch ms); None if that is not certain."""
     last = decisions[-1].fact
     if type(last) is not NodeSuspended or last.signal is not None or not _is_only_activity(state, decisions):
         return None
@@ -127,8 +121,7 @@ def _is_only_activity(state: State, decisions: Sequence[Decision]) -> bool:
 
 
 def _stays_inside(decisions: Sequence[Decision]) -> bool:
-    """Whether everything that the decisions emit is decided by them too, and the last alone may be something else
-    than a result."""
+    """Return whether the decisions cover every token they emit, and all but the last are results."""
     decided = {each.node for each in decisions}
     for decision in decisions:
         if decision.path or (type(decision.fact) is not NodeResult and decision is not decisions[-1]):

@@ -1,8 +1,7 @@
-"""Barriers: a join counts identities, never arrivals.
+"""Joins: when a barrier opens, and what each item contributes to its aggregator.
 
-Gather: what one item of a fan-out contributes to the list of its aggregator.
-
-Derived from the results inside the item, so the state needs to keep no more than a mark per edge.
+A barrier stores one arrival per edge, so a duplicate delivery is never counted twice. The entry of an item is derived
+from the results inside the item, so the state stores only one mark per edge.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from rune.core.plan.model import NodePlan, Plan
 
 
 class Arrival(msgspec.Struct, frozen=True, gc=False):
-    """How one edge into a join was resolved. No value is kept: that is the predecessor's result."""
+    """How one edge into a join was resolved. The value itself is in the result of the predecessor."""
 
     alive: bool
     payload: Ref | None
@@ -26,7 +25,7 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
 
 
 class Barrier(msgspec.Struct):
-    """The parties of one join in one scope that have arrived so far."""
+    """The resolved edges of one join in one scope."""
 
     arrivals: dict[int, Arrival] = {}
     opened: bool = False
@@ -44,7 +43,7 @@ class Barrier(msgspec.Struct):
 
 
 def join_verdict(opens: Join, parties: int, live: int, arrived: int) -> TokenPurpose | None:
-    """Whether a join opens now, and for what: None means it goes on waiting."""
+    """Return the purpose of the token that opens a join, or None while it waits."""
     missing = parties - arrived
     if live == 0:
         return TokenPurpose.SKIP if missing == 0 else None
@@ -59,19 +58,19 @@ def join_verdict(opens: Join, parties: int, live: int, arrived: int) -> TokenPur
 def opened_token(
     plan: Plan, node: NodePlan, barrier: Barrier, path: tuple[int, ...], fate: TokenPurpose
 ) -> Token:
-    """The one ordinary token that an opening emits."""
+    """Return the token that an opening join emits."""
     seen = [edge for edge in node.in_edges if edge in barrier.arrivals]
     live = [edge for edge in seen if barrier.arrivals[edge].alive]
-    # A join that runs absorbs the errors of its dead edges; one that is skipped passes the first of them on.
-    heard = seen if fate is TokenPurpose.SKIP else live
-    error = next((barrier.arrivals[edge].error for edge in heard if barrier.arrivals[edge].error), None)
+    # A join that runs absorbs the errors of its dead edges; a skipped join passes on the first of them.
+    considered = seen if fate is TokenPurpose.SKIP else live
+    error = next((barrier.arrivals[edge].error for edge in considered if barrier.arrivals[edge].error), None)
     arrived = tuple(Arrived(edge, barrier.arrivals[edge].payload or Ref("start")) for edge in live)
     payload = joined_payload(plan, node, path, arrived)
     return Token(node.index, path, payload, error, arrived, fate, at=barrier.latest)
 
 
 def joined_payload(plan: Plan, node: NodePlan, path: tuple[int, ...], arrived: tuple[Arrived, ...]) -> Ref:
-    """What `$json` is at a join: the one live payload, or an object by predecessor."""
+    """Return what `$json` is at a join: the payload of a single live predecessor, or an object by predecessor."""
     if arrived and len({plan.src[each.edge] for each in arrived}) == 1:
         return arrived[0].payload
     return Ref("entered", node.index, path)
@@ -85,22 +84,22 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def item_entry(plan: Plan, aggregator: NodePlan, path: Path, item: int, results: Lookup) -> Entry:
-    """The entry of one item; `path` is the scope of the aggregator."""
+    """Return the entry of one item; `path` is the scope of the aggregator."""
     scope = (*path, aggregator.split_of, item)
     payloads: dict[int, Ref] = {}
     error: Ref | None = None
     for edge in aggregator.in_edges:
-        payload, cause = _edge(plan, edge, scope, results, set())
+        payload, cause = _resolve_edge(plan, edge, scope, results, set())
         if payload is not None:
             payloads[plan.src[edge]] = payload
         error = error or cause
     return Entry(tuple(payloads.items()), error)
 
 
-def _edge(
+def _resolve_edge(
     plan: Plan, edge: int, scope: Path, results: Lookup, skipped: set[int]
 ) -> tuple[Ref | None, Ref | None]:
-    """The payload of a live edge, or the error that a dead one carries. `skipped` are known to carry none."""
+    """Return the payload of a live edge, or the error that a dead one carries. Nodes in `skipped` carry none."""
     node = plan.nodes[plan.src[edge]]
     if node.index == scope[-2]:
         return Ref("item", node.index, scope), None
@@ -109,7 +108,7 @@ def _edge(
         found = routes(node, result)
         return (found.payload, None) if edge in found.alive else (None, found.cause)
     for each in node.in_edges if node.index not in skipped else ():
-        cause = _edge(plan, each, scope, results, skipped)[1]
+        cause = _resolve_edge(plan, each, scope, results, skipped)[1]
         if cause is not None:
             return None, cause
     skipped.add(node.index)

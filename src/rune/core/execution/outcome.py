@@ -1,4 +1,4 @@
-"""Outcomes: the ways in which the run of a node can end. Every ending is one of these values."""
+"""Outcomes: how the run of a node can end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Error(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What went wrong. `engine`: the engine itself detected it, so an end by it is `failed`, not `halted`."""
+    """An error. `engine`: detected by the engine, so that the execution ends as `failed` instead of `halted`."""
 
     code: str
     message: str
@@ -18,7 +18,7 @@ class Error(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @final
 class Output(msgspec.Struct, frozen=True, gc=False):
-    """The node succeeded. `outlet` is the one taken, where the type has outlets."""
+    """The node succeeded. `outlet` is the selected outlet of a type that has outlets."""
 
     value: Any = None
     outlet: str | None = None
@@ -26,14 +26,14 @@ class Output(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class Failure(msgspec.Struct, frozen=True, gc=False):
-    """The attempt failed; retry and error policy decide what that means."""
+    """The attempt failed; retry and error policy decide what follows."""
 
     error: Error
 
 
 @final
 class Suspend(msgspec.Struct, frozen=True, gc=False):
-    """The node waits, until a time (epoch ms), a signal, or whichever comes first."""
+    """The node waits for a time (epoch ms), a signal, or the first of both."""
 
     until: int | None = None
     signal: str | None = None
@@ -41,7 +41,7 @@ class Suspend(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class FanOut(msgspec.Struct, frozen=True, gc=False):
-    """The node ends as `count` items; `value` names where their pages are."""
+    """The node ends as `count` items; `value` refers to their pages."""
 
     count: int
     value: Any = None
@@ -49,7 +49,7 @@ class FanOut(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class Cancelled(msgspec.Struct, frozen=True):
-    """The token lies in a cancelled region; given by the runtime, never by a node."""
+    """The token is in a cancelled region. Only the runtime creates this outcome."""
 
 
 Outcome = Output | Failure | Suspend | FanOut | Cancelled

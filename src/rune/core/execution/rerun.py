@@ -1,7 +1,7 @@
-"""Reruns: an ended execution is never reopened; a new one begins with those of its results that still hold.
+"""Select the results that a rerun copies. An ended execution is never reopened: a rerun is a new execution.
 
-Kept is every result that neither is to run again nor depends on one that is. Fan-outs are results, so items keep
-their indices.
+A result is copied unless its token runs again or depends on one that does. Fan-outs are results, so items keep their
+indices.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Results = dict[Key, NodeResult]
 
 
 def unfinished(plan: Plan, facts: Sequence[Fact]) -> set[Key]:
-    """The tokens that a retry runs again: what failed, was cancelled or never ended."""
+    """Return the tokens that a retry runs again: those that failed, were cancelled or never ended."""
     again = {key for key, each in _results(facts).items() if each.status in ("failed", "cancelled")}
     state, _ = fold(plan, [each for each in facts if not isinstance(each, ExecutionEnded)], 0)
     return again | {(node, scope.path) for scope in state.scopes.values() for node in scope.live}
 
 
 def failed_items(plan: Plan, facts: Sequence[Fact]) -> set[Key]:
-    """What failed inside the items whose entry in their list is an error."""
+    """Return the failed tokens inside of items whose entry at the aggregator is an error."""
     results = _results(facts)
     failed = [key for key, each in results.items() if each.status == "failed"]
     bad = set(_failed_item_paths(plan, results))
@@ -51,7 +51,7 @@ def _failed_item_paths(plan: Plan, results: Results) -> Iterator[Path]:
 
 
 def from_node(plan: Plan, facts: Sequence[Fact], node: int, inside: Path = ROOT) -> set[Key]:
-    """The tokens of a node, in one lineage or in all; and with them what had stopped the execution."""
+    """Return the tokens of a node, in one lineage or in all, and the failures that halted the execution."""
     results = _results(facts)
     again = {key for key in results if key[0] == node and within(key[1], inside)}
     if not again:
@@ -64,10 +64,9 @@ def from_node(plan: Plan, facts: Sequence[Fact], node: int, inside: Path = ROOT)
 
 
 def kept_results(plan: Plan, facts: Sequence[Fact], again: set[Key], at: int) -> list[Fact]:
-    """The results that a new execution begins with. They count from its own start: no timeout runs from a time
-    before it."""
+    """Return the results that the new execution starts with, dated at its start, so that no timeout begins earlier."""
     results = _results(facts)
-    stale = _Stale(plan, results, again).keys()
+    stale = _StaleTokens(plan, results, again).keys()
     return [
         replace(each, at=at, began=0, signal=None, kept=True)
         for key, each in results.items()
@@ -79,8 +78,8 @@ def _results(facts: Iterable[Fact]) -> Results:
     return {(each.node, each.path): each for each in facts if isinstance(each, NodeResult)}
 
 
-class _Stale:
-    """Follows the edges from what runs again, nodes in topological order, all scopes of a node at a time."""
+class _StaleTokens:
+    """Finds the tokens that depend on a rerun token, in topological order, all scopes of a node at a time."""
 
     def __init__(self, plan: Plan, results: Results, again: set[Key]) -> None:
         self._plan = plan
@@ -97,7 +96,7 @@ class _Stale:
             for path in self._scopes.get(node.split, ()):
                 if (index, path) not in self._stale and self._depends(node, path):
                     self._stale.add((index, path))
-            self._tell_aggregators(node)
+            self._mark_aggregators(node)
         return self._stale
 
     def _depends(self, node: NodePlan, path: Path) -> bool:
@@ -105,18 +104,18 @@ class _Stale:
             return True
         if node.joins_items and (node.split_of, path) in self._stale:
             return True
-        return any((self._plan.src[edge], path) in self._stale for edge in self._opened_by(node, path))
+        return any((self._plan.src[edge], path) in self._stale for edge in self._edges_used(node, path))
 
-    def _opened_by(self, node: NodePlan, path: Path) -> Iterable[int]:
-        """The edges whose arrival a node stands on: of a race only those that won it."""
+    def _edges_used(self, node: NodePlan, path: Path) -> Iterable[int]:
+        """Return the edges that a result depends on: all, or the winners of a race."""
         result = self._results.get((node.index, path))
         if node.opens == "all" or result is None or result.status != "ok":
             return node.in_edges
         arrived: tuple[Arrived, ...] = result.arrived
         return [each.edge for each in arrived]
 
-    def _tell_aggregators(self, node: NodePlan) -> None:
-        """An aggregator stands on every item: one that runs again is enough."""
+    def _mark_aggregators(self, node: NodePlan) -> None:
+        """Mark the aggregators of stale items: an aggregator depends on every item."""
         for edge in node.out:
             target = self._plan.nodes[self._plan.dst[edge]]
             if target.joins_items and target.split_of == node.split:

@@ -1,7 +1,7 @@
-"""Routing: which edges a result makes alive, and how far a dead edge reaches.
+"""Routing: which edges a result makes alive, and which nodes its dead edges skip.
 
-Every edge of a scope is resolved exactly once. Dead edges are followed breadth first; a join all of whose
-edges die in one decision is skipped in it, any other join is told.
+Every edge of a scope is resolved exactly once. Dead edges are followed breadth first: a join whose edges all die in
+one decision is skipped by it, any other join receives dead arrivals.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ from rune.core.plan.model import Edges, NodePlan, Plan
 
 
 class Routes(msgspec.Struct, frozen=True, gc=False):
-    """How a result resolves the edges out of its node: what live ones carry, and why the others are dead."""
+    """How a result resolves the out-edges of its node: what live edges carry, and why the others are dead."""
 
     alive: Edges
     dead: Edges
     payload: Ref
-    error: Ref | None  # `$error` behind the live edges
-    cause: Ref | None  # the unhandled error that the dead edges carry on
+    error: Ref | None  # `$error` after the live edges
+    cause: Ref | None  # the unhandled error that the dead edges carry
 
 
 def routes(node: NodePlan, fact: NodeResult) -> Routes:
-    """The edges of a result that is neither a fan-out nor an end of the execution."""
-    itself = Ref("result", fact.node, fact.path)
+    """Resolve the edges of a result that neither fans out nor ends the execution."""
+    own_output = Ref("result", fact.node, fact.path)
     if fact.status == "ok":
         alive, dead = node.by_outlet.get(fact.outlet, node.normal)
-        return Routes(alive, dead, fact.payload or itself, fact.error, None)
+        return Routes(alive, dead, fact.payload or own_output, fact.error, None)
     if fact.status == "skipped":
-        return Routes((), node.out, itself, None, fact.error)
+        return Routes((), node.out, own_output, None, fact.error)
     if fact.status == "cancelled":
-        return Routes((), node.out, itself, None, None)
+        return Routes((), node.out, own_output, None, None)
     if node.policy == "collect":
-        return Routes((), node.out, itself, None, itself)
+        return Routes((), node.out, own_output, None, own_output)
     alive, dead = node.rescue if node.policy == "branch" else node.by_outlet.get(node.ignored, node.normal)
-    return Routes(alive, dead, itself, itself, None)
+    return Routes(alive, dead, own_output, own_output, None)
 
 
 def decision_for_fact(plan: Plan, fact: TokenFact) -> Decision:
-    """What a fact means. Only a result routes; the others change nothing but their own token."""
+    """Return the decision that follows from a fact. Only a result is routed; other facts change only their token."""
     if type(fact) is not NodeResult:
         return Decision(fact.node, fact.path, fact.at, fact)
     node = plan.nodes[fact.node]
@@ -81,7 +81,7 @@ def decision_for_fact(plan: Plan, fact: TokenFact) -> Decision:
 
 
 def skip(plan: Plan, node: int, path: Path, error: Ref | None, at: int) -> Decision:
-    """The end of a token that no live edge leads to. It leaves no fact: it follows from others."""
+    """Decide a token that no live edge leads to. It has no fact, as it follows from other facts."""
     effects: list[Effect] = []
     propagate_dead_edges(plan, effects, plan.nodes[node].out, error)
     return Decision(node, path, at, None, tuple(effects))
@@ -96,7 +96,7 @@ def _fan_out(plan: Plan, node: NodePlan, fact: NodeResult, count: int) -> Decisi
 
 
 def activate_edges(plan: Plan, edges: Iterable[int], payload: Ref, error: Ref | None) -> list[Effect]:
-    """Live edges: to a token, to a join, or out of the item."""
+    """Return the effects of live edges: a token, an arrival at a join, or an entry of the item."""
     effects: list[Effect] = []
     nodes, dst = plan.nodes, plan.dst
     for edge in edges:
@@ -111,10 +111,10 @@ def activate_edges(plan: Plan, edges: Iterable[int], payload: Ref, error: Ref | 
 
 
 def propagate_dead_edges(plan: Plan, effects: list[Effect], edges: Iterable[int], error: Ref | None) -> None:
-    """Dead edges: skip what can no longer run, tell the joins that wait for others too."""
+    """Skip the nodes that can no longer run, and send dead arrivals to joins that have other open edges."""
     queue: deque[tuple[int, Ref | None]] = deque((edge, error) for edge in edges)
-    told: dict[int, dict[int, Ref | None]] = {}
-    # A split that is skipped or failed has no items: its aggregator is then a join like any other.
+    reached: dict[int, dict[int, Ref | None]] = {}
+    # A skipped or failed split has no items, so its aggregator is resolved like any other join.
     skipped = {plan.src[edge] for edge, _ in queue}
     while queue:
         edge, cause = queue.popleft()
@@ -123,19 +123,19 @@ def propagate_dead_edges(plan: Plan, effects: list[Effect], edges: Iterable[int]
             effects.append(CollectItem(edge, FAILED if cause else DEAD))
             continue
         if node.is_join or node.joins_items:
-            causes = told.setdefault(node.index, {})
+            causes = reached.setdefault(node.index, {})
             causes[edge] = cause
-            if len(causes) < len(node.in_edges) or (_may_be_given_up(node) and node.split not in skipped):
+            if len(causes) < len(node.in_edges) or (_may_expire(node) and node.split not in skipped):
                 continue
-            del told[node.index]
+            del reached[node.index]
             cause = next((causes[each] for each in node.in_edges if causes[each]), None)
         effects.append(SkipNode(node.index))
         skipped.add(node.index)
         queue.extend((each, cause) for each in node.out)
-    for causes in told.values():
+    for causes in reached.values():
         effects += [ArriveAtJoin(edge, False, None, cause) for edge, cause in causes.items()]
 
 
-def _may_be_given_up(node: NodePlan) -> bool:
-    """A race whose timeout runs before anything has arrived: only the state knows whether it still waits."""
+def _may_expire(node: NodePlan) -> bool:
+    """Return whether the join can expire before its first arrival: only the state knows whether it still waits."""
     return node.timeout is not None and node.timeout_from == "scope"

@@ -1,6 +1,6 @@
-"""Values: from references to what they stand for, and the scope that expressions see.
+"""Resolve references to values, and provide the scope of a token's expressions.
 
-Results come from a look-up, so the same code serves a journal in memory and one that was fetched in batches.
+Results come from a lookup function, so that the same code serves an in-memory journal and one loaded in batches.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Decode = Callable[[Any], Any]
 
 
 def failure_value(result: NodeResult) -> dict[str, Any]:
-    """The output of a failed node, however the failure was handled."""
+    """Return the output of a failed node."""
     failure = result.failure
     if failure is None:
         return {"error": {}}
@@ -38,48 +38,45 @@ class ValueSource:
         self.execution = execution
 
     def result(self, node: int, path: Path) -> NodeResult | None:
-        """The result of a token."""
         return self._lookup(node, path)
 
     def value(self, ref: Ref, token: Token | None = None) -> Any:
-        """What a reference stands for; KeyError where there is nothing."""
+        """Return the value of a reference; raise KeyError if it has none."""
         if ref.kind == "start":
             return self._start
         if ref.kind == "item":
-            return self._items(ref)
+            return self._item_value(ref)
         if token is not None and ref == Ref("entered", token.node, token.path):
-            return dict(self._met(token.arrived))
+            return dict(self._arrived_values(token.arrived))
         result = self.result(ref.node, ref.path)
         if result is None or result.status not in ("ok", "failed"):
             raise KeyError(ref)
         if ref.kind == "entered":
-            return dict(self._met(result.arrived))
+            return dict(self._arrived_values(result.arrived))
         return self.output(result) if result.status == "ok" else failure_value(result)
 
-    def _items(self, ref: Ref) -> Any:
+    def _item_value(self, ref: Ref) -> Any:
         result = self.result(ref.node, ref.path[:-2])
         if result is None:
             raise KeyError(ref)
         return self.item(result, ref.path[-1])
 
     def output(self, result: NodeResult) -> Any:
-        """What a node put out."""
         return self._decode(result.value)
 
     def item(self, result: NodeResult, index: int) -> Any:
-        """One item of a fan-out."""
         return self._decode(result.value)[index]
 
     def arrivals(self, token: Token) -> list[tuple[str, Any]]:
-        """The live payloads at a join by predecessor id, in edge order."""
-        return list(self._met(token.arrived))
+        """Return the live payloads at a join by predecessor id, in edge order."""
+        return list(self._arrived_values(token.arrived))
 
-    def _met(self, arrived: tuple[Arrived, ...]) -> Iterator[tuple[str, Any]]:
+    def _arrived_values(self, arrived: tuple[Arrived, ...]) -> Iterator[tuple[str, Any]]:
         for each in arrived:
             yield self._plan.ids[self._plan.src[each.edge]], self.value(each.payload)
 
     def entries(self, token: Token) -> Iterator[tuple[bool, Any]]:
-        """What each item brought to an aggregator: whether it failed, and its value."""
+        """Yield the entry of each item at an aggregator: whether it failed, and its value."""
         node = self._plan.nodes[token.node]
         for item in range(token.items):
             entry = item_entry(self._plan, node, token.path, item, self.result)
@@ -91,14 +88,13 @@ class ValueSource:
                 yield False, self.value(entry.payloads[0][1]) if entry.payloads else None
 
     def scope(self, token: Token, now: float, seed: str) -> ExpressionScope:
-        """What the expressions of a token see."""
         return ExpressionScope(self, self._plan, token, now, seed)
 
 
 class ExpressionScope(dict[str, Any]):
-    """The roots of one token's expressions, each loaded when it is first touched."""
+    """The roots of one token's expressions, each loaded on first access."""
 
-    __slots__ = ("_looked", "_now", "_plan", "_seed", "_seen", "_token", "_values")
+    __slots__ = ("_now", "_plan", "_seed", "_token", "_values", "_visibility_known", "_visible_nodes")
 
     def __init__(self, values: ValueSource, plan: Plan, token: Token, now: float, seed: str) -> None:
         self._values = values
@@ -106,8 +102,8 @@ class ExpressionScope(dict[str, Any]):
         self._token = token
         self._now = now
         self._seed = seed
-        self._seen: frozenset[int] | None = None
-        self._looked = False
+        self._visible_nodes: frozenset[int] | None = None
+        self._visibility_known = False
 
     def __missing__(self, root: str) -> Any:
         value = self._find(root)
@@ -134,7 +130,7 @@ class ExpressionScope(dict[str, Any]):
         index = self._plan.index.get(root[1:])
         if index is None or root in ("$json", "$item", "$error", "$trigger", "$input"):
             return True
-        if not self._looked:
-            self._seen = visible(self._plan, self._token, self._values.result)
-            self._looked = True
-        return self._seen is None or index in self._seen
+        if not self._visibility_known:
+            self._visible_nodes = visible(self._plan, self._token, self._values.result)
+            self._visibility_known = True
+        return self._visible_nodes is None or index in self._visible_nodes

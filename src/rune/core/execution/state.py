@@ -1,7 +1,4 @@
-"""State: what follows from the facts of one execution. It can always be rebuilt by folding the journal.
-
-Statuses: the states of nodes and executions, and the moves that are legal.
-"""
+"""The state of one execution, which can always be rebuilt from the journal, and the legal changes of statuses."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from rune.core.plan.model import Plan
 
 
 class LiveToken(msgspec.Struct, gc=False):
-    """A token that is not done. A waiting one is owned by a timer or a signal, a parked one by a resume."""
+    """A token that is not done. A waiting token is resumed by a timer or signal, a parked one when the pause ends."""
 
     token: Token
     waiting: bool = False
@@ -27,27 +24,28 @@ class LiveToken(msgspec.Struct, gc=False):
     due: int | None = None
     signal: str | None = None
     deadline: int | None = None
-    received_signal: SignalReceived | None = None  # what resumed it; given back if no fact of it says so
+    # The signal that resumed the token. It is routed again if no fact of the token names it.
+    received_signal: SignalReceived | None = None
 
     @property
     def wakes_at(self) -> int | None:
-        """When its timer is due; None where only a signal can end the wait."""
+        """When its timer is due; None if only a signal can end the wait."""
         if self.due is None or self.deadline is None:
             return self.due if self.deadline is None else self.deadline
         return min(self.due, self.deadline)
 
 
 class FanOutState(msgspec.Struct):
-    """A fan-out under way: a cursor, a window, and a mark per item and edge into the aggregator."""
+    """A running fan-out: a cursor, a window, and a mark per item and edge into the aggregator."""
 
     count: int
     payload: Ref
     error: Ref | None
     marks: bytearray
     next: int = 0
-    ahead: set[int] = set()  # started before the cursor reached them; only a fold does that
+    ahead: set[int] = set()  # started before the cursor reached them; only during a fold
     in_flight: int = 0
-    active: int = 0  # items in flight that do more than wait
+    active: int = 0  # items in flight that are not waiting
     resolved: int = 0
     first: int = 0
     latest: int = 0
@@ -61,8 +59,8 @@ class Scope(msgspec.Struct):
     path: Path
     opened_at: int
     count: int = 0  # live tokens, and one per item in flight
-    active: int = 0  # those of them that do more than wait
-    running: bool = False  # counted as active in the scope around
+    active: int = 0  # those that are not waiting
+    running: bool = False  # counted as active in the enclosing scope
     live: dict[int, LiveToken] = {}
     done: set[int] = set()
     barriers: dict[int, Barrier] = {}
@@ -82,11 +80,9 @@ class State(msgspec.Struct):
     pause_state: int = 0
     pauses: list[tuple[int, int]] = []
     cancelled: set[tuple[int, Path]] = set()
-    heard: set[str] = set()  # signals that are known here
-    unheeded: list[SignalReceived] = []  # those that nobody has taken yet, oldest first
-    waiting_for_signal: dict[
-        str, dict[tuple[Path, int], int]
-    ] = {}  # by signal: who waits for it, and since when
+    heard: set[str] = set()  # ids of received signals
+    unheeded: list[SignalReceived] = []  # signals that no token has consumed, oldest first
+    waiting_for_signal: dict[str, dict[tuple[Path, int], int]] = {}  # by signal: token -> waiting since
     failures: int = 0
     first_failures: list[tuple[Path, int, Error]] = []
     folding: bool = False
@@ -97,19 +93,19 @@ class State(msgspec.Struct):
 
 
 def in_cancelled_region(plan: Plan, state: State, node: int, path: Path) -> bool:
-    """Whether a race that others won makes this token pointless."""
+    """Return whether the token only leads to a race that other branches won."""
     if not state.cancelled:
         return False
     return any(node in plan.nodes[join].region and within(path, around) for join, around in state.cancelled)
 
 
 def paused_since(state: State, since: int) -> int:
-    """How many ms the execution was paused after a moment; its timeouts and those of joins move by it."""
+    """Return how many ms the execution was paused after a time; timeouts are postponed by it."""
     return sum(max(0, end - max(begin, since)) for begin, end in state.pauses)
 
 
 def started(state: State, path: Path) -> bool:
-    """Whether the item of this scope was ever started: a scope that is gone has ended."""
+    """Return whether the item of this scope was ever started; a started scope that no longer exists has ended."""
     outer = state.scopes.get(path[:-2])
     if outer is None:
         return bool(path[:-2]) and started(state, path[:-2])
@@ -118,7 +114,7 @@ def started(state: State, path: Path) -> bool:
 
 
 def own_timer(live: LiveToken) -> Timer:
-    """The timer that owns a waiting token."""
+    """Return the timer of a waiting token."""
     token = live.token
     if token.resumed:
         return Timer("wait", token.node, token.path)
@@ -155,5 +151,4 @@ TERMINAL: frozenset[ExecutionStatus] = frozenset(
 
 
 def may_move(before: NodeStatus, after: NodeStatus) -> bool:
-    """Whether a node may go from one state to another."""
     return after in NODE_MOVES[before]

@@ -1,8 +1,6 @@
-"""Mistakes: outcomes that a node cannot have. They end its attempt as any failure does, with a code.
+"""Turn the outcome of a token into a decision: validate the outcome, apply the retry policy, route the result.
 
-Retry: whether a failed attempt is tried again, and when.
-
-Step: what the end of a run means. Pure: the same token, outcome and time always give the same decision.
+The same token, outcome and time always give the same decision. An outcome that the node cannot have fails its attempt.
 """
 
 from __future__ import annotations
@@ -21,11 +19,18 @@ from rune.ids import fraction
 
 BAD_OUTCOME = "BAD_OUTCOME"
 LIMIT_EXCEEDED = "LIMIT_EXCEEDED"
-MAX_TIME_MS = 2**53  # ms; every store and every reader keeps whole numbers up to here
+MAX_TIME_MS = 2**53  # every store and every JSON reader represents integers up to here exactly
+MAX_BACKOFF_MS = 36_525 * 86_400_000  # a node cannot postpone its retry by more than a century
+
+UNREACHABLE = Error("UNREACHABLE", "too few of the paths into this node can still arrive")
+EXPIRED = Error(
+    "TIMEOUT", "the paths into this node did not all arrive in time", {"expired": True}, engine=True
+)
+SIGNAL_TIMEOUT = Error("TIMEOUT", "the signal did not arrive within the timeout of the node", engine=True)
 
 
 def invalid_outcome(node: NodePlan, token: Token, outcome: Outcome, limits: Limits) -> Error | None:
-    """What is wrong with an outcome, or None. An output that fits has been let through before."""
+    """Return what is wrong with an outcome, or None. The caller has already accepted valid outputs."""
     if isinstance(outcome, Output):
         return _invalid(node, _invalid_output(node, outcome))
     if isinstance(outcome, FanOut):
@@ -43,47 +48,47 @@ def _invalid(node: NodePlan, what: str | None) -> Error | None:
 
 def _invalid_output(node: NodePlan, outcome: Output) -> str:
     if node.fans_out:
-        return "ended with an output, where only items can follow"
+        return "returned an output, but must return items"
     known = ", ".join(f"`{each}`" for each in node.by_outlet if each is not None)
-    return f"left by outlet {_shortened(outcome.outlet)}; it has {known or 'none'}"
+    return f"selected outlet {_shortened(outcome.outlet)}; it has {known or 'none'}"
 
 
 def _invalid_items(node: NodePlan, outcome: FanOut, limits: Limits) -> Error | None:
     if not node.fans_out:
-        return _invalid(node, "ended as items, but is no node that fans out")
+        return _invalid(node, "returned items, but does not fan out")
     if type(outcome.count) is not int or outcome.count < 0:
-        return _invalid(node, f"ended as items, {_shortened(outcome.count)} of them")
+        return _invalid(node, f"returned items, but their count is {_shortened(outcome.count)}")
     if outcome.count > limits.items:
-        message = f"`{node.id}` ended as items, {_shortened(outcome.count)} of them: at most {limits.items:,} allowed"
+        message = f"`{node.id}` returned {_shortened(outcome.count)} items: at most {limits.items:,} allowed"
         return Error(LIMIT_EXCEEDED, message, {"limit": "items", "allowed": limits.items})
     return None
 
 
 def _invalid_suspension(token: Token, outcome: Suspend) -> str | None:
     if token.resumed:
-        return "waits a second time in one attempt"
+        return "suspended a second time in one attempt"
     if outcome.until is None and outcome.signal is None:
-        return "waits for nothing"
+        return "suspended without a time or a signal"
     if outcome.until is not None and (type(outcome.until) is not int or abs(outcome.until) > MAX_TIME_MS):
-        return f"waits until {_shortened(outcome.until)}, which is no time in ms"
+        return f"waits until {_shortened(outcome.until)}, which is not a time in ms"
     if outcome.signal is not None and type(outcome.signal) is not str:
-        return f"waits for signal {_shortened(outcome.signal)}, which is no name"
+        return f"waits for signal {_shortened(outcome.signal)}, which is not a name"
     return None
 
 
 def _invalid_failure(outcome: Failure) -> str | None:
     error = outcome.error
     if type(error) is not Error:
-        return f"failed with {_shortened(error)}, which is no error"
+        return f"failed with {_shortened(error)}, which is not an error"
     if type(error.code) is not str or not error.code:
-        return f"failed with code {_shortened(error.code)}, which is no code"
+        return f"failed with code {_shortened(error.code)}, which is not a code"
     if type(error.message) is not str or type(error.details) is not dict:
-        return f"failed with code {_shortened(error.code)} and an error that is not whole"
+        return f"failed with code {_shortened(error.code)} and an incomplete error"
     return None
 
 
 def _shortened(value: object) -> str:
-    """A value in a message. Never fails: not for ten thousand digits, nor half a character."""
+    """Format a value for a message. Never fails, not even for huge numbers or lone surrogates."""
     if isinstance(value, str):
         return f"`{value[:100].encode('utf-8', 'backslashreplace').decode()}`"
     if type(value) is int and abs(value) <= MAX_TIME_MS:
@@ -91,18 +96,15 @@ def _shortened(value: object) -> str:
     return f"a value of type {type(value).__name__}"
 
 
-MAX_BACKOFF_MS = 36_525 * 86_400_000  # ms: nobody who asks for more than a century is believed
-
-
 def is_retried(retry: Retry, attempt: int, error: Error) -> bool:
-    """Whether the policy grants one more attempt for this error. What may have been done is not done again."""
+    """Return whether the policy allows another attempt. An effect with an unknown outcome is never retried."""
     if error.code == "UNKNOWN_OUTCOME":
         return False
     return attempt < retry.max_attempts and (not retry.on or error.code in retry.on)
 
 
 def retry_due(retry: Retry, attempt: int, failed_at: int, token: str, earliest: int = 0) -> int:
-    """When the next attempt starts (epoch ms). Jitter is hashed from the token: the same for every reader."""
+    """Return when the next attempt starts (epoch ms). Jitter is a hash of the token, so every process agrees."""
     delay = _delay(retry, attempt)
     if retry.jitter:
         delay *= 0.5 + fraction(token, attempt) / 2
@@ -117,20 +119,13 @@ def _delay(retry: Retry, attempt: int) -> float:
         return retry.max_delay if retry.initial_delay else 0.0
 
 
-UNREACHABLE = Error("UNREACHABLE", "too few of the paths into this node can still arrive")
-EXPIRED = Error(
-    "TIMEOUT", "the paths into this node did not all arrive in time", {"expired": True}, engine=True
-)
-SIGNAL_TIMEOUT = Error("TIMEOUT", "what the node waited for did not come within its timeout", engine=True)
-
-
 def step(plan: Plan, token: Token, outcome: Outcome, now: int, limits: Limits = LIMITS) -> Decision:
-    """Turn the outcome of a token into the decision that the commit will make true."""
+    """Turn the outcome of a token into the decision to commit."""
     return decision_for_fact(plan, fact_for_outcome(plan, token, outcome, now, limits))
 
 
 def step_unrun(plan: Plan, token: Token, now: int) -> Decision:
-    """Decide a token that never reaches its node: skipped, unreachable, expired, or more items to start."""
+    """Decide a token that never runs its node: skipped, unreachable, expired, overdue, or a dispatch of items."""
     match token.fate:
         case TokenPurpose.DISPATCH:
             return Decision(token.node, token.path, now, None)
@@ -149,7 +144,7 @@ def step_unrun(plan: Plan, token: Token, now: int) -> Decision:
 
 
 def _skipped(plan: Plan, token: Token, now: int) -> Decision:
-    """A join with a timeout may be given up elsewhere at this moment: only a row can say which came first."""
+    """Skip a token. A join with a timeout may expire concurrently, so its skip is recorded as a fact."""
     node = plan.nodes[token.node]
     if node.timeout is None:
         return skip(plan, token.node, token.path, token.error, token.at)
@@ -159,7 +154,7 @@ def _skipped(plan: Plan, token: Token, now: int) -> Decision:
 def fact_for_outcome(
     plan: Plan, token: Token, outcome: Outcome, now: int, limits: Limits = LIMITS
 ) -> TokenFact:
-    """The fact that an outcome proposes to the journal. An outcome that the node cannot have is a failure."""
+    """Return the fact to write for an outcome. An outcome that the node cannot have is a failure."""
     node = plan.nodes[token.node]
     if type(outcome) is Output:
         outlet = outcome.outlet

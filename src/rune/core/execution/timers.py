@@ -1,4 +1,4 @@
-"""Wake: what a due timer means. A timer that no longer fits the state means nothing."""
+"""What a due timer does, and which timers a state needs. A timer that no longer matches the state is ignored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OVERDUE = Error("TIMEOUT", "the execution took longer than its settings allow", 
 
 
 def fire_timer(plan: Plan, state: State, timer: Timer, now: int) -> Applied:
-    """Fire a timer. An early one is set again for its true time; one that has lost its token is dropped."""
+    """Fire a timer. An early timer is armed again for its due time; one whose token is gone is dropped."""
     act = Transition(plan, state, now)
     if state.ended:
         return act.applied
@@ -54,12 +54,12 @@ def _expire(plan: Plan, state: State, act: Transition, scope: Scope, timer: Time
         act.applied.armed.append((timer, due))
     else:
         act.applied.emitted.append(
-            Token(node.index, scope.path, arrived=_arrived(scope, node), fate=TokenPurpose.EXPIRE)
+            Token(node.index, scope.path, arrived=_arrivals(scope, node), fate=TokenPurpose.EXPIRE)
         )
 
 
-def _arrived(scope: Scope, node: NodePlan) -> tuple[Arrived, ...]:
-    """What had arrived when a join was given up, dead or alive: behind it nothing else is ever visible."""
+def _arrivals(scope: Scope, node: NodePlan) -> tuple[Arrived, ...]:
+    """Return the arrivals of an expired join, dead or alive: only these are visible to its successors."""
     barrier = scope.barriers.get(node.index)
     if barrier is None:
         return ()
@@ -67,7 +67,7 @@ def _arrived(scope: Scope, node: NodePlan) -> tuple[Arrived, ...]:
 
 
 def join_waits_since(node: NodePlan, scope: Scope) -> int | None:
-    """From when the timeout of a join runs, or None if the join is not waiting."""
+    """Return when the timeout of a join began, or None if the join is not waiting."""
     if node.index in scope.done or node.index in scope.live:
         return None
     if node.timeout_from == "scope":
@@ -95,7 +95,7 @@ def _resume(act: Transition, scope: Scope, timer: Timer, now: int) -> None:
 
 
 def timers_of(plan: Plan, state: State) -> list[tuple[Timer, int]]:
-    """Every timer that the state needs, with its due time: what a fold arms again."""
+    """Return every timer that the state needs, with its due time. A fold arms these again."""
     found: list[tuple[Timer, int]] = []
     if state.finish is not None:
         found.append((Timer("finish"), 0))

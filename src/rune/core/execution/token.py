@@ -1,9 +1,7 @@
-"""Lineage: which item of which split a token is inside of.
+"""Tokens, the paths that identify their scope, and references to values.
 
-A path is a flat tuple of split and item index, outermost first: `(3, 5, 7, 2)` is item 2 of split 7 inside
-item 5 of split 3. Flat integers hash fast and sort item 10 behind item 2.
-
-Tokens and references: what travels, and what it points at.
+A path is a flat tuple of split and item index, outermost first: `(3, 5, 7, 2)` is item 2 of split 7 inside item 5 of
+split 3. Flat integers hash fast and sort item 10 after item 2.
 """
 
 from __future__ import annotations
@@ -19,29 +17,29 @@ ROOT: Path = ()
 
 
 def parent(path: Path) -> Path:
-    """The scope around this one."""
+    """Return the path of the enclosing scope."""
     return path[:-2]
 
 
 def within(path: Path, outer: Path) -> bool:
-    """Whether `path` is `outer` or lies inside it."""
+    """Return whether `path` is `outer` or inside it."""
     return path[: len(outer)] == outer
 
 
 def path_text(path: Path, ids: Sequence[str]) -> str:
-    """The readable form: `/` for the root, `/users:5/orders:2` inside items."""
+    """Format a path: `/` for the root, `/users:5/orders:2` inside items."""
     if not path:
         return "/"
     return "".join(f"/{ids[path[i]]}:{path[i + 1]}" for i in range(0, len(path), 2))
 
 
 def indices(path: Path) -> tuple[int, ...]:
-    """The item indices alone, outermost first."""
+    """Return the item indices, outermost first."""
     return path[1::2]
 
 
 def parse_path(text: str, index: Mapping[str, int]) -> Path | None:
-    """A path from its readable form, `users:5/orders:2`; None if it names no item of known splits."""
+    """Parse a path such as `users:5/orders:2`; None if it names no item of known splits."""
     path: list[int] = []
     for part in text.strip("/").split("/"):
         split, colon, item = part.rpartition(":")
@@ -52,10 +50,10 @@ def parse_path(text: str, index: Mapping[str, int]) -> Path | None:
 
 
 class Ref(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where a value lives. A value is never carried, only named.
+    """Where a value is stored. Tokens carry references, never values.
 
-    `start`: the start payload. `result`: what a node put out. `item`: an item of a fan-out (`path` ends with
-    its frame). `entered`: the payloads that met at a join, by predecessor id, listed in that join's result.
+    `start`: the start payload. `result`: the output of a node. `item`: an item of a fan-out (`path` ends with its
+    frame). `entered`: the payloads that arrived at a join, by predecessor id, listed in the result of that join.
     """
 
     kind: Literal["start", "result", "item", "entered"]
@@ -67,21 +65,21 @@ START = Ref("start")
 
 
 class Arrived(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A live arrival that opened a join: by which edge, with what payload."""
+    """A live arrival that opened a join: its edge and payload."""
 
     edge: int
     payload: Ref
 
 
 class TokenPurpose(Enum):
-    """Why a token exists. Only `run` ever reaches a node; the others end by the rules alone."""
+    """Why a token exists. Only `run` executes a node; the others end by the rules alone."""
 
     RUN = "run"
-    SKIP = "skip"  # every way in is dead
+    SKIP = "skip"  # every in-edge is dead
     UNREACHABLE = "unreachable"  # too few live arrivals remain possible
     DISPATCH = "dispatch"  # a fan-out has items left to start
     EXPIRE = "expire"  # a join waited too long
-    OVERDUE = "overdue"  # the signal it waited for did not come in time
+    OVERDUE = "overdue"  # the signal did not arrive in time
 
 
 class Token(msgspec.Struct, frozen=True, gc=False):
@@ -95,7 +93,7 @@ class Token(msgspec.Struct, frozen=True, gc=False):
     fate: TokenPurpose = TokenPurpose.RUN
     attempt: int = 1
     resumed: bool = False
-    signal: str | None = None  # the one that resumed it
+    signal: str | None = None  # id of the signal that resumed it
     items: int = 0
     at: int = 0
 
@@ -105,5 +103,5 @@ class Token(msgspec.Struct, frozen=True, gc=False):
 
 
 def token_name(node: int, path: Path, ids: Sequence[str]) -> str:
-    """The deterministic id of a token: `price@/users:5/orders:2`."""
+    """Return the deterministic id of a token, such as `price@/users:5/orders:2`."""
     return f"{ids[node]}@{path_text(path, ids)}"

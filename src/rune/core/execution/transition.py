@@ -1,11 +1,8 @@
-"""A transition: one atomic act on the state of an execution, and what it gives to the outside.
+"""Apply a decision to the state of an execution, in one atomic transition.
 
-Tokens, joins, windows and counts change together here and nowhere else.
-
-Apply: what follows from a decision, in one atomic act on the state.
-
-A twin of a decision changes nothing. A decision about a token that the state has never heard of changes
-nothing either and says so: the state is behind the journal and must be folded.
+Tokens, joins, windows and counts change only here. A duplicate of a decision changes nothing. A decision about a token
+that the state does not know changes nothing either and is reported as unknown: the state is behind the journal and
+must be folded.
 """
 
 from __future__ import annotations
@@ -55,13 +52,13 @@ from rune.core.execution.token import (
 )
 from rune.core.plan.model import NodePlan, Plan
 
-CHUNK = 128  # items started in one act; the rest is left to a dispatch token, so no act grows with N
-FIRST_FAILURES = 10
-FINISH_GRACE = 3_000  # ms: whoever brought the end about writes it; the timer is for when they died
+MAX_ITEMS_PER_TRANSITION = 128  # a dispatch token starts the rest, so the work per transition is bounded
+MAX_SHOWN_FAILURES = 10
+FINISH_DELAY_MS = 3_000  # the worker that caused the end writes it; the timer covers a crash of that worker
 
 
 class Transition:
-    """Carries effects out on a state and collects what follows."""
+    """Performs effects on a state and collects the tokens and timers that follow."""
 
     __slots__ = ("_at", "_plan", "applied", "state")
 
@@ -72,7 +69,7 @@ class Transition:
         self._at = at
 
     def perform(self, scope: Scope, effects: tuple[Effect, ...] | list[Effect]) -> None:
-        """Carry out what a decision asks for in its scope."""
+        """Perform the effects of a decision in its scope."""
         for effect in effects:
             if type(effect) is EmitToken:
                 self.emit(scope, Token(effect.node, scope.path, effect.payload, effect.error))
@@ -86,12 +83,12 @@ class Transition:
             elif type(effect) is FanOutItems:
                 self._fan_out(scope, effect)
             elif type(effect) is UncollectedFailure:
-                self._uncollected(scope, effect)
+                self._count_failure(scope, effect)
             else:
                 self.finish(effect)
 
     def emit(self, scope: Scope, token: Token) -> None:
-        """Give a node its token. While the execution is paused it is parked instead of sent."""
+        """Emit a token. While the execution is paused, the token is parked instead of sent."""
         paused = self.state.paused_at is not None
         scope.live[token.node] = LiveToken(token, parked=paused)
         scope.count += 1
@@ -100,11 +97,11 @@ class Transition:
             self.applied.emitted.append(token)
 
     def finish(self, finish: FinishExecution) -> None:
-        """The first reason to end is the one that counts; a timer makes sure that the end is written."""
+        """Record the first end and arm a timer that makes sure it is written."""
         if self.state.finish is None:
             self.state.finish = finish
             self.applied.finish = finish
-            self.applied.armed.append((Timer("finish"), self._at + FINISH_GRACE))
+            self.applied.armed.append((Timer("finish"), self._at + FINISH_DELAY_MS))
 
     def _arrive(self, scope: Scope, effect: ArriveAtJoin) -> None:
         node = self._plan.nodes[self._plan.dst[effect.edge]]
@@ -134,34 +131,34 @@ class Transition:
             self.applied.armed.append((Timer("join", node.index, scope.path), self._at + node.timeout))
 
     def _collect_item(self, scope: Scope, effect: CollectItem) -> None:
-        around = self.state.scopes[parent(scope.path)]
+        enclosing = self.state.scopes[parent(scope.path)]
         split, item = scope.path[-2:]
-        fan = around.fans[split]
+        fan = enclosing.fans[split]
         node = self._plan.nodes[self._plan.nodes[split].aggregator]
         edges = len(node.in_edges)
         place = item * edges + self._plan.gather_position[effect.edge]
-        if node.index in around.done or fan.marks[place]:
+        if node.index in enclosing.done or fan.marks[place]:
             return
         fan.marks[place] = effect.mark
         fan.resolved += 1
         fan.first = min(fan.first or self._at, self._at)
         fan.latest = max(fan.latest, self._at)
         if fan.resolved == len(fan.marks):
-            self._open_aggregator(around, node, fan)
+            self._open_aggregator(enclosing, node, fan)
         else:
-            self._wait_on(around, node, fan.resolved // edges, fan.count, first=fan.resolved == 1)
+            self._wait_on(enclosing, node, fan.resolved // edges, fan.count, first=fan.resolved == 1)
 
     def _open_aggregator(self, scope: Scope, node: NodePlan, fan: FanOutState) -> None:
         if node.timeout is not None:
             self.applied.disarmed.append(Timer("join", node.index, scope.path))
         self.emit(scope, Token(node.index, scope.path, fan.payload, fan.error, items=fan.count))
 
-    def _uncollected(self, scope: Scope, effect: UncollectedFailure) -> None:
+    def _count_failure(self, scope: Scope, effect: UncollectedFailure) -> None:
         state = self.state
         state.failures += 1
         state.first_failures.append((scope.path, effect.node, effect.failure))
         state.first_failures.sort(key=lambda each: each[:2])
-        del state.first_failures[FIRST_FAILURES:]
+        del state.first_failures[MAX_SHOWN_FAILURES:]
 
     def _fan_out(self, scope: Scope, effect: FanOutItems) -> None:
         node = self._plan.nodes[effect.node]
@@ -173,25 +170,25 @@ class Transition:
                 self._open_aggregator(scope, self._plan.nodes[node.aggregator], fan)
             return
         if self.state.folding:
-            fan.held = True  # until the fold has placed every item that has facts
+            fan.held = True  # until the fold has replayed every item that has facts
             scope.count += 1
         self.start_items(scope, effect.node)
 
     def start_items(self, scope: Scope, split: int) -> None:
-        """Start as many items as the window takes, a chunk at a time."""
+        """Start as many items as the window allows, at most `MAX_ITEMS_PER_TRANSITION`."""
         fan = scope.fans[split]
         if fan.held:
             return
         node = self._plan.nodes[split]
-        _pass_started(fan)
+        _advance_cursor(fan)
         more = not fan.closed and fan.next < fan.count
         if more and in_cancelled_region(self._plan, self.state, split, scope.path):
             self._abandon(scope, node, fan)
-        left = CHUNK
+        left = MAX_ITEMS_PER_TRANSITION
         while left and self._has_room(node, fan):
             fan.next += 1
             self.start_item(scope, split, fan.next - 1)
-            _pass_started(fan)
+            _advance_cursor(fan)
             left -= 1
         if not left and split not in scope.live and self._has_room(node, fan):
             self.emit(scope, Token(split, scope.path, fate=TokenPurpose.DISPATCH))
@@ -208,7 +205,7 @@ class Transition:
         return open_slots > 0
 
     def start_item(self, scope: Scope, split: int, item: int) -> None:
-        """Open the scope of one item and let its tokens in."""
+        """Open the scope of one item and emit its first tokens."""
         node = self._plan.nodes[split]
         fan = scope.fans[split]
         inner = Scope((*scope.path, split, item), self._at)
@@ -222,7 +219,7 @@ class Transition:
         self.propagate_counts(inner, refill=False)
 
     def _abandon(self, scope: Scope, node: NodePlan, fan: FanOutState) -> None:
-        """A cancelled region starts no further items; what never started counts as dead at its aggregator."""
+        """Close the fan-out of a cancelled region. Items that never started count as dead at the aggregator."""
         fan.closed = True
         if node.aggregator < 0 or node.aggregator in scope.done:
             return
@@ -235,7 +232,7 @@ class Transition:
             self._open_aggregator(scope, self._plan.nodes[node.aggregator], fan)
 
     def cancel_region(self, scope: Scope, node: NodePlan) -> None:
-        """A race is decided: what leads only to it is pointless. Waiting tokens are woken, to end now."""
+        """Cancel the nodes that lead only to a decided race. Waiting tokens are resumed, so that they end now."""
         self.state.cancelled.add((node.index, scope.path))
         inside = [each for each in self.state.scopes.values() if within(each.path, scope.path)]
         for inner in sorted(inside, key=lambda each: -len(each.path)):
@@ -248,7 +245,7 @@ class Transition:
                 self.propagate_counts(inner, refill=False)
 
     def wait_until(self, scope: Scope, live: LiveToken, due: int | None) -> None:
-        """A token waits for a time, or for nothing that a clock knows."""
+        """Suspend a token until a time, or without a timer if `due` is None."""
         if not live.waiting:
             scope.active -= 1
         live.waiting, live.parked, live.due = True, False, due
@@ -256,7 +253,7 @@ class Transition:
             self.applied.armed.append((own_timer(live), due))
 
     def wait_for_signal(self, scope: Scope, live: LiveToken, name: str, deadline: int | None) -> None:
-        """A token waits for a signal. One that came before is taken at once, the oldest first."""
+        """Let a suspended token wait for a signal. The oldest signal that was stored before is consumed at once."""
         live.signal, live.deadline = name, deadline
         waiting = self.state.waiting_for_signal.setdefault(name, {})
         waiting[(scope.path, live.token.node)] = self._at
@@ -268,8 +265,8 @@ class Transition:
                 self.give_signal(scope, live, signal)
                 return
 
-    def stop_listening(self, live: LiveToken) -> None:
-        """Whatever comes now is for somebody else."""
+    def stop_waiting_for_signal(self, live: LiveToken) -> None:
+        """Remove a token from those that wait for its signal."""
         if live.signal is None:
             return
         waiting = self.state.waiting_for_signal[live.signal]
@@ -278,14 +275,14 @@ class Transition:
             del self.state.waiting_for_signal[live.signal]
 
     def give_signal(self, scope: Scope, live: LiveToken, signal: SignalReceived) -> None:
-        """A waiting token gets what it waited for."""
+        """Resume a waiting token with a signal."""
         self.disarm(live)
         live.token = replace(live.token, signal=signal.id)
         live.received_signal = replace(signal, value=None)
         self.wake(scope, live)
 
     def route_signal(self, signal: SignalReceived) -> None:
-        """A signal resumes whoever has waited for it longest; if nobody does, it is kept, the oldest first."""
+        """Resume the token that has waited longest for a signal; store the signal if no token waits for it."""
         waiting = [
             (since, path, node)
             for (path, node), since in self.state.waiting_for_signal.get(signal.name, {}).items()
@@ -300,14 +297,14 @@ class Transition:
         self.propagate_counts(scope)
 
     def disarm(self, live: LiveToken) -> None:
-        """The timer of a waiting token has served, also one that this very act has set."""
+        """Disarm the timer of a waiting token, including one that was armed in this transition."""
         timer = own_timer(live)
         self.applied.armed = [each for each in self.applied.armed if each[0] != timer]
         self.applied.disarmed.append(timer)
 
     def wake(self, scope: Scope, live: LiveToken) -> None:
-        """A waiting token goes on; in a pause it is parked."""
-        self.stop_listening(live)
+        """Resume a waiting token, or park it while the execution is paused."""
+        self.stop_waiting_for_signal(live)
         live.waiting, live.due, live.signal, live.deadline = False, None, None, None
         live.parked = self.state.paused_at is not None
         scope.active += 1
@@ -315,38 +312,38 @@ class Transition:
             self.applied.emitted.append(live.token)
 
     def arm_races(self, scope: Scope, joins: tuple[int, ...]) -> None:
-        """The timeout of a race runs from the opening of its scope."""
+        """Arm the timeouts of races, which begin when their scope opens."""
         for join in joins:
             timeout = self._plan.nodes[join].timeout or 0
             self.applied.armed.append((Timer("join", join, scope.path), self._at + timeout))
 
     def propagate_counts(self, scope: Scope, *, refill: bool = True) -> None:
-        """Let the counts of a scope reach those around it: items end, windows slide, the execution ends."""
+        """Propagate the counts of a scope outward: end items, refill windows, end the execution."""
         while True:
-            stirs = scope.active > 0
+            is_active = scope.active > 0
             if not scope.path:
                 if scope.count == 0 and not self.state.folding:
-                    self.finish(self._ending())
+                    self.finish(self._final_status())
                 return
-            around = self.state.scopes[parent(scope.path)]
-            fan = around.fans[scope.path[-2]]
-            if stirs != scope.running:
-                change = 1 if stirs else -1
-                scope.running = stirs
+            enclosing = self.state.scopes[parent(scope.path)]
+            fan = enclosing.fans[scope.path[-2]]
+            if is_active != scope.running:
+                change = 1 if is_active else -1
+                scope.running = is_active
                 fan.active += change
-                around.active += change
+                enclosing.active += change
                 self.state.active_items += change
             if scope.count == 0:
                 del self.state.scopes[scope.path]
                 fan.in_flight -= 1
-                around.count -= 1
+                enclosing.count -= 1
             if refill and fan.next < fan.count:
-                self.start_items(around, scope.path[-2])
+                self.start_items(enclosing, scope.path[-2])
             if not refill:
                 return
-            scope = around
+            scope = enclosing
 
-    def _ending(self) -> FinishExecution:
+    def _final_status(self) -> FinishExecution:
         state = self.state
         if state.failures == 0:
             return FinishExecution("completed")
@@ -360,15 +357,15 @@ class Transition:
         return FinishExecution("failed", Error("ITEMS_FAILED", message, details, engine=True))
 
 
-def _pass_started(fan: FanOutState) -> None:
-    """Move the cursor over what was started ahead of it; of what lies behind it nothing is kept."""
+def _advance_cursor(fan: FanOutState) -> None:
+    """Advance the cursor past items that were started ahead of it."""
     while fan.next in fan.ahead:
         fan.ahead.remove(fan.next)
         fan.next += 1
 
 
 def start_execution(plan: Plan, state: State, at: int) -> Applied:
-    """Start an execution: triggers have run by being triggered, every other entry gets its token."""
+    """Start an execution: triggers are done at once, every other entry receives a token."""
     act = Transition(plan, state, at)
     state.started_at = at
     root = state.scopes[ROOT] = Scope(ROOT, at)
@@ -388,7 +385,7 @@ def start_execution(plan: Plan, state: State, at: int) -> Applied:
 
 
 def apply(plan: Plan, state: State, decision: Decision) -> Applied:
-    """Make a decision true."""
+    """Apply a decision to the state."""
     act = Transition(plan, state, decision.at)
     scope = state.scopes.get(decision.path)
     if scope is None:
@@ -397,11 +394,17 @@ def apply(plan: Plan, state: State, decision: Decision) -> Applied:
     fact = decision.fact
     if decision.node in scope.done and (live is None or fact is not None):
         return _unchanged(act)
-    given = None if live is None else live.received_signal
-    named = fact.signal if type(fact) is NodeResult or type(fact) is AttemptFailed else None
-    twin = type(fact) is AttemptFailed and live is not None and live.token.attempt > fact.attempt
-    if named is not None and not state.folding and not twin and (given is None or given.id != named):
-        return _unchanged(act, known=False)  # this state keeps the signal, or gave it to another
+    delivered = None if live is None else live.received_signal
+    consumed = fact.signal if type(fact) is NodeResult or type(fact) is AttemptFailed else None
+    duplicate = type(fact) is AttemptFailed and live is not None and live.token.attempt > fact.attempt
+    # This state still stores the signal, or delivered it to another token.
+    if (
+        consumed is not None
+        and not state.folding
+        and not duplicate
+        and (delivered is None or delivered.id != consumed)
+    ):
+        return _unchanged(act, known=False)
     if fact is None or type(fact) is NodeResult:
         changed = _complete(plan, act, scope, live, decision, fact)
     elif live is None:
@@ -415,13 +418,14 @@ def apply(plan: Plan, state: State, decision: Decision) -> Applied:
     if not changed:
         return _unchanged(act, known=live is not None)
     act.propagate_counts(scope)
+    # The token ended without consuming its signal, which resumes the next waiting token.
     if (
-        given is not None
-        and named is None
+        delivered is not None
+        and consumed is None
         and type(fact) is not NodeSuspended
         and type(fact) is not RaceWinner
     ):
-        act.route_signal(given)  # the token ended without it
+        act.route_signal(delivered)
     return act.applied
 
 
@@ -441,7 +445,7 @@ def _complete(
 ) -> bool:
     node = plan.nodes[decision.node]
     if live is None:
-        # Only a join can be given up before it has a token; anything else is news to this state.
+        # Only a join can expire before it has a token; any other node is unknown to this state.
         if not _is_cancelled_by_rule(node, scope, fact) and not _is_recorded(act.state, node, scope, fact):
             return False
         act.applied.disarmed.append(Timer("join", node.index, scope.path))
@@ -472,9 +476,9 @@ def _remove(act: Transition, scope: Scope, live: LiveToken) -> None:
 
 
 def _stop_waiting(act: Transition, live: LiveToken) -> None:
-    """A fact says what became of a token that this state still sees waiting."""
+    """Disarm a token that this state still considers waiting although a fact ended the wait."""
     act.applied.disarmed.append(own_timer(live))
-    act.stop_listening(live)
+    act.stop_waiting_for_signal(live)
     live.signal, live.deadline = None, None
 
 
@@ -485,12 +489,12 @@ def _is_cancelled_by_rule(node: NodePlan, scope: Scope, fact: NodeResult | None)
 
 
 def _is_recorded(state: State, node: NodePlan, scope: Scope, fact: NodeResult | None) -> bool:
-    """A fold believes the row of a list, whatever its items lack: some may still have to run, beside it."""
+    """Return whether a fold accepts the recorded result of an aggregator although some of its items are unfinished."""
     return state.folding and node.joins_items and node.split_of in scope.fans and fact is not None
 
 
 def _release(scope: Scope, node: NodePlan, *, given_up: bool) -> None:
-    """The list is made, and the marks of the items have served. If it was given up, nothing more starts."""
+    """Drop the marks of a finished aggregator. If it expired, no further items start."""
     fan = scope.fans[node.split_of]
     fan.closed = fan.closed or given_up
     fan.marks = bytearray()
@@ -505,8 +509,8 @@ def _retry(plan: Plan, act: Transition, scope: Scope, live: LiveToken, fact: Att
         live.token, attempt=fact.attempt + 1, resumed=False, signal=None, fate=TokenPurpose.RUN
     )
     live.received_signal = None
-    asked = fact.failure.details.get("retry_at")
-    earliest = asked if type(asked) is int else 0
+    retry_at = fact.failure.details.get("retry_at")
+    earliest = retry_at if type(retry_at) is int else 0
     name = token_name(fact.node, fact.path, plan.ids)
     due = retry_due(plan.nodes[fact.node].retry, fact.attempt, fact.at, name, earliest)
     act.wait_until(scope, live, due)
@@ -515,7 +519,7 @@ def _retry(plan: Plan, act: Transition, scope: Scope, live: LiveToken, fact: Att
 
 
 def _end_if_nothing_remains(plan: Plan, act: Transition, scope: Scope, live: LiveToken) -> None:
-    """A race that was decided while the node ran leaves it nothing to wait for: it is touched, and ends."""
+    """Resume a suspended token whose race was decided while its node ran, so that it ends."""
     if live.waiting and in_cancelled_region(plan, act.state, live.token.node, scope.path):
         act.disarm(live)
         act.wake(scope, live)

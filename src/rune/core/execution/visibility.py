@@ -1,4 +1,4 @@
-"""Context: what the expressions of a token may see, and where each value lives."""
+"""Which outputs the expressions of a token can see, and where each value is stored."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rune.core.execution.token import START, Path, Ref, Token
 from rune.core.plan.model import Plan
 
 Lookup = Callable[[int, Path], NodeResult | None]
-"""The result of a token, or None where there is none."""
+"""Returns the result of a token, or None."""
 
 
 def reference(plan: Plan, token: Token, root: str) -> Ref | None:
-    """Where the value behind `$root` lives for this token; None for what is no stored value."""
+    """Return the reference that a root denotes for this token; None if it is not a stored value."""
     if root in ("$trigger", "$input"):
         return START
     if root == "$json":
@@ -27,30 +27,30 @@ def reference(plan: Plan, token: Token, root: str) -> Ref | None:
 
 
 def result_ref(plan: Plan, node: int, path: Path) -> Ref:
-    """The output of a node as seen from a scope: its own scope is this one or one around it."""
+    """Return the reference to the output of a node in this scope, or in the enclosing scope that holds the node."""
     if node in plan.triggers:
         return START
     return Ref("result", node, path[: 2 * plan.nodes[node].depth])
 
 
 def visible(plan: Plan, token: Token, results: Lookup) -> frozenset[int] | None:
-    """The nodes whose output this token may see; None where no race lies upstream and every ancestor counts.
+    """Return the nodes whose output this token may see; None if no race is upstream and all ancestors are visible.
 
-    Behind a race only what led to the parties that opened it is there, whatever the losers do later.
+    After a race only the ancestors of the edges that opened it are visible, whatever the losers do later.
     """
     if not plan.nodes[token.node].raced:
         return None
     seen: set[int] = set()
-    ways = [plan.src[edge] for edge in _live_routes(plan, token.node, token, results)]
-    while ways:
-        node = ways.pop()
+    pending = [plan.src[edge] for edge in _live_routes(plan, token.node, token, results)]
+    while pending:
+        node = pending.pop()
         if node in seen:
             continue
         seen.add(node)
         if plan.nodes[node].joins_items:
-            ways.append(plan.nodes[node].split_of)
+            pending.append(plan.nodes[node].split_of)
         else:
-            ways += [plan.src[edge] for edge in _live_routes(plan, node, token, results)]
+            pending += [plan.src[edge] for edge in _live_routes(plan, node, token, results)]
     return frozenset(seen)
 
 
@@ -61,10 +61,10 @@ def _live_routes(plan: Plan, index: int, token: Token, results: Lookup) -> tuple
     if index == token.node:
         return tuple(each.edge for each in token.arrived)
     result = results(index, token.path[: 2 * node.depth])
-    if result is None or result.status == "skipped" or (node.opens == "all" and not _was_abandoned(result)):
+    if result is None or result.status == "skipped" or (node.opens == "all" and not _has_expired(result)):
         return node.in_edges
     return tuple(each.edge for each in result.arrived)
 
 
-def _was_abandoned(result: NodeResult) -> bool:
+def _has_expired(result: NodeResult) -> bool:
     return result.failure is not None and bool(result.failure.details.get("expired"))

@@ -1,4 +1,4 @@
-"""The expression language: data in, data out, and it always ends."""
+"""The expression language: pure, bounded in time and memory, and limited to JSON values."""
 
 from __future__ import annotations
 

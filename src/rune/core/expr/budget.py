@@ -1,9 +1,6 @@
-"""What can go wrong with an expression: at compile time, and while it runs.
+"""The errors and limits of expressions, and the budget of one evaluation.
 
-The limits of one expression, and the account an evaluation keeps against them.
-
-Straight-line code needs no account: its length is bounded by MAX_NODES. Loops, calls and
-whatever builds a value do.
+Straight-line code needs no budget, as MAX_NODES bounds its length. Loops, calls and operations that build a value do.
 """
 
 from __future__ import annotations
@@ -13,9 +10,34 @@ from typing import Any, TypeVar
 
 from rune.errors import RuneError
 
+MAX_SOURCE_BYTES = 8 * 1024
+MAX_NODES = 500
+MAX_TOKENS = 4 * MAX_NODES
+MAX_NESTING = 50
+MAX_STEPS = 100_000
+STEPS_PER_ELEMENT = 50
+# Elements beyond this number grant no further steps, which bounds the cost of long lists.
+MAX_GRANTED_ELEMENTS = 1_000_000
+MAX_BUILT_BYTES = 1024 * 1024
+MAX_INT_BITS = 4096
+MAX_INT = (1 << MAX_INT_BITS) - 1
+MAX_INT_DIGITS = 1233
+MAX_JSON_DEPTH = 100
+MAX_PATTERN_CHARS = 1000
+PATTERN_MEMORY_BYTES = 4 * 1024 * 1024
+PATTERN_CACHE_SIZE = 256
+SHAPE_CACHE_SIZE = 256
+MAX_SHAPE_CHARS = 200
+
+# The cost of one element of a list or object; text costs its length.
+SLOT_BYTES = 4
+_LARGE_INT = 1 << 63
+
+Built = TypeVar("Built", list[Any], dict[str, Any])
+
 
 class ExpressionError(RuneError):
-    """An expression could not be evaluated. `path` says where in a template it stands."""
+    """An expression could not be evaluated. `path` is its place in a template."""
 
     code = "EXPRESSION_ERROR"
 
@@ -24,20 +46,20 @@ class ExpressionError(RuneError):
         self.path = path
 
     def within(self, path: str) -> ExpressionError:
-        """The same error, told from the template that holds the expression."""
+        """Return the error with the path of its expression in a template."""
         return type(self)(f"{path}: {self.message}", path=path) if path else self
 
 
 class MissingError(ExpressionError):
-    """Something looked up is not there. This alone is what `??` and `exists()` forgive."""
+    """A value is missing. `??`, `default()` and `exists()` accept only this error."""
 
 
 class BudgetError(ExpressionError):
-    """The evaluation passed one of the limits in `budget`."""
+    """The evaluation exceeded a limit of this module."""
 
 
 class ExpressionSyntaxError(RuneError):
-    """An expression was refused before anything ran. `offset` points into its source."""
+    """An expression does not compile. `offset` is a position in its source."""
 
     code = "EXPRESSION_SYNTAX"
 
@@ -50,7 +72,7 @@ class ExpressionSyntaxError(RuneError):
         self.path = path
 
     def moved(self, base: int, path: str = "") -> ExpressionSyntaxError:
-        """The same error, told from the text that holds the expression at `base`."""
+        """Return the error relative to a text that contains the expression at `base`."""
         return ExpressionSyntaxError(self.problem, self.offset + base, self.hint, path=path)
 
 
@@ -64,40 +86,14 @@ class ExpressionSyntaxErrors(RuneError):
         self.errors = errors
 
 
-MAX_SOURCE_BYTES = 8 * 1024
-MAX_NODES = 500
-MAX_TOKENS = 4 * MAX_NODES
-MAX_NESTING = 50
-MAX_STEPS = 100_000
-STEPS_PER_ELEMENT = 50
-# Elements beyond these grant no further steps, so that even a long list has an end to its cost.
-MAX_GRANTED_ELEMENTS = 1_000_000
-MAX_BUILT_BYTES = 1024 * 1024
-MAX_INT_BITS = 4096
-MAX_INT = (1 << MAX_INT_BITS) - 1
-MAX_INT_DIGITS = 1233
-MAX_JSON_DEPTH = 100
-MAX_PATTERN_CHARS = 1000
-PATTERN_MEMORY_BYTES = 4 * 1024 * 1024
-PATTERN_CACHE_SIZE = 256
-SHAPE_CACHE_SIZE = 256
-MAX_SHAPE_CHARS = 200
-
-# What one place in a list or object counts for; text counts its characters.
-SLOT_BYTES = 4
-_LARGE_INT = 1 << 63
-
-Built = TypeVar("Built", list[Any], dict[str, Any])
-
-
 class Evaluation:
-    """One evaluation: its loop variables, its scope and what it may still spend.
+    """One evaluation: its scope, its loop variables and its remaining budget.
 
-    Steps are granted per element only to the outermost loop; an inner loop spends them. So the cost
-    grows with the data, not with its square.
+    Only the outermost loop is granted steps per element, and inner loops spend them, so that the cost grows linearly
+    with the data.
     """
 
-    __slots__ = ("_grants", "_made", "_steps", "counter", "depth", "left", "salt", "scope", "slots")
+    __slots__ = ("_built", "_grantable", "_steps", "counter", "depth", "left", "salt", "scope", "slots")
 
     def __init__(self, scope: Mapping[str, Any], slots: int = 0, salt: str = "") -> None:
         self.scope = scope
@@ -106,13 +102,12 @@ class Evaluation:
         self.counter = 0
         self.depth = 0
         self._steps = MAX_STEPS
-        self._grants = MAX_GRANTED_ELEMENTS
+        self._grantable = MAX_GRANTED_ELEMENTS
         self.left = MAX_BUILT_BYTES
-        # Containers built here, by identity, with whether something built holds them already.
-        self._made: dict[int, tuple[Any, bool]] = {}
+        # Containers built by this evaluation, by identity, and whether another one already includes them.
+        self._built: dict[int, tuple[Any, bool]] = {}
 
     def spend(self, steps: int) -> None:
-        """Account for work done."""
         self._steps -= steps
         if self._steps < 0:
             raise BudgetError(
@@ -121,10 +116,10 @@ class Evaluation:
             )
 
     def iterate(self, count: int) -> None:
-        """Account for a walk over `count` elements."""
+        """Account for an iteration over `count` elements."""
         if not self.depth:
-            granted = min(count, self._grants)
-            self._grants -= granted
+            granted = min(count, self._grantable)
+            self._grantable -= granted
             self._steps += granted * STEPS_PER_ELEMENT
         self.spend(count)
 
@@ -133,7 +128,7 @@ class Evaluation:
         self.spend(1 + (size >> 10))
 
     def build(self, size: int) -> None:
-        """Account for `size` bytes of new value, before they are made where that is possible."""
+        """Account for `size` bytes of a new value, if possible before it is built."""
         self.left -= size
         if self.left < 0:
             raise BudgetError(f"the expression builds too large a value (limit: {MAX_BUILT_BYTES:,} bytes)")
@@ -141,22 +136,22 @@ class Evaluation:
     def include(self, value: Any) -> None:
         """Account for `value` becoming part of a list or object.
 
-        A container built here is free once. A second place for it counts in full, or a few nested
-        loops could share their way to a value of astronomic size.
+        The first inclusion of a container built here is free. Each further one costs its full size, as a few nested
+        loops that share a container could otherwise build an exponentially large value.
         """
         self.build(SLOT_BYTES)
         kind = type(value)
         if kind is list or kind is dict:
-            made = self._made.get(id(value))
+            made = self._built.get(id(value))
             if made is not None:
                 if made[1]:
                     self.weigh(value)
-                self._made[id(value)] = (value, True)
+                self._built[id(value)] = (value, True)
         elif kind is int and not -_LARGE_INT < value < _LARGE_INT:
             self.build(value.bit_length() >> 3)
 
     def weigh(self, value: Any) -> None:
-        """Account for the whole of `value`, as if it were built anew. Stops where the budget ends."""
+        """Account for the full size of `value`. Stops when the budget is exhausted."""
         kind = type(value)
         if kind is str:
             self.build(len(value))
@@ -170,30 +165,30 @@ class Evaluation:
                 self.weigh(each)
 
     def new_list(self, items: list[Any]) -> list[Any]:
-        """A list made by this evaluation."""
+        """Account for the elements of a new list and return it."""
         for each in items:
             self.include(each)
         return self.own(items)
 
     def new_object(self, entries: dict[str, Any]) -> dict[str, Any]:
-        """An object made by this evaluation."""
+        """Account for the entries of a new object and return it."""
         for key, each in entries.items():
             self.build(len(key))
             self.include(each)
         return self.own(entries)
 
     def own(self, value: Built) -> Built:
-        """Remember a container whose elements are accounted for."""
-        self._made[id(value)] = (value, False)
+        """Register a container whose elements are already accounted for."""
+        self._built[id(value)] = (value, False)
         return value
 
     def settle(self, result: Any) -> Any:
-        """Account for data that stands in the result more than once, and hand the result over.
+        """Account for data that occurs more than once in the result, and return the result.
 
-        References are free while the expression works with them, and once in its result. Repeating
-        a large one would multiply it when the result is written.
+        References to input data are free, including the first occurrence in the result. Each further occurrence would
+        multiply the data when the result is serialized.
         """
-        if self._made and id(result) in self._made:
+        if self._built and id(result) in self._built:
             seen: set[int] = set()
             waiting = [result]
             while waiting:
@@ -201,7 +196,7 @@ class Evaluation:
                 for each in value if type(value) is list else value.values():
                     if type(each) not in (str, list, dict):
                         continue
-                    if id(each) in self._made:
+                    if id(each) in self._built:
                         waiting.append(each)
                     elif id(each) in seen:
                         self.weigh(each)

@@ -1,7 +1,4 @@
-"""The closures an expression is made of, one for each kind of syntax.
-
-Comprehensions.
-"""
+"""The closures that an expression compiles to, one for each kind of syntax."""
 
 from __future__ import annotations
 
@@ -16,6 +13,8 @@ from rune.core.expr.operators import MISSING, Operation
 from rune.core.expr.values import json_equal, kind_name
 
 Scope = Mapping[str, Any]
+# Adds one element of a comprehension to its result.
+Body = Callable[[Scope, Any, Any], None]
 
 
 def constant(value: Any) -> Code:
@@ -33,7 +32,7 @@ def variable(slot: int) -> Code:
 
 
 def arithmetic(first: Code, rest: list[tuple[Operation, Code]]) -> Code:
-    """A row of operations, left to right. A row is no deeper than its longest operand."""
+    """Evaluate a chain of operations from left to right, without recursion along the chain."""
     if len(rest) == 1:
         operation, second = rest[0]
 
@@ -52,7 +51,7 @@ def arithmetic(first: Code, rest: list[tuple[Operation, Code]]) -> Code:
 
 
 def arithmetic_with(first: Code, operation: Operation, second: Any) -> Code:
-    """One operation with a constant on its right."""
+    """Evaluate one operation with a constant as its right operand."""
 
     def code(scope: Scope, run: Any) -> Any:
         return operation(first(scope, run), second, run)
@@ -74,11 +73,11 @@ def negation(operand: Code) -> Code:
     return code
 
 
-def coalesce(peeked: list[Code], last: Code) -> Code:
-    """The first value that is neither missing nor null, else the last."""
+def coalesce(optional: list[Code], last: Code) -> Code:
+    """Return the first value that is neither missing nor null, else the last."""
 
     def code(scope: Scope, run: Any) -> Any:
-        for each in peeked:
+        for each in optional:
             value = each(scope, run)
             if value is not MISSING and value is not None:
                 return value
@@ -87,15 +86,15 @@ def coalesce(peeked: list[Code], last: Code) -> Code:
     return code
 
 
-def existence(peeked: Code) -> Code:
+def existence(optional: Code) -> Code:
     def code(scope: Scope, run: Any) -> Any:
-        return peeked(scope, run) is not MISSING
+        return optional(scope, run) is not MISSING
 
     return code
 
 
 def both(operands: list[Code]) -> Code:
-    """`and`: the first false operand, or the last one."""
+    """Evaluate `and`: the first false operand, or the last one."""
 
     def code(scope: Scope, run: Any) -> Any:
         value = None
@@ -109,7 +108,7 @@ def both(operands: list[Code]) -> Code:
 
 
 def either(operands: list[Code]) -> Code:
-    """`or`: the first true operand, or the last one."""
+    """Evaluate `or`: the first true operand, or the last one."""
 
     def code(scope: Scope, run: Any) -> Any:
         value = None
@@ -123,7 +122,7 @@ def either(operands: list[Code]) -> Code:
 
 
 def equality(left: Code, value: Any) -> Code:
-    """`==` with a constant, the commonest comparison of all."""
+    """Evaluate `==` with a constant, a fast path for the most common comparison."""
     kind = type(value)
 
     def code(scope: Scope, run: Any) -> Any:
@@ -141,7 +140,7 @@ def comparison(left: Code, compare: Callable[..., bool], right: Code) -> Code:
 
 
 def comparisons(left: Code, rest: list[tuple[Callable[..., bool], Code]]) -> Code:
-    """A chain such as `1 < x < 5`: each operand is evaluated once, and none behind the first false pair."""
+    """Evaluate a chain such as `1 < x < 5`. Each operand is evaluated once, and none after the first false pair."""
 
     def code(scope: Scope, run: Any) -> Any:
         value = left(scope, run)
@@ -170,7 +169,6 @@ def new_list(elements: list[Code]) -> Code:
 
 
 def key_text(value: Any) -> str:
-    """A key of a new object."""
     if type(value) is str:
         return value
     raise ExpressionError(f"the keys of an object are text, not {kind_name(value)}")
@@ -184,12 +182,11 @@ def new_object(entries: list[tuple[Code, Code]]) -> Code:
 
 
 def call(function: Callable[..., Any], operands: list[Code], named: dict[str, Code]) -> Code:
-    """A call of a function of the table."""
     if named:
 
         def with_names(scope: Scope, run: Any) -> Any:
-            given = [each(scope, run) for each in operands]
-            return function(run, *given, **{name: each(scope, run) for name, each in named.items()})
+            arguments = [each(scope, run) for each in operands]
+            return function(run, *arguments, **{name: each(scope, run) for name, each in named.items()})
 
         return with_names
     if len(operands) == 1:
@@ -206,12 +203,8 @@ def call(function: Callable[..., Any], operands: list[Code], named: dict[str, Co
     return with_any
 
 
-# What a loop does with each element: append it to, or set it in, the result.
-Body = Callable[[Mapping[str, Any], Any, Any], None]
-
-
 class Loop(msgspec.Struct, frozen=True):
-    """One `for … in … if …`. `slots` are its variables; `cost` is what each element takes in steps."""
+    """One `for … in … if …`. `slots` are its variables; `cost` is the number of steps per element."""
 
     slots: tuple[int, ...]
     unpacks: bool
@@ -221,18 +214,18 @@ class Loop(msgspec.Struct, frozen=True):
 
 
 def list_loop(loops: list[Loop], element: Code) -> Code:
-    """`[element for …]`"""
+    """Evaluate `[element for …]`."""
 
     def append(scope: Mapping[str, Any], run: Any, result: list[Any]) -> None:
         value = element(scope, run)
         run.include(value)
         result.append(value)
 
-    return _looping(loops, append, list)
+    return _comprehension(loops, append, list)
 
 
 def object_loop(loops: list[Loop], key: Code, element: Code) -> Code:
-    """`{key: element for …}`"""
+    """Evaluate `{key: element for …}`."""
 
     def put(scope: Mapping[str, Any], run: Any, result: dict[str, Any]) -> None:
         name = key_text(key(scope, run))
@@ -241,12 +234,12 @@ def object_loop(loops: list[Loop], key: Code, element: Code) -> Code:
         run.include(value)
         result[name] = value
 
-    return _looping(loops, put, dict)
+    return _comprehension(loops, put, dict)
 
 
-def _looping(loops: list[Loop], body: Body, kind: Callable[[], Any]) -> Code:
+def _comprehension(loops: list[Loop], body: Body, kind: Callable[[], Any]) -> Code:
     for loop in reversed(loops):
-        body = _around(loop, body)
+        body = _wrap_loop(loop, body)
 
     def code(scope: Mapping[str, Any], run: Any) -> Any:
         result = kind()
@@ -256,13 +249,13 @@ def _looping(loops: list[Loop], body: Body, kind: Callable[[], Any]) -> Code:
     return code
 
 
-def _around(loop: Loop, body: Body) -> Body:
+def _wrap_loop(loop: Loop, body: Body) -> Body:
     source, conditions, cost = loop.source, loop.conditions, loop.cost
 
     def each_element(scope: Mapping[str, Any], run: Any, result: Any) -> None:
         elements = _elements(source(scope, run))
         run.iterate(len(elements))
-        # Loops inside this one run once per element, and so are granted nothing for their own.
+        # Inner loops run once per element and are granted no steps for their elements.
         run.depth += 1
         try:
             for element in elements:

@@ -1,6 +1,6 @@
-"""Python's syntax tree of the placeholder form of an expression.
+"""Compile an expression to closures, over an allow-list of the node kinds of Python's syntax tree.
 
-From Python's syntax tree to closures, over a white-list of node kinds.
+Python parses the placeholder form that the lexer produces, never the source itself.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from rune.core.expr.budget import (
 )
 from rune.core.expr.functions import FUNCTIONS, Function
 from rune.core.expr.lexer import Lexed, Token
-from rune.core.expr.lookups import Code, Path, cut, fetch, follow, glance, index, peek
+from rune.core.expr.lookups import Code, Path, fetch, follow, index, peek, peek_fetch, take_slice
 from rune.core.expr.names import Names, Reference, known_references, unknown
 from rune.core.expr.values import describe, is_number, json_equal
 
 
 def parse(source: str, lexed: Lexed) -> ast.expr:
-    """The tree of an expression, which many others may share: it is not to be changed."""
+    """Return the syntax tree of an expression. Trees are cached and must not be modified."""
     try:
-        tree = (_shape if len(lexed.code) <= MAX_SHAPE_CHARS else _parsed)(lexed.code)
+        tree = (_parse_cached if len(lexed.code) <= MAX_SHAPE_CHARS else _parse_code)(lexed.code)
     except SyntaxError as error:
         offset = lexed.offset(max(0, (error.offset or 1) - 1))
     except (RecursionError, MemoryError):
@@ -43,27 +43,27 @@ def parse(source: str, lexed: Lexed) -> ast.expr:
     raise ExpressionSyntaxError(f"the expression cannot be read near {near}", offset)
 
 
-def _parsed(code: str) -> ast.expr:
+def _parse_code(code: str) -> ast.expr:
     return ast.parse(code, mode="eval").body
 
 
-# A placeholder form holds nothing of the author's own, so a few shapes serve most expressions.
-_shape = lru_cache(maxsize=SHAPE_CACHE_SIZE)(_parsed)
+# Placeholder forms contain no names or literals of the source, so that many expressions share one.
+_parse_cached = lru_cache(maxsize=SHAPE_CACHE_SIZE)(_parse_code)
 
 
 def _check_size(tree: ast.expr, lexed: Lexed) -> None:
-    """Refuse too many syntax nodes. There are never more of them than pieces, which need no counting."""
+    """Reject too many syntax nodes. There are at most as many as pieces, so short expressions are not counted."""
     if len(lexed.pieces) > MAX_NODES and size(tree) > MAX_NODES:
         raise ExpressionSyntaxError(f"the expression is too long (limit: {MAX_NODES} syntax nodes)", 0)
 
 
 def size(*nodes: ast.AST) -> int:
-    """How many pieces of syntax that have a value there are in these trees."""
+    """Return the number of expression nodes in these trees."""
     return sum(isinstance(each, ast.expr) for node in nodes for each in ast.walk(node))
 
 
 def is_marked(node: ast.expr, mark: str) -> bool:
-    """Whether a tree is the call that the lexer wrote as `T(…)` or `P(…)`."""
+    """Return whether a tree is a call that the lexer wrote as `T(…)` or `P(…)`."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == mark
 
 
@@ -91,7 +91,7 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[..., bool]] = {
 _REFUSED = {
     ast.Set: ("a set is not a JSON value", "a list is written [a, b]"),
     ast.SetComp: ("a set is not a JSON value", "a list is written [x for x in list]"),
-    ast.Tuple: ("a comma stands only between elements", "a list is written [a, b]"),
+    ast.Tuple: ("a comma is only allowed between elements", "a list is written [a, b]"),
     ast.Starred: ("* does not unpack here", "lists are joined with +"),
 }
 _TOO_DEEP = f"the expression is nested too deeply (limit: {MAX_NESTING})"
@@ -100,7 +100,7 @@ _LINKS = (ast.Attribute, ast.Subscript)
 
 
 class Compiler:
-    """Compiles one expression, and learns on the way what it refers to."""
+    """Compiles one expression and collects its references."""
 
     def __init__(self, lexed: Lexed, names: Names) -> None:
         self.references: list[Reference] = []
@@ -110,12 +110,11 @@ class Compiler:
         self._lexed = lexed
         self._names = names
         self._variables: dict[str, int] = {}
-        self._forgiving = 0
+        self._optional_depth = 0
         self._nesting = 0
         self._fetched: tuple[Code, str, Path] | None = None
 
     def compile(self, node: ast.expr) -> Code:
-        """The closure for a piece of syntax."""
         self._nesting += 1
         if self._nesting > MAX_NESTING:
             raise self._error(_TOO_DEEP, node)
@@ -133,19 +132,19 @@ class Compiler:
     def _offset(self, node: ast.expr | ast.keyword) -> int:
         return self._lexed.offset(node.col_offset)
 
-    def _forgive(self, node: ast.expr) -> Code:
-        """Compile what may be missing without harm."""
-        self._forgiving += 1
+    def _compile_optional(self, node: ast.expr) -> Code:
+        """Compile an operand that may be missing."""
+        self._optional_depth += 1
         code = self._peek(self.compile(node))
-        self._forgiving -= 1
+        self._optional_depth -= 1
         return code
 
     def _peek(self, code: Code) -> Code:
         fetched = self._fetched
-        return glance(*fetched) if fetched is not None and fetched[0] is code else peek(code)
+        return peek_fetch(*fetched) if fetched is not None and fetched[0] is code else peek(code)
 
     def _constant(self, node: ast.expr | None) -> tuple[Any] | None:
-        """The value of a literal, in a tuple."""
+        """Return the value of a literal in a tuple, or None."""
         if isinstance(node, ast.Name):
             token = self._lexed.token(node.id)
             return (token.value,) if token.kind == "literal" else None
@@ -155,7 +154,7 @@ class Compiler:
         return None
 
     def _chain(self, node: ast.expr) -> Code:
-        """A name with whatever look-ups follow it."""
+        """Compile a name and the lookups that follow it."""
         if isinstance(node, ast.Name):
             return self._base(node, ())[0]
         links: list[ast.Attribute | ast.Subscript] = []
@@ -181,38 +180,38 @@ class Compiler:
         return code
 
     def _key(self, link: ast.Attribute | ast.Subscript) -> tuple[str | int] | None:
-        """The key of a look-up, in a tuple, where it is constant."""
+        """Return the constant key of a lookup in a tuple, or None."""
         if isinstance(link, ast.Attribute):
             token = self._lexed.token(link.attr)
             if token.kind != "word":
                 raise ExpressionSyntaxError(
-                    "a name is missing behind the dot", token.offset, "write [0] for an index"
+                    "a name is missing after the dot", token.offset, "write [0] for an index"
                 )
             return (token.value,)
         constant = self._constant(link.slice)
         return constant if constant and type(constant[0]) in (str, int) else None
 
     def _base(self, node: ast.expr, path: tuple[str | int, ...]) -> tuple[Code, str]:
-        """What a chain begins with, with its constant path, and how messages call it."""
+        """Compile the beginning of a chain with its constant path; return it with its name in messages."""
         if isinstance(node, ast.Name):
             token = self._lexed.token(node.id)
             if token.kind == "literal":
-                return self._followed(closures.constant(token.value), path, "the value")
+                return self._compile_path(closures.constant(token.value), path, "the value")
             if token.kind == "word" and token.value in self._variables:
-                return self._followed(closures.variable(self._variables[token.value]), path, token.value)
+                return self._compile_path(closures.variable(self._variables[token.value]), path, token.value)
             root, bare = self._root(token)
-            self.references.append(Reference(root, path, self._forgiving > 0, token.offset))
+            self.references.append(Reference(root, path, self._optional_depth > 0, token.offset))
             code = fetch(root, path, bare=bare)
             if not bare or path[:1] != ("output",):
                 self._fetched = (code, root, path)
             return code, root
-        return self._followed(self.compile(node), path, "the value")
+        return self._compile_path(self.compile(node), path, "the value")
 
-    def _followed(self, code: Code, path: tuple[str | int, ...], place: str) -> tuple[Code, str]:
+    def _compile_path(self, code: Code, path: tuple[str | int, ...], place: str) -> tuple[Code, str]:
         return (follow(code, path, place) if path else code), place
 
     def _root(self, token: Token) -> tuple[str, bool]:
-        """The root a name stands for, and whether it was written without `$`."""
+        """Return the root that a name denotes, and whether it was written without `$`."""
         if token.kind != "word":
             return token.value, token.kind == "bare"
         if token.value in self._names.nodes:
@@ -233,7 +232,7 @@ class Compiler:
             self.accounted = True
             parts = (link.slice.lower, link.slice.upper, link.slice.step)
             bounds = [self.compile(each) if each else _NONE for each in parts]
-            return cut(code, (bounds[0], bounds[1], bounds[2]))
+            return take_slice(code, (bounds[0], bounds[1], bounds[2]))
         return index(code, self.compile(link.slice), place)
 
     def _binary(self, node: ast.BinOp) -> Code:
@@ -260,8 +259,8 @@ class Compiler:
         while isinstance(left, ast.BinOp) and isinstance(left.op, ast.BitOr):
             row.append(left.right)
             left = left.left
-        peeked = [self._forgive(each) for each in (left, *reversed(row[1:]))]
-        return closures.coalesce(peeked, self.compile(row[0]))
+        optional = [self._compile_optional(each) for each in (left, *reversed(row[1:]))]
+        return closures.coalesce(optional, self.compile(row[0]))
 
     def _unary(self, node: ast.UnaryOp) -> Code:
         constant = self._constant(node)
@@ -285,11 +284,11 @@ class Compiler:
             if constant is not None and isinstance(node.ops[0], ast.Eq):
                 return closures.equality(left, constant[0])
         pairs = zip(node.ops, node.comparators, strict=True)
-        rest = [(_COMPARISONS[type(op)], self._compared(op, each)) for op, each in pairs]
+        rest = [(_COMPARISONS[type(op)], self._right_operand(op, each)) for op, each in pairs]
         return closures.comparison(left, *rest[0]) if len(rest) == 1 else closures.comparisons(left, rest)
 
-    def _compared(self, op: ast.cmpop, node: ast.expr) -> Code:
-        """The right side of a comparison. A list of literals behind `in` is made only once."""
+    def _right_operand(self, op: ast.cmpop, node: ast.expr) -> Code:
+        """Compile the right side of a comparison. A list of literals after `in` is built only once."""
         if isinstance(op, ast.In | ast.NotIn) and isinstance(node, ast.List):
             literals = [self._constant(each) for each in node.elts]
             if None not in literals:
@@ -297,7 +296,7 @@ class Compiler:
         return self.compile(node)
 
     def _choice(self, node: ast.IfExp) -> Code:
-        """Both forms: `a if c else b`, and `c ? a : b`, which arrives as `c if T(a) else b`."""
+        """Compile `a if c else b` and `c ? a : b`, which the lexer writes as `c if T(a) else b`."""
         if is_marked(node.test, "T"):
             (chosen,) = self._one_argument(node.test)
             return closures.choice(self.compile(node.body), self.compile(chosen), self.compile(node.orelse))
@@ -306,7 +305,7 @@ class Compiler:
     def _one_argument(self, node: Any) -> list[ast.expr]:
         arguments: list[ast.expr] = node.args
         if len(arguments) != 1:
-            raise self._error("exactly one value stands between ? and :", node)
+            raise self._error("exactly one value is required between ? and :", node)
         return arguments
 
     def _list(self, node: ast.List) -> Code:
@@ -324,21 +323,21 @@ class Compiler:
 
     def _list_loop(self, node: ast.ListComp | ast.GeneratorExp) -> Code:
         outer = dict(self._variables)
-        rounds = self._rounds(node.generators, size(node.elt))
+        loops = self._loops(node.generators, size(node.elt))
         element = self.compile(node.elt)
         self._variables = outer
-        return closures.list_loop(rounds, element)
+        return closures.list_loop(loops, element)
 
     def _object_loop(self, node: ast.DictComp) -> Code:
         outer = dict(self._variables)
-        rounds = self._rounds(node.generators, size(node.key, node.value))
+        loops = self._loops(node.generators, size(node.key, node.value))
         key, element = self.compile(node.key), self.compile(node.value)
         self._variables = outer
-        return closures.object_loop(rounds, key, element)
+        return closures.object_loop(loops, key, element)
 
-    def _rounds(self, generators: list[ast.comprehension], body_cost: int) -> list[closures.Loop]:
+    def _loops(self, generators: list[ast.comprehension], body_cost: int) -> list[closures.Loop]:
         self.accounted = True
-        rounds = []
+        loops = []
         for each in generators:
             source = self.compile(each.iter)
             unpacks = isinstance(each.target, ast.Tuple)
@@ -346,8 +345,8 @@ class Compiler:
             slots = tuple([self._bind(target) for target in targets])
             conditions = [self.compile(condition) for condition in each.ifs]
             cost = size(*each.ifs) + (body_cost if each is generators[-1] else 1)
-            rounds.append(closures.Loop(slots, unpacks, source, conditions, cost))
-        return rounds
+            loops.append(closures.Loop(slots, unpacks, source, conditions, cost))
+        return loops
 
     def _bind(self, target: ast.expr) -> int:
         token = self._lexed.token(target.id) if isinstance(target, ast.Name) else None
@@ -364,8 +363,8 @@ class Compiler:
         function = self._function(node.func)
         if function.name in ("exists", "default"):
             self._check_arguments(function, node, 0)
-            return self._lenient(function, self._forgive(node.args[0]), node.args[1:])
-        return self._applied(function, node, [])
+            return self._compile_lenient(function, self._compile_optional(node.args[0]), node.args[1:])
+        return self._compile_call(function, node, [])
 
     def _function(self, node: ast.expr) -> Function:
         token = self._lexed.token(node.id) if isinstance(node, ast.Name) else None
@@ -379,7 +378,7 @@ class Compiler:
         return function
 
     def _check_arguments(self, function: Function, node: ast.expr, piped: int) -> None:
-        """Count the arguments, what a pipe puts in front of them included."""
+        """Check the number of arguments, including the piped value."""
         given = piped + (len(node.args) if isinstance(node, ast.Call) else 0)
         if given < function.least or (function.most is not None and given > function.most):
             hint = f"write {function.signature}"
@@ -394,8 +393,8 @@ class Compiler:
     def _keyword(self, keyword: ast.keyword) -> str:
         return str(self._lexed.token(keyword.arg).value) if keyword.arg else "**"
 
-    def _applied(self, function: Function, node: ast.expr, first: list[Code]) -> Code:
-        """A call, with what a pipe put in front of its arguments."""
+    def _compile_call(self, function: Function, node: ast.expr, first: list[Code]) -> Code:
+        """Compile a call with the piped value in front of its arguments."""
         self._check_arguments(function, node, len(first))
         if not isinstance(node, ast.Call):
             return closures.call(function.call, first, {})
@@ -403,11 +402,11 @@ class Compiler:
         operands = [*first, *(self.compile(each) for each in node.args)]
         return closures.call(function.call, operands, named)
 
-    def _lenient(self, function: Function, peeked: Code, others: list[ast.expr]) -> Code:
-        """`exists` and `default` accept what is missing, which no ordinary function sees."""
+    def _compile_lenient(self, function: Function, optional: Code, others: list[ast.expr]) -> Code:
+        """Compile `exists` and `default`, the only functions that accept a missing value."""
         if function.name == "exists":
-            return closures.existence(peeked)
-        return closures.coalesce([peeked], self.compile(others[0]))
+            return closures.existence(optional)
+        return closures.coalesce([optional], self.compile(others[0]))
 
     def _pipe(self, node: ast.Call) -> Code:
         stages = [
@@ -416,18 +415,18 @@ class Compiler:
         ]
         if len(stages) > MAX_NESTING:
             raise self._error(_TOO_DEEP, node)
-        # What stands before an `exists` or `default` may be missing, however early it stands.
-        forgiving = sum(function.name in ("exists", "default") for _, function in stages)
-        self._forgiving += forgiving
+        # Every stage before an `exists` or `default` may be missing.
+        optional_stages = sum(function.name in ("exists", "default") for _, function in stages)
+        self._optional_depth += optional_stages
         code = self.compile(node.args[0])
         for stage, function in stages:
             if function.name in ("exists", "default"):
-                self._forgiving -= 1
+                self._optional_depth -= 1
                 self._check_arguments(function, stage, 1)
                 others = stage.args if isinstance(stage, ast.Call) else []
-                code = self._lenient(function, self._peek(code), others)
+                code = self._compile_lenient(function, self._peek(code), others)
             else:
-                code = self._applied(function, stage, [code])
+                code = self._compile_call(function, stage, [code])
         return code
 
 

@@ -1,4 +1,4 @@
-"""An expression, compiled once and evaluated any number of times."""
+"""Expressions: compiled once, evaluated any number of times."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from rune.core.expr.lexer import expression_end, lex
 from rune.core.expr.lookups import Code, fetch
 from rune.core.expr.names import ROOTS, Names, Reference
 
-# A reference and nothing else, the commonest expression of all. `$node` needs the names of nodes, and a
-# name with two underscores needs an error, so both take the long way.
+# A single reference, the most common expression, skips the lexer and the compiler. `$node` and names with two leading
+# underscores do not, as they need name resolution or an error.
 _PLAIN = re.compile(
     r"[ \t\r\n]*+\$(?!node\b)([A-Za-z0-9_-]++)((?:\.(?!__)[A-Za-z_][A-Za-z0-9_]*+){0,16})[ \t\r\n]*+"
 )
 
 
 class Expression:
-    """A compiled expression. `pure` is false where it asks for the time or for a new identifier."""
+    """A compiled expression. `pure` is false if it uses the current time or a new identifier."""
 
     __slots__ = ("_accounted", "_code", "_salt", "_slots", "pure", "references", "source")
 
@@ -41,7 +41,7 @@ class Expression:
 
     @classmethod
     def of(cls, source: str, code: Code, compiler: Compiler, salt: str) -> Expression:
-        """The expression that a compiler has made code of."""
+        """Return the expression that a compiler has compiled."""
         made = cls(source, code, tuple(compiler.references))
         made.pure = compiler.pure
         made._accounted = compiler.accounted
@@ -50,7 +50,7 @@ class Expression:
         return made
 
     def evaluate(self, scope: Mapping[str, Any]) -> Any:
-        """The value in a scope, whose keys are roots such as `$fetch`, and `@now` and `@seed`."""
+        """Return the value in a scope, whose keys are roots such as `$fetch`, and `@now` and `@seed`."""
         try:
             if not self._accounted:
                 return self._code(scope, None)
@@ -65,19 +65,19 @@ class Expression:
 
 
 def compile_expression(source: str, names: Names, base: str = "") -> Expression:
-    """Compile an expression. One that is written inside `{{ }}` is the same without them.
+    """Compile an expression, with or without `{{ }}` around it.
 
-    The base, such as the name of a parameter, keeps its identifiers apart from those of other expressions.
+    `base`, such as the name of a parameter, makes its generated identifiers differ from those of other expressions.
     """
     start, end = len(source) - len(source.lstrip()), len(source.rstrip())
     if source.startswith("{{", start) and expression_end(source, start + 2) == end - 2:
-        # Blanked out instead of cut off, so that offsets stay true.
+        # Replaced by spaces instead of removed, so that offsets stay correct.
         source = " " * (start + 2) + source[start + 2 : end - 2]
     return compile_source(source, names, base)
 
 
 def compile_source(source: str, names: Names, salt: str = "") -> Expression:
-    """Compile exactly this text. The salt keeps the identifiers of two expressions apart."""
+    """Compile exactly this text. The salt makes the generated identifiers of two expressions differ."""
     if not source.strip():
         raise ExpressionSyntaxError("the expression is empty", 0)
     if len(source.encode("utf-8", "surrogatepass")) > MAX_SOURCE_BYTES:

@@ -1,17 +1,15 @@
-"""Turns an expression into Python that holds nothing but placeholders and safe operators.
+"""Translate an expression into Python source that contains only placeholders and safe operators.
 
-Python's parser never sees a word, a text or a number the author wrote: each becomes `t0`, `t1`, …
-So nothing Python does with its own keywords, literals or identifiers can matter here. What Python
-does not have is expressed by what this language has no other use for:
+Python's parser never receives a word, text or number of the source: each becomes `t0`, `t1`, … So the treatment of
+keywords, literals and identifiers by Python cannot matter. Syntax that Python lacks is mapped to syntax that this
+language does not use otherwise:
 
-    a ?? b          a | b                the precedence of `|` is the one wanted
+    a ?? b          a | b                `|` has the right precedence
     a contains b    a is b
-    c ? a : b       c if T(a) else b     the compiler puts the operands in their places
+    c ? a : b       c if T(a) else b     the compiler reorders the operands
     x | f | g(y)    P(x, f, g(y))
 
-`T` and `P` cannot be forged, because the author's own names are placeholders.
-
-Finding the end of an expression inside text.
+`T` and `P` cannot be forged, because all names of the source become placeholders.
 """
 
 from __future__ import annotations
@@ -62,15 +60,21 @@ _OPERATORS = {
     ">": ">",
     "!": "not",
 }
-# From here on the tokens are counted one by one.
-_CLOSE_TO_FULL = 2 * MAX_TOKENS - 1
+# Near the limit every token is counted.
+_MAX_UNCOUNTED_PIECES = 2 * MAX_TOKENS - 1
 _MEMBER = re.compile(r"\.(?!__)([A-Za-z_]\w*+)")
 _PREFIXES = frozenset({"not", "-", "+"})
 _PUNCTUATION = frozenset(",:|?=")
+_QUOTE_OR_BRACE = re.compile(r"""["'{}]""")
+# Possessive quantifiers: a long unclosed text needs no memory for backtracking.
+_QUOTED = {
+    '"': re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL),
+    "'": re.compile(r"'[^'\\]*+(?:\\.[^'\\]*+)*+'", re.DOTALL),
+}
 
 
 class Token(msgspec.Struct, frozen=True, gc=False):
-    """What a placeholder stands for: a `word`, a `literal`, or a reference's root (`$` or `bare`)."""
+    """The meaning of a placeholder: a `word`, a `literal`, or the root of a reference (`$` or `bare`)."""
 
     kind: str
     value: Any
@@ -81,7 +85,7 @@ _START_TOKEN = Token("mark", None, 0)
 
 
 class Lexed(msgspec.Struct, frozen=True):
-    """Python text, what its placeholders mean, and the way from its columns back to the source."""
+    """Python source, the meaning of its placeholders, and a mapping from its columns to the source."""
 
     code: str
     tokens: dict[str, Token]
@@ -89,17 +93,17 @@ class Lexed(msgspec.Struct, frozen=True):
     offsets: list[int]
 
     def offset(self, column: int) -> int:
-        """Where in the source the text at this column comes from."""
+        """Return the offset in the source that a column corresponds to."""
         columns = list(accumulate((len(piece) + 1 for piece in self.pieces), initial=0))
         return self.offsets[bisect_right(columns, column, hi=len(self.offsets)) - 1]
 
     def token(self, placeholder: str) -> Token:
-        """What a placeholder stands for; the marks `P` and `T` stand for nothing of the author's."""
+        """Return the token of a placeholder; the marks `P` and `T` have none."""
         return self.tokens.get(placeholder, _START_TOKEN)
 
 
 class _Level:
-    """An open bracket, or an open `?`. `slot` is the piece where a pipe of this segment would begin."""
+    """An open bracket or `?`. `slot` is the piece where a pipe of this segment begins."""
 
     __slots__ = ("loop", "offset", "opener", "piped", "slot")
 
@@ -112,7 +116,7 @@ class _Level:
 
 
 def lex(source: str, names: Names) -> Lexed:
-    """The placeholder form of an expression."""
+    """Return the placeholder form of an expression."""
     return _Lexer(source, names).lex()
 
 
@@ -175,7 +179,7 @@ class _Lexer:
             self._punctuation(".")
 
     def _sign(self) -> None:
-        """An operator or punctuation, whichever is longer."""
+        """Read the longest operator or punctuation."""
         at = self.at
         char, pair = self.source[at], self.source[at : at + 2]
         if pair in _OPERATORS:
@@ -199,7 +203,7 @@ class _Lexer:
         self.tokens[name] = Token(kind, value, offset)
 
     def _begins_number(self) -> bool:
-        """Whether the dot here begins a number such as .5, and not a look-up in what stands before it."""
+        """Return whether the dot begins a number such as .5, instead of a lookup in the preceding value."""
         after_value = self.pieces[-1] in _CLOSERS.values() or self.pieces[-1].startswith("t")
         return self.source[self.at + 1 : self.at + 2] in _DIGITS and not after_value
 
@@ -212,8 +216,8 @@ class _Lexer:
             raise unknown(shown, at, known_references(self.names))
         self._placeholder("$", found[0], at)
         at = found[1]
-        # Names are what most references go on with, so they are not worth a round each.
-        while len(self.pieces) < _CLOSE_TO_FULL and (member := _MEMBER.match(self.source, at)):
+        # Most references continue with names, which are read here without returning to the main loop.
+        while len(self.pieces) < _MAX_UNCOUNTED_PIECES and (member := _MEMBER.match(self.source, at)):
             self._emit(".", at)
             self._placeholder("word", member[1], at + 1)
             at = member.end()
@@ -234,10 +238,10 @@ class _Lexer:
         elif word in _WORDS:
             self._keyword(word)
         else:
-            wide = self._wide_id(word)
-            if wide:
-                self.at = at + len(wide)
-                self._placeholder("bare", "$" + wide, at)
+            dashed = self._dashed_id(word)
+            if dashed:
+                self.at = at + len(dashed)
+                self._placeholder("bare", "$" + dashed, at)
             else:
                 self._placeholder("word", word, at)
 
@@ -249,15 +253,15 @@ class _Lexer:
         value, self.at = read_text(self.source, self.at, raw=True)
         self._placeholder("literal", value, start)
 
-    def _wide_id(self, word: str) -> str:
-        """A node id with dashes that begins with this bare word, unless the word is a name by itself."""
+    def _dashed_id(self, word: str) -> str:
+        """Return the node id with dashes that begins with this word, unless the word itself is a name."""
         if word in self.names.nodes or not self.source.startswith("-", self.at):
             return ""
         start = self.at - len(word)
         for end in id_ends(self.source, start):
-            wide = self.source[start:end]
-            if wide in self.names.nodes:
-                return "" if word in _loop_words(self.source) else wide
+            dashed = self.source[start:end]
+            if dashed in self.names.nodes:
+                return "" if word in _loop_words(self.source) else dashed
         return ""
 
     def _keyword(self, word: str) -> None:
@@ -277,7 +281,7 @@ class _Lexer:
             level.loop = "source"
             self._open_segment()
         elif word == "for":
-            raise ExpressionSyntaxError("a loop stands in brackets: [x for x in list]", at)
+            raise ExpressionSyntaxError("a loop must be in brackets: [x for x in list]", at)
         else:
             self._operate(word, at)
 
@@ -286,7 +290,7 @@ class _Lexer:
         self.at += len(operator)
 
     def _operate(self, piece: str, offset: int) -> None:
-        """An operator; a long row of prefixes nests as deeply as brackets do."""
+        """Emit an operator. A chain of prefix operators counts as nesting."""
         self.prefixes = self.prefixes + 1 if piece in _PREFIXES else 0
         self._check_nesting(offset)
         self._emit(piece, offset)
@@ -330,7 +334,7 @@ class _Lexer:
         level = self.levels[-1]
         if level.piped:
             if self.pieces[-1] == ",":
-                raise ExpressionSyntaxError("a function is missing behind |", self.at)
+                raise ExpressionSyntaxError("a function is missing after |", self.at)
             self._emit(")", self.at)
             level.piped = False
 
@@ -362,7 +366,7 @@ class _Lexer:
 
 
 def _loop_words(source: str) -> set[str]:
-    """Every word that stands between a `for` and its `in`."""
+    """Return every word between a `for` and its `in`."""
     words = "".join(char if char == "_" or char.isalnum() else " " for char in source).split()
     found: set[str] = set()
     binding = False
@@ -374,7 +378,7 @@ def _loop_words(source: str) -> set[str]:
     return found
 
 
-# How a token is read, by its first character. Beyond these only letters of other scripts begin one.
+# The reader of a token by its first character. Only letters of other scripts can also begin a token.
 _READERS: dict[str, Callable[[_Lexer], None]] = {
     **dict.fromkeys("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_", _Lexer._word),
     **dict.fromkeys("0123456789", _Lexer._number),
@@ -386,18 +390,10 @@ _READERS: dict[str, Callable[[_Lexer], None]] = {
 }
 
 
-_QUOTE_OR_BRACE = re.compile(r"""["'{}]""")
-# Possessive, so that a long text which is not closed costs no memory.
-_QUOTED = {
-    '"': re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL),
-    "'": re.compile(r"'[^'\\]*+(?:\\.[^'\\]*+)*+'", re.DOTALL),
-}
-
-
 def expression_end(text: str, start: int) -> int:
-    """Where the `}}` stands that closes an expression beginning at `start`; -1 if it is not closed.
+    """Return the position of the `}}` that closes an expression beginning at `start`; -1 if it is not closed.
 
-    Braces of objects and whatever stands in quotes do not close it.
+    Braces of objects and quoted text do not close it.
     """
     depth = 0
     mark = _QUOTE_OR_BRACE.search(text, start)

@@ -1,4 +1,4 @@
-"""Compiled look-ups: the hot path of every expression."""
+"""Compiled lookups, the hot path of every expression."""
 
 from __future__ import annotations
 
@@ -9,26 +9,25 @@ from rune.core.expr.budget import ExpressionError, MissingError
 from rune.core.expr.operators import MISSING
 from rune.core.expr.values import describe, kind_name, listed, look_up
 
-# What every piece of an expression compiles to: the scope and the evaluation go in, a value comes out.
-# Straight-line code is run without an evaluation.
+# The closure that each part of an expression compiles to. It takes the scope and the evaluation, which is None for
+# straight-line code.
 Code = Callable[[Mapping[str, Any], Any], Any]
 Path = tuple[str | int, ...]
 
 
 class LookUp(Protocol):
-    """The code of a look-up below a root. It never needs an evaluation."""
+    """The code of a lookup below a root. It never needs an evaluation."""
 
     def __call__(self, scope: Mapping[str, Any], run: Any = None, /) -> Any: ...
 
 
-def absent(scope: Mapping[str, Any], root: str) -> MissingError:
-    """The error for a root that is not there."""
-    there = sorted(key for key in scope if key.startswith("$"))
-    return MissingError(f"{root} is missing; there is: {listed(there)}")
+def missing_root(scope: Mapping[str, Any], root: str) -> MissingError:
+    present = sorted(key for key in scope if key.startswith("$"))
+    return MissingError(f"{root} is missing; available: {listed(present)}")
 
 
 def walk(value: Any, path: Path, place: str) -> Any:
-    """Follow a path; the place is only put into words when something is missing."""
+    """Follow a path. The place is formatted only if a value is missing."""
     for at, key in enumerate(path):
         kind = type(value)
         if (kind is dict and key in value) or (
@@ -42,14 +41,14 @@ def walk(value: Any, path: Path, place: str) -> Any:
     return value
 
 
-def _aliased(value: Any, path: Path) -> Path:
-    """`fetch.output.x` means `fetch.x` where the output has no key `output`."""
+def _resolve_alias(value: Any, path: Path) -> Path:
+    """Treat `fetch.output.x` as `fetch.x` if the output has no key `output`."""
     has_key = type(value) is dict and "output" in value
     return path if has_key or path[:1] != ("output",) else path[1:]
 
 
 def fetch(root: str, path: Path, *, bare: bool = False) -> LookUp:
-    """The value at a constant path below a root of the scope."""
+    """Return code for the value at a constant path below a root of the scope."""
     if not path:
         return _fetch_root(root)
     if bare and path[0] == "output":
@@ -59,7 +58,7 @@ def fetch(root: str, path: Path, *, bare: bool = False) -> LookUp:
         try:
             found = value = scope[root]
         except KeyError:
-            raise absent(scope, root) from None
+            raise missing_root(scope, root) from None
         for key in path:
             if type(value) is dict and key in value:
                 value = value[key]
@@ -75,7 +74,7 @@ def _fetch_root(root: str) -> LookUp:
         try:
             return scope[root]
         except KeyError:
-            raise absent(scope, root) from None
+            raise missing_root(scope, root) from None
 
     return code
 
@@ -85,26 +84,26 @@ def _fetch_aliased(root: str, path: Path) -> LookUp:
 
     def code(scope: Mapping[str, Any], run: Any = None, /) -> Any:
         value = fetch_root(scope)
-        return walk(value, _aliased(value, path), root)
+        return walk(value, _resolve_alias(value, path), root)
 
     return code
 
 
 def peek(code: Code) -> Code:
-    """The same, but a missing value is `MISSING` instead of an error."""
+    """Return code that yields `MISSING` instead of raising MissingError."""
 
-    def forgiving(scope: Mapping[str, Any], run: Any) -> Any:
+    def value_or_missing(scope: Mapping[str, Any], run: Any) -> Any:
         try:
             return code(scope, run)
         except MissingError:
             return MISSING
 
-    return forgiving
+    return value_or_missing
 
 
-def glance(code: Code, root: str, path: Path) -> Code:
-    """What `peek` makes of a `fetch`, without the price of an error where a value is often missing."""
-    forgiving = peek(code)
+def peek_fetch(code: Code, root: str, path: Path) -> Code:
+    """Return what `peek` returns for a `fetch`, without the cost of an exception for a missing value."""
+    slow = peek(code)
 
     def quick(scope: Mapping[str, Any], run: Any) -> Any:
         try:
@@ -113,7 +112,7 @@ def glance(code: Code, root: str, path: Path) -> Code:
             return MISSING
         for key in path:
             if type(value) is not dict:
-                return forgiving(scope, run)
+                return slow(scope, run)
             if key not in value:
                 return MISSING
             value = value[key]
@@ -123,7 +122,7 @@ def glance(code: Code, root: str, path: Path) -> Code:
 
 
 def follow(base: Code, path: Path, place: str) -> Code:
-    """The value at a constant path below any other value."""
+    """Return code for the value at a constant path below any value."""
 
     def code(scope: Mapping[str, Any], run: Any) -> Any:
         return walk(base(scope, run), path, place)
@@ -132,7 +131,7 @@ def follow(base: Code, path: Path, place: str) -> Code:
 
 
 def index(base: Code, key: Code, place: str) -> Code:
-    """The value at a key that is only known when it runs."""
+    """Return code for the value at a computed key."""
 
     def code(scope: Mapping[str, Any], run: Any) -> Any:
         return look_up(base(scope, run), key(scope, run), place)
@@ -140,8 +139,8 @@ def index(base: Code, key: Code, place: str) -> Code:
     return code
 
 
-def cut(base: Code, bounds: tuple[Code, Code, Code]) -> Code:
-    """A slice of a list or of text."""
+def take_slice(base: Code, bounds: tuple[Code, Code, Code]) -> Code:
+    """Return code for a slice of a list or of text."""
     first, last, step = bounds
 
     def code(scope: Mapping[str, Any], run: Any) -> Any:

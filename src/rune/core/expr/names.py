@@ -1,7 +1,4 @@
-"""Text and numbers as they are written in an expression.
-
-What `$` and bare names may mean, and how they are found in a text.
-"""
+"""Read names, references and literals in expressions and templates, and resolve what names refer to."""
 
 from __future__ import annotations
 
@@ -15,8 +12,8 @@ import msgspec
 from rune.core.expr.budget import MAX_INT_BITS, MAX_INT_DIGITS, ExpressionSyntaxError
 
 _DIGITS = frozenset("0123456789")
-# A whole number that nothing could make another number of.
-_SHORT = re.compile(r"(?:0|[1-9][0-9]{0,15})(?![\w.])")
+# A short integer that no following character can change.
+_SHORT_INTEGER = re.compile(r"(?:0|[1-9][0-9]{0,15})(?![\w.])")
 _HEX = frozenset("0123456789abcdefABCDEF")
 _ESCAPES = {
     "\\": "\\",
@@ -32,17 +29,33 @@ _ESCAPES = {
     "0": "\0",
 }
 _HEX_ESCAPES = {"x": 2, "u": 4, "U": 8}
+_ID = re.compile(r"[A-Za-z0-9_-]+")
+# In `re`, \w matches the same characters as `is_word`.
+_WORD = re.compile(r"\w+")
+_MEMBER = re.compile(r"\.(\w+)")
+_MAX_SUGGESTIONS = 8
+
+# `$input` is a synonym of `$trigger`.
+ROOTS: Mapping[str, str] = {
+    "trigger": "$trigger",
+    "input": "$trigger",
+    "item": "$item",
+    "index": "$index",
+    "json": "$json",
+    "execution": "$execution",
+    "error": "$error",
+}
 
 
 def read_text(source: str, start: int, *, raw: bool = False) -> tuple[str, int]:
-    """The text literal whose opening quote is at `start`, and where it ends."""
+    """Return the text literal whose opening quote is at `start`, and its end."""
     quote = source[start]
     pieces: list[str] = []
     at = start + 1
     while at < len(source):
         char = source[at]
         if char == quote:
-            return _joined(pieces, start), at + 1
+            return _join_pieces(pieces, start), at + 1
         if char != "\\":
             pieces.append(char)
             at += 1
@@ -56,7 +69,7 @@ def read_text(source: str, start: int, *, raw: bool = False) -> tuple[str, int]:
 
 
 def _escape(source: str, at: int) -> tuple[str, int]:
-    """What the backslash at `at` stands for. An escape that means nothing stays as written."""
+    """Return the meaning of the backslash at `at`, and its end. An unknown escape is kept unchanged."""
     letter = source[at + 1 : at + 2]
     if letter in _HEX_ESCAPES:
         end = at + 2 + _HEX_ESCAPES[letter]
@@ -67,8 +80,8 @@ def _escape(source: str, at: int) -> tuple[str, int]:
     return _ESCAPES.get(letter, "\\" + letter), at + 2
 
 
-def _joined(pieces: list[str], start: int) -> str:
-    """The text, with escaped surrogate pairs joined as JSON does; half a pair is no character."""
+def _join_pieces(pieces: list[str], start: int) -> str:
+    """Join the pieces and combine escaped surrogate pairs as JSON does; reject half of a pair."""
     text = "".join(pieces)
     try:
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
@@ -77,8 +90,8 @@ def _joined(pieces: list[str], start: int) -> str:
 
 
 def read_number(source: str, start: int) -> tuple[int | float, int]:
-    """The number that begins at `start`, and where it ends."""
-    short = _SHORT.match(source, start)
+    """Return the number that begins at `start`, and its end."""
+    short = _SHORT_INTEGER.match(source, start)
     if short is not None:
         return int(short[0]), short.end()
     at = whole = _digits_end(source, start)
@@ -111,33 +124,15 @@ def _whole(digits: str, start: int) -> int:
     return int(digits)
 
 
-_ID = re.compile(r"[A-Za-z0-9_-]+")
-# `re` takes the same characters for those of a word as `is_word` does.
-_WORD = re.compile(r"\w+")
-_MEMBER = re.compile(r"\.(\w+)")
-_MAX_SUGGESTIONS = 8
-
-# `$input` is another word for `$trigger`.
-ROOTS: Mapping[str, str] = {
-    "trigger": "$trigger",
-    "input": "$trigger",
-    "item": "$item",
-    "index": "$index",
-    "json": "$json",
-    "execution": "$execution",
-    "error": "$error",
-}
-
-
 class Names(msgspec.Struct, frozen=True):
-    """What a `$` or bare name may mean: the ids of nodes, and their names where these are unique."""
+    """The nodes that references may name: by id, and by name (`titles`) if it is unique."""
 
     nodes: frozenset[str]
     titles: Mapping[str, str]
 
 
 class Reference(msgspec.Struct, frozen=True, gc=False):
-    """One use of a context value: its root and the longest path known without running anything."""
+    """One reference: its root and the longest constant path."""
 
     root: str
     path: tuple[str | int, ...]
@@ -154,13 +149,13 @@ def is_word(char: str) -> bool:
 
 
 def word_end(text: str, start: int) -> int:
-    """Where the word that begins at `start` ends."""
+    """Return the end of the word that begins at `start`."""
     found = _WORD.match(text, start)
     return found.end() if found else start
 
 
 def refuse_dunder(word: str, offset: int) -> None:
-    """Names that begin with two underscores are refused. No other character of a word folds into one."""
+    """Reject names that begin with two underscores. No other word character is normalized to an underscore."""
     if word.startswith("__"):
         raise ExpressionSyntaxError(
             f"names that begin with two underscores are not allowed: {word[:40]}",
@@ -170,20 +165,20 @@ def refuse_dunder(word: str, offset: int) -> None:
 
 
 def id_ends(text: str, start: int) -> list[int]:
-    """Where an id beginning at `start` could end, longest first: never in the middle of a word."""
+    """Return the possible ends of an id that begins at `start`, longest first, never inside of a word."""
     found = _ID.match(text, start)
     if found is None:
         return []
     end = found.end()
     ends = [end] if end == len(text) or not is_word(text[end]) else []
-    # Inside an id only a dash ends a word.
+    # Inside of an id, only a dash ends a word.
     while (end := text.rfind("-", start + 1, end)) > 0:
         ends.append(end)
     return ends
 
 
 def root_at(text: str, start: int, names: Names) -> tuple[str, int] | None:
-    """The root that the `$` at `start` begins, with its end; None if it names nothing known."""
+    """Return the root that begins with the `$` at `start`, and its end; None if the name is unknown."""
     for end in id_ends(text, start + 1):
         word = text[start + 1 : end]
         if word == "node":
@@ -198,28 +193,28 @@ def root_at(text: str, start: int, names: Names) -> tuple[str, int] | None:
 
 
 def _member_at(text: str, start: int, names: Names) -> tuple[str, int] | None:
-    """The node named after `$node`: `.id`, `.name` or `["name"]`."""
+    """Return the node that follows `$node`: `.id`, `.name` or `["name"]`."""
     if text.startswith(".", start):
         for end in id_ends(text, start + 1):
-            found = _node_called(text[start + 1 : end], names)
+            found = _node_named(text[start + 1 : end], names)
             if found is not None:
                 return found, end
     key = _key_at(text, start)
     if key is not None and type(key[0]) is str:
-        found = _node_called(key[0], names)
+        found = _node_named(key[0], names)
         if found is not None:
             return found, key[1]
     return None
 
 
-def _node_called(name: str, names: Names) -> str | None:
+def _node_named(name: str, names: Names) -> str | None:
     if name in names.nodes:
         return "$" + name
     return "$" + names.titles[name] if name in names.titles else None
 
 
 def path_at(text: str, start: int) -> tuple[tuple[str | int, ...], int]:
-    """The static path that begins at `start` in plain text, and its end."""
+    """Return the constant path that begins at `start` in plain text, and its end."""
     path: list[str | int] = []
     at = start
     while text.startswith((".", "["), at):
@@ -238,7 +233,7 @@ def path_at(text: str, start: int) -> tuple[tuple[str | int, ...], int]:
 
 
 def _key_at(text: str, start: int) -> tuple[str | int, int] | None:
-    """A constant key in brackets: `[0]`, `[-1]` or `["odd key"]`."""
+    """Return the constant key in brackets, such as `[0]`, `[-1]` or `["a key"]`, and its end; None if there is none."""
     if not text.startswith("[", start):
         return None
     at = start + 1
@@ -259,7 +254,7 @@ def _key_at(text: str, start: int) -> tuple[str | int, int] | None:
 
 
 def unknown(word: str, offset: int, known: Iterable[str]) -> ExpressionSyntaxError:
-    """The error for a name that means nothing, with the nearest names that do."""
+    """Return the error for an unknown name, with the closest known names."""
     every = sorted(known)
     near = difflib.get_close_matches(word, every, n=3, cutoff=0.6)
     if near:
@@ -271,5 +266,4 @@ def unknown(word: str, offset: int, known: Iterable[str]) -> ExpressionSyntaxErr
 
 
 def known_references(names: Names) -> list[str]:
-    """Every root a `$` may name."""
     return ["$" + each for each in (*names.nodes, *ROOTS)]

@@ -1,4 +1,4 @@
-"""Arithmetic, ordering and membership, and the table of operators that rules use."""
+"""The operators of expressions, and the table of operators for rules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Operation = Callable[[Any, Any, Evaluation], Any]
 
 
 class Missing:
-    """The value of `MISSING`."""
+    """The type of `MISSING`, which marks an absent value."""
 
     __slots__ = ()
 
@@ -26,7 +26,7 @@ MISSING = Missing()
 
 
 def checked(value: Any) -> Any:
-    """A number that JSON can hold and that is not absurdly large."""
+    """Return a number if it is finite and within the size limit."""
     if type(value) is int:
         if not -MAX_INT <= value <= MAX_INT:
             raise BudgetError(f"the number is too large (limit: {MAX_INT_BITS} bits)")
@@ -40,7 +40,7 @@ def _refuse(word: str, a: Any, b: Any) -> ExpressionError:
 
 
 def add(a: Any, b: Any, run: Evaluation) -> Any:
-    """Adds numbers, joins text with text and lists with lists."""
+    """Add numbers, or concatenate two texts or two lists."""
     if is_number(a) and is_number(b):
         return checked(a + b)
     kind = type(a)
@@ -60,14 +60,14 @@ def subtract(a: Any, b: Any, run: Evaluation) -> Any:
 
 
 def multiply(a: Any, b: Any, run: Evaluation) -> Any:
-    """Multiplies numbers, or repeats text or a list a whole number of times."""
+    """Multiply numbers, or repeat text or a list."""
     if is_number(a) and is_number(b):
         return checked(a * b)
     if type(a) is int:
         a, b = b, a
     if type(b) is int and (type(a) is str or type(a) is list):
         unit = 1 if type(a) is str else SLOT_BYTES
-        # Accounted for before it is made: the product may not fit in memory.
+        # Accounted for before it is built: the result may not fit in memory.
         run.build(max(0, b) * len(a) * unit)
         repeated: Any = a * max(0, b)
         return run.new_list(repeated) if type(a) is list else repeated
@@ -102,7 +102,7 @@ def power(a: Any, b: Any, run: Evaluation) -> Any:
     if a == 0 and b < 0:
         raise ExpressionError("division by zero")
     if type(a) is int and type(b) is int:
-        # The least size of the result is known beforehand: computing it may take for ever.
+        # The minimum size is known in advance; computing the result could take very long.
         if b > 0 and (a.bit_length() - 1) * b > MAX_INT_BITS:
             raise BudgetError(f"the number is too large (limit: {MAX_INT_BITS} bits)")
     elif a < 0 and type(b) is float and not b.is_integer():
@@ -123,7 +123,7 @@ def affirm(value: Any) -> Any:
 
 
 def comparable(a: Any, b: Any) -> bool:
-    """Whether two values have an order: number with number, text with text."""
+    """Return whether two values have an order: both are numbers, or both are text."""
     first, second = type(a), type(b)
     if first is str:
         return second is str
@@ -155,7 +155,7 @@ def not_equal(a: Any, b: Any, run: Evaluation | None = None) -> bool:
 
 
 def contains(holder: Any, wanted: Any, run: Evaluation | None = None) -> bool:
-    """Text in text, an element in a list, a key in an object."""
+    """Return whether text contains text, a list an element, or an object a key."""
     kind = type(holder)
     if kind is list:
         if run is not None:
@@ -201,7 +201,7 @@ def matches(text: Any, pattern: Any) -> bool:
 
 
 def present(value: Any, wanted: Any = None) -> bool:
-    """Whether there is a value; `MISSING` stands for none. Compared with false it asks for absence."""
+    """Return whether the value is not `MISSING`; with `wanted` false, whether it is."""
     return (value is not MISSING) is (wanted is not False)
 
 

@@ -1,4 +1,4 @@
-"""Regular expressions, on RE2 alone: its time is linear in the text, whatever the pattern."""
+"""Regular expressions on RE2, whose time is linear in the text for every pattern."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rune.core.expr.budget import (
     ExpressionError,
 )
 
-# A match costs about as much as this many plain steps.
+# The cost of a match in steps.
 _MATCH_STEPS = 8
 
 
@@ -32,27 +32,26 @@ _OPTIONS = _options()
 
 @lru_cache(maxsize=PATTERN_CACHE_SIZE)
 def compiled(pattern: str) -> Any:
-    """A compiled pattern."""
     if len(pattern) > MAX_PATTERN_CHARS:
         raise BudgetError(f"the pattern is too long (limit: {MAX_PATTERN_CHARS} characters)")
     try:
         return re2.compile(pattern, _OPTIONS)
     except re2.error as error:
         reason = error.args[0]
-        told = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
-        raise ExpressionError(f"the pattern is not a regular expression: {told}") from None
+        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
+        raise ExpressionError(f"the pattern is not a regular expression: {text}") from None
     except UnicodeEncodeError:
         raise ExpressionError("the pattern holds half of a surrogate pair") from None
 
 
 def _account(machine: Any, text: str, run: Evaluation | None) -> None:
-    # The worst case is every state of the pattern for every character.
+    # In the worst case RE2 visits every state of the pattern for every character.
     if run is not None:
         run.spend(_MATCH_STEPS + (machine.programsize * (len(text) + 1024) >> 14))
 
 
 def search(text: str, pattern: str, run: Evaluation | None) -> bool:
-    """Whether the pattern is found anywhere in the text."""
+    """Return whether the pattern matches anywhere in the text."""
     machine = compiled(pattern)
     _account(machine, text, run)
     try:
@@ -62,7 +61,7 @@ def search(text: str, pattern: str, run: Evaluation | None) -> bool:
 
 
 def find_all(text: str, pattern: str, run: Evaluation) -> list[Any]:
-    """Every match: its text, its only group, or the list of its groups."""
+    """Return every match: its text, its only group, or the list of its groups."""
     machine = compiled(pattern)
     _account(machine, text, run)
     found: list[Any] = []

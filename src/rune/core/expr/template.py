@@ -1,4 +1,4 @@
-"""JSON values whose texts may hold references and expressions."""
+"""Templates: JSON values whose texts may contain references and expressions."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from rune.core.expr.values import to_text
 Resolver = Callable[[Mapping[str, Any]], Any]
 
 _MARK = re.compile(r"\$|\{\{")
-_ODD = frozenset(' .[]"')
+_KEY_CHARS_TO_QUOTE = frozenset(' .[]"')
 
 
 class Template:
-    """A compiled template. `constant` is true where no scope could change what it resolves to."""
+    """A compiled template. `constant` is true if its value does not depend on the scope."""
 
     __slots__ = ("_resolver", "_value", "pure", "references")
 
@@ -44,17 +44,17 @@ class Template:
         return self.pure and not self.references
 
     def resolve(self, scope: Mapping[str, Any]) -> Any:
-        """The value with every text resolved, once: what comes out of a scope is never read as a template.
+        """Return the value with every text resolved once. Values from the scope are never resolved as templates.
 
-        Values are shared with the scope and with later results, so they are not to be changed.
+        The result shares values with the scope and with later results and must not be modified.
         """
         return self._value if self._resolver is None else self._resolver(scope)
 
 
 def compile_template(value: Any, names: Names, base: str = "") -> Template:
-    """Compile a JSON value; all of its errors are raised together.
+    """Compile a JSON value and raise all of its errors together.
 
-    The base, such as the name of a parameter, keeps its identifiers apart from those of other templates.
+    `base`, such as the name of a parameter, makes its generated identifiers differ from those of other templates.
     """
     compiler = _TemplateCompiler(names, base)
     resolved, resolver = compiler.compile(value, "", 0)
@@ -64,7 +64,7 @@ def compile_template(value: Any, names: Names, base: str = "") -> Template:
 
 
 def is_dynamic(text: str, names: Names) -> bool:
-    """Whether a text is anything but literal text: it holds an expression or a reference, or is refused."""
+    """Return whether a text contains an expression or a reference, or does not compile."""
     if _is_literal(text):
         return False
     compiler = _TemplateCompiler(names)
@@ -72,29 +72,29 @@ def is_dynamic(text: str, names: Names) -> bool:
 
 
 def _is_literal(value: Any) -> bool:
-    """Whether a value can be seen to be constant at first sight."""
+    """Return whether a value is constant without compiling it."""
     kind = type(value)
     if kind is str:
         return "$" not in value and "{{" not in value
     return kind is not list and kind is not dict
 
 
-def _step(path: str, key: str) -> str:
-    """The path of a member, as in `headers.accept` or `headers["a.b"]`."""
-    if not key or not _ODD.isdisjoint(key):
+def _member_path(path: str, key: str) -> str:
+    """Return the path of a member, such as `headers.accept` or `headers["a.b"]`."""
+    if not key or not _KEY_CHARS_TO_QUOTE.isdisjoint(key):
         return f'{path}["{key}"]'
     return f"{path}.{key}" if path else key
 
 
 class _TemplateCompiler:
-    """Compiles a value to a constant, or to a resolver where it depends on the scope."""
+    """Compiles a value to a constant, or to a resolver if it depends on the scope."""
 
     def __init__(self, names: Names, base: str = "") -> None:
         self.errors: list[ExpressionSyntaxError] = []
         self.references: list[Reference] = []
         self.pure = True
         self._names = names
-        # Quoted, because what is quoted has an end: no two bases and paths give the same salt.
+        # Quoted, so that two different pairs of base and path never give the same salt.
         self._base = repr(base) if base else ""
 
     def compile(self, value: Any, path: str, depth: int) -> tuple[Any, Resolver | None]:
@@ -111,9 +111,9 @@ class _TemplateCompiler:
         parts: list[tuple[Any, Resolver, str]] = []
         members: Iterable[tuple[Any, Any]] = enumerate(value) if kind is list else value.items()
         for key, each in members:
-            # Most members are literals, and only what is not needs a path.
+            # Most members are literals and need no path.
             if not _is_literal(each):
-                where = f"{path}[{key}]" if kind is list else _step(path, key)
+                where = f"{path}[{key}]" if kind is list else _member_path(path, key)
                 made[key], resolver = self.compile(each, where, depth + 1)
                 if resolver is not None:
                     parts.append((key, resolver, where))
@@ -131,7 +131,7 @@ class _TemplateCompiler:
         return "".join(parts), None
 
     def _parts(self, text: str, path: str) -> list[Any]:
-        """Literal pieces, and resolvers for what stands between them."""
+        """Split a text into literal pieces and resolvers."""
         parts: list[Any] = []
         plain = at = 0
         while mark := _MARK.search(text, at):
@@ -151,7 +151,7 @@ class _TemplateCompiler:
         return parts
 
     def _part(self, text: str, at: int, path: str) -> tuple[Any, int]:
-        """What the mark at this place begins, and its end; None where it is literal."""
+        """Return the part that begins at this mark, and its end; None if the mark is literal text."""
         if text[at] == "{":
             end = expression_end(text, at + 2)
             if end < 0:
@@ -178,7 +178,7 @@ class _TemplateCompiler:
         return expression.evaluate
 
     def _refuse_unknown(self, text: str) -> None:
-        """A text that is one reference, to nothing known, is more likely a mistake than text."""
+        """Reject a text that is a single unknown reference: it is more likely a mistake than literal text."""
         ends = id_ends(text, 1) if text[:1] == "$" else []
         if not ends or not (text[1] == "_" or text[1].isalpha()):
             return
@@ -189,7 +189,7 @@ class _TemplateCompiler:
 
 
 class _Container:
-    """Resolves a list or an object: a copy of what is constant, with the other members put in."""
+    """Resolves a list or an object: copies the constant members and resolves the others."""
 
     __slots__ = ("_made", "_parts")
 
@@ -203,7 +203,7 @@ class _Container:
             try:
                 made[key] = resolver(scope)
             except ExpressionError as error:
-                # The innermost container puts the path of the text in front, and no other does.
+                # Only the innermost container adds the path of the text.
                 if error.path:
                     raise
                 raise error.within(path) from None

@@ -1,7 +1,7 @@
-"""JSON values: their kinds, truth, equality, text, and looking things up in them.
+"""JSON values: kinds, truth, equality, text form and lookups.
 
-Values are told apart by `type(v) is …` and nothing else. An object that merely behaves like a JSON
-value has no kind, and no operation accepts it.
+Kinds are distinguished by `type(v) is …` only. An object that merely behaves like a JSON value has no kind, and every
+operation rejects it.
 """
 
 from __future__ import annotations
@@ -29,25 +29,24 @@ _KIND_NAMES = {
     "array": "a list",
     "object": "an object",
 }
+_MAX_LISTED = 10
+_MAX_LISTED_CHARS = 40
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def _writer() -> Callable[[Any, int], Iterable[str]]:
-    """What `_ENCODER` makes anew for each value, where Python has it in C, but made once. It does not look
-    for circles."""
+def _make_writer() -> Callable[[Any, int], Iterable[str]]:
+    """Return the C encoder that `_ENCODER` would create for each value, without a check for circular references."""
     make = getattr(json.encoder, "c_make_encoder", None)
     quoted = json.encoder.encode_basestring
     parts = (None, _ENCODER.default, quoted, None, ":", ",", False, False, False)
     return make(*parts) if make else lambda value, level: _ENCODER.iterencode(value)
 
 
-_WRITE = _writer()
-_MAX_LISTED = 10
-_MAX_LISTED_CHARS = 40
+_WRITE = _make_writer()
 
 
 def kind_of(value: Any) -> str:
-    """The JSON name of a value's type."""
+    """Return the JSON name of a value's type."""
     kind = _KINDS.get(type(value))
     if kind is None:
         raise ExpressionError("the value is not JSON")
@@ -55,23 +54,23 @@ def kind_of(value: Any) -> str:
 
 
 def kind_name(value: Any) -> str:
-    """The kind of a value as messages name it."""
+    """Return the kind of a value as messages name it."""
     kind = kind_of(value)
     return _KIND_NAMES.get(kind, kind)
 
 
 def truthy(value: Any) -> bool:
-    """False are null, false, 0, and empty text, lists and objects."""
+    """Return false for null, false, 0, and empty text, lists and objects."""
     return bool(value)
 
 
 def is_number(value: Any) -> bool:
-    """Booleans are not numbers."""
+    """Return whether a value is a number; booleans are not."""
     return type(value) is int or type(value) is float
 
 
 def json_equal(a: Any, b: Any, run: Evaluation | None = None) -> bool:
-    """Equality as JSON has it: numbers across int and float, nothing else across kinds."""
+    """Compare JSON values: int and float are one kind, and values of different kinds are never equal."""
     kind = type(a)
     if kind is list and type(b) is list:
         if len(a) != len(b):
@@ -91,7 +90,7 @@ def json_equal(a: Any, b: Any, run: Evaluation | None = None) -> bool:
 
 
 def to_text(value: Any) -> str:
-    """How a value looks inside text: null as nothing, the rest but text as compact JSON."""
+    """Return a value as it appears inside text: null as nothing, text unchanged, others as compact JSON."""
     kind = type(value)
     if kind is str:
         return str(value)
@@ -109,14 +108,13 @@ def to_text(value: Any) -> str:
 
 
 def to_json(value: Any) -> str:
-    """Compact JSON."""
     try:
         return "".join(_WRITE(value, 0))
     except (TypeError, ValueError, RecursionError):
-        return _to_json_or_reason(value)
+        return _to_json_or_raise(value)
 
 
-def _to_json_or_reason(value: Any) -> str:
+def _to_json_or_raise(value: Any) -> str:
     try:
         return _ENCODER.encode(value)
     except (TypeError, ValueError):
@@ -126,7 +124,7 @@ def _to_json_or_reason(value: Any) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """A bounded list of names for a message."""
+    """Format a bounded list of names for a message."""
     shown: list[str] = []
     for name in names:
         if len(shown) == _MAX_LISTED:
@@ -137,7 +135,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def describe(place: str, key: str | int) -> str:
-    """A place one step further on: `$a.b` and "c" give `$a.b.c`."""
+    """Return the place of a member: `$a.b` and "c" give `$a.b.c`."""
     if type(key) is int:
         return f"{place}[{key}]"
     text = str(key)
@@ -145,16 +143,16 @@ def describe(place: str, key: str | int) -> str:
 
 
 def look_up(value: Any, key: Any, place: str) -> Any:
-    """One step into an object, a list or text. `place` names the value in messages."""
-    wanted = type(key)
-    if wanted is not str and wanted is not int:
+    """Return a member of an object, a list or text. `place` names the value in messages."""
+    key_kind = type(key)
+    if key_kind is not str and key_kind is not int:
         raise ExpressionError(f"a key is text or a whole number, not {kind_name(key)} (in {place})")
     kind = type(value)
-    if kind is dict and wanted is str:
+    if kind is dict and key_kind is str:
         if key in value:
             return value[key]
         raise MissingError(f"{describe(place, key)} is missing; {place} has: {listed(value)}")
-    if (kind is list or kind is str) and wanted is int:
+    if (kind is list or kind is str) and key_kind is int:
         if -len(value) <= key < len(value):
             return value[key]
         raise MissingError(f"{describe(place, key)} is missing; {place} has {len(value)} elements")

@@ -1,1 +1,1 @@
-"""The plan: a definition compiled for execution."""
+"""Compile a definition into a plan for execution."""

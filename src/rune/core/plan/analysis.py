@@ -1,7 +1,6 @@
-"""Which split each node is inside of, and which aggregator closes which split. Decided from the graph
-alone.
+"""Static analysis of the graph: the split scope of each node, and the traits that follow from its position.
 
-Traits that follow from the graph: each is one pass over the nodes in order.
+Scopes pair each split with its aggregator. Each trait is computed in one pass in topological order.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from rune.core.plan.graph import Graph
 
 
 class Scopes(msgspec.Struct, frozen=True):
-    """Static scopes by node index. A split and an aggregator both belong to the scope around the items."""
+    """Static scopes by node index. A split and its aggregator belong to the scope that encloses the items."""
 
     depth: tuple[int, ...]
     split: tuple[int | None, ...]  # the innermost split whose items the node runs for; None: the root scope
@@ -28,7 +27,7 @@ class Scopes(msgspec.Struct, frozen=True):
     split_of: dict[int, int]  # aggregator -> split
 
     def enclosing(self, node: int) -> tuple[int, ...]:
-        """The splits around a node, outermost first."""
+        """Return the splits that enclose a node, outermost first."""
         found: list[int] = []
         split = self.split[node]
         while split is not None:
@@ -44,12 +43,14 @@ def find_scopes(
     places: SourceLocations,
     limits: Limits = LIMITS,
 ) -> tuple[Scopes, list[Problem]]:
-    """Scopes of all nodes and what is wrong with them, in one pass along the topological order. Nodes on or
-    behind a cycle are left in the root scope: the cycle is the problem to report."""
-    return _Finder(graph, types, edges, places, limits).run()
+    """Return the scopes of all nodes and their problems.
+
+    Nodes on or after a cycle stay in the root scope: the cycle is the problem to report.
+    """
+    return _ScopeFinder(graph, types, edges, places, limits).run()
 
 
-class _Finder:
+class _ScopeFinder:
     def __init__(
         self,
         graph: Graph,
@@ -77,9 +78,9 @@ class _Finder:
 
     def _place(self, node: int) -> None:
         kind = self._types[node]
-        scope = self._entering(node)
+        scope = self._entry_scope(node)
         if kind is not None and kind.joins_items:
-            scope = self._pair(node, scope)
+            scope = self._assign_split(node, scope)
         self._split[node] = scope
         self._depth[node] = 0 if scope is None else self._depth[scope] + 1
         if kind is None:
@@ -89,7 +90,7 @@ class _Finder:
                 problems.SPLIT_TOO_DEEP,
                 self._places.nodes[node],
                 f"split `{self._graph.ids[node]}` is nested deeper than {self._limits.split_depth} splits",
-                "move the inner part into a workflow of its own and call it with a `workflow` node",
+                "move the inner part into a separate workflow and call it with a `workflow` node",
             )
         if kind.sets_output and scope is not None:
             self._report(
@@ -97,18 +98,17 @@ class _Finder:
                 self._places.nodes[node],
                 f"`{self._graph.ids[node]}` sets the output of the execution but runs once per item of "
                 f"split `{self._graph.ids[scope]}`",
-                "put it behind the aggregator",
+                "put it after the aggregator",
             )
 
-    def _entering(self, node: int) -> int | None:
-        """The scope that the in-edges bring; where they differ, that of the first, and a problem for each
-        other."""
+    def _entry_scope(self, node: int) -> int | None:
+        """Return the scope of the first in-edge, and report each in-edge with a different scope."""
         edges = self._graph.in_edges[node]
         if not edges:
             return None
-        first = self._carried(edges[0])
+        first = self._edge_scope(edges[0])
         for edge in edges[1:]:
-            other = self._carried(edge)
+            other = self._edge_scope(edge)
             if other != first:
                 self._report(
                     problems.SCOPES_MEET,
@@ -120,37 +120,38 @@ class _Finder:
                 )
         return first
 
-    def _carried(self, edge: int) -> int | None:
-        """The scope of a token on this edge. A split that fails has no items, so its error edge stays
-        outside."""
+    def _edge_scope(self, edge: int) -> int | None:
+        """Return the scope of a token on this edge. A failed split has no items, so its error edge stays outside."""
         source = self._graph.src[edge]
         kind = self._types[source]
         if kind is not None and kind.fans_out and not self._edges[edge].is_error:
             return source
         return self._split[source]
 
-    def _pair(self, node: int, scope: int | None) -> int | None:
-        """Give an aggregator its split; answers the scope behind it."""
+    def _assign_split(self, node: int, scope: int | None) -> int | None:
+        """Assign an aggregator to its split and return the scope after it."""
         name = self._graph.ids[node]
         if scope is None:
             edges = self._graph.in_edges[node]
-            led = f" (edge `{self._edges[edges[0]].id}` leads here from outside every split)" if edges else ""
+            reason = (
+                f" (edge `{self._edges[edges[0]].id}` leads here from outside every split)" if edges else ""
+            )
             self._report(
                 problems.AGGREGATOR_OUTSIDE_SPLIT,
                 self._places.nodes[node],
-                f"aggregator `{name}` is not inside a split{led}",
+                f"aggregator `{name}` is not inside a split{reason}",
                 "put it on the paths out of a split, or use `merge` to join branches",
             )
             return None
-        taken = self._aggregator.get(scope)
-        if taken is None:
+        existing = self._aggregator.get(scope)
+        if existing is None:
             self._aggregator[scope] = node
             self._split_of[node] = scope
         else:
             self._report(
                 problems.TWO_AGGREGATORS,
                 self._places.nodes[node],
-                f"split `{self._graph.ids[scope]}` has two aggregators, `{self._graph.ids[taken]}` and "
+                f"split `{self._graph.ids[scope]}` has two aggregators, `{self._graph.ids[existing]}` and "
                 f"`{name}` "
                 f"(reached by edge `{self._edges[self._graph.in_edges[node][0]].id}`)",
                 "lead all paths of the items to one aggregator",
@@ -165,7 +166,7 @@ class _Finder:
 
 
 class NodeTraits(msgspec.Struct, frozen=True):
-    """What the position of a node in the graph means for the rules."""
+    """What follows from the position of each node in the graph."""
 
     rules: tuple[JoinRule, ...]
     is_join: tuple[bool, ...]
@@ -180,9 +181,8 @@ class NodeTraits(msgspec.Struct, frozen=True):
 def find_node_traits(
     definition: Definition, graph: Graph, scopes: Scopes, types: Sequence[NodeType]
 ) -> NodeTraits:
-    """Compute the traits of every node."""
     nodes = zip(definition.nodes, types, strict=True)
-    rules = tuple(_rule(node.join, type, node.parameters) for node, type in nodes)
+    rules = tuple(_join_rule(node.join, type, node.parameters) for node, type in nodes)
     is_join = tuple(
         (len(graph.in_edges[i]) > 1 or (type.merges and bool(graph.in_edges[i]))) and not type.joins_items
         for i, type in enumerate(types)
@@ -192,15 +192,17 @@ def find_node_traits(
         rules,
         is_join,
         timeouts,
-        _listed(graph, scopes),
-        _raced(graph, scopes, [_races(definition, rules, timeouts, is_join, i) for i in range(len(types))]),
-        {i: _region(graph, scopes, i) for i, rule in enumerate(rules) if rule.cancel_losers},
+        _find_listed(graph, scopes),
+        _find_raced(
+            graph, scopes, [_is_race(definition, rules, timeouts, is_join, i) for i in range(len(types))]
+        ),
+        {i: _find_region(graph, scopes, i) for i, rule in enumerate(rules) if rule.cancel_losers},
         _bodies(scopes),
         _timed_races(scopes, rules, timeouts),
     )
 
 
-def _rule(join: str | None, type: NodeType, parameters: dict[str, object]) -> JoinRule:
+def _join_rule(join: str | None, type: NodeType, parameters: dict[str, object]) -> JoinRule:
     rule = type.join_rule(parameters)
     return rule if join is None else msgspec.structs.replace(rule, opens=join)
 
@@ -208,7 +210,7 @@ def _rule(join: str | None, type: NodeType, parameters: dict[str, object]) -> Jo
 def _timeouts(
     definition: Definition, graph: Graph, scopes: Scopes, types: Sequence[NodeType], rules: Sequence[JoinRule]
 ) -> tuple[int | None, ...]:
-    """In ms. Where something upstream may sleep for days, no default timeout would be right."""
+    """Return the join timeouts in ms. A join after a node that may suspend for days has no default timeout."""
     sleeps = _sleeps_upstream(graph, scopes, types)
     found: list[int | None] = []
     for i, (type, rule) in enumerate(zip(types, rules, strict=True)):
@@ -222,7 +224,7 @@ def _timeouts(
 
 
 def _sleeps_upstream(graph: Graph, scopes: Scopes, types: Sequence[NodeType]) -> list[bool]:
-    """Whether a node that may sleep lies upstream of each node, in its own scope or one nested in it."""
+    """Return for each node whether a node upstream in its scope, or a nested one, may suspend."""
     sleeps = [False] * len(types)
     for i in graph.order:
         sources = [each for each in graph.predecessors(i) if scopes.depth[each] >= scopes.depth[i]]
@@ -232,8 +234,8 @@ def _sleeps_upstream(graph: Graph, scopes: Scopes, types: Sequence[NodeType]) ->
     return sleeps
 
 
-def _listed(graph: Graph, scopes: Scopes) -> tuple[bool, ...]:
-    """Whether the aggregator of the split around a node can be reached from it."""
+def _find_listed(graph: Graph, scopes: Scopes) -> tuple[bool, ...]:
+    """Return for each node whether it leads to the aggregator of its enclosing split."""
     listed = [False] * len(graph.ids)
     for i in reversed(graph.order):
         split = scopes.split[i]
@@ -247,21 +249,21 @@ def _listed(graph: Graph, scopes: Scopes) -> tuple[bool, ...]:
     return tuple(listed)
 
 
-def _races(
+def _is_race(
     definition: Definition,
     rules: Sequence[JoinRule],
     timeouts: Sequence[int | None],
     is_join: Sequence[bool],
     index: int,
 ) -> bool:
-    """Whether what is visible behind a join depends on time: it is a race, or it may be given up and go on."""
+    """Return whether visibility after a join depends on time: it is a race, or it may expire and continue."""
     policy = definition.nodes[index].error
-    goes_on = timeouts[index] is not None and policy is not None and policy.type != "halt"
-    return is_join[index] and (rules[index].opens != "all" or goes_on)
+    continues = timeouts[index] is not None and policy is not None and policy.type != "halt"
+    return is_join[index] and (rules[index].opens != "all" or continues)
 
 
-def _raced(graph: Graph, scopes: Scopes, races: Sequence[bool]) -> tuple[bool, ...]:
-    """Whether a race lies on some way to a node. What happened inside items ends at their aggregator."""
+def _find_raced(graph: Graph, scopes: Scopes, races: Sequence[bool]) -> tuple[bool, ...]:
+    """Return for each node whether a race is upstream. Races inside of items end at the aggregator."""
     raced = [False] * len(races)
     for i in graph.order:
         sources = [scopes.split_of[i]] if i in scopes.split_of else graph.predecessors(i)
@@ -269,8 +271,8 @@ def _raced(graph: Graph, scopes: Scopes, races: Sequence[bool]) -> tuple[bool, .
     return tuple(raced)
 
 
-def _region(graph: Graph, scopes: Scopes, join: int) -> frozenset[int]:
-    """Nodes of the join's scope and deeper, all of whose paths end at it."""
+def _find_region(graph: Graph, scopes: Scopes, join: int) -> frozenset[int]:
+    """Return the nodes in the scope of the join, or nested in it, whose paths all lead to the join."""
     region: set[int] = {join}
     for i in reversed(graph.order):
         targets = graph.successors(i)

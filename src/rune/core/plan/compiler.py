@@ -1,4 +1,4 @@
-"""The compiler: definition and catalogue in, plan out. Assumes a definition that validation has passed."""
+"""Compile a validated definition and the catalogue of node types into a plan."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from rune.core.plan.model import Edges, NodePlan, Plan, Split
 from rune.core.plan.parameters import Parameters, compile_parameters
 
 NO_RETRY = Retry()
-NOTHING: frozenset[int] = frozenset()
+NO_REGION: frozenset[int] = frozenset()
 
 
 def names_of(definition: Definition) -> Names:
-    """What a `$` may mean in this definition: node ids, and node names that only one node has."""
+    """Return the names that references may use: node ids, and node names that are unique."""
     counted = Counter(node.name for node in definition.nodes if node.name)
     titles = {node.name: node.id for node in definition.nodes if counted.get(node.name) == 1}
     return Names(frozenset(node.id for node in definition.nodes), titles)
@@ -31,8 +31,7 @@ def names_of(definition: Definition) -> Names:
 def compile_definition(
     definition: Definition, catalogue: Catalogue, compiled: Sequence[Parameters] = ()
 ) -> Plan:
-    """Everything that can be decided before an execution starts, decided. `compiled`: parameters that
-    validation has compiled already."""
+    """Compile a definition. `compiled`: parameters that validation has already compiled."""
     types = [catalogue[node.type] for node in definition.nodes]
     graph = build_graph([node.id for node in definition.nodes], definition.edges)
     scopes, _ = find_scopes(
@@ -107,7 +106,7 @@ def _node_plan(
         opens=rule.opens,
         timeout=traits.timeouts[i],
         timeout_from=_timeout_from(type, rule),
-        region=traits.regions.get(i, NOTHING),
+        region=traits.regions.get(i, NO_REGION),
         needs_choice=traits.is_join[i] and rule.opens != "all" and (not pure or rule.cancel_losers),
         policy=node.error.type if node.error else ("halt" if split is None else "collect"),
         retry=_retry(node, type),
@@ -149,8 +148,8 @@ def _rescue(definition: Definition, node: Node, out: Edges) -> Split:
 
 
 def _others(out: Edges, alive: Edges) -> Edges:
-    living = frozenset(alive)
-    return tuple(edge for edge in out if edge not in living)
+    excluded = frozenset(alive)
+    return tuple(edge for edge in out if edge not in excluded)
 
 
 def _timeout_from(type: NodeType, rule: JoinRule) -> Literal["first", "latest", "scope"]:

@@ -1,7 +1,4 @@
-"""The shape of a definition: nodes and edges by index, in an order that respects the edges.
-
-Dominators: the node that every path to another leads through.
-"""
+"""The graph of a definition: adjacency and topological order by index, cycles, reachability and dominators."""
 
 from __future__ import annotations
 
@@ -14,8 +11,11 @@ from rune.core.definition.model import Edge
 
 
 class Graph(msgspec.Struct, frozen=True):
-    """Adjacency by index. An edge with an unknown end (-1) or from a node to itself keeps its index but is in
-    no adjacency list, so one bad edge does not hide what else is wrong."""
+    """Adjacency by index.
+
+    An edge with an unknown end (-1) or from a node to itself keeps its index but is in no adjacency list, so that one
+    invalid edge does not hide other problems.
+    """
 
     ids: tuple[str, ...]
     index: dict[str, int]
@@ -23,7 +23,7 @@ class Graph(msgspec.Struct, frozen=True):
     dst: tuple[int, ...]
     out_edges: tuple[tuple[int, ...], ...]
     in_edges: tuple[tuple[int, ...], ...]
-    order: tuple[int, ...]  # lacks the nodes on a cycle and those only a cycle leads to
+    order: tuple[int, ...]  # topological; without nodes on or after a cycle
 
     @property
     def entries(self) -> tuple[int, ...]:
@@ -36,17 +36,16 @@ class Graph(msgspec.Struct, frozen=True):
         return tuple(node for node, edges in enumerate(self.out_edges) if not edges)
 
     def predecessors(self, node: int) -> list[int]:
-        """Sources of the node's in-edges, in edge order; a source with two edges appears twice."""
+        """Return the sources of the in-edges, in edge order; a source with two edges appears twice."""
         return [self.src[edge] for edge in self.in_edges[node]]
 
     def successors(self, node: int) -> list[int]:
-        """Targets of the node's out-edges, in edge order; a target with two edges appears twice."""
+        """Return the targets of the out-edges, in edge order; a target with two edges appears twice."""
         return [self.dst[edge] for edge in self.out_edges[node]]
 
 
 def build_graph(ids: Sequence[str], edges: Sequence[Edge]) -> Graph:
-    """The graph of these node ids and edges. Of two nodes with one id the first is the one that edges
-    mean."""
+    """Build the graph. If two nodes have the same id, edges refer to the first one."""
     index: dict[str, int] = {}
     for position, node in enumerate(ids):
         index.setdefault(node, position)
@@ -65,12 +64,14 @@ def build_graph(ids: Sequence[str], edges: Sequence[Edge]) -> Graph:
         dst=dst,
         out_edges=tuple(map(tuple, out_edges)),
         in_edges=tuple(map(tuple, in_edges)),
-        order=_kahn(out_edges, in_edges, dst),
+        order=_topological_order(out_edges, in_edges, dst),
     )
 
 
-def _kahn(out_edges: list[list[int]], in_edges: list[list[int]], dst: tuple[int, ...]) -> tuple[int, ...]:
-    """Topological order; among nodes that are ready the one written first comes first."""
+def _topological_order(
+    out_edges: list[list[int]], in_edges: list[list[int]], dst: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Return the topological order; ready nodes keep the order of the document."""
     missing = [len(edges) for edges in in_edges]
     ready = [node for node, count in enumerate(missing) if not count]
     heapify(ready)
@@ -87,16 +88,16 @@ def _kahn(out_edges: list[list[int]], in_edges: list[list[int]], dst: tuple[int,
 
 
 def find_cycle(graph: Graph) -> tuple[str, ...]:
-    """One concrete cycle as node ids, each once, from the one written first; empty if there is none."""
+    """Return the node ids of one cycle, beginning with the first in the document; empty if there is none."""
     if len(graph.order) == len(graph.ids):
         return ()
-    sorted_out = set(graph.order)
-    # A node that Kahn could not place has a predecessor it could not place either: walking back must repeat.
-    node = next(each for each in range(len(graph.ids)) if each not in sorted_out)
+    ordered = set(graph.order)
+    # A node without a place in the order has such a predecessor too, so that walking back must repeat a node.
+    node = next(each for each in range(len(graph.ids)) if each not in ordered)
     walk: dict[int, int] = {}
     while node not in walk:
         walk[node] = len(walk)
-        node = next(each for each in graph.predecessors(node) if each not in sorted_out)
+        node = next(each for each in graph.predecessors(node) if each not in ordered)
     backwards = [each for each, position in walk.items() if position >= walk[node]]
     cycle = backwards[::-1]
     first = cycle.index(min(cycle))
@@ -104,7 +105,7 @@ def find_cycle(graph: Graph) -> tuple[str, ...]:
 
 
 def reachable(graph: Graph, starts: Iterable[int]) -> set[int]:
-    """Every node that a path from one of `starts` leads to, the starts included."""
+    """Return every node that can be reached from `starts`, including these."""
     found = set(starts)
     open_nodes = list(found)
     while open_nodes:
@@ -116,8 +117,7 @@ def reachable(graph: Graph, starts: Iterable[int]) -> set[int]:
 
 
 def ancestors(graph: Graph) -> tuple[int, ...]:
-    """For each node the set of nodes with a path to it, as bits of an integer (bit i: node i). Zero for nodes
-    on or behind a cycle."""
+    """Return the ancestors of each node as bits of an integer (bit i: node i). Zero for nodes on or after a cycle."""
     sets = [0] * len(graph.ids)
     src, in_edges = graph.src, graph.in_edges
     for node in graph.order:
@@ -130,15 +130,14 @@ def ancestors(graph: Graph) -> tuple[int, ...]:
 
 
 ROOT = -1
-"""Stands above all entries."""
+"""The virtual dominator of all entries."""
 
 ERROR = "\0error"
-"""The exit of an error edge, apart from every outlet: it and a success are never both taken."""
+"""The exit of an error edge, distinct from every outlet: at most one of error and success is taken."""
 
 
 class Dominators(msgspec.Struct, frozen=True):
-    """The nearest dominator of each node of an acyclic graph, and the ways out of a node that lead to
-    another."""
+    """The immediate dominator of each node of an acyclic graph, and the exits of a node that lead to another."""
 
     graph: Graph
     edges: Sequence[Edge]
@@ -148,33 +147,33 @@ class Dominators(msgspec.Struct, frozen=True):
     depth: Sequence[int]
 
     def above(self, node: int) -> Iterable[tuple[int, int]]:
-        """Each dominator of a node, nearest first and ROOT last, with the one below it on the way."""
+        """Yield each dominator of a node, nearest first and ROOT last, with its child towards the node."""
         below = node
         while below != ROOT:
             yield self.parent[below], below
             below = self.parent[below]
 
     def common(self, nodes: Iterable[int]) -> int:
-        """The nearest node that dominates all of these, which may be one of them."""
+        """Return the nearest node that dominates all of these, which may be one of them."""
         first, *others = nodes
         for other in others:
-            first = _meet(first, other, self.parent, self.depth)
+            first = _common_dominator(first, other, self.parent, self.depth)
         return first
 
     def exits(self, router: int, target: int) -> set[str | None]:
-        """The exits of `router` from which `target` can be reached."""
+        """Return the exits of `router` from which `target` can be reached."""
         graph, known = self.graph, self.ancestors[target] | (1 << target)
         return {self.exit(edge) for edge in graph.out_edges[router] if known >> graph.dst[edge] & 1}
 
     def exit(self, edge: int) -> str | None:
-        """What must happen at its source for this edge to be taken: of different exits at most one is."""
+        """Return the exit of its source that takes this edge. At most one exit of a node is taken."""
         return ERROR if self.edges[edge].is_error else self.outlets[edge]
 
 
 def find_dominators(
     graph: Graph, edges: Sequence[Edge], outlets: Sequence[str | None], ancestors: Sequence[int]
 ) -> Dominators:
-    """In one pass along the topological order; nodes on or behind a cycle are left under ROOT."""
+    """Compute dominators in topological order. Nodes on or after a cycle stay under ROOT."""
     parent = [ROOT] * len(graph.ids)
     depth = [1] * len(graph.ids)
     for node in graph.order:
@@ -182,13 +181,13 @@ def find_dominators(
         if sources:
             found = sources[0]
             for source in sources[1:]:
-                found = _meet(found, source, parent, depth)
+                found = _common_dominator(found, source, parent, depth)
             parent[node] = found
             depth[node] = 1 if found == ROOT else depth[found] + 1
     return Dominators(graph, edges, outlets, ancestors, parent, depth)
 
 
-def _meet(one: int, other: int, parent: Sequence[int], depth: Sequence[int]) -> int:
+def _common_dominator(one: int, other: int, parent: Sequence[int], depth: Sequence[int]) -> int:
     while one != other:
         if ROOT in {one, other}:
             return ROOT

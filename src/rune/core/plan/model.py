@@ -1,4 +1,4 @@
-"""The plan: a definition compiled once, so that no decision has to look at the document again."""
+"""The plan: a definition compiled once, so that decisions do not read the document again."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rune.core.plan.parameters import Parameters
 
 Edges = tuple[int, ...]
 Split = tuple[Edges, Edges]
-"""Edges that come alive, and edges that die."""
+"""Live edges and dead edges."""
 
 
 class NodePlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Everything the rules ask of one node."""
+    """Everything that the rules need about one node."""
 
     index: int
     id: str
@@ -31,7 +31,7 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     out: Edges
     in_edges: Edges
     normal: Split  # a success without outlets
-    by_outlet: Mapping[str | None, Split]  # by what an output may say; None where the type has no outlets
+    by_outlet: Mapping[str | None, Split]  # by outlet of an output; None if the type has no outlets
     rescue: Split  # policy `branch`
     ignored: str | None  # the outlet that policy `ignore` takes
     error_edges: Edges
@@ -41,12 +41,12 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     opens: Join
     timeout: int | None  # ms
     timeout_from: Literal["first", "latest", "scope"]
-    region: frozenset[int]  # what an opening cancels
-    needs_choice: bool  # who opened it is a fact before the node runs
+    region: frozenset[int]  # nodes that an opening cancels
+    needs_choice: bool  # the winner is recorded as a fact before the node runs
 
     policy: Literal["halt", "ignore", "branch", "collect"]
     retry: Retry
-    listed: bool  # an unhandled failure here shows up in a list
+    listed: bool  # an aggregator collects an unhandled failure of this node
 
     depth: int
     split: int  # innermost enclosing split, or -1
@@ -54,12 +54,12 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     window: Window
     aggregator: int  # of this split, or -1
     body: tuple[int, ...]  # of this split, nested splits included
-    races: tuple[int, ...]  # joins with a timeout from the opening of the items' scope of this split
+    races: tuple[int, ...]  # joins in the items of this split whose timeout begins with the scope
     joins_items: bool
-    split_of: int  # the split this aggregator gathers, or -1
+    split_of: int  # the split of this aggregator, or -1
     passes_payload: bool
     merges: bool
-    raced: bool  # a race lies upstream: visibility depends on who won
+    raced: bool  # a race is upstream: visibility depends on the winner
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,12 +74,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[NodePlan, ...]
     src: Edges
     dst: Edges
-    gather_position: Mapping[int, int]  # edge into an aggregator -> its place among its in-edges
+    gather_position: Mapping[int, int]  # edge into an aggregator -> its position among the in-edges
     entries: tuple[int, ...]
     triggers: frozenset[int]
     leaves: tuple[int, ...]  # root nodes without out-edges
     outputs: tuple[int, ...]  # root nodes that set the execution's output
-    races: tuple[int, ...]  # root joins with a timeout from the start
+    races: tuple[int, ...]  # root joins whose timeout begins with the execution
     timeout: int | None  # ms
-    launches: bool  # some node starts executions of its own
-    max_parallel: int | None  # nodes of an execution that run at once
+    launches: bool  # some node starts child executions
+    max_parallel: int | None  # nodes of one execution that run concurrently

@@ -1,4 +1,4 @@
-"""Parameters: what a node is given, compiled once and resolved per run."""
+"""The parameters of a node, compiled once and resolved for each run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rune.core.node_type import NodeType
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """A list of rules, each field compiled by itself: none behind the rule that decides is evaluated."""
+    """A list of rules with separately compiled fields, so that no rule after the matching one is evaluated."""
 
     name: str
     fields: tuple[dict[str, Template], ...]
@@ -28,7 +28,7 @@ class Rules(msgspec.Struct, frozen=True):
     pure: bool
 
     def value(self, index: int, field: str, scope: Mapping[str, Any]) -> Any:
-        """One field of one rule, null where it is not given."""
+        """Return one field of one rule, or None if it is absent."""
         compiled = self.fields[index].get(field)
         if compiled is None:
             return None
@@ -42,7 +42,7 @@ Element = Expression | Template | Rules
 
 
 class Parameters(msgspec.Struct, frozen=True, gc=False):
-    """The parameters of one node: fixed values, those resolved before the run, those the node evaluates."""
+    """The parameters of one node: constants, those resolved before the run, and those that the node evaluates."""
 
     fixed: dict[str, Any]
     dynamic: tuple[tuple[str, Expression | Template], ...]
@@ -51,9 +51,9 @@ class Parameters(msgspec.Struct, frozen=True, gc=False):
     pure: bool
 
     def resolve(self, scope: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of one run, or the error that names the parameter: never a half-resolved set.
+        """Return the values of one run, or raise an error that names the parameter.
 
-        What the node evaluates itself is among them only as it is written: see `elements`.
+        Parameters that the node evaluates (`elements`) are included unresolved, if at all.
         """
         values = dict(self.fixed)
         for name, compiled in self.dynamic:
@@ -62,7 +62,7 @@ class Parameters(msgspec.Struct, frozen=True, gc=False):
 
 
 def evaluate(name: str, compiled: Expression | Template, scope: Mapping[str, Any]) -> Any:
-    """The value of one compiled parameter, or the error that names it."""
+    """Return the value of one compiled parameter, or raise an error that names it."""
     try:
         return compiled.evaluate(scope) if isinstance(compiled, Expression) else compiled.resolve(scope)
     except ExpressionError as error:
@@ -70,7 +70,7 @@ def evaluate(name: str, compiled: Expression | Template, scope: Mapping[str, Any
 
 
 def located(name: str, error: ExpressionError) -> ExpressionError:
-    """The same error, told from the parameter it stands in."""
+    """Return the error with the path of its parameter."""
     inner = error.path
     joint = "" if not inner or inner.startswith("[") else "."
     message = error.message.removeprefix(f"{inner}: ") if inner else error.message
@@ -78,7 +78,7 @@ def located(name: str, error: ExpressionError) -> ExpressionError:
 
 
 def expression_source(text: str) -> str:
-    """A condition may be written bare or wrapped as `{{ … }}`."""
+    """Return the source of an expression that may be wrapped in `{{ … }}`."""
     stripped = text.strip()
     if stripped.startswith("{{") and stripped.endswith("}}") and "{{" not in stripped[2:]:
         return stripped[2:-2]
@@ -86,7 +86,7 @@ def expression_source(text: str) -> str:
 
 
 def compile_parameter(type: NodeType, name: str, value: Any, names: Names) -> Element | None:
-    """The compiled form of one parameter; None where it is taken as it stands."""
+    """Return the compiled parameter; None if its value is used unchanged."""
     kind = type.kinds.get(name, "template")
     if kind == "literal":
         return None
@@ -103,7 +103,7 @@ def compile_parameter(type: NodeType, name: str, value: Any, names: Names) -> El
 
 
 def compile_parameters(type: NodeType, parameters: Mapping[str, Any], names: Names) -> Parameters:
-    """Compile every parameter of a node whose expressions are known to be right."""
+    """Compile every parameter of a node."""
     fixed: dict[str, Any] = {}
     dynamic: list[tuple[str, Expression | Template]] = []
     elements: dict[str, Element] = {}
@@ -122,13 +122,13 @@ def compile_parameters(type: NodeType, parameters: Mapping[str, Any], names: Nam
         elif isinstance(compiled, Rules) or (kind == "expression" and isinstance(compiled, Expression)):
             fixed[name] = value
             elements[name] = compiled
-        elif not _fix(name, compiled, fixed):
+        elif not _resolve_constant(name, compiled, fixed):
             dynamic.append((name, compiled))
     return Parameters(fixed, tuple(dynamic), elements, tuple(references), pure)
 
 
-def _fix(name: str, compiled: Expression | Template, fixed: dict[str, Any]) -> bool:
-    """Resolve a constant now. One that cannot be, as `{{ 1 / 0 }}`, fails its node each time it runs."""
+def _resolve_constant(name: str, compiled: Expression | Template, fixed: dict[str, Any]) -> bool:
+    """Resolve a constant now. One that fails, such as `{{ 1 / 0 }}`, fails its node each time it runs."""
     if not isinstance(compiled, Template) or not compiled.constant:
         return False
     try:

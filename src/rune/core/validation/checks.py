@@ -1,15 +1,4 @@
-"""What the checks look at: a definition with what is already known of it.
-
-Ids are unique, what is named exists.
-
-Each edge of a node with outlets leaves by one of them.
-
-An execution has one output: of two nodes that set it, at most one may run.
-
-Error policies, joins and fields that do nothing where they stand.
-
-The graph as a whole: no cycle, nothing out of reach, a way in and a way out.
-"""
+"""The checks of a definition: ids, outlets, outputs, error policies, joins and the shape of the graph."""
 
 from __future__ import annotations
 
@@ -27,15 +16,18 @@ from rune.core.expr.names import ROOTS
 from rune.core.node_type import NodeType
 from rune.core.plan.graph import ROOT, Dominators, Graph, find_cycle, reachable
 
+_OUTLET_SYNONYMS = frozenset({"true", "false", "fallback", "error", "case_0", "case_1"})
+
 
 class ValidationInput(msgspec.Struct):
-    """A definition under examination."""
+    """A definition that is being validated, with the problems found so far."""
 
     definition: Definition
     places: SourceLocations
     graph: Graph
     types: tuple[NodeType | None, ...]
-    sound: list[bool]  # by node: the type is known and its parameters fit, so its declaration may be asked
+    # By node: the type is known and its parameters are valid, so its declaration can be evaluated.
+    sound: list[bool]
     problems: list[Problem]
 
     def report(
@@ -46,54 +38,52 @@ class ValidationInput(msgspec.Struct):
         hint: str = "",
         severity: Literal["error", "warning"] = "error",
     ) -> None:
-        """Add a problem."""
         self.problems.append(Problem(path, code, message, hint, severity))
 
     def warn(self, path: str, code: str, message: str, hint: str = "") -> None:
-        """Add a problem that does not make the document invalid."""
+        """Report a problem that does not make the document invalid."""
         self.report(path, code, message, hint, "warning")
 
     def is_trigger(self, at: int) -> bool:
-        """Does this node pass on the start payload instead of running?"""
+        """Return whether this node passes on the start payload instead of running."""
         kind = self.types[at]
         return self.definition.nodes[at].trigger or (kind is not None and kind.trigger)
 
     def known(self, at: int) -> tuple[Node, NodeType] | None:
-        """The node and its type, if its declaration may be asked."""
+        """Return the node and its type, if the declaration of the type can be evaluated."""
         kind = self.types[at]
         return (self.definition.nodes[at], kind) if kind is not None and self.sound[at] else None
 
 
 def check_identity(subject: ValidationInput) -> None:
-    """Unique ids, edges between known nodes, no edge from a node to itself, known node types."""
+    """Check that ids are unique and not reserved, and that edges connect two different known nodes."""
     nodes, edges = subject.definition.nodes, subject.definition.edges
-    _unique(
+    _check_unique(
         subject, "node", ((each.id, place) for each, place in zip(nodes, subject.places.nodes, strict=True))
     )
-    _unique(
+    _check_unique(
         subject, "edge", ((each.id, place) for each, place in zip(edges, subject.places.edges, strict=True))
     )
-    _ends(subject)
+    _check_ends(subject)
     for at, node in enumerate(nodes):
         if node.id in ROOTS and not subject.is_trigger(at):
             subject.warn(
                 f"{subject.places.nodes[at]}.id",
                 problems.RESERVED_NAME,
-                f"`${node.id}` has a meaning of its own in expressions, so the output of `{node.id}` cannot "
-                f"be read by it",
-                f"call the node `{node.id}_1`, for example",
+                f"`${node.id}` is a reserved name, so expressions cannot read the output of `{node.id}` by it",
+                f"rename the node, for example to `{node.id}_1`",
             )
 
 
-def _unique(subject: ValidationInput, noun: str, ids: Iterable[tuple[str, str]]) -> None:
+def _check_unique(subject: ValidationInput, noun: str, ids: Iterable[tuple[str, str]]) -> None:
     first: dict[str, str] = {}
     for each, place in ids:
         if each and first.setdefault(each, place) != place:
             message = f"two {noun}s are called `{each}`: here and at {first[each]}"
-            subject.report(f"{place}.id", problems.DUPLICATE_ID, message, "give each an id of its own")
+            subject.report(f"{place}.id", problems.DUPLICATE_ID, message, "give each a unique id")
 
 
-def _ends(subject: ValidationInput) -> None:
+def _check_ends(subject: ValidationInput) -> None:
     graph = subject.graph
     for at, edge in enumerate(subject.definition.edges):
         place = subject.places.edges[at]
@@ -109,15 +99,12 @@ def _ends(subject: ValidationInput) -> None:
                 place,
                 problems.SELF_LOOP,
                 f"edge `{edge.id}` leads from `{edge.src}` to itself",
-                "a workflow has no loops; to go over a list use `split`, to try again use `retry`",
+                "a workflow has no loops; use `split` to iterate over a list, `retry` to repeat a failed node",
             )
 
 
-_OUTLET_SYNONYMS = frozenset({"true", "false", "fallback", "error", "case_0", "case_1"})
-
-
 def check_outlets(subject: ValidationInput) -> tuple[str | None, ...]:
-    """The outlet of each edge; None for error edges and where the source has no outlets."""
+    """Return the outlet of each edge; None for error edges and for sources without outlets."""
     found: list[str | None] = [None] * len(subject.definition.edges)
     for at in range(len(subject.graph.ids)):
         known = subject.known(at)
@@ -126,13 +113,13 @@ def check_outlets(subject: ValidationInput) -> tuple[str | None, ...]:
         node, kind = known
         outlets = kind.outlets(node.parameters)
         if outlets:
-            _routed(subject, at, node, kind, outlets, found)
+            _check_labels(subject, at, node, kind, outlets, found)
         else:
-            _unlabelled(subject, at)
+            _warn_unused_labels(subject, at)
     return tuple(found)
 
 
-def _routed(
+def _check_labels(
     subject: ValidationInput,
     at: int,
     node: Node,
@@ -146,7 +133,7 @@ def _routed(
     for edge_id in routes:
         if edge_id not in leaving:
             subject.report(
-                f"{subject.places.nodes[at]}.parameters{_where(node.parameters, edge_id)}",
+                f"{subject.places.nodes[at]}.parameters{_parameter_path(node.parameters, edge_id)}",
                 problems.UNKNOWN_EDGE,
                 f"no edge `{edge_id}` leaves `{node.id}` on success",
                 did_you_mean(edge_id, leaving),
@@ -159,14 +146,14 @@ def _outlet(subject: ValidationInput, at: int, route: str | None, outlets: tuple
     edge, place = subject.definition.edges[at], subject.places.edges[at]
     if route is not None:
         if edge.label in outlets and edge.label != route:
-            message = f"edge `{edge.id}` is labelled `{edge.label}`, but `{edge.src}` takes it for `{route}`"
+            message = f"edge `{edge.id}` is labelled `{edge.label}`, but `{edge.src}` uses it for `{route}`"
             subject.report(f"{place}.label", problems.CONFLICT, message, "remove the label")
         return route
     if edge.label in outlets:
         return edge.label
     names = ", ".join(f"`{each}`" for each in outlets)
     if edge.label is None:
-        message = f"edge `{edge.id}` does not say by which outlet it leaves `{edge.src}`"
+        message = f"edge `{edge.id}` has no label that selects an outlet of `{edge.src}`"
         subject.report(place, problems.NO_OUTLET, message, f"label it with one of {names}")
     else:
         message = f"`{edge.src}` has no outlet `{edge.label}`"
@@ -174,30 +161,29 @@ def _outlet(subject: ValidationInput, at: int, route: str | None, outlets: tuple
     return None
 
 
-def _unlabelled(subject: ValidationInput, at: int) -> None:
+def _warn_unused_labels(subject: ValidationInput, at: int) -> None:
     for each in subject.graph.out_edges[at]:
         edge = subject.definition.edges[each]
         if edge.label in _OUTLET_SYNONYMS and not edge.is_error:
             subject.warn(
                 f"{subject.places.edges[each]}.label",
                 problems.UNUSED_LABEL,
-                f"`{edge.src}` has no outlets, so the label `{edge.label}` of edge `{edge.id}` is only a "
-                f"caption",
+                f"`{edge.src}` has no outlets, so the label `{edge.label}` of edge `{edge.id}` has no effect",
                 "set `is_error: true` for an error edge"
                 if edge.label == "error"
                 else "put a `conditional` or `switch` before",
             )
 
 
-def _where(parameters: Mapping[str, Any], edge_id: str) -> str:
+def _parameter_path(parameters: Mapping[str, Any], edge_id: str) -> str:
     return next((f".{path}" for path, part in walk(dict(parameters)) if part == edge_id), "")
 
 
 def check_outputs(subject: ValidationInput, dominators: Dominators) -> None:
-    """Report each node that sets the output although an earlier one can have done so.
+    """Report each node that sets the output although an earlier node may have set it.
 
-    Two nodes exclude each other if the nearest node that every path to both leads through sends them out of
-    different outlets. A farther one cannot part them: both are reached through the nearest.
+    Two nodes are exclusive if their nearest common dominator leads to them by different outlets. A farther dominator
+    cannot separate them: both are reached through the nearest one.
     """
     setters = [at for at, kind in enumerate(subject.types) if kind is not None and kind.sets_output]
     if len(setters) < 2:
@@ -208,10 +194,10 @@ def check_outputs(subject: ValidationInput, dominators: Dominators) -> None:
     for setter in setters:
         for dominator, child in dominators.above(setter):
             if dominator in chosen:
-                _clash(clashes, setter, dominator)
+                _add_clash(clashes, setter, dominator)
             below.setdefault(dominator, []).append((child, setter))
     for router, reached in below.items():
-        _are_exclusive(dominators, router, reached, clashes)
+        _find_clashes(dominators, router, reached, clashes)
     for later, earlier in sorted(clashes.items()):
         names = subject.graph.ids
         subject.report(
@@ -222,7 +208,7 @@ def check_outputs(subject: ValidationInput, dominators: Dominators) -> None:
         )
 
 
-def _are_exclusive(
+def _find_clashes(
     dominators: Dominators, router: int, reached: list[tuple[int, int]], clashes: dict[int, int]
 ) -> None:
     taken: dict[str | None, tuple[int, int]] = {}
@@ -230,24 +216,24 @@ def _are_exclusive(
         for exit_ in {None} if router == ROOT else dominators.exits(router, setter):
             other_child, other = taken.setdefault(exit_, (child, setter))
             if other_child != child:
-                _clash(clashes, setter, other)
+                _add_clash(clashes, setter, other)
 
 
-def _clash(clashes: dict[int, int], one: int, other: int) -> None:
+def _add_clash(clashes: dict[int, int], one: int, other: int) -> None:
     later, earlier = max(one, other), min(one, other)
     clashes[later] = min(clashes.get(later, earlier), earlier)
 
 
 def check_policies(subject: ValidationInput) -> None:
-    """Error edges exist and are followed; `join` and the like are where they mean something."""
+    """Check that error edges exist and are followed, and that `join` and similar fields have an effect."""
     for at, node in enumerate(subject.definition.nodes):
-        _error_edge(subject, at, node)
+        _check_error_edge(subject, at, node)
         known = subject.known(at)
         if known is not None:
-            _join(subject, at, *known)
-            _without_effect(subject, at, *known)
+            _check_join(subject, at, *known)
+            _warn_no_effect(subject, at, *known)
     for at, edge in enumerate(subject.definition.edges):
-        if edge.is_error and subject.graph.src[at] >= 0 and not _followed(subject, at):
+        if edge.is_error and subject.graph.src[at] >= 0 and not _is_followed(subject, at):
             subject.warn(
                 subject.places.edges[at],
                 problems.UNUSED_ERROR_EDGE,
@@ -256,7 +242,7 @@ def check_policies(subject: ValidationInput) -> None:
             )
 
 
-def _error_edge(subject: ValidationInput, at: int, node: Node) -> None:
+def _check_error_edge(subject: ValidationInput, at: int, node: Node) -> None:
     if node.error is None or node.error.error_edge is None:
         return
     edges = subject.definition.edges
@@ -271,7 +257,7 @@ def _error_edge(subject: ValidationInput, at: int, node: Node) -> None:
         subject.report(path, problems.UNKNOWN_EDGE, message, did_you_mean(wanted, leaving))
 
 
-def _followed(subject: ValidationInput, edge: int) -> bool:
+def _is_followed(subject: ValidationInput, edge: int) -> bool:
     policy = subject.definition.nodes[subject.graph.src[edge]].error
     return (
         policy is not None
@@ -280,7 +266,7 @@ def _followed(subject: ValidationInput, edge: int) -> bool:
     )
 
 
-def _join(subject: ValidationInput, at: int, node: Node, kind: NodeType) -> None:
+def _check_join(subject: ValidationInput, at: int, node: Node, kind: NodeType) -> None:
     if node.join is None:
         return
     path = f"{subject.places.nodes[at]}.join"
@@ -295,11 +281,11 @@ def _join(subject: ValidationInput, at: int, node: Node, kind: NodeType) -> None
         subject.warn(path, problems.NO_EFFECT, message)
 
 
-def _without_effect(subject: ValidationInput, at: int, node: Node, kind: NodeType) -> None:
+def _warn_no_effect(subject: ValidationInput, at: int, node: Node, kind: NodeType) -> None:
     place = subject.places.nodes[at]
     trigger = subject.is_trigger(at)
     if node.at_most_once and (trigger or not kind.effectful(node.parameters)):
-        message = f"`at_most_once` has no effect: `{node.id}` does nothing outside that could happen twice"
+        message = f"`at_most_once` has no effect: `{node.id}` has no external effect"
         subject.warn(f"{place}.at_most_once", problems.NO_EFFECT, message)
     if node.credentials is not None and not kind.credentials:
         subject.warn(f"{place}.credentials", problems.NO_EFFECT, f"`{kind.name}` uses no credentials")
@@ -309,12 +295,12 @@ def _without_effect(subject: ValidationInput, at: int, node: Node, kind: NodeTyp
         subject.warn(f"{place}.{name}", problems.NO_EFFECT, message)
     rule = kind.join_rule(node.parameters)
     if rule.cancel_losers and rule.opens == "all":
-        message = "`cancel_losers` has no effect: who waits for all has no losers"
+        message = "`cancel_losers` has no effect: a join that waits for all edges has no losers"
         subject.warn(f"{place}.parameters.cancel_losers", problems.NO_EFFECT, message)
 
 
 def check_joins(subject: ValidationInput, dominators: Dominators) -> None:
-    """Warn of nodes that nothing can start, and of joins that wait for more than can come."""
+    """Warn about nodes that can never run, and joins that wait for more arrivals than are possible."""
     graph = subject.graph
     runs = [True] * len(graph.ids)
     for at in graph.order:
@@ -323,7 +309,7 @@ def check_joins(subject: ValidationInput, dominators: Dominators) -> None:
             edge
             for edge in edges
             if runs[graph.src[edge]]
-            and (not subject.definition.edges[edge].is_error or _followed(subject, edge))
+            and (not subject.definition.edges[edge].is_error or _is_followed(subject, edge))
         ]
         if edges and not live:
             runs[at] = False
@@ -332,17 +318,17 @@ def check_joins(subject: ValidationInput, dominators: Dominators) -> None:
                 subject.warn(subject.places.nodes[at], problems.NEVER_RUNS, message)
         known = subject.known(at)
         if live and known is not None and known[1].merges:
-            _at_least(subject, at, known, live, dominators)
+            _check_at_least(subject, at, known, live, dominators)
 
 
-def _at_least(
+def _check_at_least(
     subject: ValidationInput, at: int, known: tuple[Node, NodeType], live: list[int], dominators: Dominators
 ) -> None:
     node, kind = known
     needed = kind.join_rule(node.parameters).opens
     if not isinstance(needed, int):
         return
-    most = _most_live(live, dominators)
+    most = _max_live(live, dominators)
     if most < needed:
         subject.warn(
             f"{subject.places.nodes[at]}.parameters.wait_mode",
@@ -353,9 +339,11 @@ def _at_least(
         )
 
 
-def _most_live(live: list[int], dominators: Dominators) -> int:
-    """An upper bound of how many of these edges can be alive together: what parts at the outlets of the node
-    that all of them lead through excludes each other."""
+def _max_live(live: list[int], dominators: Dominators) -> int:
+    """Return an upper bound of how many of these edges can be alive together.
+
+    Edges that are reached by different outlets of their common dominator exclude each other.
+    """
     sources = [dominators.graph.src[edge] for edge in live]
     router = dominators.common(sources)
     if router == ROOT:
@@ -369,7 +357,7 @@ def _most_live(live: list[int], dominators: Dominators) -> int:
 
 
 def check_shape(subject: ValidationInput) -> None:
-    """No cycle, every node reachable from an entry, at least one exit, triggers only at entries."""
+    """Check for cycles, unreachable nodes, a missing exit, and triggers with in-edges."""
     graph, places = subject.graph, subject.places
     cycle = find_cycle(graph)
     if cycle:
@@ -378,7 +366,7 @@ def check_shape(subject: ValidationInput) -> None:
             places.nodes[first],
             problems.CYCLE,
             f"the edges form a cycle: {' → '.join((*cycle, cycle[0]))}",
-            "remove one of its edges; to go over a list use `split`, to try again use `retry`",
+            "remove one of its edges; use `split` to iterate over a list, `retry` to repeat a failed node",
         )
         if not graph.exits:
             subject.report("edges", problems.NO_EXIT, "every node has out-edges, so the workflow has no end")

@@ -1,4 +1,4 @@
-"""Expressions parse, and name what can have happened before."""
+"""Check that expressions compile and refer only to values that exist before their node runs."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from rune.core.plan.analysis import Scopes
 from rune.core.plan.parameters import Parameters, compile_parameter, compile_parameters
 from rune.core.validation.checks import ValidationInput
 
-_ITEM = frozenset({"$item", "$index"})
+_ITEM_ROOTS = frozenset({"$item", "$index"})
+_RESERVED_ROOTS = frozenset({"$trigger", "$item", "$index", "$json", "$execution", "$error"})
 
 
 def check_expressions(
     subject: ValidationInput, names: Names, scopes: Scopes, ancestors: tuple[int, ...]
 ) -> tuple[Parameters | None, ...]:
-    """The compiled parameters of each node; None where they do not compile."""
-    checker = _Checker(subject, names, scopes, ancestors)
+    """Return the compiled parameters of each node; None for those that do not compile."""
+    checker = _ExpressionChecker(subject, names, scopes, ancestors)
     return tuple(checker.node(at) for at in range(len(subject.graph.ids)))
 
 
-class _Checker:
+class _ExpressionChecker:
     def __init__(
         self, subject: ValidationInput, names: Names, scopes: Scopes, ancestors: tuple[int, ...]
     ) -> None:
@@ -33,7 +34,7 @@ class _Checker:
         self._names = names
         self._scopes = scopes
         self._ancestors = ancestors
-        self._placed = frozenset(subject.graph.order)
+        self._ordered = frozenset(subject.graph.order)
 
     def node(self, at: int) -> Parameters | None:
         kind = self._subject.types[at]
@@ -43,35 +44,35 @@ class _Checker:
         try:
             compiled = compile_parameters(kind, node.parameters, self._names)
         except (ExpressionSyntaxError, ExpressionSyntaxErrors):
-            self._errors(at, node, kind)
+            self._report_errors(at, node, kind)
             return None
-        if at in self._placed and any(self._objection(at, each) for each in compiled.references):
-            self._misplaced(at, node, kind)
+        if at in self._ordered and any(self._objection(at, each) for each in compiled.references):
+            self._report_references(at, node, kind)
         return compiled
 
-    def _errors(self, at: int, node: Node, kind: NodeType) -> None:
+    def _report_errors(self, at: int, node: Node, kind: NodeType) -> None:
         for name, value in node.parameters.items():
             path = f"{self._subject.places.nodes[at]}.parameters.{name}"
             try:
                 compile_parameter(kind, name, value, self._names)
             except ExpressionSyntaxError as error:
-                self._syntax(path, error)
+                self._report_syntax(path, error)
             except ExpressionSyntaxErrors as errors:
                 for each in errors.errors:
                     joint = "." if each.path and not each.path.startswith("[") else ""
-                    self._syntax(f"{path}{joint}{each.path}", each)
+                    self._report_syntax(f"{path}{joint}{each.path}", each)
 
-    def _syntax(self, path: str, error: ExpressionSyntaxError) -> None:
+    def _report_syntax(self, path: str, error: ExpressionSyntaxError) -> None:
         message = f"{error.problem} at character {error.offset + 1}"
         self._subject.report(path, problems.BAD_EXPRESSION, message, error.hint)
 
-    def _misplaced(self, at: int, node: Node, kind: NodeType) -> None:
-        """Tell at which value each reference that cannot be there stands."""
+    def _report_references(self, at: int, node: Node, kind: NodeType) -> None:
+        """Report each invalid reference at the path of the value that contains it."""
         binds = kind.binds_item(node.parameters) if self._subject.sound[at] else True
         for name, value in node.parameters.items():
             own_item = binds and kind.kinds.get(name) == "element"
             for path, reference in self._references(kind, name, value):
-                if own_item and reference.root in _ITEM:
+                if own_item and reference.root in _ITEM_ROOTS:
                     continue
                 objection = self._objection(at, reference)
                 if objection is not None:
@@ -81,7 +82,7 @@ class _Checker:
                     )
 
     def _references(self, kind: NodeType, name: str, value: Any) -> Iterator[tuple[str, Reference]]:
-        """The references of one parameter, each once, with the path of the text that holds it."""
+        """Yield the references of one parameter, each root once per text, with the path of the text."""
         seen: set[tuple[str, str]] = set()
         if kind.kinds.get(name) == "literal":
             return
@@ -102,35 +103,36 @@ class _Checker:
 
     def _objection(self, at: int, reference: Reference) -> tuple[str, str, str] | None:
         root = reference.root
-        if root in _ITEM:
+        if root in _ITEM_ROOTS:
             if self._scopes.split[at] is not None:
                 return None
             message = f"`{root}` has no value here: `{self._subject.graph.ids[at]}` is not inside a split"
             return problems.NO_ITEM, message, "use it between a `split` and its `aggregator`"
         target = self._subject.graph.index.get(root[1:])
-        if target is None or root in _SPECIAL:
+        if target is None or root in _RESERVED_ROOTS:
             return None
         if not self._ancestors[at] >> target & 1:
-            return self._not_before(at, root)
+            return self._not_an_ancestor(at, root)
         split = self._scopes.split[target]
         if split is None or split == self._scopes.split[at] or split in self._scopes.enclosing(at):
             return None
-        return self._inside(root, split)
+        return self._out_of_scope(root, split)
 
-    def _not_before(self, at: int, root: str) -> tuple[str, str, str]:
+    def _not_an_ancestor(self, at: int, root: str) -> tuple[str, str, str]:
         here = self._subject.graph.ids[at]
         if root[1:] == here:
-            return problems.NOT_AN_ANCESTOR, f"`{here}` refers to its own output", "`$json` is what led here"
+            return (
+                problems.NOT_AN_ANCESTOR,
+                f"`{here}` refers to its own output",
+                "use `$json` for the input of the node",
+            )
         message = f"`{root}` cannot have run before `{here}`: no path leads from `{root[1:]}` to it"
         return problems.NOT_AN_ANCESTOR, message, "add an edge, or name a node that comes before"
 
-    def _inside(self, root: str, split: int) -> tuple[str, str, str]:
+    def _out_of_scope(self, root: str, split: int) -> tuple[str, str, str]:
         ids = self._subject.graph.ids
         gathered = self._scopes.aggregator.get(split)
         message = f"`{root}` runs once per item of split `{ids[split]}` and is not visible outside of it"
         if gathered is None:
             return problems.OUT_OF_SCOPE, message, "gather the items with an `aggregator`"
         return problems.OUT_OF_SCOPE, message, f"the items' results are in `${ids[gathered]}`"
-
-
-_SPECIAL = frozenset({"$trigger", "$item", "$index", "$json", "$execution", "$error"})

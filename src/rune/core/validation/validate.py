@@ -1,4 +1,4 @@
-"""Validation: everything that can be known to be wrong before anything runs."""
+"""Validate a parsed document: find every problem that can be detected before an execution."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ _PLACE = re.compile(r"(nodes|edges)\[(\d+)\]")
 
 
 class ValidationResult(msgspec.Struct, frozen=True):
-    """What the examination of a document found: its problems, and what was worked out on the way. Without
-    errors every node has a type and compiled parameters."""
+    """The problems of a document, and the analysis that the compiler reuses.
+
+    Without errors, every node has a type and compiled parameters.
+    """
 
     problems: tuple[Problem, ...]
     definition: Definition | None = None
@@ -47,17 +49,17 @@ class ValidationResult(msgspec.Struct, frozen=True):
 
     @property
     def valid(self) -> bool:
-        """Are there no problems but warnings?"""
+        """Whether all problems are warnings."""
         return all(each.severity == "warning" for each in self.problems)
 
 
 def validate(parsed: Parsed, catalogue: Catalogue, limits: Limits = LIMITS) -> list[Problem]:
-    """Every problem of a document, in the order of the document."""
+    """Return every problem of a document, in document order."""
     return list(validate_document(parsed, catalogue, limits).problems)
 
 
 SchemaCheck = Callable[[dict[str, Any]], list[Problem]]
-"""Finds what is wrong with a JSON Schema; given from outside, as the rules know no schema library."""
+"""Finds the problems of a JSON Schema. Injected, as the core does not depend on a schema library."""
 
 
 def validate_document(
@@ -67,11 +69,11 @@ def validate_document(
     *,
     check_schema: SchemaCheck | None = None,
 ) -> ValidationResult:
-    """Check a document and keep what was worked out."""
+    """Validate a document and return the problems with the analysis."""
     definition = parsed.definition
     if definition is None:
         return ValidationResult(parsed.problems)
-    subject = _subject(definition, parsed.places, catalogue)
+    subject = _validation_input(definition, parsed.places, catalogue)
     subject.problems.extend(parsed.problems)
     if check_schema is not None and definition.inputs is not None:
         subject.problems.extend(check_schema(definition.inputs))
@@ -93,7 +95,9 @@ def validate_document(
     return ValidationResult(ordered, definition, graph, subject.types, scopes, outlets, compiled)
 
 
-def _subject(definition: Definition, places: SourceLocations, catalogue: Catalogue) -> ValidationInput:
+def _validation_input(
+    definition: Definition, places: SourceLocations, catalogue: Catalogue
+) -> ValidationInput:
     return ValidationInput(
         definition=definition,
         places=places,

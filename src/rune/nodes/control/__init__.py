@@ -1,1 +1,1 @@
-"""Node types that route, fan out, join, wait and end."""
+"""Control-flow node types: triggers, branching, fan-out, joins, waits and outputs."""

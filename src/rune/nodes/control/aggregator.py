@@ -1,4 +1,4 @@
-"""`aggregator`: the results of a split's items as one list."""
+"""The `aggregator` node: collects the results of a split's items into one list."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from rune.nodes.schema import Model, declare
 
 
 class Parameters(Model, kw_only=True, frozen=True):
-    """How long to wait, and how much failure to bear."""
+    """Timeout and failure tolerance of the aggregator."""
 
     timeout: Annotated[
         Annotated[float, Meta(ge=0)] | None,
-        Meta(description="Seconds from the first arrival; 0: none. Default: 300 s from the latest arrival."),
+        Meta(
+            description="Seconds from the first arrival; 0: no timeout. Default: 300 s from the latest arrival."
+        ),
     ] = None
     tolerate: Annotated[
         Annotated[int, Meta(ge=0)] | Annotated[str, Meta(pattern=r"^(100|[0-9]{1,2})%$")] | None,
-        Meta(description="How many items may fail, as a count or a share such as `25%`. Default: all."),
+        Meta(description="Number or percentage (such as `25%`) of items that may fail. Default: all."),
     ] = None
 
 
@@ -30,15 +32,14 @@ TYPE = declare(
     "aggregator",
     Parameters,
     kinds={"timeout": "literal", "tolerate": "literal"},
-    summary="Gathers the items of a split.",
-    doc="Waits until every item has ended and gives their results in the order of the items: null for one "
-    "that ended "
-    "elsewhere, `{error}` for one that failed.",
-    output="The ordered list.",
+    summary="Collects the results of a split.",
+    doc="Waits until every item has ended and returns the results in item order: null for an item that ended on "
+    "another branch, `{error}` for one that failed.",
+    output="The results as a list, in item order.",
     errors={
-        "TIMEOUT": "not all items ended in time",
+        "TIMEOUT": "not all items ended before the timeout",
         "TOO_MANY_FAILURES": "more items failed than `tolerate` allows",
-        "LIMIT_EXCEEDED": "the list is larger than an output may be",
+        "LIMIT_EXCEEDED": "the list exceeds the output size limit",
     },
     joins_items=True,
     join_rule=lambda parameters: JoinRule("all", parameters.get("timeout")),
@@ -46,18 +47,18 @@ TYPE = declare(
 
 
 def run(call: NodeCall[Parameters]) -> Outcome:
-    """The list, unless more items failed than is borne."""
-    gathered: list[Any] = []
+    """Collect the item results; fail if more items failed than `tolerate` allows."""
+    results: list[Any] = []
     failed = 0
-    for unhappy, value in call.entries():
-        gathered.append(value)
-        failed += unhappy
+    for has_failed, value in call.entries():
+        results.append(value)
+        failed += has_failed
     tolerate = call.parameters.tolerate
-    if tolerate is not None and _too_many(failed, len(gathered), tolerate):
-        details = {"failed": failed, "total": len(gathered), "tolerated": tolerate}
-        message = f"{failed} of {len(gathered)} items failed, tolerated: {tolerate}"
+    if tolerate is not None and _too_many(failed, len(results), tolerate):
+        details = {"failed": failed, "total": len(results), "tolerated": tolerate}
+        message = f"{failed} of {len(results)} items failed, tolerated: {tolerate}"
         raise NodeFailure(message, code="TOO_MANY_FAILURES", details=details)
-    return Output(gathered)
+    return Output(results)
 
 
 def _too_many(failed: int, total: int, tolerate: int | str) -> bool:

@@ -1,4 +1,4 @@
-"""`conditional`: one of two ways."""
+"""The `conditional` node: follows one of two branches."""
 
 from __future__ import annotations
 
@@ -18,26 +18,29 @@ from rune.nodes.values import compare
 class Condition(Model, kw_only=True, frozen=True):
     """One comparison."""
 
-    op1: Annotated[Any, Meta(description="Left side.")]
-    operator: Annotated[Operator, Meta(description="How the sides compare.")] = "=="
-    op2: Annotated[Any, Meta(description="Right side.")] = None
+    op1: Annotated[Any, Meta(description="Left operand.")]
+    operator: Annotated[Operator, Meta(description="Comparison operator.")] = "=="
+    op2: Annotated[Any, Meta(description="Right operand.")] = None
 
 
 class Parameters(Model, kw_only=True, frozen=True):
-    """What decides, and where it leads."""
+    """The condition and the edges it selects."""
 
     expression: Annotated[
         str | bool | Annotated[list[Condition], Meta(min_length=1)],
         Meta(description="An expression, or a list of comparisons."),
     ]
     operator: Annotated[
-        Literal["and", "or"], Meta(description="Whether all comparisons of a list must hold, or one.")
+        Literal["and", "or"],
+        Meta(description="Whether all comparisons in a list must hold (`and`) or any (`or`)."),
     ] = "and"
     true_edge_id: Annotated[
-        str | None, Meta(description="The edge taken when it holds; or label the edge `true`.")
+        str | None,
+        Meta(description="Edge followed when the condition is true. Alternative: label the edge `true`."),
     ] = None
     false_edge_id: Annotated[
-        str | None, Meta(description="The edge taken when it does not hold; or label the edge `false`.")
+        str | None,
+        Meta(description="Edge followed when the condition is false. Alternative: label the edge `false`."),
     ] = None
 
 
@@ -45,7 +48,9 @@ def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
     true, false = parameters.get("true_edge_id"), parameters.get("false_edge_id")
     if true is not None and true == false:
         return [
-            conflicting("false_edge_id", f"`{true}` is the edge for true and for false", "name two edges")
+            conflicting(
+                "false_edge_id", f"`{true}` is given for both true and false", "name two different edges"
+            )
         ]
     return []
 
@@ -66,9 +71,8 @@ TYPE = declare(
     },
     extra=_combined,
     aliases=("if",),
-    summary="Takes one of two ways.",
-    doc="Evaluates a condition and follows the edges of outlet `true` or `false`. The payload passes "
-    "through.",
+    summary="Follows one of two branches.",
+    doc="Evaluates a condition and follows the edges of outlet `true` or `false`. Passes the payload through.",
     output="`{result}`: true or false.",
     errors={"EXPRESSION_ERROR": "the condition cannot be evaluated"},
     passes_payload=lambda parameters: True,
@@ -79,7 +83,7 @@ TYPE = declare(
 
 
 def run(call: NodeCall[Parameters]) -> Outcome:
-    """The way, by the condition."""
+    """Evaluate the condition and select the outlet."""
     result = _result(call)
     return Output({"result": result}, "true" if result else "false")
 
@@ -91,7 +95,7 @@ def _result(call: NodeCall[Parameters]) -> bool:
     if isinstance(condition, str):
         return truthy(call.evaluate("expression"))
     rules = call.rules("expression")
-    # As in an expression, what comes after the comparison that decides is not looked at.
+    # Short-circuit as an expression does: comparisons after the deciding one are not evaluated.
     held = (
         compare(rules, index, each.operator, ("op1", "op2"), call.scope).holds
         for index, each in enumerate(condition)

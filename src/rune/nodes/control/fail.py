@@ -1,4 +1,4 @@
-"""`fail`: a failure on purpose."""
+"""The `fail` node: fails deliberately."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rune.nodes.schema import Model, declare
 
 
 class Parameters(Model, kw_only=True, frozen=True):
-    """The failure."""
+    """The error to fail with."""
 
-    message: Annotated[Any, Meta(description="What the error says.")] = "failed"
+    message: Annotated[Any, Meta(description="Error message.")] = "failed"
     code: Annotated[
         str,
         Meta(
             pattern=r"^[A-Za-z0-9_.-]+$",
-            description="The error's code, for `retry.on` and for error handling.",
+            description="Error code, matched by `retry.on` and error handling.",
         ),
     ] = "FAILED"
 
@@ -28,13 +28,13 @@ class Parameters(Model, kw_only=True, frozen=True):
 TYPE = declare(
     "fail",
     Parameters,
-    summary="Fails.",
-    doc="Always ends as failed with the given code and message; its error policy decides what follows.",
-    output="None: it never succeeds.",
-    errors={"FAILED": "the default of `code`"},
+    summary="Fails deliberately.",
+    doc="Always fails with the given code and message; the node's error policy decides what happens next.",
+    output="None; the node never succeeds.",
+    errors={"FAILED": "the default `code`"},
 )
 
 
 def run(call: NodeCall[Parameters]) -> Outcome:
-    """The failure; a message that is no text is told as JSON."""
+    """Fail; a message that is not text is rendered as JSON."""
     return Failure(Error(call.parameters.code, to_text(call.parameters.message)))

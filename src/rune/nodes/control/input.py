@@ -1,4 +1,4 @@
-"""`input`: the start payload, under a name of its own."""
+"""The `input` node: makes the start payload available under a node id."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from rune.nodes.schema import Model, declare
 
 
 class Parameters(Model, kw_only=True, frozen=True):
-    """None."""
+    """No parameters."""
 
 
 TYPE = declare(
     "input",
     Parameters,
-    summary="The start payload as a node.",
-    doc="Passes the start payload on. All of its out-edges start.",
+    summary="Provides the start payload as a node.",
+    doc="Passes the start payload through and activates all outgoing edges.",
     output="The start payload.",
     trigger=True,
 )
 
 
 def run(call: NodeCall[Parameters]) -> Outcome:
-    """The start payload, as it came."""
     return Output(call.payload)

@@ -1,4 +1,4 @@
-"""`manual`: an execution started by hand or through the API."""
+"""The `manual` node: a trigger for executions started by hand or through the API."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from rune.nodes.schema import Model, declare
 
 
 class Parameters(Model, kw_only=True, frozen=True):
-    """None."""
+    """No parameters."""
 
 
 TYPE = declare(
     "manual",
     Parameters,
     summary="Starts an execution by hand or through the API.",
-    doc="Passes the start payload on. All of its out-edges start.",
+    doc="Passes the start payload through and activates all outgoing edges.",
     output="The start payload.",
     trigger=True,
 )
 
 
 def run(call: NodeCall[Parameters]) -> Outcome:
-    """The start payload, as it came."""
     return Output(call.payload)

@@ -1,4 +1,4 @@
-"""`merge`: several branches become one."""
+"""The `merge` node: joins several branches into one."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from rune.nodes.schema import Model, declare, describe_value
 
 
 class AtLeast(Model, kw_only=True, frozen=True):
-    """Open at the k-th live arrival."""
+    """Opens the merge at the k-th live arrival."""
 
-    at_least: Annotated[int, Meta(ge=1, description="How many live arrivals open the merge.")]
+    at_least: Annotated[int, Meta(ge=1, description="Number of live arrivals that open the merge.")]
 
 
 class Parameters(Model, kw_only=True, frozen=True):
-    """What opens the merge and how the payloads are put together."""
+    """When the merge opens and how payloads are combined."""
 
     mode: Annotated[
         Literal["append", "object", "combine"],
         Meta(
-            description="A list in edge order, an object by predecessor id, or one object in which later "
-            "ones win."
+            description="Combine payloads into a list in edge order (`append`), an object keyed by predecessor id "
+            "(`object`), or one merged object in which later payloads win (`combine`)."
         ),
     ] = "append"
     wait_mode: Annotated[
         Literal["wait_for_all", "wait_for_any"] | AtLeast,
-        Meta(description="Wait for all branches, for the first, or for the first k."),
+        Meta(description="Wait for all branches, the first, or the first k."),
     ] = "wait_for_all"
     timeout: Annotated[
         Annotated[float, Meta(ge=0)] | None,
         Meta(
-            description="Seconds until it gives up; 0: none. Default: 300 from the first arrival, none for "
-            "the first."
+            description="Timeout in seconds; 0 disables it. Default: 300 from the first arrival, none for "
+            "`wait_for_any`."
         ),
     ] = None
     cancel_losers: Annotated[
-        bool, Meta(description="When it opens, cancel what still runs on branches that lead only here.")
+        bool, Meta(description="When the merge opens, cancel running nodes on branches that lead only to it.")
     ] = False
 
 
@@ -58,14 +58,14 @@ TYPE = declare(
     "merge",
     Parameters,
     kinds=dict.fromkeys(("mode", "wait_mode", "timeout", "cancel_losers"), "literal"),
-    summary="Joins branches and puts their payloads together.",
-    doc="Runs once, when its branches have arrived: a branch that was not taken counts as arrived and "
-    "brings nothing.",
-    output="The payloads that arrived, as `mode` says; with `wait_for_any` the first one.",
+    summary="Joins branches and combines their payloads.",
+    doc="Runs once, when its branches have arrived. A branch that was not taken counts as arrived and adds no "
+    "payload.",
+    output="The combined payloads, as set by `mode`; with `wait_for_any` the first payload.",
     errors={
-        "TIMEOUT": "the branches did not arrive in time",
-        "UNREACHABLE": "fewer branches than `at_least` asks for can still arrive",
-        "NOT_AN_OBJECT": "`combine` was given something else",
+        "TIMEOUT": "the branches did not arrive before the timeout",
+        "UNREACHABLE": "fewer than `at_least` branches can still arrive",
+        "NOT_AN_OBJECT": "`combine` received a payload that is not an object",
     },
     merges=True,
     reads_payload=lambda parameters: True,
@@ -76,7 +76,7 @@ TYPE = declare(
 
 
 def run(call: NodeCall[Parameters]) -> Outcome:
-    """The payloads of the branches that opened it, put together."""
+    """Combine the payloads of the branches that opened the merge."""
     arrivals = call.arrivals()
     if call.parameters.wait_mode == "wait_for_any":
         return Output(arrivals[0][1])
@@ -84,14 +84,14 @@ def run(call: NodeCall[Parameters]) -> Outcome:
         return Output([payload for _, payload in arrivals])
     if call.parameters.mode == "object":
         return Output(dict(arrivals))
-    return Output(_combined(arrivals))
+    return Output(_combine(arrivals))
 
 
-def _combined(arrivals: list[tuple[str, Any]]) -> dict[str, Any]:
+def _combine(arrivals: list[tuple[str, Any]]) -> dict[str, Any]:
     union: dict[str, Any] = {}
     for source, payload in arrivals:
         if type(payload) is not dict:
-            message = f"only objects combine; `{source}` brought {describe_value(payload)}"
+            message = f"only objects can be combined; `{source}` sent {describe_value(payload)}"
             raise NodeFailure(message, code="NOT_AN_OBJECT")
         union.update(payload)
     return union

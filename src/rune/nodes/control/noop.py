@@ -1,4 +1,4 @@
-"""`noop`: nothing."""
+"""The `noop` node: passes its payload through unchanged."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rune.nodes.schema import Model, declare
 
 
 class Parameters(Model, kw_only=True, frozen=True):
-    """How it travels."""
+    """How the node is scheduled."""
 
     effectful: Annotated[
         bool,
         Meta(
-            description="Travel through the queue like a node that reaches outside; for tests and benchmarks."
+            description="Send the node through the queue like one with external effects; for tests and benchmarks."
         ),
     ] = False
 
@@ -27,7 +27,7 @@ TYPE = declare(
     Parameters,
     kinds={"effectful": "literal"},
     summary="Does nothing.",
-    doc="The payload passes through. A place to join branches or to hang an edge on.",
+    doc="Passes the payload through. Useful as a join point or an edge target.",
     output="The payload.",
     effectful=lambda parameters: parameters.get("effectful") is True,
     passes_payload=lambda parameters: True,
@@ -36,5 +36,4 @@ TYPE = declare(
 
 
 def run(call: NodeCall[Parameters]) -> Outcome:
-    """The payload."""
     return Output(call.payload)

@@ -1,4 +1,4 @@
-"""`output`: what the execution answers."""
+"""The `output` node: sets the output of the execution."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rune.nodes.schema import Model, declare
 
 
 class Parameters(Model, kw_only=True, frozen=True):
-    """The answer."""
+    """The value to return."""
 
     value: Annotated[
         Any | UnsetType, Meta(description="The execution's output. Default: the payload, `$json`.")
@@ -23,8 +23,8 @@ TYPE = declare(
     "output",
     Parameters,
     summary="Sets the execution's output.",
-    doc="Its value becomes the output of the execution. Two that can both run are refused; it cannot be in "
-    "a split.",
+    doc="Its value becomes the output of the execution. A workflow may not contain two output nodes that can both "
+    "run, nor one inside a split.",
     output="The value.",
     sets_output=True,
     reads_payload=lambda parameters: "value" not in parameters,
@@ -32,6 +32,5 @@ TYPE = declare(
 
 
 def run(call: NodeCall[Parameters]) -> Outcome:
-    """The value, or else the payload."""
     value = call.parameters.value
     return Output(call.payload if value is UNSET else value)

@@ -1,4 +1,4 @@
-"""`schedule`: the clock starts an execution."""
+"""The `schedule` node: starts executions at set times."""
 
 from __future__ import annotations
 
@@ -20,30 +20,31 @@ _MS: dict[Unit, int] = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000,
 
 
 class Parameters(Model, kw_only=True, frozen=True):
-    """When to start: a cron expression, or every so often."""
+    """When to start: a cron expression or a fixed interval."""
 
     cron: Annotated[str | None, Meta(description="Five cron fields: minute hour day month weekday.")] = None
-    timezone: Annotated[str, Meta(description="IANA time zone in which `cron` is read.")] = "UTC"
+    timezone: Annotated[str, Meta(description="IANA time zone of `cron`.")] = "UTC"
     amount: Annotated[
-        Annotated[int, Meta(ge=1, le=1_000_000)] | None, Meta(description="Every so many units.")
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None,
+        Meta(description="Interval between starts, in units."),
     ] = None
     unit: Annotated[Unit, Meta(description="Unit of `amount`.")] = "minutes"
     catch_up: Annotated[
         bool | Literal["none", "latest", "all"],
         Meta(
-            description="Which of the times that were missed while nothing was running are made up for: none, "
-            "the latest, or all of them up to `catch_up_limit`. `true` is `all`, `false` is `none`."
+            description="Which missed starts are made up for: none, the latest, or all up to `catch_up_limit`. "
+            "`true` means `all`, `false` means `none`."
         ),
     ] = False
     catch_up_limit: Annotated[
         Annotated[int, Meta(ge=1, le=100)],
-        Meta(description="How many of the times that were missed `all` makes up for, the latest ones."),
+        Meta(description="Maximum number of missed starts that `all` makes up for, latest first."),
     ] = 100
     overlap: Annotated[
         Literal["skip", "queue", "allow", "cancel"],
         Meta(
-            description="What happens when the execution before still runs: leave this one out, wait, "
-            "start beside it, or cancel it and start."
+            description="What to do while the previous execution is still running: skip this start, queue it, "
+            "start in parallel, or cancel the previous execution and start."
         ),
     ] = "skip"
 
@@ -58,7 +59,7 @@ def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
     if cron is not None and amount is not None:
         found.append(conflicting("amount", "`cron` and `amount` are both given", "give one of them"))
     if cron is not None:
-        found += _cron(cron)
+        found += _check_cron(cron)
     zone = parameters.get("timezone", "UTC")
     try:
         ZoneInfo(zone)
@@ -67,17 +68,17 @@ def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
     return found
 
 
-def _cron(cron: str) -> list[Problem]:
+def _check_cron(cron: str) -> list[Problem]:
     hint = "for example `*/15 9-17 * * 1-5`"
     if len(cron.split()) != 5:
         return [conflicting("cron", f"`{cron}` does not have five fields", hint)]
-    flaw = cron_error(cron)
-    return [] if flaw is None else [conflicting("cron", f"`{cron}`: {flaw}", hint)]
+    error = cron_error(cron)
+    return [] if error is None else [conflicting("cron", f"`{cron}`: {error}", hint)]
 
 
 def _starts(parameters: Mapping[str, Any]) -> Schedule:
     given = msgspec.convert(parameters, Parameters)
-    catch_up: CatchUp = given.catch_up if isinstance(given.catch_up, str) else _said(given.catch_up)
+    catch_up: CatchUp = given.catch_up if isinstance(given.catch_up, str) else _catch_up_mode(given.catch_up)
     return Schedule(
         cron=given.cron,
         timezone=given.timezone,
@@ -88,7 +89,7 @@ def _starts(parameters: Mapping[str, Any]) -> Schedule:
     )
 
 
-def _said(catch_up: bool) -> CatchUp:
+def _catch_up_mode(catch_up: bool) -> CatchUp:
     return "all" if catch_up else "none"
 
 
@@ -98,13 +99,12 @@ TYPE = declare(
     kinds=dict.fromkeys(Parameters.__struct_fields__, "literal"),
     extra=_combined,
     summary="Starts an execution at set times.",
-    doc="Times follow a cron expression in a time zone, or a fixed interval.",
-    output="`{scheduled_at}`, the time it was due.",
+    doc="Start times follow a cron expression in a time zone or a fixed interval.",
+    output="`{scheduled_at}`, the scheduled time.",
     trigger=True,
     starts=_starts,
 )
 
 
 def run(call: NodeCall[Parameters]) -> Outcome:
-    """The start payload, as it came."""
     return Output(call.payload)

@@ -1,4 +1,4 @@
-"""`split`: one path per item of a list."""
+"""The `split` node: runs one branch per item of a list."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from rune.nodes.schema import Model, declare
 
 
 class Parameters(Model, kw_only=True, frozen=True):
-    """What is fanned out, and how fast."""
+    """The list to fan out and its concurrency."""
 
     input_array: Annotated[
-        list[Any], Meta(description="The list whose items run, each in a scope of its own.")
+        list[Any], Meta(description="The list to fan out; each item runs in a separate scope.")
     ]
     max_in_flight: Annotated[
         Annotated[int, Meta(ge=1, le=10_000)] | None,
         Meta(
-            description="How many items may be under way at once, waiting ones included. Default: 1,000 "
-            "that do not "
-            "only wait."
+            description="Maximum number of items in flight, waiting items included. Default: 1,000, not counting "
+            "items that only wait."
         ),
     ] = None
-    batch_size: Annotated[int, Meta(ge=1, description="Items per scope; above 1, `$item` is a list.")] = 1
+    batch_size: Annotated[
+        int, Meta(ge=1, description="Items per scope; if greater than 1, `$item` is a list.")
+    ] = 1
 
 
 TYPE = declare(
     "split",
     Parameters,
     kinds={"max_in_flight": "literal", "batch_size": "literal"},
-    summary="Runs what follows once per item of a list.",
-    doc="Each item runs in its own scope, where `$item` and `$index` are the item and its place. An "
-    "`aggregator` "
-    "gathers the results.",
-    output="The fan-out; behind the aggregator its ordered list.",
+    summary="Runs the following nodes once per item of a list.",
+    doc="Each item runs in its own scope, where `$item` and `$index` are the item and its position. An "
+    "`aggregator` collects the results.",
+    output="None; the aggregator outputs the ordered list of results.",
     errors={
         "EXPRESSION_ERROR": "`input_array` cannot be evaluated",
         "BAD_PARAMETER": "`input_array` is not a list",
-        "LIMIT_EXCEEDED": "the list has more items than allowed",
+        "LIMIT_EXCEEDED": "the list exceeds the item limit",
     },
     fans_out=True,
     window=lambda parameters: Window(parameters.get("max_in_flight"), parameters.get("batch_size", 1)),
@@ -50,7 +50,7 @@ TYPE = declare(
 
 
 def run(call: NodeCall[Parameters]) -> Outcome:
-    """The items, or chunks of them."""
+    """Fan out the items, or batches of them."""
     items, size = call.parameters.input_array, call.parameters.batch_size
     if size > 1:
         items = [items[start : start + size] for start in range(0, len(items), size)]

@@ -1,4 +1,4 @@
-"""`switch`: the first rule that holds decides the way."""
+"""The `switch` node: follows the branch of the first matching rule."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ from rune.nodes.values import compare
 class Rule(Model, kw_only=True, frozen=True):
     """One case."""
 
-    value: Annotated[Any, Meta(description="Left side.")]
-    operator: Annotated[Operator, Meta(description="How the sides compare.")] = "=="
-    compare: Annotated[Any, Meta(description="Right side.")] = None
+    value: Annotated[Any, Meta(description="Left operand.")]
+    operator: Annotated[Operator, Meta(description="Comparison operator.")] = "=="
+    compare: Annotated[Any, Meta(description="Right operand.")] = None
 
 
 class Parameters(Model, kw_only=True, frozen=True):
-    """The cases in order, and where each leads."""
+    """The cases in order and the edges they select."""
 
-    rules: Annotated[list[Rule], Meta(min_length=1, description="The cases; the first that holds is taken.")]
+    rules: Annotated[list[Rule], Meta(min_length=1, description="The cases; the first match is taken.")]
     routes: Annotated[
         list[str | None] | None,
         Meta(
-            description="Edge ids, one per rule and, last, the fallback; null leads nowhere. Or label the "
-            "edges "
-            "`case_0`, `case_1`, …, `fallback`."
+            description="Edge ids, one per rule plus the fallback last; null selects no edge. Alternative: label the "
+            "edges `case_0`, `case_1`, …, `fallback`."
         ),
     ] = None
 
@@ -53,7 +52,7 @@ def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
             conflicting(
                 "rules",
                 "the list of rules is an expression",
-                "write the rules; their sides may be expressions",
+                "write the rules out; their operands may be expressions",
             )
         ]
     if routes is None:
@@ -62,13 +61,15 @@ def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
     if len(routes) != len(rules) + 1:
         message = f"{len(rules) + 1} routes needed, found {len(routes)}"
         found.append(
-            conflicting("routes", message, "one edge id per rule and, last, the fallback; null leads nowhere")
+            conflicting(
+                "routes", message, "one edge id per rule plus the fallback last; null selects no edge"
+            )
         )
     named = [each for each in routes if each is not None]
     twice = sorted({each for each in named if named.count(each) > 1})
     if twice:
         found.append(
-            conflicting("routes", f"edge `{twice[0]}` stands for two cases", "use one edge per case")
+            conflicting("routes", f"edge `{twice[0]}` is used for two cases", "use one edge per case")
         )
     return found
 
@@ -78,12 +79,11 @@ TYPE = declare(
     Parameters,
     kinds={"rules": "expression", "routes": "literal"},
     extra=_combined,
-    summary="Takes the way of the first rule that holds.",
-    doc="Compares by each rule in order and follows the edges of outlet `case_<n>`, or of `fallback` if "
-    "none holds. "
-    "The payload passes through.",
+    summary="Follows the branch of the first matching rule.",
+    doc="Evaluates the rules in order and follows the edges of outlet `case_<n>`, or of `fallback` if none matches. "
+    "Passes the payload through.",
     output="`{output_index, matched_rule}`.",
-    errors={"EXPRESSION_ERROR": "a side of a rule cannot be evaluated"},
+    errors={"EXPRESSION_ERROR": "an operand of a rule cannot be evaluated"},
     passes_payload=lambda parameters: True,
     outlets=_outlets,
     routes=_routes,
@@ -92,7 +92,7 @@ TYPE = declare(
 
 
 def run(call: NodeCall[Parameters]) -> Outcome:
-    """The way of the first rule that holds; later ones are not evaluated."""
+    """Select the outlet of the first matching rule; later rules are not evaluated."""
     rules = call.rules("rules")
     for index, rule in enumerate(call.parameters.rules):
         found = compare(rules, index, rule.operator, ("value", "compare"), call.scope)

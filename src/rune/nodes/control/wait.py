@@ -1,4 +1,4 @@
-"""`wait`: time, a date or a signal."""
+"""The `wait` node: waits for a duration, a date or a signal."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from rune.nodes.schema import Model, Unit, declare, missing
 
 
 class Parameters(Model, kw_only=True, frozen=True):
-    """What is waited for."""
+    """What to wait for."""
 
     resume: Annotated[
         Literal["time_interval", "date_time", "signal"],
-        Meta(description="Go on after a while, at a date, or when a signal comes."),
+        Meta(description="Resume after a duration, at a date, or on a signal."),
     ] = "time_interval"
-    amount: Annotated[float, Meta(ge=0, description="How many units; fractions count.")] = 1
+    amount: Annotated[float, Meta(ge=0, description="Duration in units; fractions are allowed.")] = 1
     unit: Annotated[Unit, Meta(description="Unit of `amount`.")] = "seconds"
     date_time: Annotated[
-        str | None, Meta(description="ISO 8601 date to wait for; one that is past goes on at once.")
+        str | None, Meta(description="ISO 8601 date to wait for; a past date resumes immediately.")
     ] = None
     name: Annotated[
         Annotated[str, Meta(min_length=1)] | None,
@@ -43,9 +43,9 @@ def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
     text = parameters.get("date_time")
     if text is None:
         return [missing("date_time", "`resume: date_time` needs `date_time`", EXAMPLE)]
-    written_out = isinstance(text, str) and "$" not in text and "{{" not in text
-    if written_out and _moment(text) is None:
-        message = f"`{text[:60]}` is no ISO 8601 date"
+    is_literal = isinstance(text, str) and "$" not in text and "{{" not in text
+    if is_literal and _moment(text) is None:
+        message = f"`{text[:60]}` is not an ISO 8601 date"
         return [Problem("date_time", problems.BAD_PARAMETER, message, EXAMPLE)]
     return []
 
@@ -59,14 +59,13 @@ TYPE = declare(
     Parameters,
     kinds={"resume": "literal"},
     extra=_combined,
-    summary="Waits for a while, a date or a signal.",
-    doc="Holds nothing while it waits and survives restarts. After a time the payload passes through; a "
-    "signal brings "
-    "its own.",
-    output="`{resume_at, timer_id}`, or the payload of the signal.",
+    summary="Waits for a duration, a date or a signal.",
+    doc="Occupies no slot while it waits and survives restarts. After a duration or a date the payload passes "
+    "through; a signal replaces it with its own payload.",
+    output="`{resume_at, timer_id}`, or the signal's payload.",
     errors={
         "EXPRESSION_ERROR": "a parameter cannot be evaluated",
-        "BAD_PARAMETER": "the date or amount is no such thing",
+        "BAD_PARAMETER": "the date or amount is not valid",
         "LIMIT_EXCEEDED": "the wait is longer than a century",
     },
     suspends=True,
@@ -75,39 +74,39 @@ TYPE = declare(
 
 
 _MS: Mapping[Unit, int] = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
-_CENTURY = 36_525 * 86_400_000
+_CENTURY_MS = 36_525 * 86_400_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def run(call: NodeCall[Parameters]) -> Outcome:
-    """Wait; then, on the second run, say for what."""
+    """Suspend on the first run; return what ended the wait when resumed."""
     parameters = call.parameters
     if parameters.resume == "signal":
         return Output(call.signal) if call.resumed else Suspend(signal=parameters.name or call.node)
     if call.resumed:
         return Output({"resume_at": call.now if call.due is None else call.due, "timer_id": call.timer_id})
     due = _date(parameters) if parameters.resume == "date_time" else call.now + _interval(parameters)
-    if due - call.now > _CENTURY:
+    if due - call.now > _CENTURY_MS:
         raise NodeFailure("the wait is longer than a century", code="LIMIT_EXCEEDED")
     return Suspend(until=due)
 
 
 def _interval(parameters: Parameters) -> int:
-    # A century bounds the product before it is made: beyond it a float is no whole number of ms anyway.
-    return round(min(parameters.amount, 2 * _CENTURY) * _MS[parameters.unit])
+    # Bound the amount before multiplying, so that a huge float cannot overflow the conversion to whole milliseconds.
+    return round(min(parameters.amount, 2 * _CENTURY_MS) * _MS[parameters.unit])
 
 
 def _date(parameters: Parameters) -> int:
     text = parameters.date_time or ""
     found = _moment(text)
     if found is None:
-        message = f"parameters.date_time: `{text[:60]}` is no ISO 8601 date"
+        message = f"parameters.date_time: `{text[:60]}` is not an ISO 8601 date"
         raise NodeFailure(message, code="BAD_PARAMETER")
     return found
 
 
 def _moment(text: str) -> int | None:
-    """A date in epoch ms."""
+    """Return a date in epoch ms, or None if the text is not one."""
     try:
         moment = datetime.fromisoformat(text.strip())
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)

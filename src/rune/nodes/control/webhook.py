@@ -1,4 +1,4 @@
-"""`webhook`: an HTTP request starts an execution."""
+"""The `webhook` node: starts an execution for each HTTP request."""
 
 from __future__ import annotations
 
@@ -20,45 +20,44 @@ _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 
 
 class Parameters(Model, kw_only=True, frozen=True):
-    """Where the hook listens and whom it trusts."""
+    """Address, authentication and response of the webhook."""
 
     path: Annotated[
         str | None,
         Meta(
-            description="Last part of the hook's address. Default: an unguessable one, made at publication."
+            description="Last path segment of the webhook URL. Default: a random one, generated at publication."
         ),
     ] = None
     method: Annotated[
-        Literal["GET", "POST", "PUT", "PATCH", "DELETE"], Meta(description="The request method that starts.")
+        Literal["GET", "POST", "PUT", "PATCH", "DELETE"], Meta(description="Accepted request method.")
     ] = "POST"
     auth: Annotated[
         Literal["none", "header", "hmac"],
         Meta(
-            description="How a caller proves itself: not at all, by a secret header, or by a signature over "
-            "timestamp "
-            "and body. The secret comes from the node's credentials, or is made for the trigger."
+            description="How callers authenticate: not at all, with a secret header, or with a signature over "
+            "timestamp and body. The secret comes from the node's credential or is generated for the trigger."
         ),
     ] = "none"
     window: Annotated[
-        Annotated[int, Meta(ge=1, le=86_400)], Meta(description="Seconds that a signature is good for.")
+        Annotated[int, Meta(ge=1, le=86_400)], Meta(description="Seconds a signature is valid.")
     ] = 300
     delivery_header: Annotated[
         str | None,
         Meta(
-            description="The header that names a delivery; one of the same name starts nothing again. "
+            description="Header that identifies a delivery; a repeated delivery does not start another execution. "
             "Default: X-Delivery-Id, Idempotency-Key or X-GitHub-Delivery."
         ),
     ] = None
     respond: Annotated[
         Literal["accepted", "result"],
-        Meta(description="Answer once the start is durable, or once the execution has ended."),
+        Meta(description="Respond once the start is durable, or once the execution has ended."),
     ] = "accepted"
     wait: Annotated[
         Annotated[float, Meta(gt=0, le=300)],
-        Meta(description="Seconds that `respond: result` waits; then the answer is that of `accepted`."),
+        Meta(description="Seconds `respond: result` waits before responding like `accepted`."),
     ] = 30
     max_bytes: Annotated[
-        Annotated[int, Meta(ge=1, le=32 * 1024 * 1024)], Meta(description="Bytes that a body may have.")
+        Annotated[int, Meta(ge=1, le=32 * 1024 * 1024)], Meta(description="Maximum body size in bytes.")
     ] = 1024 * 1024
 
 
@@ -69,13 +68,15 @@ def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
         found.append(
             conflicting(
                 "path",
-                f"`{path[:80]}` is no last part of an address",
-                "letters, digits, `.`, `_` and `-`, at most 128",
+                f"`{path[:80]}` is not a valid path segment",
+                "use up to 128 letters, digits, `.`, `_` and `-`",
             )
         )
     if header is not None and not _HEADER.fullmatch(header):
         found.append(
-            conflicting("delivery_header", f"`{header[:80]}` is no header", "for example `X-Delivery-Id`")
+            conflicting(
+                "delivery_header", f"`{header[:80]}` is not a header name", "for example `X-Delivery-Id`"
+            )
         )
     return found
 
@@ -100,7 +101,7 @@ TYPE = declare(
     kinds=dict.fromkeys(Parameters.__struct_fields__, "literal"),
     extra=_combined,
     summary="Starts an execution for each HTTP request.",
-    doc="Every published version registers its hook. The request becomes the start payload.",
+    doc="Each published version registers its webhook. The request becomes the start payload.",
     output="`{method, headers, query, body}` of the request.",
     trigger=True,
     starts=_starts,
@@ -109,5 +110,4 @@ TYPE = declare(
 
 
 def run(call: NodeCall[Parameters]) -> Outcome:
-    """The start payload, as it came."""
     return Output(call.payload)

@@ -1,4 +1,4 @@
-"""`workflow`: another workflow as one step."""
+"""The `workflow` node: runs another workflow as one step."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from rune.nodes.schema import Model, declare
 
 
 class Parameters(Model, kw_only=True, frozen=True):
-    """Which workflow, with what."""
+    """The workflow to start and its input."""
 
     workflow: Annotated[str, Meta(min_length=1, description="Id of the workflow to start.")]
     version: Annotated[
         int | str | None,
-        Meta(description="Version number or alias. Default: the one that is current at the start."),
+        Meta(description="Version number or alias. Default: the current version when the child starts."),
     ] = None
     input: Annotated[
-        Any | UnsetType, Meta(description="Its start payload. Default: the payload, `$json`.")
+        Any | UnsetType, Meta(description="Start payload of the child. Default: the payload, `$json`.")
     ] = UNSET
-    wait: Annotated[bool, Meta(description="Wait for its end; otherwise it runs on its own.")] = True
+    wait: Annotated[bool, Meta(description="Wait for the child to end; otherwise it runs independently.")] = (
+        True
+    )
 
 
 TYPE = declare(
@@ -31,13 +33,13 @@ TYPE = declare(
     Parameters,
     kinds={"wait": "literal"},
     summary="Runs another workflow.",
-    doc="Starts a child execution and goes on with its output. Cancelling the parent cancels the child.",
+    doc="Starts a child execution and continues with its output. Cancelling the parent cancels the child.",
     output="The child's output; with `wait: false` its `{execution_id}`.",
     errors={
         "CHILD_FAILED": "the child did not complete; its error is in the details",
         "UNKNOWN_WORKFLOW": "no such workflow or version",
-        "INVALID_INPUT": "the child refuses its start payload",
-        "LIMIT_EXCEEDED": "children are nested too deep",
+        "INVALID_INPUT": "the child rejects its start payload",
+        "LIMIT_EXCEEDED": "child executions are nested too deeply",
     },
     effectful=lambda parameters: True,
     suspends=True,
@@ -47,21 +49,21 @@ TYPE = declare(
 
 
 async def run(call: NodeCall[Parameters]) -> Outcome:
-    """Start it, and on the second run say how it ended."""
+    """Start the child; when resumed, return how it ended."""
     parameters = call.parameters
     if call.resumed:
-        return _ended(parameters.workflow, call.signal)
-    which = None if parameters.version is None else str(parameters.version)
+        return _child_outcome(parameters.workflow, call.signal)
+    version = None if parameters.version is None else str(parameters.version)
     input = call.payload if parameters.input is UNSET else parameters.input
-    child = await call.launch(parameters.workflow, which, input, parameters.wait)
+    child = await call.launch(parameters.workflow, version, input, parameters.wait)
     return Suspend(signal=f"child:{child}") if parameters.wait else Output({"execution_id": child})
 
 
-def _ended(workflow: str, said: dict[str, Any]) -> Outcome:
-    if said["status"] == "completed":
-        return Output(said["output"])
-    message = f"`{workflow}` ended as {said['status']}"
-    error = said["error"]
+def _child_outcome(workflow: str, ending: dict[str, Any]) -> Outcome:
+    if ending["status"] == "completed":
+        return Output(ending["output"])
+    message = f"`{workflow}` ended as {ending['status']}"
+    error = ending["error"]
     if error:
         message += f": {error['message']}"
-    raise NodeFailure(message, code="CHILD_FAILED", details=said)
+    raise NodeFailure(message, code="CHILD_FAILED", details=ending)

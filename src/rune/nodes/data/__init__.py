@@ -1,1 +1,1 @@
-"""Node types that work on data."""
+"""Node types that transform data."""

@@ -1,4 +1,4 @@
-"""`datetime`: dates, read, moved and written."""
+"""The `datetime` node: parses, shifts and formats dates."""
 
 from __future__ import annotations
 
@@ -19,22 +19,24 @@ from rune.nodes.schema import Model, declare, missing
 
 
 class Parameters(Model, kw_only=True, frozen=True):
-    """What is done to which date."""
+    """The operation and the date it applies to."""
 
     operation: Annotated[
-        Literal["now", "add", "subtract", "format", "parse"], Meta(description="What to do.")
+        Literal["now", "add", "subtract", "format", "parse"], Meta(description="Operation.")
     ] = "now"
     date: Annotated[
         str | int | float | UnsetType, Meta(description="ISO 8601 text, or seconds since 1970. Default: now.")
     ] = UNSET
-    amount: Annotated[float | None, Meta(description="How many units to add or subtract.")] = None
+    amount: Annotated[float | None, Meta(description="Number of units to add or subtract.")] = None
     unit: Annotated[
         Literal["seconds", "minutes", "hours", "days", "weeks"], Meta(description="Unit of `amount`.")
     ] = "days"
     timezone: Annotated[str, Meta(min_length=1, description="IANA time zone of the result.")] = "UTC"
     format: Annotated[
         str | None,
-        Meta(description="strftime pattern: of `date` when parsing, of the result otherwise. Default: ISO."),
+        Meta(
+            description="strftime pattern of `date` for `parse`, of the result otherwise. Default: ISO 8601."
+        ),
     ] = None
 
 
@@ -45,7 +47,7 @@ def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
             missing("amount", f"`{operation}` needs `amount`", "for example `amount: 2` with `unit: days`")
         ]
     if operation == "parse" and parameters.get("date") is None:
-        return [missing("date", "`parse` needs `date`", "give the text to read")]
+        return [missing("date", "`parse` needs `date`", "give the text to parse")]
     return []
 
 
@@ -55,13 +57,13 @@ TYPE = declare(
     kinds={"operation": "literal"},
     extra=_combined,
     summary="Works with dates.",
-    doc="Reads, moves and writes dates in a time zone.",
+    doc="Parses, shifts and formats dates in a time zone.",
     output="`{result, iso, unix, timezone}`.",
     errors={
-        "BAD_DATE": "`date` cannot be read, or the result leaves the years 1 to 9999",
+        "BAD_DATE": "`date` cannot be parsed, or the result is outside the years 1 to 9999",
         "BAD_PARAMETER": "`amount` is missing",
-        "BAD_TIMEZONE": "no such time zone",
-        "BAD_FORMAT": "`format` does not fit",
+        "BAD_TIMEZONE": "the time zone does not exist",
+        "BAD_FORMAT": "`format` is not valid",
     },
 )
 
@@ -70,19 +72,19 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def run(call: NodeCall[Parameters]) -> Outcome:
-    """The date that results, as text, in ISO 8601 and in seconds since 1970."""
+    """Return the resulting date as text, in ISO 8601 and in seconds since 1970."""
     parameters = call.parameters
     zone = _zone(parameters.timezone)
     try:
-        moment = _moved(_date(parameters, call.now), parameters).astimezone(zone)
+        moment = _shift(_date(parameters, call.now), parameters).astimezone(zone)
     except OverflowError:
-        raise NodeFailure("the date leaves the years 1 to 9999", code="BAD_DATE") from None
+        raise NodeFailure("the date is outside the years 1 to 9999", code="BAD_DATE") from None
     iso = _iso(moment)
-    # The pattern of `parse` is the one of `date`.
+    # For `parse` the pattern describes `date`, not the result.
     pattern = None if parameters.operation == "parse" else parameters.format
     return Output(
         {
-            "result": iso if pattern is None else _written(moment, pattern),
+            "result": iso if pattern is None else _format(moment, pattern),
             "iso": iso,
             "unix": (moment - _EPOCH) // timedelta(seconds=1),
             "timezone": parameters.timezone,
@@ -99,31 +101,31 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def _date(parameters: Parameters, now: int) -> datetime:
-    """The date to work on. Only one that is not given is now; text without an offset is in UTC."""
+    """Return the date to work on: now only if none is given. Text without an offset is in UTC."""
     date = parameters.date
     if parameters.operation == "now" or isinstance(date, UnsetType):
         return _EPOCH + timedelta(milliseconds=now)
     if parameters.operation == "parse" and parameters.format is not None:
-        return _read(to_text(date), parameters.format)
+        return _parse(to_text(date), parameters.format)
     try:
         if not isinstance(date, str):
             return _EPOCH + timedelta(seconds=date)
         moment = datetime.fromisoformat(date.strip())
     except (ValueError, OverflowError):
-        expected = "no ISO 8601 date" if isinstance(date, str) else "no date in seconds since 1970"
+        expected = "not an ISO 8601 date" if isinstance(date, str) else "not a date in seconds since 1970"
         raise NodeFailure(f"parameters.date: `{str(date)[:60]}` is {expected}", code="BAD_DATE") from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _read(text: str, pattern: str) -> datetime:
-    _written(_EPOCH, pattern)
+def _parse(text: str, pattern: str) -> datetime:
+    _format(_EPOCH, pattern)
     try:
         return parse_with(text, pattern)
     except ExpressionError as error:
         raise NodeFailure(f"parameters.date: {error.message}", code="BAD_DATE") from None
 
 
-def _moved(moment: datetime, parameters: Parameters) -> datetime:
+def _shift(moment: datetime, parameters: Parameters) -> datetime:
     if parameters.operation not in {"add", "subtract"}:
         return moment
     if parameters.amount is None:
@@ -133,7 +135,7 @@ def _moved(moment: datetime, parameters: Parameters) -> datetime:
 
 
 def _iso(moment: datetime) -> str:
-    # As many decimals as there are, and `Z` for UTC, as expressions write dates.
+    # Same notation as dates in expressions: only as many decimals as needed, and `Z` for UTC.
     precision = "milliseconds" if moment.microsecond else "seconds"
     if moment.microsecond % 1000:
         precision = "microseconds"
@@ -141,8 +143,8 @@ def _iso(moment: datetime) -> str:
     return text.removesuffix("+00:00") + "Z" if moment.tzinfo == ZoneInfo("UTC") else text
 
 
-def _written(moment: datetime, pattern: str) -> str:
-    # Patterns of expressions know no zone but UTC, so the letters that name one are written out before.
+def _format(moment: datetime, pattern: str) -> str:
+    # `format_with` supports UTC only, so the zone directives are replaced before the call.
     parts = [
         part.replace("%z", moment.strftime("%z")).replace("%Z", moment.tzname() or "")
         for part in pattern.split("%%")

@@ -1,4 +1,4 @@
-"""`edit`: set fields of an object."""
+"""The `edit` node: sets fields of an object."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from rune.nodes.values import convert, each_value
 
 
 class Assignment(Model, kw_only=True, frozen=True):
-    """One field."""
+    """One field to set."""
 
-    name: Annotated[str, Meta(min_length=1, description="Where the value goes; dots nest.")]
+    name: Annotated[str, Meta(min_length=1, description="Name of the field; dots denote nesting.")]
     value: Annotated[Any, Meta(description="The value.")] = None
     type: Annotated[
         Literal["string", "number", "boolean", "json", "array", "object"] | None,
-        Meta(description="Convert the value to this type. Default: as it is."),
+        Meta(description="Convert the value to this type. Default: no conversion."),
     ] = None
 
 
 class Parameters(Model, kw_only=True, frozen=True):
-    """What is set on what."""
+    """The fields to set and the object to set them on."""
 
     assignments: Annotated[list[Assignment], Meta(description="The fields to set, in order.")] = (
         msgspec.field(default_factory=list)
     )
     mode: Annotated[
         Literal["assignments", "keep_only"],
-        Meta(description="Set fields on the payload, or make a new object of nothing but these."),
+        Meta(description="Set fields on the payload, or build a new object from these fields only."),
     ] = "assignments"
     from_: Annotated[
         Any | UnsetType, Meta(description="The object or list to start from. Default: the payload, `$json`.")
@@ -51,15 +51,14 @@ TYPE = declare(
     kinds={"assignments": "element", "mode": "literal"},
     aliases=("set",),
     summary="Sets fields.",
-    doc="Sets fields on the payload, or builds a new object. On a list, `assignments` works on each "
-    "element, which is "
-    "`$item` at place `$index`.",
+    doc="Sets fields on the payload or builds a new object. On a list, `assignments` applies to each element, "
+    "available as `$item` at position `$index`.",
     output="The object, or the list of objects.",
     errors={
         "EXPRESSION_ERROR": "a value cannot be evaluated",
         "NOT_AN_OBJECT": "fields can be set on objects only",
         "CONVERSION_FAILED": "a value does not convert to its `type`",
-        "BAD_PARAMETER": "an assignment is no such thing",
+        "BAD_PARAMETER": "an assignment is not valid",
     },
     binds_item=_per_element,
     reads_payload=lambda parameters: _per_element(parameters) and "from" not in parameters,
@@ -67,53 +66,53 @@ TYPE = declare(
 
 
 class _Resolved(Model, frozen=True):
-    """The assignments of one element. What msgspec knows of a struct it keeps; of a bare list it would not."""
+    """The assignments of one element. A struct, because msgspec caches its type information but not a list's."""
 
     assignments: list[Assignment]
 
 
 def run(call: NodeCall[Parameters]) -> Outcome:
-    """The object with its fields set, or each object of a list."""
+    """Set the fields on the object, or on each object of a list."""
     parameters = call.parameters
-    given = "assignments" in call.elements
+    has_assignments = "assignments" in call.elements
     if parameters.mode == "keep_only":
-        return Output(_assigned({}, call.evaluate("assignments") if given else []))
+        return Output(_assign({}, call.evaluate("assignments") if has_assignments else []))
     source = call.payload if parameters.from_ is UNSET else parameters.from_
     if type(source) is not list:
         _check_object(source, "the payload" if parameters.from_ is UNSET else "`from`")
-        return Output(_assigned(source, call.evaluate("assignments") if given else []))
+        return Output(_assign(source, call.evaluate("assignments") if has_assignments else []))
     for index, each in enumerate(source):
         _check_object(each, f"element {index}")
-    if not given:
+    if not has_assignments:
         return Output(source)
     every = each_value(call, source, "assignments")
-    return Output([_assigned(each, values) for each, values in zip(source, every, strict=True)])
+    return Output([_assign(each, values) for each, values in zip(source, every, strict=True)])
 
 
-def _assigned(source: dict[str, Any], values: Any) -> dict[str, Any]:
-    """A copy of the object with the fields set; what it shares with the source is never changed."""
+def _assign(source: dict[str, Any], values: Any) -> dict[str, Any]:
+    """Return a copy of the object with the fields set; values shared with the source are not modified."""
     try:
         assignments = msgspec.convert({"assignments": values}, _Resolved).assignments
     except msgspec.ValidationError as error:
         raise NodeFailure(problem_text(error, "parameters"), code="BAD_PARAMETER") from None
     result = dict(source)
-    own = {id(result)}
+    copied = {id(result)}
     for index, each in enumerate(assignments):
         place = f"parameters.assignments[{index}]"
         value = each.value if each.type is None else convert(each.value, each.type, place)
-        _place(result, each.name.split("."), value, own, place)
+        _place(result, each.name.split("."), value, copied, place)
     return result
 
 
-def _place(target: dict[str, Any], path: list[str], value: Any, own: set[int], place: str) -> None:
+def _place(target: dict[str, Any], path: list[str], value: Any, copied: set[int], place: str) -> None:
     if "" in path:
-        raise NodeFailure(f"{place}.name: a part between the dots is empty", code="BAD_PARAMETER")
+        raise NodeFailure(f"{place}.name: a segment between dots is empty", code="BAD_PARAMETER")
     for at, key in enumerate(path[:-1]):
         inner = target.get(key, {})
         _check_object(inner, f"{place}.name: `{'.'.join(path[: at + 1])}`")
-        if id(inner) not in own:
+        if id(inner) not in copied:
             inner = target[key] = dict(inner)
-            own.add(id(inner))
+            copied.add(id(inner))
         target = inner
     target[path[-1]] = value
 

@@ -1,4 +1,4 @@
-"""`filter`: the elements of a list that pass."""
+"""The `filter` node: keeps the matching elements of a list."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from rune.nodes.values import apply, each_value, field_of, input_items, listing
 class Rule(Model, kw_only=True, frozen=True):
     """One condition on a field of the element."""
 
-    field: Annotated[str, Meta(min_length=1, description="The field, by dotted path.")]
-    operator: Annotated[Operator, Meta(description="How the field compares.")] = "=="
-    value: Annotated[Any, Meta(description="What it is compared with.")] = None
+    field: Annotated[str, Meta(min_length=1, description="Dotted path of the field.")]
+    operator: Annotated[Operator, Meta(description="Comparison operator.")] = "=="
+    value: Annotated[Any, Meta(description="Value to compare with.")] = None
 
 
 class Parameters(Model, kw_only=True, frozen=True):
-    """What is kept."""
+    """The condition elements must meet."""
 
     input_array: Items = UNSET
     expression: Annotated[
-        str | bool | None, Meta(description="Kept is what this holds for; the element is `$item`.")
+        str | bool | None, Meta(description="Condition for keeping an element, which is `$item`.")
     ] = None
     rules: Annotated[
         Annotated[list[Rule], Meta(min_length=1)] | None,
-        Meta(description="Conditions, instead of an expression."),
+        Meta(description="Conditions on fields, instead of an expression."),
     ] = None
-    match: Annotated[Literal["all", "any"], Meta(description="Whether all rules must hold, or one.")] = "all"
+    match: Annotated[Literal["all", "any"], Meta(description="Whether all rules must match or any.")] = "all"
 
 
 def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
@@ -47,8 +47,8 @@ TYPE = declare(
     Parameters,
     kinds={"expression": "element", "match": "literal"},
     extra=_combined,
-    summary="Keeps the elements that pass.",
-    doc="Keeps, in order, the elements of a list for which an expression or a set of rules holds.",
+    summary="Keeps the matching elements of a list.",
+    doc="Keeps the elements for which an expression or a set of rules is true, in their original order.",
     output="`{items, count, original_count}`.",
     errors={
         "EXPRESSION_ERROR": "the condition cannot be evaluated",
@@ -60,12 +60,12 @@ TYPE = declare(
 
 
 def run(call: NodeCall[Parameters]) -> Outcome:
-    """The elements that pass, in order."""
+    """Keep the matching elements, in order."""
     items = input_items(call)
     rules = call.parameters.rules
     if rules is None:
-        passed = each_value(call, items, "expression")
-        kept = [item for item, verdict in zip(items, passed, strict=True) if truthy(verdict)]
+        results = each_value(call, items, "expression")
+        kept = [item for item, result in zip(items, results, strict=True) if truthy(result)]
     else:
         quantifier = all if call.parameters.match == "all" else any
         kept = [item for item in items if quantifier(_holds(rule, at, item) for at, rule in enumerate(rules))]
@@ -73,7 +73,7 @@ def run(call: NodeCall[Parameters]) -> Outcome:
 
 
 def _holds(rule: Rule, at: int, item: Any) -> bool:
-    """Whether a rule holds for an element. A field that is missing is an error, except to `exists`."""
+    """Evaluate a rule for an element. A missing field is an error for every operator but `exists`."""
     found: Any = MISSING
     try:
         found = field_of(item, rule.field)

@@ -1,4 +1,4 @@
-"""`limit`: the first elements of a list."""
+"""The `limit` node: keeps the first elements of a list."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from rune.nodes.values import input_items, listing
 
 
 class Parameters(Model, kw_only=True, frozen=True):
-    """How many."""
+    """The list and how many elements to keep."""
 
     input_array: Items = UNSET
-    count: Annotated[int, Meta(ge=0, description="How many elements are kept.")]
+    count: Annotated[int, Meta(ge=0, description="Number of elements to keep.")]
 
 
 TYPE = declare(
     "limit",
     Parameters,
-    summary="Keeps the first elements.",
+    summary="Keeps the first elements of a list.",
     doc="Keeps the first `count` elements of a list.",
     output="`{items, count, original_count}`.",
     errors={
@@ -34,6 +34,5 @@ TYPE = declare(
 
 
 def run(call: NodeCall[Parameters]) -> Outcome:
-    """The first elements."""
     items = input_items(call)
     return Output(listing(items[: call.parameters.count], items))

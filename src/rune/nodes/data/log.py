@@ -1,4 +1,4 @@
-"""`log`: a line for whoever watches."""
+"""The `log` node: records a message in the execution's history."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from rune.nodes.schema import Model, declare
 
 
 class Parameters(Model, kw_only=True, frozen=True):
-    """What is said, and how loud."""
+    """The message and its level."""
 
-    message: Annotated[Any, Meta(description="Any value; what is not text is shown as JSON.")] = ""
-    level: Annotated[
-        Literal["debug", "info", "warning", "error"], Meta(description="How much it matters.")
-    ] = "info"
+    message: Annotated[Any, Meta(description="Message; a value that is not text is shown as JSON.")] = ""
+    level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="Log level.")] = "info"
 
 
 TYPE = declare(
@@ -25,7 +23,7 @@ TYPE = declare(
     Parameters,
     kinds={"level": "literal"},
     summary="Writes a message to the execution's history.",
-    doc="Resolves a message and records it. The payload passes through.",
+    doc="Evaluates a message and records it. Passes the payload through.",
     output="The message.",
     errors={"EXPRESSION_ERROR": "the message cannot be evaluated"},
     passes_payload=lambda parameters: True,
@@ -33,5 +31,5 @@ TYPE = declare(
 
 
 def run(call: NodeCall[Parameters]) -> Outcome:
-    """The message as it is, whatever its type."""
+    """Return the message unchanged, whatever its type."""
     return Output(call.parameters.message)

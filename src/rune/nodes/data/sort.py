@@ -1,4 +1,4 @@
-"""`sort`: a list in order."""
+"""The `sort` node: sorts a list."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ Direction = Literal["asc", "desc"]
 
 
 class Rule(Model, kw_only=True, frozen=True):
-    """One key."""
+    """One sort key."""
 
-    field: Annotated[str, Meta(min_length=1, description="The field, by dotted path.")]
-    direction: Annotated[Direction, Meta(description="Smallest or largest first.")] = "asc"
+    field: Annotated[str, Meta(min_length=1, description="Dotted path of the field.")]
+    direction: Annotated[Direction, Meta(description="Ascending or descending.")] = "asc"
 
 
 class Parameters(Model, kw_only=True, frozen=True):
-    """The order."""
+    """The list and its sort keys."""
 
     input_array: Items = UNSET
     expression: Annotated[
-        str | None, Meta(description="The key of an element, which is `$item`. Default: the element itself.")
+        str | None, Meta(description="Sort key of an element, which is `$item`. Default: the element itself.")
     ] = None
     rules: Annotated[
         Annotated[list[Rule], Meta(min_length=1)] | None,
-        Meta(description="Keys in order of weight, instead of an expression."),
+        Meta(description="Sort keys, most significant first, instead of an expression."),
     ] = None
-    direction: Annotated[Direction, Meta(description="Smallest or largest first, for `expression`.")] = "asc"
+    direction: Annotated[Direction, Meta(description="Ascending or descending, for `expression`.")] = "asc"
 
 
 def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
@@ -51,9 +51,7 @@ TYPE = declare(
     kinds={"expression": "element", "direction": "literal"},
     extra=_combined,
     summary="Sorts a list.",
-    doc="Sorts by a key or by several fields. Elements with equal keys stay in their order; keys of mixed "
-    "types are an "
-    "error.",
+    doc="Sorts by a key or by several fields. The sort is stable; keys of mixed types are an error.",
     output="`{items, count, original_count}`.",
     errors={
         "EXPRESSION_ERROR": "a key cannot be evaluated or compared",
@@ -65,10 +63,9 @@ TYPE = declare(
 
 
 def run(call: NodeCall[Parameters]) -> Outcome:
-    """The elements in order."""
     items = input_items(call)
     order = list(range(len(items)))
-    # The heaviest key comes last: each pass keeps what the ones before it settled.
+    # Sort by the most significant key last: the sort is stable, so it keeps the order of earlier passes.
     for keys, direction, place in reversed(_keys(call, items)):
         _check_comparable(keys, place)
         order.sort(key=keys.__getitem__, reverse=direction == "desc")
@@ -76,7 +73,7 @@ def run(call: NodeCall[Parameters]) -> Outcome:
 
 
 def _keys(call: NodeCall[Parameters], items: list[Any]) -> list[tuple[list[Any], Direction, str]]:
-    """The keys of all elements, by weight, each with its direction and the parameter it comes from."""
+    """Return the keys of all elements, most significant first, with direction and source parameter."""
     parameters = call.parameters
     if parameters.rules is not None:
         return [

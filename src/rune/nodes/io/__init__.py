@@ -1,1 +1,1 @@
-"""Node types that reach outside."""
+"""Node types that call external services."""

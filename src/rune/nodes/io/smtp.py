@@ -1,10 +1,6 @@
-"""`smtp`: a mail.
+"""The `smtp` node: composes a mail and delivers it to a mail server.
 
-A mail put together: addresses read and written anew, headers that nobody can add to.
-
-The server a mail is handed to, and how it is spoken to.
-
-Hands a mail to its server.
+Addresses are parsed and re-encoded, so that no value can inject a header.
 """
 
 from __future__ import annotations
@@ -24,9 +20,7 @@ from ipaddress import ip_address
 from typing import Annotated, Any, Literal
 from urllib.parse import unquote, urlsplit
 
-import aiosmtplib
 import msgspec
-from aiosmtplib import SMTP
 from msgspec import Meta
 from msgspec.structs import replace
 
@@ -39,8 +33,25 @@ from rune.nodes.schema import Model, Scalar, declare, plain
 from rune.ports.credentials import Smtp
 
 Addresses = str | list[str]
+Security = Literal["none", "starttls", "tls"]
+
+BAD_ADDRESS = "SMTP_BAD_ADDRESS"
+NO_SERVER = "SMTP_NO_SERVER"
+COMMAND_TIMEOUT_S = 30.0
+DELIVERY_TIMEOUT_S = 120.0
+MAX_RECIPIENTS = 100
+
+# Limit of all attachments of a mail together; few servers accept more.
 MAX_ATTACHED_BYTES = 25 * 1024 * 1024
-"""Bytes that all attachments of a mail may have together; few servers take more."""
+
+_PORTS: dict[Security, int] = {"none": 25, "starttls": 587, "tls": 465}
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\x80-\x9f\u2028\u2029]+")
+_LOCAL = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
+_DOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
+_ALLOWED_HEADERS = frozenset(
+    {"from", "to", "cc", "subject", "date", "message-id", "mime-version", "content-type"}
+    | {"content-transfer-encoding"}
+)
 
 
 class Parameters(Model, kw_only=True, frozen=True):
@@ -49,15 +60,17 @@ class Parameters(Model, kw_only=True, frozen=True):
     from_: Annotated[str | None, Meta(description="Sender. Default: the credential's.")] = msgspec.field(
         name="from", default=None
     )
-    to: Annotated[Addresses, Meta(description="Recipients, as a list or separated by commas.")]
-    cc: Annotated[Addresses | None, Meta(description="Recipients of a copy.")] = None
-    bcc: Annotated[Addresses | None, Meta(description="Recipients the others do not see.")] = None
+    to: Annotated[Addresses, Meta(description="Recipients, as a list or comma-separated.")]
+    cc: Annotated[Addresses | None, Meta(description="Copy recipients.")] = None
+    bcc: Annotated[Addresses | None, Meta(description="Blind copy recipients.")] = None
     subject: Annotated[Scalar, Meta(description="Subject line.")] = ""
-    body: Annotated[Any, Meta(description="Plain text; what is not text is shown as JSON.")] = ""
-    html: Annotated[str | bool | None, Meta(description="An HTML version; true: `body` is HTML.")] = None
+    body: Annotated[Any, Meta(description="Plain text; a value that is not text is formatted as JSON.")] = ""
+    html: Annotated[
+        str | bool | None, Meta(description="HTML version of the body; true: `body` is HTML.")
+    ] = None
     attachments: Annotated[
         Annotated[list[File], Meta(max_length=50)],
-        Meta(description="Attached files: references to blobs, or `{filename, content}`."),
+        Meta(description="Attachments: blob references or `{filename, content}`."),
     ] = msgspec.field(default_factory=list)
 
 
@@ -66,17 +79,17 @@ TYPE = declare(
     Parameters,
     summary="Sends a mail.",
     doc="Sends one mail through the server of its credential, or else of `RUNE_SMTP_URL`. Addresses are parsed and "
-    "written anew, so no value can add a header.",
+    "re-encoded, so that no value can inject a header.",
     output="`{sent, message_id, accepted, rejected}`.",
     errors={
-        "SMTP_CONNECT": "no connection to the server",
-        "SMTP_TIMEOUT": "the server did not answer in time",
-        "SMTP_AUTH": "the server refuses the login",
-        "SMTP_REJECTED": "the server refuses the mail or all recipients",
-        "SMTP_BAD_ADDRESS": "an address is not valid, or there are none or too many",
+        "SMTP_CONNECT": "the connection to the server failed",
+        "SMTP_TIMEOUT": "the server did not respond before the timeout",
+        "SMTP_AUTH": "the server rejected the login",
+        "SMTP_REJECTED": "the server rejected the mail or all recipients",
+        "SMTP_BAD_ADDRESS": "an address is not valid, or there are no or too many recipients",
         "SMTP_NO_SERVER": "no server is configured",
-        "SMTP_TOO_LARGE": "the attachments have more than 25 MiB together",
-        "BLOB_UNKNOWN": "a reference leads to no blob of this execution",
+        "SMTP_TOO_LARGE": "the attachments exceed 25 MiB in total",
+        "BLOB_UNKNOWN": "the reference does not match a blob of this execution",
         **CREDENTIAL_ERRORS,
         "EXPRESSION_ERROR": "a parameter cannot be evaluated",
     },
@@ -86,17 +99,16 @@ TYPE = declare(
 
 
 async def run(call: NodeCall[Parameters]) -> Outcome:
-    """One mail, one connection."""
-
-    files = await _attached(call)
+    """Send one mail over its own connection."""
+    files = await _load_attachments(call)
     server, sender = await server_for(call)
     parameters = replace(call.parameters, from_=call.parameters.from_ or sender)
     mail = compose(parameters, key=call.idempotency_key, now=call.now, files=files)
     return Output(await deliver(mail, server))
 
 
-async def _attached(call: NodeCall[Parameters]) -> list[Loaded]:
-    """The attachments with their bytes; what is announced as too large is not even fetched."""
+async def _load_attachments(call: NodeCall[Parameters]) -> list[Loaded]:
+    """Load the attachments; they are not loaded if their announced sizes exceed the limit."""
     listed = call.parameters.attachments
     if sum(each.size or 0 for each in listed) > MAX_ATTACHED_BYTES:
         raise _too_large()
@@ -113,23 +125,12 @@ async def _attached(call: NodeCall[Parameters]) -> list[Loaded]:
 
 def _too_large() -> NodeFailure:
     return NodeFailure(
-        f"parameters.attachments: more than {MAX_ATTACHED_BYTES:,} bytes together", code="SMTP_TOO_LARGE"
+        f"parameters.attachments: more than {MAX_ATTACHED_BYTES:,} bytes in total", code="SMTP_TOO_LARGE"
     )
 
 
-BAD_ADDRESS = "SMTP_BAD_ADDRESS"
-MAX_RECIPIENTS = 100
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\x80-\x9f\u2028\u2029]+")
-_LOCAL = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
-_DOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
-_ALLOWED = frozenset(
-    {"from", "to", "cc", "subject", "date", "message-id", "mime-version", "content-type"}
-    | {"content-transfer-encoding"}
-)
-
-
 class Mail(msgspec.Struct, frozen=True):
-    """What is handed to a server."""
+    """A composed mail."""
 
     sender: str
     recipients: tuple[str, ...]
@@ -138,16 +139,16 @@ class Mail(msgspec.Struct, frozen=True):
 
 
 def compose(parameters: Any, *, key: str, now: int, files: Sequence[Loaded] = ()) -> Mail:
-    """The mail that a node's parameters ask for."""
+    """Compose a mail from the parameters of a node."""
     senders = addresses("from", parameters.from_)
     if len(senders) != 1:
-        raise NodeFailure("parameters.from: there must be one sender", code=BAD_ADDRESS)
+        raise NodeFailure("parameters.from: exactly one sender is required", code=BAD_ADDRESS)
     to = addresses("to", parameters.to)
     cc = addresses("cc", parameters.cc)
     bcc = addresses("bcc", parameters.bcc)
     recipients = tuple(dict.fromkeys(each.addr_spec for each in (*to, *cc, *bcc)))
     if not recipients:
-        raise NodeFailure("parameters.to: there is no recipient", code=BAD_ADDRESS)
+        raise NodeFailure("parameters.to: no recipient is given", code=BAD_ADDRESS)
     if len(recipients) > MAX_RECIPIENTS:
         raise NodeFailure(
             f"parameters.to: {len(recipients)} recipients, at most {MAX_RECIPIENTS} are allowed",
@@ -162,68 +163,71 @@ def compose(parameters: Any, *, key: str, now: int, files: Sequence[Loaded] = ()
     message["Subject"] = _line(plain(parameters.subject))
     message["Date"] = format_datetime(datetime.fromtimestamp(now / 1000, UTC))
     message["Message-ID"] = message_id(key, senders[0].domain)
-    _fill(message, parameters)
+    _set_body(message, parameters)
     for file in files:
         _attach(message, file)
-    return Mail(senders[0].addr_spec, recipients, str(message["Message-ID"]), _written(message))
+    return Mail(senders[0].addr_spec, recipients, str(message["Message-ID"]), _encode(message))
 
 
 def _line(text: str) -> str:
-    """Text for one header. The library would decode an encoded word, and with it a line break that is hidden
-    there, so there is none."""
+    """Return text for one header, without line breaks and encoded words.
+
+    The email library decodes encoded words, which could contain a line break.
+    """
     return _CONTROL.sub(" ", text).replace("=?", "= ?").strip()
 
 
 def message_id(key: str, domain: str) -> str:
-    """The same in every attempt, so that a mail that was sent twice can be told to be one."""
+    """Return a message id that is the same in every attempt, so that a mail sent twice can be deduplicated."""
     name = hashlib.sha256(key.encode()).hexdigest()[:40] if key else uuid.uuid4().hex
     return f"<{name}@{domain}>"
 
 
 def addresses(field: str, given: str | list[str] | None) -> tuple[Address, ...]:
-    """The addresses of a field, each checked part by part."""
+    """Parse and check the addresses of a field."""
     texts = [given] if isinstance(given, str) else given or []
-    return tuple(each for text in texts if text.strip() for each in _parsed(field, text.strip()))
+    return tuple(each for text in texts if text.strip() for each in _parse_addresses(field, text.strip()))
 
 
-def _parsed(field: str, text: str) -> list[Address]:
+def _parse_addresses(field: str, text: str) -> list[Address]:
     if _CONTROL.search(text) or len(text) > 20_000:
-        raise _refused(field, text)
+        raise _bad_address(field, text)
     try:
         header: Any = SMTP_POLICY.header_factory("to", text)
         found = header.addresses
-    except Exception:  # the parser of the standard library fails in many ways on nonsense
-        raise _refused(field, text) from None
+    # The parser of the standard library raises many kinds of exceptions on invalid input.
+    except Exception:
+        raise _bad_address(field, text) from None
     if header.defects or not found:
-        raise _refused(field, text)
-    return [_checked(field, text, each) for each in found]
+        raise _bad_address(field, text)
+    return [_check_address(field, text, each) for each in found]
 
 
-def _checked(field: str, text: str, address: Address) -> Address:
+def _check_address(field: str, text: str, address: Address) -> Address:
     domain = address.domain
     if _line(address.display_name) != address.display_name:
-        raise _refused(field, text)
+        raise _bad_address(field, text)
     if not domain.isascii():
-        import idna  # noqa: PLC0415 - only few domains need it
+        import idna  # noqa: PLC0415 - needed by few domains
 
         try:
             domain = idna.encode(domain, uts46=True).decode()
         except (idna.IDNAError, UnicodeError):
-            raise _refused(field, text) from None
+            raise _bad_address(field, text) from None
     domain = domain.lower()
-    fits = _LOCAL.fullmatch(address.username) and _DOMAIN.fullmatch(domain)
-    if not fits or len(address.username) > 64 or len(domain) > 253:
-        raise _refused(field, text)
+    is_valid = _LOCAL.fullmatch(address.username) and _DOMAIN.fullmatch(domain)
+    if not is_valid or len(address.username) > 64 or len(domain) > 253:
+        raise _bad_address(field, text)
     return Address(address.display_name, address.username, domain)
 
 
-def _refused(field: str, text: str) -> NodeFailure:
+def _bad_address(field: str, text: str) -> NodeFailure:
     shown = _CONTROL.sub(" ", text)[:100]
-    return NodeFailure(f"parameters.{field}: `{shown}` is no mail address", code=BAD_ADDRESS)
+    return NodeFailure(f"parameters.{field}: `{shown}` is not a valid mail address", code=BAD_ADDRESS)
 
 
-def _fill(message: EmailMessage, parameters: Any) -> None:
-    body = parameters.body if isinstance(parameters.body, str) else _shown(parameters.body)
+def _set_body(message: EmailMessage, parameters: Any) -> None:
+    body = parameters.body if isinstance(parameters.body, str) else _format_json(parameters.body)
     if parameters.html is True:
         message.set_content(body, subtype="html")
         return
@@ -233,34 +237,34 @@ def _fill(message: EmailMessage, parameters: Any) -> None:
 
 
 def _attach(message: EmailMessage, file: Loaded) -> None:
-    """A file as bytes, whatever it is: nothing in it is read as a part of the mail."""
+    """Attach a file as bytes; its content is never parsed as part of the mail."""
     main, _, sub = file.content_type.partition("/")
-    if main in ("multipart", "message"):  # these would be taken for parts of this mail
+    # These types would be parsed as parts of this mail.
+    if main in ("multipart", "message"):
         main, sub = "application", "octet-stream"
     message.add_attachment(file.data, maintype=main, subtype=sub, filename=_line(file.name) or "file")
 
 
-def _shown(value: Any) -> str:
+def _format_json(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
-def _written(message: EmailMessage) -> bytes:
-    """The text of the mail; read back, its headers must be those that were put in."""
+def _encode(message: EmailMessage) -> bytes:
+    """Encode the mail and verify that it contains only the headers that were set."""
     raw = message.as_bytes()
     head = raw.partition(b"\r\n\r\n")[0].decode("ascii", "replace")
     names = [line.partition(":")[0].lower() for line in head.split("\r\n") if line[:1] not in (" ", "\t")]
-    if not set(names) <= _ALLOWED or len(names) != len(set(names)) or "\n" in head.replace("\r\n", ""):
-        raise NodeFailure("the mail has a header that nobody asked for", code=BAD_ADDRESS)
+    if (
+        not set(names) <= _ALLOWED_HEADERS
+        or len(names) != len(set(names))
+        or "\n" in head.replace("\r\n", "")
+    ):
+        raise NodeFailure("the mail contains an unexpected header", code=BAD_ADDRESS)
     return raw
 
 
-NO_SERVER = "SMTP_NO_SERVER"
-Security = Literal["none", "starttls", "tls"]
-_PORTS: dict[Security, int] = {"none": 25, "starttls": 587, "tls": 465}
-
-
 class Server(msgspec.Struct, frozen=True):
-    """Where mails go. The password shows in no message."""
+    """A mail server. Its repr omits the password."""
 
     host: str
     port: int
@@ -272,7 +276,7 @@ class Server(msgspec.Struct, frozen=True):
         return f"Server({self.host}:{self.port}, {self.security})"
 
     def options(self) -> dict[str, Any]:
-        """As `aiosmtplib` wants to hear it."""
+        """Return the arguments of an `aiosmtplib` client."""
         return {
             "hostname": self.host,
             "port": self.port,
@@ -284,19 +288,21 @@ class Server(msgspec.Struct, frozen=True):
 
 
 def server(url: str) -> Server:
-    """Read `smtp://`, `smtp+starttls://` or `smtps://`. Without TLS only this machine is spoken to: elsewhere
-    `smtp://` too insists on STARTTLS."""
+    """Parse a `smtp://`, `smtp+starttls://` or `smtps://` URL.
+
+    Only connections to the local machine go without TLS; to other hosts `smtp://` requires STARTTLS too.
+    """
     if not url:
-        raise NodeFailure("there is no mail server: set RUNE_SMTP_URL", code=NO_SERVER)
+        raise NodeFailure("no mail server is configured: set RUNE_SMTP_URL", code=NO_SERVER)
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError:
         host, port, parts = "", None, None
     if parts is None or not host or parts.scheme not in ("smtp", "smtps", "smtp+starttls"):
-        raise NodeFailure("RUNE_SMTP_URL is no address such as smtps://mail.example.com", code=NO_SERVER)
+        raise NodeFailure("RUNE_SMTP_URL is not a valid URL such as smtps://mail.example.com", code=NO_SERVER)
     security: Security = "tls" if parts.scheme == "smtps" else "starttls"
-    if parts.scheme == "smtp" and _is_here(host):
+    if parts.scheme == "smtp" and _is_local(host):
         security = "none"
     user = unquote(parts.username) if parts.username else None
     password = unquote(parts.password) if parts.password else None
@@ -304,7 +310,7 @@ def server(url: str) -> Server:
 
 
 async def server_for(call: NodeCall[Any]) -> tuple[Server, str | None]:
-    """The server that a call hands its mail to, and who the mail is from unless it says so."""
+    """Return the mail server of a call and the default sender."""
     credential = await call.credential("smtp")
     if credential is None:
         found = server(call.world.smtp_url)
@@ -318,17 +324,17 @@ async def server_for(call: NodeCall[Any]) -> tuple[Server, str | None]:
 
 
 def server_of(fields: Smtp) -> Server:
-    """The server of a credential."""
-    if fields.password is not None and fields.security == "none" and not _is_here(fields.host):
+    """Return the mail server of a credential."""
+    if fields.password is not None and fields.security == "none" and not _is_local(fields.host):
         raise NodeFailure(
-            f"{fields.host}: a password is not sent without TLS; `security` must be tls or starttls",
+            f"{fields.host}: a password requires TLS; `security` must be tls or starttls",
             code=FORBIDDEN,
         )
     port = fields.port or _PORTS[fields.security]
     return Server(fields.host, port, fields.security, fields.username, fields.password)
 
 
-def _is_here(host: str) -> bool:
+def _is_local(host: str) -> bool:
     if host == "localhost":
         return True
     try:
@@ -337,57 +343,58 @@ def _is_here(host: str) -> bool:
         return False
 
 
-COMMAND_SECONDS = 30.0
-WHOLE_SECONDS = 120.0
+async def deliver(mail: Mail, server: Server, *, seconds: float = COMMAND_TIMEOUT_S) -> dict[str, Any]:
+    """Deliver a mail and return the accepted and rejected recipients; fail only if all are rejected."""
+    # Imported on first use: most processes send no mail.
+    import aiosmtplib  # noqa: PLC0415
 
-
-async def deliver(mail: Mail, server: Server, *, seconds: float = COMMAND_SECONDS) -> dict[str, Any]:
-    """What became of the mail. It is an error only if nobody gets it."""
     where = f"{server.host}:{server.port}"
     try:
-        async with asyncio.timeout(WHOLE_SECONDS):
-            refused = await _session(mail, server, seconds)
+        async with asyncio.timeout(DELIVERY_TIMEOUT_S):
+            rejected = await _send(mail, server, seconds)
     except (TimeoutError, aiosmtplib.SMTPTimeoutError) as error:
         code = "SMTP_CONNECT" if isinstance(error, aiosmtplib.SMTPConnectTimeoutError) else "SMTP_TIMEOUT"
-        raise NodeFailure(f"{where} did not answer in time", code=code) from None
+        raise NodeFailure(f"{where} timed out", code=code) from None
     except aiosmtplib.SMTPRecipientsRefused as error:
         rejected = [_rejection(each.recipient, each.code, each.message) for each in error.recipients]
         raise NodeFailure(
-            f"{where} accepts no recipient", code="SMTP_REJECTED", details={"rejected": rejected}
+            f"{where} rejected all recipients", code="SMTP_REJECTED", details={"rejected": rejected}
         ) from None
     except aiosmtplib.SMTPAuthenticationError as error:
-        raise NodeFailure(f"{where} refuses the login ({error.code})", code="SMTP_AUTH") from None
+        raise NodeFailure(f"{where} rejected the login ({error.code})", code="SMTP_AUTH") from None
     except (aiosmtplib.SMTPConnectError, aiosmtplib.SMTPServerDisconnected, OSError) as error:
-        raise NodeFailure(f"{where}: no connection: {_said(error)}", code="SMTP_CONNECT") from None
+        raise NodeFailure(f"{where}: connection failed: {_reason(error)}", code="SMTP_CONNECT") from None
     except aiosmtplib.SMTPResponseException as error:
         raise NodeFailure(
-            f"{where} refuses the mail: {error.code} {_said(error)}",
+            f"{where} rejected the mail: {error.code} {_reason(error)}",
             code="SMTP_REJECTED",
             details={"status": error.code},
         ) from None
     except aiosmtplib.SMTPException as error:
         code = "SMTP_CONNECT" if server.security != "none" else "SMTP_REJECTED"
-        raise NodeFailure(f"{where}: {_said(error)}", code=code) from None
-    names = {each["address"] for each in refused}
+        raise NodeFailure(f"{where}: {_reason(error)}", code=code) from None
+    names = {each["address"] for each in rejected}
     return {
         "sent": True,
         "message_id": mail.message_id,
         "accepted": [each for each in mail.recipients if each not in names],
-        "rejected": refused,
+        "rejected": rejected,
     }
 
 
-async def _session(mail: Mail, server: Server, seconds: float) -> list[dict[str, Any]]:
+async def _send(mail: Mail, server: Server, seconds: float) -> list[dict[str, Any]]:
+    from aiosmtplib import SMTP  # noqa: PLC0415
+
     context = ssl.create_default_context() if server.security != "none" else None
     client = SMTP(**server.options(), timeout=seconds, tls_context=context)
     async with client:
-        refused, _ = await client.sendmail(mail.sender, list(mail.recipients), mail.raw)
-    return [_rejection(name, said.code, said.message) for name, said in refused.items()]
+        responses, _ = await client.sendmail(mail.sender, list(mail.recipients), mail.raw)
+    return [_rejection(name, each.code, each.message) for name, each in responses.items()]
 
 
 def _rejection(address: str, code: int, message: str) -> dict[str, Any]:
     return {"address": address, "code": code, "message": message[:200]}
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return (getattr(error, "message", None) or str(error) or type(error).__name__)[:200]

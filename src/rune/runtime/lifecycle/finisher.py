@@ -1,8 +1,6 @@
-"""Completions: who waits for the end of which execution.
+"""Ends executions: records the terminal row once, then releases the state and notifies parents and waiting callers.
 
-Endings: the terminal row of an execution, and who has to hear of it.
-
-Awaiting: ends that other processes write are found by asking the journal; a hint says when to ask.
+Ends that other processes record are found by querying the journal; a notification makes that query happen sooner.
 """
 
 from __future__ import annotations
@@ -25,159 +23,157 @@ from rune.runtime.lifecycle.outbox import OutboxMarker
 from rune.runtime.messaging.completion_publisher import CompletionPublisher
 from rune.runtime.values import ExecutionData, ExecutionDataCache
 
+log = logging.getLogger("rune.finisher")
 
-class CompletionWaiters:
-    """Announces each end once to everybody who waits for it here."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[str, list[asyncio.Future[ExecutionEnded]]] = {}
-
-    def wait_for(self, execution: str) -> asyncio.Future[ExecutionEnded]:
-        """A future end."""
-        future: asyncio.Future[ExecutionEnded] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(execution, []).append(future)
-        return future
-
-    @property
-    def is_awaited(self) -> Set[str]:
-        """Executions whose end somebody here waits for."""
-        return self._waiting.keys()
-
-    def notify(self, execution: str, end: ExecutionEnded) -> None:
-        """Tell whoever waits."""
-        for future in self._waiting.pop(execution, ()):
-            if not future.done():
-                future.set_result(end)
-
-
-log = logging.getLogger("rune.endings")
+MAX_POLL_S = 1.0  # notifications may be lost
+MIN_POLL_S = 0.002  # collects ends that arrive together into one query
 
 After = Callable[[ExecutionData, ExecutionEnded], Awaitable[None]]
+"""Called with an ended execution that has a parent or children."""
 
 
 class Finisher:
-    """Ends executions, each once."""
+    """Ends each execution exactly once, however many processes try."""
 
     def __init__(
         self,
         journal: Journal,
         state: State,
-        books: ExecutionDataCache,
-        completions: CompletionWaiters,
-        notices: OutboxMarker,
-        witness: Instrumentation,
+        data_cache: ExecutionDataCache,
+        waiters: CompletionWaiters,
+        outbox_marker: OutboxMarker,
+        instrumentation: Instrumentation,
     ) -> None:
         self._journal = journal
         self._state = state
-        self._books = books
-        self._completions = completions
-        self._notices = notices
-        self._witness = witness
+        self._data_cache = data_cache
+        self._waiters = waiters
+        self._outbox_marker = outbox_marker
+        self._instrumentation = instrumentation
         self._after: After | None = None
-        self._completing: CompletionPublisher | None = None
+        self._publisher: CompletionPublisher | None = None
 
     def completes(self, completing: CompletionPublisher) -> None:
-        """Who sends a message of each end."""
-        self._completing = completing
+        """Publish a completion message for each end."""
+        self._publisher = completing
 
     def then(self, after: After) -> None:
-        """What is to be done with executions that have parents or children once their end is written."""
+        """Set the callback for ended executions that have a parent or children."""
         self._after = after
 
     async def finish(self, execution: str, finish: FinishExecution, now: int) -> ExecutionEnded:
-        """Write the terminal row; whoever comes second finds it."""
-        failpoint.hit(
-            "ending"
-        )  # crash here: the finish timer, armed by the act that brought the count to zero, fires
-        mine = ExecutionEnded(now, finish.status, finish.error)
+        """Record the terminal row and release the execution. Return the row that is stored, which another process may
+        have recorded first."""
+        # crash here: the finish timer fires, armed by the commit that brought the count of live tokens to zero
+        failpoint.hit("ending")
+        end = ExecutionEnded(now, finish.status, finish.error)
         stored: Fact | None = await self._journal.end(execution)
         if stored is None:
             try:
-                (stored,) = await self._journal.record(execution, [mine])
+                (stored,) = await self._journal.record(execution, [end])
             except ExecutionEndedError as ended:
                 stored = ended.end
         failpoint.hit("ended")
         assert isinstance(stored, ExecutionEnded)
-        if stored is mine:
-            await self._seen(execution, mine)
-        if self._completing is None:
+        if stored is end:
+            await self._count_end(execution, end)
+        if self._publisher is None:
             await self.release(execution, stored)
-            self._notices.mark_done(execution, "end")
+            self._outbox_marker.mark_done(execution, "end")
         else:
-            await self._completed(self._completing, execution, stored)
+            await self._release_and_publish(self._publisher, execution, stored)
         return stored
 
-    async def _seen(self, execution: str, end: ExecutionEnded) -> None:
+    async def _count_end(self, execution: str, end: ExecutionEnded) -> None:
         try:
-            accepted = (await self._books.get(execution)).accepted
+            accepted = (await self._data_cache.get(execution)).accepted
         except RuneError:
-            accepted = None  # it is not known for how long it ran
-        self._witness.ended(accepted, end)
+            accepted = None  # counted without a duration
+        self._instrumentation.ended(accepted, end)
 
-    async def _completed(self, completing: CompletionPublisher, execution: str, end: ExecutionEnded) -> None:
-        """The message needs what is known of the execution. Who lacks that leaves it to a relay."""
-        book: ExecutionData | None = None
+    async def _release_and_publish(
+        self, publisher: CompletionPublisher, execution: str, end: ExecutionEnded
+    ) -> None:
+        """Release the execution and publish its completion. If its data cannot be loaded, the relay publishes it."""
+        data: ExecutionData | None = None
         try:
-            book = await self._books.get(execution)
+            data = await self._data_cache.get(execution)
         except RuneError as error:
-            log.warning("the completion of %s is left to a relay: %s", execution, error.message)
+            log.warning("the completion of %s is left to the relay: %s", execution, error.message)
         await self.release(execution, end)
-        if book is not None:
-            completing.ended(book, end)
+        if data is not None:
+            publisher.ended(data, end)
 
     async def release(self, execution: str, end: ExecutionEnded) -> None:
-        """What follows from a terminal row, however often."""
+        """Do everything that follows from a terminal row. Safe to repeat."""
         await self._state.end(execution, end)
-        await self._notify(execution, end)
-        self._books.close(execution)
-        self._completions.notify(execution, end)
+        await self._notify_relatives(execution, end)
+        self._data_cache.close(execution)
+        self._waiters.notify(execution, end)
 
-    async def _notify(self, execution: str, end: ExecutionEnded) -> None:
+    async def _notify_relatives(self, execution: str, end: ExecutionEnded) -> None:
         if self._after is None:
             return
         try:
-            book = await self._books.get(execution)
-            if book.plan.launches or book.accepted.parent is not None:
-                await self._after(book, end)
+            data = await self._data_cache.get(execution)
+            if data.plan.launches or data.accepted.parent is not None:
+                await self._after(data, end)
         except Exception:
-            # The end stands. That somebody is still to be told stands beside it, and is looked at again.
-            log.exception("parents or children of %s have not heard of its end yet", execution)
+            # The end is recorded, and so is that the parent is not notified yet: `Children.recover` retries.
+            log.exception("parent or children of %s are not notified of its end yet", execution)
 
 
-_listener_log = logging.getLogger("rune.awaiting")
+class CompletionWaiters:
+    """Futures of callers in this process that wait for the end of an execution."""
 
-MAX_POLL_S = 1.0  # s: hints may be lost
-MIN_POLL_S = 0.002  # s between two questions: many ends at once are one
+    def __init__(self) -> None:
+        self._waiting: dict[str, list[asyncio.Future[ExecutionEnded]]] = {}
+
+    def wait_for(self, execution: str) -> asyncio.Future[ExecutionEnded]:
+        future: asyncio.Future[ExecutionEnded] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(execution, []).append(future)
+        return future
+
+    @property
+    def executions(self) -> Set[str]:
+        """The executions with at least one waiting caller."""
+        return self._waiting.keys()
+
+    def notify(self, execution: str, end: ExecutionEnded) -> None:
+        """Resolve all futures of an execution."""
+        for future in self._waiting.pop(execution, ()):
+            if not future.done():
+                future.set_result(end)
 
 
 class CompletionListener:
-    """Tells those who wait here of ends that were written elsewhere."""
+    """Notifies callers in this process of ends that other processes recorded."""
 
-    def __init__(self, journal: Journal, completions: CompletionWaiters, news: Notifier) -> None:
+    def __init__(self, journal: Journal, waiters: CompletionWaiters, notifier: Notifier) -> None:
         self._journal = journal
-        self._completions = completions
-        self._news = news
+        self._waiters = waiters
+        self._notifier = notifier
 
     async def run(self) -> None:
-        """Until cancelled."""
-        asked_all = 0.0
+        """Wait for notifications until cancelled; query the ends of all awaited executions once in MAX_POLL_S."""
+        polled_at = 0.0
         while True:
-            named: set[str] = set()
+            notified: set[str] = set()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(MAX_POLL_S):
-                    named = await self._news.ended()
+                    notified = await self._notifier.ended()
             await asyncio.sleep(MIN_POLL_S)
-            awaited = self._completions.is_awaited
-            if time.monotonic() - asked_all >= MAX_POLL_S:
-                asked_all = time.monotonic()
+            awaited = self._waiters.executions
+            if time.monotonic() - polled_at >= MAX_POLL_S:
+                polled_at = time.monotonic()
             else:
-                awaited = awaited & named
+                awaited = awaited & notified
             try:
-                await self._ask(awaited)
-            except StoreUnavailableError as away:
-                _listener_log.info("ends of others are not heard of: %s", away.message)
+                await self._query(awaited)
+            except StoreUnavailableError as error:
+                log.info("store unavailable, waiting callers are notified later: %s", error.message)
 
-    async def _ask(self, executions: Set[str]) -> None:
+    async def _query(self, executions: Set[str]) -> None:
         if executions:
             for execution, end in (await self._journal.ends_of(list(executions))).items():
-                self._completions.notify(execution, end)
+                self._waiters.notify(execution, end)

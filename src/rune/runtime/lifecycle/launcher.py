@@ -1,6 +1,7 @@
-"""The launcher: the only way in. A start that was acknowledged is never lost.
+"""Starts executions: records them in the journal, initialises their state and sends their first tokens.
 
-Executions that another engine runs: their definition says so, and their start is handed over to it.
+Every start passes through here, and a start that was acknowledged is never lost. A workflow whose definition names the
+legacy executor is handed over to that engine instead.
 """
 
 from __future__ import annotations
@@ -36,13 +37,14 @@ _PROCESS = secrets.token_hex(4)
 _COUNTER = itertools.count(secrets.randbits(16))
 
 
-def new_execution_id() -> str:
-    """Sorts by time, unique without asking anybody: a moment, this process, a count."""
-    return f"x{time.time_ns() // 1_000_000:012x}{_PROCESS}{next(_COUNTER) & 0xFFFFFF:06x}"
+class ExternalExecutorError(RuneError):
+    """The execution runs in another engine, so this process cannot follow it to its end."""
+
+    code = "RUNS_ELSEWHERE"
 
 
 class StartOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What whoever starts an execution may say of it. `key`: asked for again under it, the same one is answered."""
+    """Options of a start. A second start with the same idempotency `key` returns the first execution."""
 
     key: str | None = None
     labels: dict[str, str] = {}
@@ -53,16 +55,16 @@ DEFAULT_OPTIONS = StartOptions()
 
 
 class Launcher:
-    """Accepts executions and opens them."""
+    """Accepts and activates executions."""
 
     def __init__(
         self,
         backend: Backend,
         plans: PlanCache,
-        books: ExecutionDataCache,
-        endings: Finisher,
-        notices: OutboxMarker,
-        witness: Instrumentation,
+        data_cache: ExecutionDataCache,
+        finisher: Finisher,
+        outbox_marker: OutboxMarker,
+        instrumentation: Instrumentation,
     ) -> None:
         self._journal = backend.journal
         self._state = backend.state
@@ -70,11 +72,11 @@ class Launcher:
         self._clock = backend.clock
         self._admission = backend.admission
         self._plans = plans
-        self._books = books
-        self._endings = endings
-        self._notices = notices
-        self._witness = witness
-        self._saved: set[str] = set()
+        self._data_cache = data_cache
+        self._finisher = finisher
+        self._outbox_marker = outbox_marker
+        self._instrumentation = instrumentation
+        self._saved_definitions: set[str] = set()
 
     async def start(
         self,
@@ -92,8 +94,9 @@ class Launcher:
         trace: str | None = None,
         held: AppliedLimits | None = None,
     ) -> ExecutionRecord:
-        """Accept an execution; durable when this returns. TooMany where a limit that it is held to refuses it."""
-        await self._save(plan)
+        """Accept an execution; it is durable when this returns. Raise StartLimitError if one of the limits in `held`
+        rejects it."""
+        await self._save_definition(plan)
         wanted = ExecutionRecord(
             id=execution or new_execution_id(),
             workflow=plan.definition.id,
@@ -108,48 +111,48 @@ class Launcher:
             depth=depth,
             needs=needs,
             principal=principal,
-            trace=self._witness.incoming_trace() if trace is None else trace,
+            trace=self._instrumentation.incoming_trace() if trace is None else trace,
             format=FORMAT,
         )
         return await self._admit(wanted, plan, held)
 
-    async def _save(self, plan: Plan) -> None:
-        if plan.hash not in self._saved:
+    async def _save_definition(self, plan: Plan) -> None:
+        if plan.hash not in self._saved_definitions:
             await self._journal.save_definition(plan.hash, canonical(plan.definition))
-            self._saved.add(plan.hash)
+            self._saved_definitions.add(plan.hash)
         self._plans.add(plan)
 
     async def start_again(
         self, wanted: ExecutionRecord, plan: Plan, kept: Sequence[Fact], held: AppliedLimits | None = None
     ) -> ExecutionRecord:
-        """Accept an execution that begins with results of another one."""
-        await self._save(plan)
+        """Accept an execution that starts with recorded results, such as those kept from an earlier execution."""
+        await self._save_definition(plan)
         accepted = await self._journal.accept(wanted, kept, held)
         failpoint.hit("accepted")
         if accepted.id == wanted.id:
-            self._witness.accepted()
+            self._instrumentation.accepted()
             await self.activate(accepted)
         return accepted
 
     async def activate(self, accepted: ExecutionRecord) -> None:
-        """Open an execution that has its row."""
+        """Initialise the state of a recorded execution and send its first tokens. Safe to repeat."""
         await self._send(accepted, await self._state.begin(accepted.id))
 
     async def _admit(
         self, wanted: ExecutionRecord, plan: Plan, held: AppliedLimits | None
     ) -> ExecutionRecord:
-        """Accept, and open at once what would otherwise have to be read back."""
+        """Accept an execution and activate it from memory, which saves reading it back from the journal."""
         room = await self._admission.room()
         with self._admission.arriving(wanted.id):
             accepted = await self._journal.accept(wanted, held=held)
-            failpoint.hit(
-                "accepted"
-            )  # crash here: the row says it needs attention; the next owner of the file opens it
+            # crash here: the row is marked as not activated; the relay, or the next owner of the file, activates it
+            failpoint.hit("accepted")
             if accepted is wanted:
-                self._witness.accepted()
-            if accepted is not wanted or not room:  # one of the same id may be under way
+                self._instrumentation.accepted()
+            # An execution with the same id may be running, and without room the state loads this one later.
+            if accepted is not wanted or not room:
                 return accepted
-            self._books.open(accepted, plan)
+            self._data_cache.open(accepted, plan)
             applied = await self._admission.admit(accepted, plan)
         await self._send(accepted, applied)
         return accepted
@@ -157,43 +160,38 @@ class Launcher:
     async def _send(self, accepted: ExecutionRecord, applied: Applied) -> None:
         failpoint.hit("admitted")
         await self._queue.send(accepted.id, applied.emitted, accepted.priority)
-        self._notices.mark_done(accepted.id, "start")
+        self._outbox_marker.mark_done(accepted.id, "start")
         if applied.finish is not None:
-            await self._endings.finish(accepted.id, applied.finish, applied.now)
-
-
-class ExternalExecutorError(RuneError):
-    """Somebody wants to see an execution through that is not run here."""
-
-    code = "RUNS_ELSEWHERE"
+            await self._finisher.finish(accepted.id, applied.finish, applied.now)
 
 
 class LegacyLauncher(Launcher):
-    """Hands over what is to be run elsewhere, once it knows where to; opens everything else."""
+    """Hands executions of legacy definitions over to the legacy engine, and starts all others."""
 
-    _elsewhere: EventPublisher | None = None
+    _publisher: EventPublisher | None = None
 
-    def hands_over(self, herald: EventPublisher) -> None:
-        """Who takes what is to be run elsewhere."""
-        self._elsewhere = herald
+    def hands_over(self, publisher: EventPublisher) -> None:
+        """Set the publisher that hands executions over to the legacy engine."""
+        self._publisher = publisher
 
     def leaves(self, plan: Plan) -> bool:
-        """Whether an execution of this plan is run elsewhere."""
-        return self._elsewhere is not None and plan.definition.settings.executor == "legacy"
+        """Return whether executions of this plan run in the legacy engine."""
+        return self._publisher is not None and plan.definition.settings.executor == "legacy"
 
     async def start(
         self, plan: Plan, input: bytes, options: StartOptions = DEFAULT_OPTIONS, **about: Any
     ) -> ExecutionRecord:
-        """A child is run here whatever its definition says: its parent waits for it."""
-        if self._elsewhere is None or not self.leaves(plan) or about.get("parent") is not None:
+        """Start or hand over an execution. A child always runs here, because its parent waits for it."""
+        if self._publisher is None or not self.leaves(plan) or about.get("parent") is not None:
             return await super().start(plan, input, options, **about)
         key = options.key
         execution = about.get("execution") or new_execution_id()
-        if key is not None:  # the same key must be the same execution, and only its id is known there
-            said = f"{plan.definition.id}\x1f{key}".encode()
-            execution = "k" + hashlib.blake2b(said, digest_size=15).hexdigest()
+        if key is not None:
+            # The legacy engine knows only the id of an execution, so the id is derived from the idempotency key.
+            seed = f"{plan.definition.id}\x1f{key}".encode()
+            execution = "k" + hashlib.blake2b(seed, digest_size=15).hexdigest()
         priority = about.get("priority")
-        await self._elsewhere.hand_over(_message(plan, input, execution, priority))
+        await self._publisher.hand_over(_start_message(plan, input, execution, priority))
         return ExecutionRecord(
             id=execution,
             workflow=plan.definition.id,
@@ -206,17 +204,22 @@ class LegacyLauncher(Launcher):
         )
 
     async def start_here(self, plan: Plan, input: bytes, **about: Any) -> ExecutionRecord:
-        """Open an execution here whatever its definition says."""
+        """Start an execution in this engine, whatever its definition names."""
         return await super().start(plan, input, **about)
 
 
-def _message(plan: Plan, input: bytes, execution: str, priority: int | None) -> bytes:
-    """The start of an execution for somebody without access to our stores."""
-    behind = [node for each in sorted(plan.triggers) for node in plan.graph.successors(each)]
+def new_execution_id() -> str:
+    """Return a unique id that sorts by time: a timestamp, a random id of this process and a counter."""
+    return f"x{time.time_ns() // 1_000_000:012x}{_PROCESS}{next(_COUNTER) & 0xFFFFFF:06x}"
+
+
+def _start_message(plan: Plan, input: bytes, execution: str, priority: int | None) -> bytes:
+    """Encode the start of an execution for an engine without access to our stores."""
+    entries = [node for each in sorted(plan.triggers) for node in plan.graph.successors(each)]
     message = NodeExecutionMessage(
         workflow_id=plan.definition.id,
         execution_id=execution,
-        current_node=plan.ids[(behind or list(plan.entries))[0]],
+        current_node=plan.ids[(entries or list(plan.entries))[0]],
         definition=msgspec.Raw(canonical(plan.definition)),
         context=msgspec.Raw(b'{"$trigger":' + input + b"}"),
         priority=priority,

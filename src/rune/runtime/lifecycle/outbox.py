@@ -1,4 +1,4 @@
-"""Notices: says to the outbox what was done by whoever wrote the row. Nobody waits for that."""
+"""Marks outbox rows as done in the background, after the process that wrote them has done the work itself."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from rune.ports.outbox import Kind, Outbox
 
 
 class OutboxMarker:
-    """Without an outbox there is nothing to say."""
+    """Does nothing on a backend without an outbox."""
 
     def __init__(self, outbox: Outbox | None) -> None:
         self._outbox = outbox
-        self._saying: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def mark_done(self, execution: str, kind: Kind) -> None:
-        """It is done; if that is not heard, a relay does it once more."""
+        """Mark a row as done without waiting. If that fails, the relay does the work once more, which is harmless."""
         if self._outbox is not None:
-            saying = asyncio.create_task(self._say(self._outbox, execution, kind))
-            self._saying.add(saying)
-            saying.add_done_callback(self._saying.discard)
+            task = asyncio.create_task(self._mark(self._outbox, execution, kind))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
-    async def _say(self, outbox: Outbox, execution: str, kind: Kind) -> None:
+    async def _mark(self, outbox: Outbox, execution: str, kind: Kind) -> None:
         try:
             await outbox.mark_done(execution, kind)
         except StoreUnavailableError:
-            return  # the row stays, and with it a second look
+            return  # the row stays, and the relay takes it
 
     async def close(self) -> None:
-        """Wait until everything is said."""
-        await asyncio.gather(*self._saying, return_exceptions=True)
+        """Wait for all pending marks."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)

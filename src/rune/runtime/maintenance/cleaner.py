@@ -1,4 +1,4 @@
-"""The janitor: removes what the configured rules select, once an hour, while everything else goes on."""
+"""Removes old executions by the configured retention rules, once an hour."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from rune.ports.clock import Clock
 from rune.ports.journal import StoreUnavailableError
 from rune.ports.retention import Retention, RetentionResult, Rule
 
-log = logging.getLogger("rune.janitor")
+log = logging.getLogger("rune.cleaner")
 
 FIRST_RUN_MS = 60_000
-"""How long after its start it collects for the first time, in ms: a process that lives for a moment does not."""
+"""Delay of the first run after the start of the process: a short-lived process removes nothing."""
 
 PERIOD_MS = 3_600_000
 
 
 class Cleaner:
-    """Needs a clock that nobody else sleeps by: a wake that is meant for the scheduler would be lost on it."""
+    """Applies the retention rules. Needs a clock of its own: sharing one would take the wake-ups of the scheduler."""
 
     def __init__(self, retention: Retention, rules: Sequence[Rule], clock: Clock) -> None:
         self._retention = retention
@@ -26,7 +26,7 @@ class Cleaner:
         self._clock = clock
 
     async def run(self) -> None:
-        """Until cancelled; without rules there is nothing to do."""
+        """Collect once an hour until cancelled; return at once if there are no rules."""
         when = self._clock.now() + FIRST_RUN_MS
         while self._rules:
             while self._clock.now() < when:
@@ -36,21 +36,21 @@ class Cleaner:
 
     async def _collect(self) -> None:
         try:
-            self._say(await self._retention.collect(self._rules, self._clock.now()))
-        except StoreUnavailableError as away:
-            log.warning("the store is away: %s", away.message)
+            _log_result(await self._retention.collect(self._rules, self._clock.now()))
+        except StoreUnavailableError as error:
+            log.warning("store unavailable: %s", error.message)
         except Exception:
-            log.exception("the janitor stumbled")  # what could not be removed now can be in an hour
+            log.exception("removing old executions failed; the next run retries")
 
-    @staticmethod
-    def _say(done: RetentionResult) -> None:
-        if done.executions:
-            log.info(
-                "removed %d executions in %d ms: %d bytes before, %d after",
-                done.executions,
-                done.duration_ms,
-                done.bytes_before,
-                done.bytes_after,
-            )
-        if not done.shrinks:
-            log.warning("the file was made by an earlier version and does not shrink; see `rune gc --vacuum`")
+
+def _log_result(result: RetentionResult) -> None:
+    if result.executions:
+        log.info(
+            "removed %d executions in %d ms: %d bytes before, %d after",
+            result.executions,
+            result.duration_ms,
+            result.bytes_before,
+            result.bytes_after,
+        )
+    if not result.shrinks:
+        log.warning("the file was created by an earlier version and does not shrink; see `rune gc --vacuum`")

@@ -1,4 +1,4 @@
-"""The heartbeat: shows people that this process is there, what it does and how busy it is."""
+"""Registers this process in the process registry and reports its roles and load."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger("rune.heartbeat")
 def this_process(
     roles: tuple[str, ...], queues: tuple[str, ...] = (), slots: int = 0, types: tuple[str, ...] = ()
 ) -> ProcessInfo:
-    """How this process shows itself."""
+    """Describe this process for the registry."""
     host, pid = socket.gethostname(), os.getpid()
     now = time.time_ns() // 1_000_000
     return ProcessInfo(
@@ -39,17 +39,17 @@ def this_process(
 
 
 class Heartbeat:
-    """Beats until cancelled, then says goodbye."""
+    """Sends heartbeats until cancelled, then removes the process from the registry."""
 
-    def __init__(self, fleet: ProcessRegistry, member: ProcessInfo, busy: Callable[[], int]) -> None:
-        self._fleet = fleet
-        self._member = member
+    def __init__(self, registry: ProcessRegistry, process: ProcessInfo, busy: Callable[[], int]) -> None:
+        self._registry = registry
+        self._process = process
         self._busy = busy
         self.beaten_at = 0.0
-        """When the store last took a beat (monotonic): whoever asks whether this process is well looks here."""
+        """When the store last accepted a heartbeat (monotonic). The readiness check reads it."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Send heartbeats until cancelled."""
         try:
             while True:
                 await self._send()
@@ -57,15 +57,15 @@ class Heartbeat:
         finally:
             with contextlib.suppress(StoreUnavailableError, TimeoutError):
                 async with asyncio.timeout(1):
-                    await self._fleet.leave(self._member.name)
+                    await self._registry.leave(self._process.name)
 
     def drain(self) -> None:
-        """From the next beat on it is known that this process takes nothing more."""
-        self._member = replace(self._member, draining=True)
+        """Report from the next heartbeat on that this process receives no more work."""
+        self._process = replace(self._process, draining=True)
 
     async def _send(self) -> None:
         try:
-            await self._fleet.heartbeat(replace(self._member, busy=self._busy()))
+            await self._registry.heartbeat(replace(self._process, busy=self._busy()))
             self.beaten_at = time.monotonic()
-        except StoreUnavailableError as away:
-            log.warning("nobody sees that this process is there: %s", away.message)
+        except StoreUnavailableError as error:
+            log.warning("store unavailable, heartbeat not sent: %s", error.message)

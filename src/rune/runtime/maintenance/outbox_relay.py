@@ -1,4 +1,7 @@
-"""The relay: does what a process that died after its row left undone. Several may be at it."""
+"""Serves outbox rows that the process that recorded them did not mark as done, for example because it crashed.
+
+Several relays may run at once.
+"""
 
 from __future__ import annotations
 
@@ -15,70 +18,70 @@ from rune.runtime.messaging.completion_publisher import CompletionPublisher
 log = logging.getLogger("rune.relay")
 
 BATCH = 100
-PAUSE_S = 1.0  # s between two looks at an empty outbox
+POLL_S = 1.0
 
 
 class OutboxRelay:
-    """Opens what was accepted and closes what has ended. Twice is once."""
+    """Activates accepted executions and releases ended ones. Both are safe to repeat."""
 
     def __init__(
         self,
         outbox: Outbox,
         journal: Journal,
         launcher: Launcher,
-        endings: Finisher,
-        completing: CompletionPublisher | None = None,
+        finisher: Finisher,
+        publisher: CompletionPublisher | None = None,
     ) -> None:
-        self._completing = completing
+        self._publisher = publisher
         self._outbox = outbox
         self._journal = journal
         self._launcher = launcher
-        self._endings = endings
+        self._finisher = finisher
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Serve rows until cancelled."""
         while True:
             try:
-                busy = await self.turn()
-            except StoreUnavailableError as away:
-                log.warning("the store is away: %s", away.message)
-                busy = False
+                full = await self.turn()
+            except StoreUnavailableError as error:
+                log.warning("store unavailable: %s", error.message)
+                full = False
             except Exception:
-                log.exception("the relay stumbled")
-                busy = False
-            if not busy:
-                await asyncio.sleep(PAUSE_S)
+                log.exception("serving the outbox failed")
+                full = False
+            if not full:
+                await asyncio.sleep(POLL_S)
 
     async def turn(self) -> bool:
-        """One batch; whether there may be more."""
-        notices = await self._outbox.take(BATCH)
-        done = await asyncio.gather(*(self._guarded(each) for each in notices))
-        settled = [each.number for each, served in zip(notices, done, strict=True) if served]
-        if settled:
-            failpoint.hit("relayed")  # crash here: the rows are taken again, and what was done is found done
-            await self._outbox.done(settled)
-        return len(notices) == BATCH
+        """Serve one batch of rows. Return whether there may be more."""
+        rows = await self._outbox.take(BATCH)
+        results = await asyncio.gather(*(self._try_serve(each) for each in rows))
+        done = [each.number for each, served in zip(rows, results, strict=True) if served]
+        if done:
+            # crash here: a relay takes the rows again and finds the work done
+            failpoint.hit("relayed")
+            await self._outbox.done(done)
+        return len(rows) == BATCH
 
-    async def _guarded(self, notice: OutboxRow) -> bool:
-        """One that cannot be served is looked at again later and holds up nobody."""
+    async def _try_serve(self, row: OutboxRow) -> bool:
+        """Serve a row. One that fails stays in the outbox for later and does not hold up the others."""
         try:
-            await self._serve(notice)
+            await self._serve(row)
         except StoreUnavailableError:
             return False
         except Exception as error:
-            log.warning(
-                "%s %s is left for later: %s: %s", notice.kind, notice.execution, type(error).__name__, error
-            )
+            kind = type(error).__name__
+            log.warning("%s of %s is retried later: %s: %s", row.kind, row.execution, kind, error)
             return False
         return True
 
-    async def _serve(self, notice: OutboxRow) -> None:
-        end = await self._journal.end(notice.execution)
+    async def _serve(self, row: OutboxRow) -> None:
+        end = await self._journal.end(row.execution)
         if end is not None:
-            await self._endings.release(notice.execution, end)
-            if self._completing is not None and notice.kind == "end":
-                await self._completing.relayed(self._outbox, notice, end)
+            await self._finisher.release(row.execution, end)
+            if self._publisher is not None and row.kind == "end":
+                await self._publisher.publish_from_outbox(self._outbox, row, end)
             return
-        accepted = await self._journal.accepted(notice.execution)
+        accepted = await self._journal.accepted(row.execution)
         if accepted is not None:
             await self._launcher.activate(accepted)

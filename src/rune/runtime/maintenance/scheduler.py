@@ -1,4 +1,7 @@
-"""The scheduler: sleeps until the next timer is due, then moves it on. There is no tick."""
+"""The scheduler: fires timers, resends tokens that no worker holds, and recovers parents and children after a crash.
+
+It sleeps until the next timer is due instead of polling.
+"""
 
 from __future__ import annotations
 
@@ -23,67 +26,66 @@ RECONCILE_PERIOD_MS = 60_000
 
 
 class Scheduler:
-    """Fires timers, wakes executions that slept, and sends again what nobody holds."""
+    """Fires due timers and sweeps for unclaimed tokens."""
 
     def __init__(
         self,
         state: State,
         queue: Queue,
-        endings: Finisher,
+        finisher: Finisher,
         leases: Leases,
         children: Children,
         clock: Clock,
-        witness: Instrumentation,
+        instrumentation: Instrumentation,
     ) -> None:
         self._state = state
         self._queue = queue
-        self._endings = endings
+        self._finisher = finisher
         self._children = children
         self._leases = leases
         self._clock = clock
-        self._witness = witness
-        self._swept = 0
-        self._reconciled = -RECONCILE_PERIOD_MS
+        self._instrumentation = instrumentation
+        self._swept_at = 0
+        self._reconciled_at = -RECONCILE_PERIOD_MS
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Fire timers until cancelled."""
         while True:
             try:
-                busy = await self._turn()
-                when = self._clock.now() if busy else await self._next()
-            except StoreUnavailableError as away:
-                log.warning("the store is away: %s", away.message)
+                full = await self._turn()
+                when = self._clock.now() if full else await self._next_wakeup()
+            except StoreUnavailableError as error:
+                log.warning("store unavailable: %s", error.message)
                 when = self._clock.now() + STORE_RETRY_DELAY_MS
             except Exception:
-                log.exception(
-                    "the scheduler stumbled"
-                )  # one execution's trouble must not stop everybody's timers
+                # An error in one execution must not stop the timers of all others.
+                log.exception("firing timers failed")
                 when = self._clock.now() + STORE_RETRY_DELAY_MS
             await self._clock.sleep_until(when)
 
     async def _turn(self) -> bool:
-        """One batch of due timers; whether there may be more."""
+        """Fire one batch of due timers. Return whether there may be more."""
         fired = await self._state.due_timers(BATCH)
         for each in fired:
-            self._witness.timer_fired(each)
-            failpoint.hit(
-                "fired"
-            )  # crash here: the timer's consequence is not journaled, so a fold arms it again
+            self._instrumentation.timer_fired(each)
+            # crash here: nothing that follows from the timer is recorded, so a rebuilt state arms it again
+            failpoint.hit("fired")
             if each.emitted:
                 await self._queue.send(each.execution, each.emitted, each.priority)
             if each.finish is not None:
-                await self._endings.finish(each.execution, each.finish, each.now)
-        if self._clock.now() - self._swept >= SWEEP_PERIOD_MS:
-            self._swept = self._clock.now()
-            await self._leases.renew()  # first: a loop that was blocked must not take its own work for lost
+                await self._finisher.finish(each.execution, each.finish, each.now)
+        if self._clock.now() - self._swept_at >= SWEEP_PERIOD_MS:
+            self._swept_at = self._clock.now()
+            # Renew first: after a blocked event loop the sweep must not resend tokens that this process holds.
+            await self._leases.renew()
             for execution, token, priority in await self._state.unclaimed_tokens(BATCH):
                 await self._queue.send(execution, [token], priority)
-        if self._clock.now() - self._reconciled >= RECONCILE_PERIOD_MS:
-            self._reconciled = self._clock.now()
+        if self._clock.now() - self._reconciled_at >= RECONCILE_PERIOD_MS:
+            self._reconciled_at = self._clock.now()
             await self._children.recover(self._clock.now())
         return len(fired) >= BATCH
 
-    async def _next(self) -> int:
+    async def _next_wakeup(self) -> int:
         due = await self._state.next_due()
-        sweep = self._swept + SWEEP_PERIOD_MS
+        sweep = self._swept_at + SWEEP_PERIOD_MS
         return sweep if due is None else min(due, sweep)

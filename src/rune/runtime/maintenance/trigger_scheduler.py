@@ -1,6 +1,7 @@
-"""Starts by triggers: each tick and each delivery under a name of its own, so that it starts one execution.
+"""Starts executions for triggers: schedules that are due, and webhook deliveries.
 
-The ticker: starts what schedules are due. Any number of them may run; each tick is started once.
+Each tick and each delivery has its own execution id, so it starts one execution however often it is tried. Any number
+of trigger schedulers may run.
 """
 
 from __future__ import annotations
@@ -33,9 +34,19 @@ from rune.runtime.plan_cache import MissingNodeTypeError, PlanCache
 from rune.runtime.services.limits import Limiter
 from rune.runtime.services.triggers import TriggerService
 
+log = logging.getLogger("rune.trigger_scheduler")
+
+BATCH = 100
+MAX_ROUNDS = 200
+POLL_S = 1.0
+"""The longest sleep: other processes create triggers, and clocks are adjusted."""
+
+POSTPONE_MS = 10_000
+RECONCILE_PERIOD_S = 60.0
+
 
 class TriggeredStart(msgspec.Struct, frozen=True):
-    """An execution that a trigger started, now or before."""
+    """The execution of a tick or delivery. `again`: it had been started before."""
 
     execution: str
     again: bool = False
@@ -51,27 +62,27 @@ class TriggeredStarts:
         self._limiter = limiter
 
     async def tick(self, trigger: Trigger, tick: int) -> TriggeredStart:
-        """Start what was due at a moment."""
+        """Start the execution of a scheduled time (epoch ms)."""
         at = datetime.fromtimestamp(tick / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         input = msgspec.json.encode({"scheduled_at": at})
         name = f"x{tick:012x}{_digest(trigger.id, str(tick), 7)}"
         return await self._start(trigger, input, name, f"tick:{trigger.id}:{tick}", limited=False)
 
     async def delivery(self, trigger: Trigger, delivery: str | None, input: bytes) -> TriggeredStart:
-        """Start what a request asked for; one without a name is always another."""
+        """Start the execution of a delivery. A delivery without an id always starts a new one."""
         if delivery is None:
             return await self._start(trigger, input, new_execution_id(), None)
         name = start_key(trigger, delivery)
         return await self._start(trigger, input, name, f"hook:{trigger.id}:{name}")
 
     async def has_started(self, trigger: Trigger, delivery: str) -> bool:
-        """Whether there is an execution of this delivery."""
+        """Return whether the execution of this delivery exists."""
         return await self._journal.accepted(start_key(trigger, delivery)) is not None
 
     async def _start(
         self, trigger: Trigger, input: bytes, execution: str, key: str | None, *, limited: bool = True
     ) -> TriggeredStart:
-        """A tick is held to no limit: whoever wrote the schedule has said how often."""
+        """Start an execution under a fixed id. Ticks are not limited: the schedule defines how often it starts."""
         if key is not None and await self._journal.accepted(execution) is not None:
             return TriggeredStart(execution, again=True)
         plan = await self._plans.plan(trigger.hash)
@@ -87,153 +98,144 @@ class TriggeredStarts:
                 principal=f"trigger:{trigger.id}",
                 held=await self._limiter.held(plan) if limited else None,
             )
-        except IdempotencyKeyExpiredError as spent:
-            return TriggeredStart(spent.execution, again=True)
-        except IdempotencyConflictError:  # the same one once more, with other headers, or of another version
+        except IdempotencyKeyExpiredError as expired:
+            return TriggeredStart(expired.execution, again=True)
+        except IdempotencyConflictError:  # the same delivery with other headers, or for another version
             return TriggeredStart(execution, again=True)
         return TriggeredStart(accepted.id)
 
 
-def start_key(trigger: Trigger, delivery: str) -> str:
-    """The id of the execution that a delivery starts."""
-    return "h" + _digest(trigger.id, delivery, 15)
-
-
-def _digest(trigger: str, what: str, size: int) -> str:
-    return hashlib.blake2b(f"{trigger}\x1f{what}".encode(), digest_size=size).hexdigest()
-
-
-log = logging.getLogger("rune.ticker")
-
-BATCH = 100
-MAX_ROUNDS = 200
-POLL_S = 1.0
-"""How long it sleeps at most, in s: triggers are made by other processes, and clocks are put right."""
-
-POSTPONE_MS = 10_000
-RECONCILE_PERIOD_S = 60.0  # s
-
-
 class TriggerScheduler:
-    """Moves schedules on. What is to be started is written down first, then it is started under its own name, then
-    that is written down: whoever dies in between leaves it to the next one."""
+    """Advances schedules. A tick is stored as starting, then started under a fixed id, then stored as started, so that
+    after a crash in between the next scheduler completes it."""
 
     def __init__(
         self,
         store: TriggerStore,
-        book: TriggerService,
+        service: TriggerService,
         starts: TriggeredStarts,
-        endings: Finisher,
+        finisher: Finisher,
         backend: Backend,
     ) -> None:
         self._store = store
-        self._book = book
+        self._service = service
         self._starts = starts
-        self._endings = endings
+        self._finisher = finisher
         self._journal = backend.journal
         self._clock = backend.clock
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Start due schedules until cancelled."""
         while True:
-            pause = POLL_S
+            delay = POLL_S
             try:
                 await self.turn()
                 due = await self._store.next_due()
                 if due is not None:
-                    pause = min(POLL_S, max(0.02, (due - self._clock.now()) / 1000))
-            except StoreUnavailableError as away:
-                log.warning("the store is away: %s", away.message)
+                    delay = min(POLL_S, max(0.02, (due - self._clock.now()) / 1000))
+            except StoreUnavailableError as error:
+                log.warning("store unavailable: %s", error.message)
             except Exception:
-                log.exception(
-                    "the ticker stumbled"
-                )  # one schedule's trouble must not stop the others for good
-            await asyncio.sleep(pause)
+                # An error in one schedule must not stop the others.
+                log.exception("starting due schedules failed")
+            await asyncio.sleep(delay)
 
     async def tidy(self) -> None:
-        """Publish what was left unpublished, and drop what is no longer good, once a minute until cancelled."""
+        """Reconcile triggers with their workflows and drop expired deliveries, once a minute until cancelled."""
         while True:
             try:
-                await self._book.reconcile()
-                await asyncio.sleep(RECONCILE_PERIOD_S)  # first: who has only just come has nothing to write
+                await self._service.reconcile()
+                # Sleep first: a process that has just started writes nothing.
+                await asyncio.sleep(RECONCILE_PERIOD_S)
                 await self._store.forget_deliveries(self._clock.now())
-            except StoreUnavailableError as away:
-                log.warning("triggers are not tidied up: %s", away.message)
+            except StoreUnavailableError as error:
+                log.warning("store unavailable, triggers are reconciled later: %s", error.message)
                 await asyncio.sleep(POLL_S)
             except Exception:
-                log.exception("triggers are not tidied up")
+                log.exception("reconciling triggers failed")
                 await asyncio.sleep(RECONCILE_PERIOD_S)
 
     async def turn(self) -> int:
-        """Look at what is due now; how many there were."""
-        found = await self._store.due(self._clock.now(), BATCH)
-        ended = await asyncio.gather(*map(self._looked_at, found), return_exceptions=True)
-        for error in ended:
+        """Process one batch of due triggers and return its size."""
+        due = await self._store.due(self._clock.now(), BATCH)
+        results = await asyncio.gather(*map(self._process, due), return_exceptions=True)
+        for error in results:
             if error is not None:
                 raise error
-        return len(found)
+        return len(due)
 
-    async def _looked_at(self, trigger: Trigger) -> None:
+    async def _process(self, trigger: Trigger) -> None:
         try:
-            await self._attend(trigger)
+            await self._advance(trigger)
         except StoreUnavailableError:
             raise
-        except MissingNodeTypeError as lacking:
-            log.info("%s/%s is left to others: %s", trigger.workflow, trigger.node, lacking.message)
-            await self._put_off(trigger.id)
+        except MissingNodeTypeError as error:
+            log.info("%s/%s is left to other schedulers: %s", trigger.workflow, trigger.node, error.message)
+            await self._postpone(trigger.id)
         except Exception:
-            log.exception("the schedule %s/%s is put off", trigger.workflow, trigger.node)
-            await self._put_off(trigger.id)
+            log.exception("the schedule %s/%s is postponed", trigger.workflow, trigger.node)
+            await self._postpone(trigger.id)
 
-    async def _put_off(self, id: str) -> None:
+    async def _postpone(self, id: str) -> None:
         trigger = await self._store.find(id)
         if trigger is not None and trigger.due is not None:
             await self._store.put(replace(trigger, due=self._clock.now() + POSTPONE_MS))
 
-    async def _attend(self, trigger: Trigger) -> None:
-        """Go on until nothing is left to do now, or somebody else does it."""
+    async def _advance(self, trigger: Trigger) -> None:
+        """Start what is due until nothing is left or another scheduler has changed the trigger."""
         assert trigger.schedule is not None
         times = next_tick(trigger.schedule, trigger.anchor)
         for _ in range(MAX_ROUNDS):
-            standing = trigger.standing
+            state = trigger.standing
             if trigger.enabled:
-                running = standing.last is not None and await self._runs(standing.last)
-                standing = advance(trigger.schedule, times, standing, self._clock.now(), running=running)
-            moved = await self._moved(trigger, standing, trigger.trouble)
-            if moved is None or standing.starting is None:
+                running = state.last is not None and await self._is_running(state.last)
+                state = advance(trigger.schedule, times, state, self._clock.now(), running=running)
+            saved = await self._save(trigger, state, trigger.trouble)
+            if saved is None or state.starting is None:
                 return
-            # crash here: the tick stands in `starting`, and whoever looks next starts it
-            execution, trouble = await self._start(moved, standing.starting)
-            # crash here: it is started once more, under the same name, which is nothing
-            done = await self._moved(moved, started(standing, execution), trouble)
-            if done is None:
+            # crash here: the tick is stored in `starting`, and the next scheduler starts it
+            execution, trouble = await self._start(saved, state.starting)
+            # crash here: the next scheduler starts the tick again under the same id, which has no effect
+            saved = await self._save(saved, started(state, execution), trouble)
+            if saved is None:
                 return
-            trigger = done
+            trigger = saved
 
-    async def _moved(self, trigger: Trigger, standing: ScheduleState, trouble: str) -> Trigger | None:
-        due = next_start(standing, self._clock.now())
-        if not trigger.enabled and standing.starting is None:
+    async def _save(self, trigger: Trigger, state: ScheduleState, trouble: str) -> Trigger | None:
+        """Store a new state of the schedule. Return None if another scheduler has changed the trigger."""
+        due = next_start(state, self._clock.now())
+        if not trigger.enabled and state.starting is None:
             due = None
-        if (standing, due, trouble) == (trigger.standing, trigger.due, trigger.trouble):
+        if (state, due, trouble) == (trigger.standing, trigger.due, trigger.trouble):
             return trigger
-        return await self._store.put(replace(trigger, standing=standing, due=due, trouble=trouble))
+        return await self._store.put(replace(trigger, standing=state, due=due, trouble=trouble))
 
-    async def _runs(self, execution: str) -> bool:
+    async def _is_running(self, execution: str) -> bool:
         if await self._journal.end(execution) is not None:
             return False
-        return await self._journal.accepted(execution) is not None  # what was removed has ended
+        # An execution that retention has removed had ended.
+        return await self._journal.accepted(execution) is not None
 
     async def _start(self, trigger: Trigger, tick: int) -> tuple[str | None, str]:
-        """The execution, or why there is none."""
+        """Start a tick. Return the id of the execution, or None and the reason for it."""
         assert trigger.schedule is not None
         last = trigger.standing.last
-        if trigger.schedule.overlap == "cancel" and last is not None and await self._runs(last):
-            error = Error("CANCELLED", "the next one of its schedule was due")
-            await self._endings.finish(last, FinishExecution("cancelled", error), self._clock.now())
+        if trigger.schedule.overlap == "cancel" and last is not None and await self._is_running(last):
+            error = Error("CANCELLED", "the next execution of its schedule was due")
+            await self._finisher.finish(last, FinishExecution("cancelled", error), self._clock.now())
         try:
             return (await self._starts.tick(trigger, tick)).execution, ""
         except (StoreUnavailableError, MissingNodeTypeError):
             raise
         except RuneError as error:
-            log.warning("%s/%s starts nothing: %s", trigger.workflow, trigger.node, error.message)
+            log.warning("%s/%s was not started: %s", trigger.workflow, trigger.node, error.message)
             return None, f"{error.code}: {error.message}"[:500]
+
+
+def start_key(trigger: Trigger, delivery: str) -> str:
+    """Return the id of the execution that a delivery starts."""
+    return "h" + _digest(trigger.id, delivery, 15)
+
+
+def _digest(trigger: str, name: str, size: int) -> str:
+    return hashlib.blake2b(f"{trigger}\x1f{name}".encode(), digest_size=size).hexdigest()

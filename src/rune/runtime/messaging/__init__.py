@@ -1,1 +1,1 @@
-"""What only RabbitMQ needs: status and completion messages, messages from foreign publishers."""
+"""Messages that only RabbitMQ deployments need: statuses, completions, and messages from foreign publishers."""

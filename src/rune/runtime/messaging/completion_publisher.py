@@ -1,7 +1,8 @@
-"""Completing: one message for each execution that has ended, the same bytes however often it is sent.
+"""Publishes one completion message for each ended execution, with the same bytes however often it is sent.
 
-It is made of what stood in the journal before the terminal row, so whoever makes it makes the same. Whoever ended the
-execution sends it at once; if that fails, or they die, a relay does, and then the bytes are kept first.
+The message is built from the facts before the terminal row, so every process builds the same one. The process that
+ended the execution publishes it at once; if that fails or the process crashes, the outbox relay stores the bytes and
+then publishes them.
 """
 
 from __future__ import annotations
@@ -23,108 +24,114 @@ from rune.runtime.lifecycle.outbox import OutboxMarker
 from rune.runtime.messaging.status_publisher import output_of, reference, shown
 from rune.runtime.values import ExecutionData, ExecutionDataCache, ExecutionNotFoundError
 
-log = logging.getLogger("rune.completing")
+log = logging.getLogger("rune.completion_publisher")
 
-MAX_BYTES = 64 * 1024
-"""Of all outputs in a message together; then the largest are named instead."""
+MAX_CONTEXT_BYTES = 64 * 1024
+"""Of all outputs in a message together. Beyond it, the largest outputs are replaced by references."""
+
 MAX_IN_FLIGHT = 1_000
-"""Completions that may be on their way at once; the others are left to a relay."""
+"""Completions published at once. Further ones are left to the relay."""
 
 
 class CompletionPublisher:
-    """Makes and sends completions."""
+    """Builds and publishes completion messages."""
 
     def __init__(
-        self, herald: EventPublisher, journal: Journal, books: ExecutionDataCache, notices: OutboxMarker
+        self,
+        publisher: EventPublisher,
+        journal: Journal,
+        data_cache: ExecutionDataCache,
+        outbox_marker: OutboxMarker,
     ) -> None:
-        self._herald = herald
+        self._publisher = publisher
         self._journal = journal
-        self._books = books
-        self._notices = notices
-        self._sending: set[asyncio.Task[None]] = set()
+        self._data_cache = data_cache
+        self._outbox_marker = outbox_marker
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    def ended(self, book: ExecutionData, end: ExecutionEnded) -> None:
-        """Send it, without anybody waiting; only then is it settled that the execution has ended."""
-        if len(self._sending) >= MAX_IN_FLIGHT:
+    def ended(self, data: ExecutionData, end: ExecutionEnded) -> None:
+        """Publish the completion in the background; the outbox row is marked as done only after that."""
+        if len(self._tasks) >= MAX_IN_FLIGHT:
             return
-        sending = asyncio.create_task(self._send(book, end))
-        self._sending.add(sending)
-        sending.add_done_callback(self._sending.discard)
+        task = asyncio.create_task(self._publish(data, end))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def _send(self, book: ExecutionData, end: ExecutionEnded) -> None:
+    async def _publish(self, data: ExecutionData, end: ExecutionEnded) -> None:
         try:
-            await self._herald.publish_completion(await self._made(book, end))
-        except StoreUnavailableError as away:
-            log.info("the completion of %s is left to a relay: %s", book.accepted.id, away.message)
+            await self._publisher.publish_completion(await self._build(data, end))
+        except StoreUnavailableError as error:
+            log.info("the completion of %s is left to the relay: %s", data.accepted.id, error.message)
         except Exception:
-            log.exception("the completion of %s is left to a relay", book.accepted.id)
+            log.exception("the completion of %s is left to the relay", data.accepted.id)
         else:
-            self._notices.mark_done(book.accepted.id, "end")
+            self._outbox_marker.mark_done(data.accepted.id, "end")
         finally:
-            book.forget()
+            data.forget()
 
-    async def relayed(self, outbox: Outbox, notice: OutboxRow, end: ExecutionEnded) -> None:
-        """Send it because nobody said that it was sent."""
-        body = notice.body
+    async def publish_from_outbox(self, outbox: Outbox, row: OutboxRow, end: ExecutionEnded) -> None:
+        """Publish the completion of an outbox row that is not marked as done."""
+        body = row.body
         if body is None:
             try:
-                book = await self._books.get(notice.execution)
+                data = await self._data_cache.get(row.execution)
             except ExecutionNotFoundError:
-                return  # it was removed meanwhile
-            body = await outbox.keep(notice.number, await self._made(book, end))
-            self._books.close(notice.execution)
-            book.forget()
-        await self._herald.publish_completion(body)
+                return  # retention has removed the execution
+            body = await outbox.keep(row.number, await self._build(data, end))
+            self._data_cache.close(row.execution)
+            data.forget()
+        await self._publisher.publish_completion(body)
 
     async def close(self) -> None:
-        """Wait for what is on its way."""
-        await asyncio.gather(*self._sending, return_exceptions=True)
+        """Wait for all messages that are being published."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _made(self, book: ExecutionData, end: ExecutionEnded) -> bytes:
-        context = await self._context(book, end)
+    async def _build(self, data: ExecutionData, end: ExecutionEnded) -> bytes:
+        context = await self._context(data, end)
         message = CompletionMessage(
-            workflow_id=book.accepted.workflow,
-            execution_id=book.accepted.id,
+            workflow_id=data.accepted.workflow,
+            execution_id=data.accepted.id,
             status=end.status,
-            final_context=msgspec.Raw(msgspec.json.encode(_fitting(book, context))),
+            final_context=msgspec.Raw(msgspec.json.encode(_shrink(data, context))),
             completed_at=moment(end.at),
-            total_duration_ms=max(0, end.at - book.accepted.at),
+            total_duration_ms=max(0, end.at - data.accepted.at),
             error=msgspec.UNSET if end.error is None else _error(end.error),
         )
         return encode_message(message)
 
-    async def _context(self, book: ExecutionData, end: ExecutionEnded) -> dict[str, msgspec.Raw]:
-        """The outputs of the root scope. Nobody can be late to an end that all had reached."""
-        plan = book.plan
+    async def _context(self, data: ExecutionData, end: ExecutionEnded) -> dict[str, msgspec.Raw]:
+        """Return the outputs of the root scope. A completed execution has no late facts, so cached results are enough;
+        after any other end there may be late results, which must not be in the message."""
+        plan = data.plan
         roots = [node.index for node in plan.nodes if node.depth == 0 and node.index not in plan.triggers]
         if end.status == "completed":
-            found = {node: book.cached_result(node, ROOT) for node in roots}
+            found = {node: data.cached_result(node, ROOT) for node in roots}
             missing = [node for node, result in found.items() if result is None]
             if missing:
-                stored = await self._journal.results(book.accepted.id, [(node, ROOT) for node in missing])
+                stored = await self._journal.results(data.accepted.id, [(node, ROOT) for node in missing])
                 found |= zip(missing, stored, strict=True)
         else:
-            facts = [each.fact for each in await self._journal.facts(book.accepted.id) if not each.late]
+            facts = [each.fact for each in await self._journal.facts(data.accepted.id) if not each.late]
             found = {each.node: each for each in facts if isinstance(each, NodeResult) and not each.path}
-        start = shown(f"{book.accepted.id}/start", book.accepted.input)
+        start = shown(f"{data.accepted.id}/start", data.accepted.input)
         context = {"$trigger": start} | {f"${plan.ids[node]}": start for node in sorted(plan.triggers)}
         for result in _with_value(found.get(node) for node in roots):
-            await self._fetch(book, result)
-            context[f"${plan.ids[result.node]}"] = output_of(book, result)
+            await self._load_passed_on(data, result)
+            context[f"${plan.ids[result.node]}"] = output_of(data, result)
         return context
 
-    async def _fetch(self, book: ExecutionData, result: NodeResult) -> None:
-        """What a node only passed on lies with another one."""
-        kept = result.value
-        while type(kept) is Same and kept.ref.kind == "result":
-            key = (kept.ref.node, kept.ref.path)
-            found = book.cached_result(*key)
+    async def _load_passed_on(self, data: ExecutionData, result: NodeResult) -> None:
+        """Load the results that hold the value of a node that only passed its input on."""
+        value = result.value
+        while type(value) is Same and value.ref.kind == "result":
+            key = (value.ref.node, value.ref.path)
+            found = data.cached_result(*key)
             if found is None:
-                (found,) = await self._journal.results(book.accepted.id, [key])
+                (found,) = await self._journal.results(data.accepted.id, [key])
                 if found is None:
                     return
-                book.cache_result(found)
-            kept = found.value
+                data.cache_result(found)
+            value = found.value
 
 
 def _with_value(results: Iterator[NodeResult | None]) -> Iterator[NodeResult]:
@@ -133,16 +140,16 @@ def _with_value(results: Iterator[NodeResult | None]) -> Iterator[NodeResult]:
             yield each
 
 
-def _fitting(book: ExecutionData, context: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
-    """The largest outputs by name, until the rest fits into a message."""
+def _shrink(data: ExecutionData, context: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+    """Replace the largest outputs by references until the rest fits into a message."""
     total = sum(len(bytes(each)) for each in context.values())
     for name in sorted(context, key=lambda each: (-len(bytes(context[each])), each)):
-        if total <= MAX_BYTES:
+        if total <= MAX_CONTEXT_BYTES:
             break
         size = len(bytes(context[name]))
-        of_start = name[1:] not in book.plan.index or book.plan.index[name[1:]] in book.plan.triggers
+        of_start = name[1:] not in data.plan.index or data.plan.index[name[1:]] in data.plan.triggers
         where = "start" if of_start else f"{name[1:]}@/"
-        context[name] = reference(f"{book.accepted.id}/{where}", size)
+        context[name] = reference(f"{data.accepted.id}/{where}", size)
         total -= size - len(bytes(context[name]))
     return context
 

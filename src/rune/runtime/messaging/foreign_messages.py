@@ -1,14 +1,8 @@
-"""Seeding: an execution that begins in the middle, with outputs that somebody else has made.
+"""Handles execution messages that other programs publish, without a token of this engine.
 
-Its definition is what can be reached from the node it begins with. Of the rest only the nodes stay, as stand-ins that
-hold the outputs that were given; edges from them into what is reached are gone, but for those that lead to the first
-node. Whatever has no output is skipped. Nothing of this depends on when it is computed, so twins are the same.
-
-Strangers: messages that somebody else wrote by hand, without a token.
-
-One of an execution that nobody knows starts it: as a whole where it names the beginning and brings nothing but the
-start payload, else from the node that it names, with the outputs that it brings. One of an execution that is known is
-a hint that is not needed. Whatever cannot be understood is refused with a code, and starts and ends nothing.
+A message for an unknown execution starts it: as a whole if it names an entry node and carries only the start payload,
+otherwise at the named node with the outputs that it carries. A message for a known execution is redundant and ignored.
+A message that cannot be interpreted is rejected with a code and changes nothing.
 """
 
 from __future__ import annotations
@@ -40,128 +34,36 @@ from rune.runtime.plan_cache import PlanCache
 from rune.runtime.values import ExecutionNotFoundError, store_value
 from rune.telemetry.tracing import read_header
 
+log = logging.getLogger("rune.foreign_messages")
+
 PLACEHOLDER = "noop"
+START_NAMES = ("$trigger", "$input")
+RESERVED_NAMES = frozenset({*START_NAMES, "$json", "$execution", "$error"})
+"""Names in a context that are not outputs of nodes."""
 
-
-class ExecutionSeeder:
-    """What a plan becomes that begins with one of its nodes, given outputs of others by their ids."""
-
-    def __init__(self, plan: Plan, first: int, given: frozenset[str]) -> None:
-        self._plan = plan
-        self._first = first
-        self._reached = reachable(plan.graph, [first])
-        order = [
-            each for each in plan.graph.order if each not in self._reached and not plan.nodes[each].depth
-        ]
-        self._triggers = [each for each in order if each in plan.triggers]
-        others = [each for each in order if each not in plan.triggers]
-        before = set(plan.graph.predecessors(first))
-        held = [each for each in others if plan.ids[each] in given]
-        # Those that lead to the first node come last, so that there is a path from every one of them.
-        self._held = [each for each in held if each not in before] + [each for each in held if each in before]
-        self._leading = [each for each in self._held if each in before]
-        self._empty = [each for each in others if plan.ids[each] not in given]
-
-    def compiled(self, catalogue: Catalogue) -> Plan:
-        """The plan of the execution."""
-        return compile_definition(self.definition, catalogue)
-
-    @property
-    def definition(self) -> Definition:
-        whole = self._plan.definition
-        stand_ins = {*self._held, *self._empty}
-        kept = {*self._reached, *self._triggers, *stand_ins}
-        nodes = tuple(
-            _placeholder_result(each) if index in stand_ins else each
-            for index, each in enumerate(whole.nodes)
-            if index in kept
-        )
-        inner = (
-            each
-            for index, each in enumerate(whole.edges)
-            if self._plan.src[index] in self._reached and self._plan.dst[index] in self._reached
-        )
-        return replace(whole, nodes=nodes, edges=(*self._ways_in(), *inner))
-
-    def _ways_in(self) -> list[Edge]:
-        """One path through all that is given, and from its end, or from whoever led there, to the first node."""
-        ids = self._plan.ids
-        chain = [*self._triggers[:1], *self._held]
-        pairs = list(pairwise(chain))
-        pairs += [(each, self._first) for each in (self._leading or chain[-1:])]
-        return [
-            Edge(id=f"seed:{ids[source]}:{ids[target]}", src=ids[source], dst=ids[target])
-            for source, target in pairs
-        ]
-
-    def facts(self, made: Plan, values: Mapping[str, StoredValue], at: int) -> list[Fact]:
-        """What the execution begins with: outputs that were given, and skips."""
-        ids = self._plan.ids
-        found: list[Fact] = []
-        for node in self._held:
-            payload = (
-                self._passed_on(node, made) if node in self._leading else self._entered(self._first, made)
-            )
-            index = made.index[ids[node]]
-            found.append(
-                NodeResult(index, ROOT, at, "ok", value=values[ids[node]], payload=payload, kept=True)
-            )
-        found += [NodeResult(made.index[ids[node]], ROOT, at, "skipped", kept=True) for node in self._empty]
-        return found
-
-    def _passed_on(self, node: int, made: Plan) -> Ref:
-        """The payload behind a node: its output, or, of one that only routes, what entered it."""
-        if node in self._plan.triggers:
-            return START
-        if node not in self._held or self._plan.nodes[node].passes_payload:
-            return self._entered(node, made)
-        return Ref("result", made.index[self._plan.ids[node]], ROOT)
-
-    def _entered(self, node: int, made: Plan) -> Ref:
-        before = [each for each in self._plan.graph.predecessors(node) if not self._plan.nodes[each].depth]
-        chosen = next((each for each in before if each in self._held), before[0] if before else None)
-        return START if chosen is None else self._passed_on(chosen, made)
-
-    def begins(self, made: Plan, facts: list[Fact], at: int) -> bool:
-        """Whether the first node, and nothing else, is left to run."""
-        state, _ = fold(made, [ExecutionStarted(at), *facts], at)
-        return set(state.scopes[ROOT].live) == {made.index[self._plan.ids[self._first]]}
-
-
-def _placeholder_result(node: Node) -> Node:
-    return Node(id=node.id, type=PLACEHOLDER, name=node.name)
-
-
-log = logging.getLogger("rune.strangers")
-
-OF_THE_START = ("$trigger", "$input")
-NO_OUTPUTS = frozenset({*OF_THE_START, "$json", "$execution", "$error"})
-"""Names in a context that are no node's."""
+Outputs = dict[str, msgspec.Raw]
 
 
 class UnknownScopeError(RuneError):
-    """A message for a place inside an execution that nobody knows."""
+    """A message for a node inside a fan-out, or behind a join, of an unknown execution."""
 
     code = "UNKNOWN_SCOPE"
 
 
 class DefinitionMismatchError(RuneError):
-    """A message for an execution of something else."""
+    """A message for an execution that was started from another definition."""
 
     code = "DEFINITION_MISMATCH"
 
 
 class UnknownNodeError(RuneError):
-    """A message for a node that its definition does not have."""
+    """A message that names a node which its definition does not have."""
 
     code = "UNKNOWN_NODE"
 
 
-Outputs = dict[str, msgspec.Raw]
-
-
 class ForeignMessages:
-    """Takes such messages."""
+    """Starts executions from messages of other programs."""
 
     def __init__(self, backend: Backend, plans: PlanCache, launcher: LegacyLauncher) -> None:
         self._journal = backend.journal
@@ -171,21 +73,21 @@ class ForeignMessages:
         self._launcher = launcher
 
     async def take(self, message: NodeExecutionMessage, body: bytes) -> None:
-        """Do what it says; when this returns, the start is durable."""
+        """Start the execution of a message; the start is durable when this returns."""
         plan = await self._plan(message)
         node = plan.index.get(message.current_node)
         if node is None:
-            raise UnknownNodeError(f"`{message.current_node[:80]}` is no node of {plan.definition.id}")
+            raise UnknownNodeError(f"{plan.definition.id} has no node `{message.current_node[:80]}`")
         outputs = msgspec.json.decode(message.context, type=Outputs)
         known = await self._journal.accepted(message.execution_id)
         if known is None and isinstance(message.definition_ref, str):
             raise ExecutionNotFoundError(
-                f"no execution has the id {message.execution_id}, and no definition came with it"
+                f"no execution has the id {message.execution_id}, and the message carries no definition"
             )
         if self._is_beginning(plan, node, outputs):
             await self._start(message, plan, outputs, known)
         else:
-            await self._start_within(message, plan, node, outputs, known)
+            await self._start_at(message, plan, node, outputs, known)
 
     async def _plan(self, message: NodeExecutionMessage) -> Plan:
         if isinstance(message.definition_ref, str):
@@ -196,30 +98,30 @@ class ForeignMessages:
 
     def _is_beginning(self, plan: Plan, node: int, outputs: Outputs) -> bool:
         first = node in plan.entries or any(each in plan.triggers for each in plan.graph.predecessors(node))
-        return first and all(name in OF_THE_START or self._is_trigger(plan, name) for name in outputs)
+        return first and all(name in START_NAMES or self._is_trigger(plan, name) for name in outputs)
 
     def _is_trigger(self, plan: Plan, name: str) -> bool:
         return plan.index.get(name[1:]) in plan.triggers
 
-    def _unknown(self, message: NodeExecutionMessage, plan: Plan) -> None:
-        """Refuse what only somebody could place who knows the execution."""
+    def _check_placeable(self, message: NodeExecutionMessage, plan: Plan) -> None:
+        """Raise UnknownScopeError if the node can only be located with knowledge of the execution."""
         node = plan.nodes[plan.index[message.current_node]]
         inside = bool(message.lineage) or node.depth > 0 or node.joins_items
         if inside or (node.is_join and message.from_node is not None):
             raise UnknownScopeError(
-                f"nothing is known of {message.execution_id}, so `{node.id}` cannot be placed in it"
+                f"{message.execution_id} is unknown, so the scope of `{node.id}` in it cannot be determined"
             )
 
-    def _same(self, known: ExecutionRecord, *plans: Plan) -> None:
+    def _check_same_definition(self, known: ExecutionRecord, *plans: Plan) -> None:
         if known.hash not in [each.hash for each in plans]:
             raise DefinitionMismatchError(f"{known.id} is an execution of another definition")
-        log.info("a message for %s is not needed: it has been started", known.id)
+        log.info("ignoring a message for %s, which has been started", known.id)
 
     async def _start(
         self, message: NodeExecutionMessage, plan: Plan, outputs: Outputs, known: ExecutionRecord | None
     ) -> None:
         if known is None:
-            self._unknown(message, plan)
+            self._check_placeable(message, plan)
             payload = self._payload(plan, outputs)
             await self._launcher.start_here(
                 plan,
@@ -230,17 +132,17 @@ class ForeignMessages:
                 trace=_trace(message),
             )
         else:
-            self._same(known, plan)
+            self._check_same_definition(known, plan)
 
     def _payload(self, plan: Plan, outputs: Outputs) -> bytes:
-        names = [*OF_THE_START, *(f"${plan.ids[each]}" for each in sorted(plan.triggers))]
+        names = [*START_NAMES, *(f"${plan.ids[each]}" for each in sorted(plan.triggers))]
         payload = next((bytes(outputs[name]) for name in names if name in outputs), b"{}")
         _, problems = check_input(plan.definition, payload)
         if problems:
             raise InvalidDocumentError(tuple(problems))
         return payload
 
-    async def _start_within(
+    async def _start_at(
         self,
         message: NodeExecutionMessage,
         plan: Plan,
@@ -249,50 +151,146 @@ class ForeignMessages:
         known: ExecutionRecord | None,
     ) -> None:
         if known is None:
-            self._unknown(message, plan)
-        given = self._given_outputs(plan, outputs)
-        seeding = ExecutionSeeder(plan, node, frozenset(given))
-        made = seeding.compiled(self._plans.catalogue)
+            self._check_placeable(message, plan)
+        values = self._node_outputs(plan, outputs)
+        seeder = ExecutionSeeder(plan, node, frozenset(values))
+        seeded = seeder.compile(self._plans.catalogue)
         if known is not None:
-            self._same(known, plan, made)
+            self._check_same_definition(known, plan, seeded)
             return
         at = self._clock.now()
-        values = await self._kept(message.execution_id, given)
-        facts = seeding.facts(made, values, at)
-        if not seeding.begins(made, facts, at):
-            raise UnknownScopeError(f"`{message.current_node}` cannot be where an execution begins")
+        stored = await self._store_values(message.execution_id, values)
+        facts = seeder.facts(seeded, stored, at)
+        if not seeder.starts_at_first(seeded, facts, at):
+            raise UnknownScopeError(f"an execution cannot start at `{message.current_node}`")
         priority = message.priority
         wanted = ExecutionRecord(
             id=message.execution_id,
             trace=_trace(message),
             workflow=plan.definition.id,
-            hash=made.hash,
+            hash=seeded.hash,
             at=at,
             input=self._payload(plan, outputs),
             priority=plan.definition.settings.priority if priority is None else priority,
             principal=QUEUE,
             format=FORMAT,
         )
-        await self._launcher.start_again(wanted, made, facts)
+        await self._launcher.start_again(wanted, seeded, facts)
 
-    def _given_outputs(self, plan: Plan, outputs: Outputs) -> dict[str, bytes]:
-        """The outputs that nodes of the definition are said to have made."""
+    def _node_outputs(self, plan: Plan, outputs: Outputs) -> dict[str, bytes]:
+        """Return the outputs in a message by node id, without the reserved names."""
         found: dict[str, bytes] = {}
         for name, value in outputs.items():
-            if name in NO_OUTPUTS or self._is_trigger(plan, name):
+            if name in RESERVED_NAMES or self._is_trigger(plan, name):
                 continue
             if name[1:] not in plan.index:
-                raise UnknownNodeError(f"`{name[:80]}` is an output of no node of {plan.definition.id}")
+                raise UnknownNodeError(f"{plan.definition.id} has no node with the output `{name[:80]}`")
             found[name[1:]] = encode_value(msgspec.json.decode(value))
         return found
 
-    async def _kept(self, execution: str, given: dict[str, bytes]) -> dict[str, StoredValue]:
+    async def _store_values(self, execution: str, values: dict[str, bytes]) -> dict[str, StoredValue]:
         return {
-            name: await store_value(self._blob, f"{execution}/{name}@/", data) for name, data in given.items()
+            name: await store_value(self._blob, f"{execution}/{name}@/", data)
+            for name, data in values.items()
         }
 
 
+class ExecutionSeeder:
+    """Derives the definition and first facts of an execution that starts at a node in the middle of a plan.
+
+    The derived definition has everything reachable from that node. The other nodes stay as placeholders that hold the
+    given outputs; their edges into the reachable part are removed, except those to the first node. A node without a
+    given output is skipped. The result does not depend on time, so repeated messages derive the same definition.
+    """
+
+    def __init__(self, plan: Plan, first: int, with_output: frozenset[str]) -> None:
+        self._plan = plan
+        self._first = first
+        self._reached = reachable(plan.graph, [first])
+        order = [
+            each for each in plan.graph.order if each not in self._reached and not plan.nodes[each].depth
+        ]
+        self._triggers = [each for each in order if each in plan.triggers]
+        others = [each for each in order if each not in plan.triggers]
+        before = set(plan.graph.predecessors(first))
+        held = [each for each in others if plan.ids[each] in with_output]
+        # Predecessors of the first node come last, so that a path leads from every placeholder to the first node.
+        self._held = [each for each in held if each not in before] + [each for each in held if each in before]
+        self._leading = [each for each in self._held if each in before]
+        self._empty = [each for each in others if plan.ids[each] not in with_output]
+
+    def compile(self, catalogue: Catalogue) -> Plan:
+        """Compile the derived definition."""
+        return compile_definition(self.definition, catalogue)
+
+    @property
+    def definition(self) -> Definition:
+        whole = self._plan.definition
+        placeholders = {*self._held, *self._empty}
+        kept = {*self._reached, *self._triggers, *placeholders}
+        nodes = tuple(
+            _placeholder(each) if index in placeholders else each
+            for index, each in enumerate(whole.nodes)
+            if index in kept
+        )
+        inner = (
+            each
+            for index, each in enumerate(whole.edges)
+            if self._plan.src[index] in self._reached and self._plan.dst[index] in self._reached
+        )
+        return replace(whole, nodes=nodes, edges=(*self._entry_edges(), *inner))
+
+    def _entry_edges(self) -> list[Edge]:
+        """Return one path through all placeholders with an output, and from its end, or from the predecessors of the
+        first node, to the first node."""
+        ids = self._plan.ids
+        chain = [*self._triggers[:1], *self._held]
+        pairs = list(pairwise(chain))
+        pairs += [(each, self._first) for each in (self._leading or chain[-1:])]
+        return [
+            Edge(id=f"seed:{ids[source]}:{ids[target]}", src=ids[source], dst=ids[target])
+            for source, target in pairs
+        ]
+
+    def facts(self, seeded: Plan, values: Mapping[str, StoredValue], at: int) -> list[Fact]:
+        """Return the first facts of the execution: the given outputs, and skips."""
+        ids = self._plan.ids
+        found: list[Fact] = []
+        for node in self._held:
+            payload = (
+                self._passed_on(node, seeded) if node in self._leading else self._input(self._first, seeded)
+            )
+            index = seeded.index[ids[node]]
+            found.append(
+                NodeResult(index, ROOT, at, "ok", value=values[ids[node]], payload=payload, kept=True)
+            )
+        found += [NodeResult(seeded.index[ids[node]], ROOT, at, "skipped", kept=True) for node in self._empty]
+        return found
+
+    def _passed_on(self, node: int, seeded: Plan) -> Ref:
+        """Return the payload that a node passes on: its output or, if it only routes, its input."""
+        if node in self._plan.triggers:
+            return START
+        if node not in self._held or self._plan.nodes[node].passes_payload:
+            return self._input(node, seeded)
+        return Ref("result", seeded.index[self._plan.ids[node]], ROOT)
+
+    def _input(self, node: int, seeded: Plan) -> Ref:
+        before = [each for each in self._plan.graph.predecessors(node) if not self._plan.nodes[each].depth]
+        chosen = next((each for each in before if each in self._held), before[0] if before else None)
+        return START if chosen is None else self._passed_on(chosen, seeded)
+
+    def starts_at_first(self, seeded: Plan, facts: list[Fact], at: int) -> bool:
+        """Return whether the first node, and nothing else, is left to run."""
+        state, _ = fold(seeded, [ExecutionStarted(at), *facts], at)
+        return set(state.scopes[ROOT].live) == {seeded.index[self._plan.ids[self._first]]}
+
+
+def _placeholder(node: Node) -> Node:
+    return Node(id=node.id, type=PLACEHOLDER, name=node.name)
+
+
 def _trace(message: NodeExecutionMessage) -> str:
-    """The trace that the message belongs to; one that cannot be read is as if it were not there."""
-    found = read_header(message.traceparent) if message.traceparent else None
-    return "" if found is None else found.header()
+    """Return the trace context of a message, or an empty string if it has none or an invalid one."""
+    context = read_header(message.traceparent) if message.traceparent else None
+    return "" if context is None else context.header()

@@ -1,6 +1,6 @@
-"""Inlining: messages that bring everything along, for readers without access to the stores.
+"""Encodes self-contained messages, for consumers without access to the stores.
 
-Each has the definition, and the outputs that its node may see. A worker needs neither, and reads neither.
+Each message carries the definition and all outputs that its node can read. Rune's own workers ignore both.
 """
 
 from __future__ import annotations
@@ -24,44 +24,46 @@ from rune.ports.clock import Clock
 from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.values import Cache, ExecutionData, ExecutionDataCache, ValueNotLoaded
 
-log = logging.getLogger("rune.inlining")
+log = logging.getLogger("rune.full_messages")
 
 CACHE_BYTES = 16 * 1024 * 1024
 
 
 class SelfContainedMessages:
-    """Writes them. `most`: bytes of one message."""
+    """Encodes messages of at most `max_bytes`."""
 
-    def __init__(self, books: ExecutionDataCache, endings: Finisher, clock: Clock, most: int) -> None:
-        self._books = books
-        self._endings = endings
+    def __init__(
+        self, data_cache: ExecutionDataCache, finisher: Finisher, clock: Clock, max_bytes: int
+    ) -> None:
+        self._data_cache = data_cache
+        self._finisher = finisher
         self._clock = clock
-        self._most = most
+        self._max_bytes = max_bytes
         self._plans = Cache(CACHE_BYTES)
 
     async def message(self, execution: str, token: Token, names: MessageContext, priority: int) -> bytes:
-        """The message of a token, in full."""
-        book = await self._books.get(execution)
-        definition, upstream = self._of_plan(book.plan)
-        self._check(execution, len(definition))
-        context = await self._context(book, token, upstream, self._most - len(definition))
+        """Encode the message of a token."""
+        data = await self._data_cache.get(execution)
+        definition, upstream = self._plan_details(data.plan)
+        self._check_size(execution, len(definition))
+        context = await self._context(data, token, upstream, self._max_bytes - len(definition))
         names = replace(names, definition=definition, context=context)
         body = encode_hint(execution, token, names, priority)
-        self._check(execution, len(body))
+        self._check_size(execution, len(body))
         return body
 
     async def refuse(self, execution: str, error: MessageTooLargeError) -> None:
-        """End the execution: nobody would ever be told of its next node."""
-        log.error("%s is ended: %s", execution, error.message)
+        """Fail an execution whose next message is too large to be sent."""
+        log.error("%s failed: %s", execution, error.message)
         failure = Error(error.code, error.message, {}, True)
-        await self._endings.finish(execution, FinishExecution("failed", failure), self._clock.now())
+        await self._finisher.finish(execution, FinishExecution("failed", failure), self._clock.now())
 
-    def _check(self, execution: str, size: int) -> None:
-        if size > self._most:
-            raise MessageTooLargeError(execution, size, self._most)
+    def _check_size(self, execution: str, size: int) -> None:
+        if size > self._max_bytes:
+            raise MessageTooLargeError(execution, size, self._max_bytes)
 
-    def _of_plan(self, plan: Plan) -> tuple[bytes, tuple[int, ...]]:
-        """The definition as it is written, and who lies upstream of whom."""
+    def _plan_details(self, plan: Plan) -> tuple[bytes, tuple[int, ...]]:
+        """Return the encoded definition and, for each node, the set of its ancestors as bits."""
         found: tuple[bytes, tuple[int, ...]] | None = self._plans.get(plan.hash)
         if found is None:
             found = canonical(plan.definition), ancestors(plan.graph)
@@ -69,25 +71,25 @@ class SelfContainedMessages:
         return found
 
     async def _context(
-        self, book: ExecutionData, token: Token, upstream: tuple[int, ...], most: int
+        self, data: ExecutionData, token: Token, upstream: tuple[int, ...], max_bytes: int
     ) -> bytes:
-        """Everything that expressions of the node may name, and has a value, but the lists that items come from."""
-        page = book.reader()
-        sight = page.scope(token, 0.0, "")
+        """Encode all values that expressions of the node can read, except the lists that fan-outs iterate over."""
+        reader = data.reader()
+        scope = reader.scope(token, 0.0, "")
         context: dict[str, msgspec.Raw] = {}
         size = 0
-        for root in _roots(book.plan, token, upstream[token.node]):
+        for root in _roots(data.plan, token, upstream[token.node]):
             while True:
                 try:
-                    found = _value(sight, root)
+                    value = _value(scope, root)
                     break
                 except ValueNotLoaded as missing:
-                    await book.load(missing.what, page)
-            if found is not None:
-                context[root] = found
-                size += len(bytes(found))
-                if size > most:
-                    self._check(book.accepted.id, self._most + size - most)
+                    await data.load(missing.what, reader)
+            if value is not None:
+                context[root] = value
+                size += len(bytes(value))
+                if size > max_bytes:
+                    self._check_size(data.accepted.id, self._max_bytes + size - max_bytes)
         return msgspec.json.encode(context)
 
 
@@ -95,12 +97,12 @@ def _roots(plan: Plan, token: Token, upstream: int) -> Iterator[str]:
     yield "$trigger"
     for index in plan.graph.order:
         node = plan.nodes[index]
-        seen = upstream >> index & 1 and not node.fans_out
-        # Items of one split see nothing from within another, however deep both are.
-        around = node.depth == 0 or (
+        readable = upstream >> index & 1 and not node.fans_out
+        # Items of one fan-out cannot read values from within another, however deep both are.
+        in_scope = node.depth == 0 or (
             2 * node.depth <= len(token.path) and token.path[2 * node.depth - 2] == node.split
         )
-        if seen and around:
+        if readable and in_scope:
             yield f"${node.id}"
     if token.path:
         yield "$item"
@@ -109,9 +111,9 @@ def _roots(plan: Plan, token: Token, upstream: int) -> Iterator[str]:
         yield "$error"
 
 
-def _value(sight: ExpressionScope, root: str) -> msgspec.Raw | None:
-    """None where there is none: it was skipped, or lost a race."""
+def _value(scope: ExpressionScope, root: str) -> msgspec.Raw | None:
+    """Return a value as JSON, or None if its node was skipped or lost a race."""
     try:
-        return msgspec.Raw(encode_value(sight[root]))
+        return msgspec.Raw(encode_value(scope[root]))
     except KeyError:
         return None

@@ -1,7 +1,6 @@
-"""History: what became of every node of an execution, read from its journal.
+"""The history of an execution: its node runs, events, context and output, computed from the facts in its journal.
 
-Node runs and events follow from the facts in commit order, so they are computed, not stored: the same numbers
-every time.
+Node runs and events are derived from the facts in commit order and not stored, so their numbers never change.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ from rune.ports.queries import Event, Frame, NodeRun
 from rune.runtime.values import Cache, ExecutionData, ValueNotLoaded, ValueReader
 
 T = TypeVar("T")
+
 CACHE_BYTES = 32 * 1024 * 1024
 STATUS = {"ok": "success"}
 _NODE_EVENTS = {
@@ -44,7 +44,7 @@ _NODE_EVENTS = {
 
 
 class History:
-    """The past of one execution."""
+    """Collects the facts of one execution and answers queries about it."""
 
     def __init__(
         self,
@@ -57,16 +57,16 @@ class History:
         self.accepted = accepted
         self.plan = plan
         self._stored: list[StoredFact] = []
-        self._book = ExecutionData(accepted, plan, journal, blob, Cache(CACHE_BYTES))
-        self._page = self._book.reader()
+        self._data = ExecutionData(accepted, plan, journal, blob, Cache(CACHE_BYTES))
+        self._reader = self._data.reader()
         self._results: dict[tuple[int, Path], NodeResult] = {}
         self._first: dict[tuple[int, Path], int] = {}
-        self.end: ExecutionEnded | None = None  # the terminal row, if it is there
+        self.end: ExecutionEnded | None = None
         self._followed = 1
         self.add(stored)
 
     def add(self, stored: Sequence[StoredFact]) -> None:
-        """Take in what follows."""
+        """Append facts."""
         self._stored += stored
         self._followed += len(stored)
         for each in stored:
@@ -74,7 +74,7 @@ class History:
             if isinstance(fact, NodeResult):
                 if not each.late:
                     self._results[(fact.node, fact.path)] = fact
-                    self._page.fetched[(fact.node, fact.path)] = fact
+                    self._reader.fetched[(fact.node, fact.path)] = fact
             elif isinstance(fact, AttemptFailed | NodeSuspended):
                 self._first.setdefault((fact.node, fact.path), fact.at)
             elif isinstance(fact, ExecutionEnded):
@@ -82,16 +82,16 @@ class History:
 
     @property
     def size(self) -> int:
-        """How many facts it is made of."""
+        """The number of facts."""
         return len(self._stored)
 
     @property
     def last(self) -> int:
-        """The number of the last of them; 0 if there is none."""
+        """The number of the last fact, or 0 if there is none."""
         return self._stored[-1].number if self._stored else 0
 
     async def node_runs(self) -> list[NodeRun]:
-        """Every node that ended, in the order it did; then those that were skipped."""
+        """Return the runs of all finished nodes in the order they ended, then the skipped nodes."""
         found = [
             NodeRun(
                 node_id=self.plan.ids[node],
@@ -113,7 +113,7 @@ class History:
     async def _node_run(self, result: NodeResult) -> NodeRun:
         output: bytes | None = None
         if result.status == "ok" and result.items is None:
-            output = msgspec.json.encode(await self._read(lambda page: page.output(result)))
+            output = msgspec.json.encode(await self._read(lambda reader: reader.output(result)))
         return NodeRun(
             node_id=self.plan.ids[result.node],
             lineage=self.lineage(result.path),
@@ -126,12 +126,12 @@ class History:
         )
 
     def _began(self, result: NodeResult) -> int:
-        """When a node first ran: before it waited, and before the attempts that failed."""
+        """Return when a node first ran, before any suspension or failed attempt."""
         earlier = self._first.get((result.node, result.path), result.at)
         return min(earlier, result.began or result.at)
 
     def skipped(self) -> list[tuple[int, Path]]:
-        """What followed from the facts without leaving one."""
+        """Return the skipped nodes. Skips leave no fact, they follow from replaying the others."""
         facts = [
             each.fact for each in self._stored if not each.late and not isinstance(each.fact, ExecutionEnded)
         ]
@@ -139,7 +139,7 @@ class History:
         return sorted(set(applied.skipped), key=lambda each: (each[1], each[0]))
 
     def lineage(self, path: Path) -> tuple[Frame, ...]:
-        """The frames of a path, outermost first."""
+        """Return the frames of a path, outermost first."""
         frames: list[Frame] = []
         for cut in range(0, len(path), 2):
             split, item = path[cut], path[cut + 1]
@@ -153,17 +153,17 @@ class History:
         return tuple(frames)
 
     async def context(self) -> dict[str, Any]:
-        """The outputs of the root scope."""
-        found: dict[str, Any] = {"$trigger": self._book.start}
+        """Return the outputs of the root scope by name."""
+        found: dict[str, Any] = {"$trigger": self._data.start}
         for node in sorted(self.plan.triggers):
-            found[f"${self.plan.ids[node]}"] = self._book.start
+            found[f"${self.plan.ids[node]}"] = self._data.start
         for (node, path), result in self._results.items():
             if not path and result.status in ("ok", "failed") and result.items is None:
                 found[f"${self.plan.ids[node]}"] = await self._value(node, path)
         return found
 
     async def output(self) -> Any:
-        """The value of the output node that ran, or the outputs of the leaves."""
+        """Return the value of the output node that ran, or the outputs of all leaves if there is no output node."""
         end = self.end
         if end is None or end.status != "completed":
             return None
@@ -182,28 +182,29 @@ class History:
 
     async def _value(self, node: int, path: Path) -> Any:
         if node in self.plan.triggers:
-            return self._book.start
-        return await self._read(lambda page: page.value(Ref("result", node, path)))
+            return self._data.start
+        return await self._read(lambda reader: reader.value(Ref("result", node, path)))
 
-    async def _read(self, ask: Callable[[ValueReader], T]) -> T:
+    async def _read(self, query: Callable[[ValueReader], T]) -> T:
         while True:
             try:
-                return ask(self._page)
+                return query(self._reader)
             except ValueNotLoaded as missing:
-                await self._book.load(missing.what, self._page)
+                await self._data.load(missing.what, self._reader)
 
     def events(self, after: int = 0) -> list[Event]:
-        """What happened, in commit order, numbered from 1 without gaps."""
+        """Return the events after a number, in commit order, numbered from 1 without gaps."""
         rows = (self._event(number, each) for number, each in enumerate(self._stored, start=2))
         return [each for each in (self.beginning, *rows) if each.number > after]
 
     @property
     def beginning(self) -> Event:
-        """The first event of all."""
+        """The first event: the execution was accepted."""
         return Event(number=1, at=self.accepted.at, kind="execution.accepted")
 
     def follow(self, stored: StoredFact) -> Event:
-        """The event of the next fact. Of those followed only fan-outs are kept, so a long watch stays small."""
+        """Return the event of the next fact without keeping the fact, so that following a long execution needs little
+        memory. Only fan-outs are kept: lineages need their number of items."""
         fact = stored.fact
         if isinstance(fact, NodeResult) and fact.items is not None:
             self._results[(fact.node, fact.path)] = fact
@@ -229,8 +230,8 @@ class History:
         controls = [each.fact for each in self._stored if isinstance(each.fact, PauseChanged)]
         return bool(controls) and controls[-1].paused
 
-    def _kin(self) -> dict[str, Any]:
-        """The executions that this one came from."""
+    def _origin(self) -> dict[str, Any]:
+        """Return the ids of the executions that this one was started or retried from."""
         accepted = self.accepted
         found: dict[str, Any] = {}
         if accepted.parent is not None:
@@ -240,7 +241,7 @@ class History:
         return found
 
     async def document(self) -> dict[str, Any]:
-        """The whole of it, as `rune run --json` prints it."""
+        """Return the complete history as `rune run --json` prints it."""
         end = self.end
         return {
             "execution_id": self.accepted.id,
@@ -253,12 +254,12 @@ class History:
             "started_at": iso(self.accepted.at),
             "completed_at": iso(end.at) if end else None,
             "total_duration_ms": end.at - self.accepted.at if end else None,
-            **self._kin(),
+            **self._origin(),
         }
 
 
 async def read_history(journal: Journal, blob: BlobStore, accepted: ExecutionRecord, plan: Plan) -> History:
-    """The history of an execution as far as it has come."""
+    """Load the history of an execution up to now."""
     return History(accepted, plan, journal, blob, await journal.facts(accepted.id))
 
 
@@ -297,19 +298,19 @@ def _details(fact: Any, late: bool) -> dict[str, Any]:
 
 
 def iso(at: int | None) -> str | None:
-    """Epoch ms as ISO 8601 text."""
+    """Format epoch milliseconds as ISO 8601."""
     if at is None:
         return None
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def error_document(error: Error | None) -> dict[str, Any] | None:
-    """An error as documents show it."""
+    """Return an error as shown in documents."""
     return None if error is None else {"code": error.code, "message": error.message, "details": error.details}
 
 
 def node_document(run: NodeRun) -> dict[str, Any]:
-    """A node run as documents show it."""
+    """Return a node run as shown in documents."""
     return {
         "node_id": run.node_id,
         "lineage": [msgspec.to_builtins(frame) for frame in run.lineage],

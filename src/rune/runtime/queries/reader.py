@@ -1,4 +1,4 @@
-"""The reader: answers questions about executions from the journal alone, whoever owns it."""
+"""Answers queries about executions from the journal alone, also while another process owns the database."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.history import History
 from rune.runtime.values import ExecutionNotFoundError
 
-PIECE = 1_000
+BATCH = 1_000
 
 
 class ExecutionIndex(Executions, Protocol):
-    """Executions as a list, and what else is known of them without their facts."""
+    """Lists executions, and answers what is known of them without reading their facts."""
 
     async def matching(self, prefix: str, limit: int) -> list[str]:
-        """Ids that begin like this, at most so many."""
+        """Return up to `limit` ids that start with a prefix."""
 
     async def claims(self, execution: str) -> dict[tuple[int, Path], int]:
-        """How often each token was claimed."""
+        """Return how often each token was claimed."""
 
 
 class ReadSnapshot(Protocol):
-    """How the reader sees what others write."""
+    """How a reader notices the writes of other processes."""
 
     async def version(self) -> int:
-        """A number that differs when somebody has written since."""
+        """Return a number that changes with every write."""
 
     def snapshot(self) -> AbstractAsyncContextManager[None]:
-        """While the block runs, what is read does not change."""
+        """Read from one snapshot while the block runs."""
 
 
 class ExecutionReader:
-    """The store's verbs over a journal that somebody else may be writing."""
+    """Read-only queries over a journal that another process may be writing."""
 
     def __init__(
         self,
@@ -52,15 +52,15 @@ class ExecutionReader:
         journal: Journal,
         blob: BlobStore,
         plans: PlanCache,
-        sight: ReadSnapshot,
+        snapshots: ReadSnapshot,
         library: WorkflowStore,
     ) -> None:
         self._index = index
         self._journal = journal
         self._blob = blob
         self._plans = plans
-        self.change = sight.version
-        self.still = sight.snapshot
+        self.change = snapshots.version
+        self.still = snapshots.snapshot
         self.executions = index.executions
         self.execution = index.execution
         self.matching = index.matching
@@ -70,24 +70,24 @@ class ExecutionReader:
         self.dead_letters = journal.dead_letters
 
     async def accepted(self, execution: str) -> ExecutionRecord:
-        """How an execution was started."""
+        """Return the record of an execution."""
         found = await self._journal.accepted(execution)
         if found is None:
             raise ExecutionNotFoundError(f"no execution has the id {execution}")
         return found
 
     async def plan(self, execution: str) -> Plan:
-        """The plan of an execution."""
+        """Return the plan of an execution."""
         return await self._plans.plan((await self.accepted(execution)).hash)
 
     async def facts(self, execution: str, after: int = 0, limit: int | None = None) -> list[StoredFact]:
-        """Facts in commit order, behind a number; the first so many of them."""
+        """Return up to `limit` facts after a number, in commit order."""
         return await self._journal.facts(execution, after, limit)
 
     async def pieces(
-        self, execution: str, after: int = 0, *, size: int = PIECE
+        self, execution: str, after: int = 0, *, size: int = BATCH
     ) -> AsyncIterator[list[StoredFact]]:
-        """The same, all of them, piece by piece: others get their turn in between."""
+        """Yield all facts after a number in batches, and let other tasks run in between."""
         while stored := await self.facts(execution, after, size):
             yield stored
             if len(stored) < size:
@@ -96,7 +96,7 @@ class ExecutionReader:
             await asyncio.sleep(0)
 
     async def history(self, execution: str, *, empty: bool = False) -> History:
-        """The past of an execution; an empty one is given its facts one by one."""
+        """Return the history of an execution. With `empty`, the caller adds the facts one by one."""
         accepted = await self.accepted(execution)
         plan = await self._plans.plan(accepted.hash)
         history = History(accepted, plan, self._journal, self._blob, ())
@@ -106,11 +106,11 @@ class ExecutionReader:
         return history
 
     async def node_runs(self, execution: str, *, after: int = 0, limit: int = 1000) -> list[NodeRun]:
-        """A page of node runs in the order they ended."""
+        """Return a page of node runs in the order they ended."""
         return (await (await self.history(execution)).node_runs())[after : after + limit]
 
     async def events(self, execution: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
-        """Events behind a number."""
+        """Return up to `limit` events after a number."""
         history = await self.history(execution, empty=True)
         found = [history.beginning] if after < 1 else []
         async for stored in self.pieces(execution):
@@ -120,7 +120,7 @@ class ExecutionReader:
         return found[:limit]
 
     async def state(self, execution: str, now: int) -> tuple[Plan, State]:
-        """The state of an execution, folded from its facts; a clock of its own may be ahead of ours."""
+        """Return the state of an execution, rebuilt from its facts. Under fake time its clock may be ahead of ours."""
         accepted = await self.accepted(execution)
         plan = await self._plans.plan(accepted.hash)
         facts = [each.fact async for stored in self.pieces(execution) for each in stored if not each.late]

@@ -1,8 +1,8 @@
-"""The audit: folds the journal of one execution itself and trusts nothing else.
+"""Verifies the journal of one execution by replaying it.
 
-It asks whether what is written could have been written by the rules: each token ended at most once, each fact
-has a token that the rules emit, each join opened once, one terminal row, where the fold leads, and nothing
-behind it that is not marked late.
+Checks that the rules can have produced the recorded facts: each token ended at most once, each fact belongs to a token
+that the rules emit, each join opened once, and one terminal row agrees with the replay and is followed only by facts
+marked late.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ Key = tuple[int, Path]
 Claims = Mapping[Key, int]
 ABOUT_EXECUTION = ExecutionStarted | SignalReceived | PauseChanged | ExecutionEnded
 
-FROM_OUTSIDE = frozenset({"DEAD_LETTERED", "WORKER_CRASH", "UNKNOWN_TYPE"})
-"""Ends that no fact of the execution leads to: a message of it could not be handled."""
+ENGINE_ERRORS = frozenset({"DEAD_LETTERED", "WORKER_CRASH", "UNKNOWN_TYPE"})
+"""Codes of ends that no fact of the execution leads to: one of its messages could not be handled."""
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """Something that the rules cannot have written."""
+    """A recorded fact that the rules cannot have produced."""
 
     rule: str
     subject: str
@@ -51,7 +51,7 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 class VerificationReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found in one execution."""
+    """Counts and violations of one execution."""
 
     execution_id: str
     workflow_id: str
@@ -62,23 +62,23 @@ class VerificationReport(msgspec.Struct, frozen=True, kw_only=True):
     waits: int
     joins: int  # results of joins
     skipped: int
-    open: int  # tokens that are not done
+    open: int  # unfinished tokens
     late: int
-    effects: int  # results of nodes that reach outside
+    effects: int  # results of nodes with effects
     claims: int  # how often such nodes were claimed
-    repeated: int  # effectful tokens claimed more often than tried: an effect may have been made twice
+    repeated: int  # tokens with effects claimed more often than attempted: an effect may have run twice
     violations: tuple[Violation, ...] = ()
 
 
 def verify_execution(
     plan: Plan, accepted: ExecutionRecord, stored: Sequence[StoredFact], claims: Claims, summary: Summary
 ) -> VerificationReport:
-    """Examine one execution."""
+    """Replay one execution and return what was found."""
     facts = [each.fact for each in stored if not each.late]
-    known = [each for each in facts if not isinstance(each, ExecutionEnded | ExecutionStarted)]
-    state, applied = fold(plan, [ExecutionStarted(accepted.at), *known], accepted.at)
+    replayed = [each for each in facts if not isinstance(each, ExecutionEnded | ExecutionStarted)]
+    state, applied = fold(plan, [ExecutionStarted(accepted.at), *replayed], accepted.at)
     skipped = set(applied.skipped)
-    subject = JournalVerifier(plan, facts, state, skipped, claims)
+    verifier = JournalVerifier(plan, facts, state, skipped, claims)
     end = next((each for each in facts if isinstance(each, ExecutionEnded)), None)
     results = [each for each in facts if isinstance(each, NodeResult) and each.status != "skipped"]
     effects = [each for each in results if _made_effect(plan, each)]
@@ -97,14 +97,16 @@ def verify_execution(
         late=len(stored) - len(facts),
         effects=len(effects),
         claims=sum(claims.values()),
-        repeated=sum(claims.get((each.node, each.path), 0) > subject.tries(each) for each in effects),
+        repeated=sum(
+            claims.get((each.node, each.path), 0) > verifier.explained_claims(each) for each in effects
+        ),
         violations=(
-            *subject.once(),
-            *subject.placed(),
-            *subject.joined(),
-            *subject.claimed(effects),
-            *subject.heard(),
-            *_ending(plan, stored, state.finish, summary),
+            *verifier.check_once(),
+            *verifier.check_placed(),
+            *verifier.check_joined(),
+            *verifier.check_claimed(effects),
+            *verifier.check_heard(),
+            *_check_ended(plan, stored, state.finish, summary),
         ),
     )
 
@@ -115,13 +117,15 @@ def _is_join(plan: Plan, result: NodeResult) -> bool:
 
 
 def _made_effect(plan: Plan, result: NodeResult) -> bool:
-    """Whether the node itself ran and reached outside: what the engine detected may have no claim."""
+    """Return whether the node itself ran and had effects. A failure that the engine detected may have no claim."""
     if plan.nodes[result.node].pure or result.status == "cancelled" or result.kept:
         return False
     return result.failure is None or not result.failure.engine
 
 
 class JournalVerifier:
+    """Checks the facts of one execution against the replayed state, one method per rule."""
+
     def __init__(
         self, plan: Plan, facts: list[Fact], state: State, skipped: set[Key], claims: Claims
     ) -> None:
@@ -132,44 +136,43 @@ class JournalVerifier:
         self._claims = claims
         self._suspended = Counter((each.node, each.path) for each in facts if isinstance(each, NodeSuspended))
 
-    def tries(self, result: NodeResult) -> int:
-        """How many claims a result explains: its attempts, and one more for each time it was resumed."""
+    def explained_claims(self, result: NodeResult) -> int:
+        """Return how many claims a result explains: its attempts, and one more for each suspension."""
         return result.attempt + self._suspended[(result.node, result.path)]
 
     def _violation(self, rule: str, fact: TokenFact, message: str) -> Violation:
         return Violation(rule, token_name(fact.node, fact.path, self._plan.ids), message)
 
-    def once(self) -> Iterator[Violation]:
-        """The same fact twice."""
+    def check_once(self) -> Iterator[Violation]:
+        """Find facts that are recorded twice."""
         seen: set[object] = set()
         for fact in self._facts:
             key = fact_key(fact)
             if key in seen:
-                where = (
-                    "execution"
-                    if isinstance(fact, ABOUT_EXECUTION)
-                    else token_name(fact.node, fact.path, self._plan.ids)
-                )
-                yield Violation("once", where, f"a second {key[0]} row")
+                subject = "execution"
+                if not isinstance(fact, ABOUT_EXECUTION):
+                    subject = token_name(fact.node, fact.path, self._plan.ids)
+                yield Violation("once", subject, f"a second {key[0]} row")
             seen.add(key)
 
-    def placed(self) -> Iterator[Violation]:
-        """Facts of tokens that the rules never emit."""
+    def check_placed(self) -> Iterator[Violation]:
+        """Find facts of tokens that the rules never emit."""
         for fact in self._facts:
             if isinstance(fact, ABOUT_EXECUTION | EffectStarted):
                 continue
-            why = self._unplaced(fact)
-            if why:
-                yield self._violation("placed", fact, why)
+            reason = self._misplaced(fact)
+            if reason:
+                yield self._violation("placed", fact, reason)
 
-    def _unplaced(self, fact: TokenFact) -> str:
+    def _misplaced(self, fact: TokenFact) -> str:
+        """Return why the rules cannot have emitted the token of a fact; empty if they can."""
         node = self._plan.nodes[fact.node] if 0 <= fact.node < len(self._plan.nodes) else None
         if node is None:
             return "no such node"
         if node.index in self._plan.triggers:
             return "a trigger has no token"
         if len(fact.path) != 2 * node.depth or (fact.path and fact.path[-2] != node.split):
-            return "the node does not live in this scope"
+            return "the node does not belong to this scope"
         scope = self._state.scopes.get(fact.path)
         if scope is None and not started(self._state, fact.path):
             return "its item was never started"
@@ -178,82 +181,89 @@ class JournalVerifier:
             return "the rules skip this node here"
         if scope is not None and fact.node not in scope.done:
             if isinstance(fact, NodeResult):
-                return "nothing has led to it"
+                return "no earlier fact leads to it"
             if fact.node not in scope.live:
-                return "no token of it is live"
+                return "it has no live token"
         return ""
 
-    def joined(self) -> Iterator[Violation]:
-        """Openings of joins: by edges of their own, each once, and as chosen."""
-        choices = {(each.node, each.path): each for each in self._facts if isinstance(each, RaceWinner)}
+    def check_joined(self) -> Iterator[Violation]:
+        """Find joins that were opened by foreign edges, twice by one edge, or by others than the recorded winner."""
+        winners = {(each.node, each.path): each for each in self._facts if isinstance(each, RaceWinner)}
         for fact in self._facts:
             if not isinstance(fact, NodeResult) or not fact.arrived:
                 continue
             edges = [each.edge for each in fact.arrived]
             if len(set(edges)) != len(edges) or not set(edges) <= set(self._plan.nodes[fact.node].in_edges):
-                yield self._violation("joined", fact, "opened by edges that are not its own, or twice by one")
-            choice = choices.get((fact.node, fact.path))
-            if choice is not None and choice.arrived != fact.arrived and fact.status != "failed":
-                yield self._violation("joined", fact, "ran with other parties than were chosen")
+                yield self._violation(
+                    "joined", fact, "opened by edges that do not lead to it, or twice by one edge"
+                )
+            winner = winners.get((fact.node, fact.path))
+            if winner is not None and winner.arrived != fact.arrived and fact.status != "failed":
+                yield self._violation("joined", fact, "ran with other arrivals than the recorded winner")
 
-    def heard(self) -> Iterator[Violation]:
-        """Signals that were taken without having come, or more than once."""
-        came = {each.id for each in self._facts if isinstance(each, SignalReceived)}
-        taken: set[str] = set()
+    def check_heard(self) -> Iterator[Violation]:
+        """Find signals that were consumed more than once or without having been received."""
+        received = {each.id for each in self._facts if isinstance(each, SignalReceived)}
+        consumed: set[str] = set()
         for fact in self._facts:
             if not isinstance(fact, NodeResult | AttemptFailed) or fact.signal is None:
                 continue
             if isinstance(fact, NodeResult) and fact.kept:
                 continue
-            if fact.signal in taken:
-                yield self._violation("heard", fact, f"took signal {fact.signal}, which was taken before")
-            elif fact.signal not in came:
-                yield self._violation("heard", fact, f"took signal {fact.signal}, which never came")
-            taken.add(fact.signal)
+            if fact.signal in consumed:
+                message = f"consumed signal {fact.signal}, which was consumed before"
+                yield self._violation("heard", fact, message)
+            elif fact.signal not in received:
+                message = f"consumed signal {fact.signal}, which was never received"
+                yield self._violation("heard", fact, message)
+            consumed.add(fact.signal)
 
-    def claimed(self, effects: Sequence[NodeResult]) -> Iterator[Violation]:
-        """Results of nodes that reach outside without anybody having claimed them."""
+    def check_claimed(self, effects: Sequence[NodeResult]) -> Iterator[Violation]:
+        """Find results of nodes with effects that no worker claimed."""
         for result in effects:
             if not self._claims.get((result.node, result.path)):
-                yield self._violation("claimed", result, "has a result, and nobody claimed it")
+                yield self._violation("claimed", result, "has a result but was never claimed")
 
 
-def _ending(
-    plan: Plan, stored: Sequence[StoredFact], led: FinishExecution | None, summary: Summary
+def _check_ended(
+    plan: Plan, stored: Sequence[StoredFact], replayed: FinishExecution | None, summary: Summary
 ) -> Iterator[Violation]:
+    """Find terminal rows that are repeated, out of order, or disagree with the summary or the replay."""
     ends = [each for each in stored if isinstance(each.fact, ExecutionEnded) and not each.late]
     if len(ends) > 1:
         yield Violation("ended", "execution", f"{len(ends)} terminal rows")
     terminal = ends[0] if ends else None
     last = terminal.number if terminal else None
-    behind = sum(not each.late and last is not None and each.number > last for each in stored)
+    after = sum(not each.late and last is not None and each.number > last for each in stored)
     before = sum(each.late and (last is None or each.number < last) for each in stored)
-    if behind:
-        yield Violation(
-            "ended", "execution", f"{behind} facts behind the terminal row that are not marked late"
-        )
+    if after:
+        yield Violation("ended", "execution", f"{after} facts after the terminal row are not marked late")
     if before:
-        yield Violation("ended", "execution", f"{before} facts marked late before any end")
+        yield Violation(
+            "ended", "execution", f"{before} facts are marked late without an earlier terminal row"
+        )
     end = terminal.fact if terminal else None
-    marked = summary.status if summary.ended_at is not None else None
-    if marked != (end.status if isinstance(end, ExecutionEnded) else None):
-        yield Violation("ended", "execution", f"its row says {marked or 'running'}, its facts say otherwise")
+    summarised = summary.status if summary.ended_at is not None else None
+    if summarised != (end.status if isinstance(end, ExecutionEnded) else None):
+        yield Violation(
+            "ended", "execution", f"its row has the status {summarised or 'running'}, its facts have another"
+        )
     if isinstance(end, ExecutionEnded):
-        message = _elsewhere(plan, end, led)
+        message = _end_mismatch(plan, end, replayed)
         if message:
             yield Violation("ended", "execution", message)
 
 
-def _elsewhere(plan: Plan, end: ExecutionEnded, led: FinishExecution | None) -> str:
-    """Why the end is not where the facts lead; empty if it is."""
+def _end_mismatch(plan: Plan, end: ExecutionEnded, replayed: FinishExecution | None) -> str:
+    """Return how the recorded end differs from the replayed one; empty if it does not."""
     if end.status == "cancelled":
         return ""
     code = end.error.code if end.error else None
     overdue = code == "TIMEOUT" and plan.timeout is not None
-    if end.status == "failed" and (overdue or code in FROM_OUTSIDE):
+    if end.status == "failed" and (overdue or code in ENGINE_ERRORS):
         return ""
-    if led is None:
-        return f"ended as {end.status}, but the facts leave something to do"
-    if led.status != end.status and not {led.status, end.status} <= {"failed", "halted"}:
-        return f"ended as {end.status}, the facts lead to {led.status}"
+    if replayed is None:
+        return f"ended as {end.status}, but its facts leave tokens unfinished"
+    if replayed.status != end.status and not {replayed.status, end.status} <= {"failed", "halted"}:
+        return f"ended as {end.status}, but its facts lead to {replayed.status}"
     return ""

@@ -1,39 +1,40 @@
-"""How much of a worker the items of fan-outs may take. They fill every slot; each turn of the loop, and each commit,
-then lasts as long as all of them together, and whoever comes with a single token waits for several such turns. So,
-while others are there and the turns are long, fewer items are under way at once. Alone they have every slot, and so do
-items that only wait for somebody else, because they make no long turns."""
+"""Limits how many fan-out items run at once while other executions wait for the same worker.
+
+Items fill every slot; each turn of the event loop and each commit then takes as long as all of them together, and a
+single token of another execution waits for several such turns. While other executions are active and turns are long,
+fewer items run at once. Items that run alone, or that only wait for I/O and so cause no long turns, get every slot.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
 
-LONG_TURN = 0.0005  # s
-LEAST = 4
-PULSE = 0.005  # s between two looks
-BESIDE = 5.0  # s for which somebody who was there counts as being there
+LONG_TURN_S = 0.0005
+MIN_ITEMS = 4
+MEASURE_INTERVAL_S = 0.005
+OTHERS_ACTIVE_S = 5.0  # how long another execution counts as active after its last token
 
 
 class FairShare:
-    """How many items may be under way."""
+    """A semaphore for fan-out items whose limit follows the measured length of the event loop's turns."""
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
-        self.most = slots
+        self.limit = slots
         self._items = 0
-        self._crowds: Counter[str] = Counter()
+        self._per_execution: Counter[str] = Counter()
         self._others_until = 0.0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def note_other(self, execution: str, now: float) -> None:
-        """A token that is no item has come; it counts where the items are another execution's."""
-        if self._crowds and execution not in self._crowds:
-            self._others_until = now + BESIDE
+        """Note a token that is no item. It counts only while items of a different execution run."""
+        if self._per_execution and execution not in self._per_execution:
+            self._others_until = now + OTHERS_ACTIVE_S
 
     async def acquire(self, execution: str) -> None:
-        """Wait until one more item may be under way; it is, then."""
-        self._crowds[execution] += 1
-        if self._items < self.most:
+        self._per_execution[execution] += 1
+        if self._items < self.limit:
             self._items += 1
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -48,39 +49,38 @@ class FairShare:
             raise
 
     def release(self, execution: str) -> None:
-        """One item is under way no more."""
         self._items -= 1
         self._forget(execution)
-        self._call()
+        self._admit_waiting()
 
     def _forget(self, execution: str) -> None:
-        self._crowds[execution] -= 1
-        if not self._crowds[execution]:
-            del self._crowds[execution]
+        self._per_execution[execution] -= 1
+        if not self._per_execution[execution]:
+            del self._per_execution[execution]
 
     def adjust(self, turn: float, now: float) -> None:
-        """How long the loop took to come around."""
+        """Adapt the limit to a turn of the event loop that took this many seconds."""
         if now >= self._others_until:
-            self.most = self._slots
-        elif turn > LONG_TURN:
-            self.most = max(LEAST, min(self.most, self._items) * 3 // 4)
+            self.limit = self._slots
+        elif turn > LONG_TURN_S:
+            self.limit = max(MIN_ITEMS, min(self.limit, self._items) * 3 // 4)
         else:
-            self.most = min(self._slots, self.most + 1 + self.most // 8)
-        self._call()
+            self.limit = min(self._slots, self.limit + 1 + self.limit // 8)
+        self._admit_waiting()
 
-    def _call(self) -> None:
-        while self._items < self.most and self._waiting:
+    def _admit_waiting(self) -> None:
+        while self._items < self.limit and self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
                 self._items += 1
                 waiter.set_result(None)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Measure the event loop's turns and adjust the limit until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
-            await asyncio.sleep(PULSE)
+            await asyncio.sleep(MEASURE_INTERVAL_S)
             if self._items:
                 now = loop.time()
-                self.adjust(now - began - PULSE, now)
+                self.adjust(now - began - MEASURE_INTERVAL_S, now)

@@ -1,4 +1,4 @@
-"""Leases: the tokens this worker holds, renewed while they run."""
+"""The leases this worker holds, renewed while their nodes run."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from rune.ports.state import Fence, State
 
 log = logging.getLogger("rune.leases")
 
-RENEWAL = 3.0
-"""Seconds between two renewals; a lease lasts three times as long."""
+RENEWAL_INTERVAL_S = 3.0  # a lease lasts three times as long
 
 Key = tuple[str, int, Path]
 
 
 class Leases:
-    """What is held here. A lease that cannot be renewed is lost: its node is told by cancelling what it waits for."""
+    """Renews held leases. When a renewal fails the lease is lost, and the task that runs its node is cancelled."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -28,53 +27,51 @@ class Leases:
         self._lost: set[Key] = set()
 
     def hold(self, execution: str, token: Token, fence: Fence) -> None:
-        """A token was claimed under this fence."""
         self._held[(execution, token.node, token.path)] = fence
 
     def release(self, execution: str, token: Token, fence: Fence) -> None:
-        """It is done, or somebody else's."""
+        """Stop renewing the lease, unless the token was claimed again under another fence."""
         key = (execution, token.node, token.path)
         if self._held.get(key) == fence:
             del self._held[key]
 
-    def follow(self, execution: str, token: Token) -> Key:
-        """A node begins to run here: it is what to cancel if the lease is lost."""
+    def attach_task(self, execution: str, token: Token) -> Key:
+        """Register the current task to be cancelled if the lease of this token is lost."""
         key = (execution, *token.key)
-        here = asyncio.current_task()
-        assert here is not None
-        self._running[key] = here
+        task = asyncio.current_task()
+        assert task is not None
+        self._running[key] = task
         return key
 
-    def left(self, key: Key) -> bool:
-        """The node runs no more. Whether that was because its lease was lost, and nothing else wants to stop it."""
-        here = self._running.pop(key, None)
+    def detach_task(self, key: Key) -> bool:
+        """Unregister the task. Return whether it was cancelled because of a lost lease and for no other reason."""
+        task = self._running.pop(key, None)
         if key not in self._lost:
             return False
         self._lost.discard(key)
-        return here is not None and here.uncancel() == 0
+        return task is not None and task.uncancel() == 0
 
     async def renew(self) -> None:
-        """Prolong everything that is held."""
         held = list(self._held.items())
-        proven = await asyncio.gather(*(self._state.renew(*key, fence) for key, fence in held))
-        for (key, fence), still in zip(held, proven, strict=True):
-            if not still and self._held.get(key) == fence:
+        renewed = await asyncio.gather(*(self._state.renew(*key, fence) for key, fence in held))
+        for (key, fence), still_held in zip(held, renewed, strict=True):
+            if not still_held and self._held.get(key) == fence:
                 self._lose(key)
 
     def _lose(self, key: Key) -> None:
         del self._held[key]
-        running = self._running.get(key)
-        if running is not None:
+        task = self._running.get(key)
+        if task is not None:
             self._lost.add(key)
-            running.cancel()
+            task.cancel()
 
     async def run(self) -> None:
-        """Renew until cancelled: for a process whose scheduler does not."""
+        """Renew until cancelled. Used by a process without a scheduler, which otherwise renews."""
         while True:
-            await asyncio.sleep(RENEWAL)
+            await asyncio.sleep(RENEWAL_INTERVAL_S)
             try:
                 await self.renew()
-            except StoreUnavailableError as away:
-                log.warning("the store is away, leases are not renewed: %s", away.message)
+            except StoreUnavailableError as error:
+                log.warning("store unavailable, leases are not renewed: %s", error.message)
             except Exception:
                 log.exception("renewing leases failed")

@@ -1,8 +1,6 @@
-"""Permits: which credentials an execution may use, decided each time one is asked for.
+"""Runs the node of a token: resolves its parameters, enforces timeout and lease, turns every ending into an outcome.
 
-A reporter tells whoever looks on how far a node is. Nothing is written down, and too much is left out.
-
-The runner: resolves the parameters of a token's node and runs it. Whatever happens, the answer is an outcome.
+Also decides which credentials an execution may use, each time one is resolved, and reports progress while a node runs.
 """
 
 from __future__ import annotations
@@ -37,115 +35,16 @@ from rune.runtime.lifecycle.children import Children
 from rune.runtime.values import ExecutionData, ValueNotLoaded, ValueReader
 from rune.runtime.worker.leases import Leases
 
-
-class CredentialPolicy:
-    """Knows who may use which credential."""
-
-    def __init__(self, grants: CredentialGrants, library: WorkflowStore) -> None:
-        self._grants = grants
-        self._library = library
-
-    def of(
-        self, secret: CredentialResolver | None, execution: ExecutionRecord
-    ) -> AuthorizedCredentials | None:
-        """The credentials as an execution may use them."""
-        return None if secret is None else AuthorizedCredentials(secret, self, execution)
-
-    async def check(self, credential: Credential, execution: ExecutionRecord) -> None:
-        """Refuse an execution whose principal was not granted the credential."""
-        grants = await self._grants.of(credential.id)
-        asks, workflow = execution.principal, execution.workflow
-        if permits(grants, asks, workflow, stored=False):
-            return
-        by_workflow = permits(grants, asks, workflow, stored=True)
-        if by_workflow and await self._is_stored(workflow, execution.hash):
-            return
-        raise CredentialDeniedError(
-            f"`{asks}`, who started this, was not granted the credential `{credential.name}`"
-        )
-
-    async def _is_stored(self, workflow: str, hash: str) -> bool:
-        return any(each.hash == hash for each in await self._library.versions(workflow))
-
-
-class AuthorizedCredentials:
-    """The credentials of everybody, of which one execution is given its own."""
-
-    def __init__(
-        self, secret: CredentialResolver, permits: CredentialPolicy, execution: ExecutionRecord
-    ) -> None:
-        self._secret = secret
-        self._permits = permits
-        self._execution = execution
-
-    async def resolve(self, reference: str) -> Credential | None:
-        """A credential with its values, if the execution may use it."""
-        found = await self._secret.resolve(reference)
-        if found is not None:
-            await self._permits.check(found, self._execution)
-        return found
-
-
-REPORT_INTERVAL_S = 0.1  # s between two reports of one run
-MAX_TEXT_CHARS = 200
-
 ProgressCallback = Callable[[str, Token, str], None]
+"""Called with the id of an execution, a token and the progress of its node as text."""
 
-
-class ProgressReporter:
-    """Of one run of a node. It may be called from any thread."""
-
-    __slots__ = ("_execution", "_loop", "_next", "_token", "_told")
-
-    def __init__(self, told: ProgressCallback, execution: str, token: Token) -> None:
-        self._told = told
-        self._execution = execution
-        self._token = token
-        self._loop = asyncio.get_running_loop()
-        self._next = 0.0
-
-    def __call__(self, what: float | str) -> None:
-        now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + REPORT_INTERVAL_S
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody looks on any more
-            self._loop.call_soon_threadsafe(
-                self._told, self._execution, self._token, SECRETS_IN_USE.text(as_text(what))
-            )
-
-
-def as_text(what: float | str) -> str:
-    """A share as a percentage, words on one line."""
-    if isinstance(what, str):
-        return " ".join(what.split())[:MAX_TEXT_CHARS]
-    if not math.isfinite(what):
-        return ""
-    return f"{min(max(what, 0.0), 1.0):.0%}"
-
-
+MAX_PREPARED_PLANS = 256
+REPORT_INTERVAL_S = 0.1  # between two progress reports of one run
+MAX_TEXT_CHARS = 200
 TIMED_OUT = Error("TIMEOUT", "the node took longer than its timeout", engine=True)
 LEASE_LOST = Error(
-    "LEASE_LOST", "the node was stopped: its execution has ended, or somebody else has its token"
+    "LEASE_LOST", "the node was stopped: its execution has ended, or another worker has claimed its token"
 )
-MAX_PREPARED_PLANS = 256
-
-
-class PreparedNode:
-    """Where a node of a plan is run: everything that is the same in every run of it."""
-
-    __slots__ = ("asynchronous", "joins", "kind", "named", "node", "parameters", "reads_payload", "root_name")
-
-    def __init__(self, node: NodePlan, kind: RunnableType) -> None:
-        self.node = node
-        self.kind = kind
-        self.joins = node.is_join or node.merges or node.joins_items
-        self.asynchronous = iscoroutinefunction(kind.run)
-        self.reads_payload = node.type.reads_payload(node.node.parameters)
-        self.root_name = f"{node.id}@/"
-        self.named = not node.pure or node.type.suspends or not node.parameters.pure
-        # Parameters without expressions are typed once, not once a run.
-        self.parameters: Any = None if node.parameters.dynamic else typed(kind, node.parameters.fixed)
 
 
 class NodeRunner:
@@ -156,105 +55,109 @@ class NodeRunner:
         registry: Registry,
         leases: Leases,
         children: Children,
-        permits: CredentialPolicy,
-        witness: Instrumentation,
-        world: Resources,
-        told: ProgressCallback | None = None,
+        policy: CredentialPolicy,
+        instrumentation: Instrumentation,
+        resources: Resources,
+        on_progress: ProgressCallback | None = None,
     ) -> None:
         self._registry = registry
-        self._told = told
+        self._on_progress = on_progress
         self._children = children
         self._leases = leases
-        self._world = world
-        self._permits = permits
-        self._witness = witness
-        self._posts: OrderedDict[str, list[PreparedNode | None]] = OrderedDict()
+        self._resources = resources
+        self._policy = policy
+        self._instrumentation = instrumentation
+        self._prepared: OrderedDict[str, list[PreparedNode | None]] = OrderedDict()
 
     def _prepare(self, plan: Plan, index: int) -> PreparedNode:
-        posts = self._posts.get(plan.hash)
-        if posts is None:
-            posts = self._posts[plan.hash] = [None] * len(plan.nodes)
-            if len(self._posts) > MAX_PREPARED_PLANS:
-                self._posts.popitem(last=False)
-        post = posts[index]
-        if post is None:
+        nodes = self._prepared.get(plan.hash)
+        if nodes is None:
+            nodes = self._prepared[plan.hash] = [None] * len(plan.nodes)
+            if len(self._prepared) > MAX_PREPARED_PLANS:
+                self._prepared.popitem(last=False)
+        prepared = nodes[index]
+        if prepared is None:
             node = plan.nodes[index]
-            post = posts[index] = PreparedNode(node, self._registry[node.node.type])
-        return post
+            prepared = nodes[index] = PreparedNode(node, self._registry[node.node.type])
+        return prepared
 
-    async def run(self, book: ExecutionData, page: ValueReader, token: Token, claim: Claim) -> Outcome:
-        """A value that is not in memory is fetched, and the resolving begins anew; no effect was made yet."""
+    async def run(self, data: ExecutionData, reader: ValueReader, token: Token, claim: Claim) -> Outcome:
+        """Run the node of a token. A value that is not in memory is loaded and its parameters are resolved again, which
+        is safe because no effect has run yet."""
         try:
-            post = self._prepare(book.plan, token.node)
+            prepared = self._prepare(data.plan, token.node)
         except RuneError as error:
             return failure_of(error)
         while True:
             try:
-                call = self._call(post, book, page, token, claim)
+                call = self._call(prepared, data, reader, token, claim)
                 if isinstance(call, Failure):
                     return call
-                if post.node.pure:
-                    return execute(post.kind, call)
-                if post.reads_payload:
+                if prepared.node.pure:
+                    return execute(prepared.kind, call)
+                if prepared.reads_payload:
                     _ = call.payload
                 break
             except ValueNotLoaded as missing:
-                await book.load(missing.what, page)
+                await data.load(missing.what, reader)
         try:
-            outcome = await self._run_with_lease(post, call, book.accepted.id, token)
+            outcome = await self._run_with_lease(prepared, call, data.accepted.id, token)
             if call.usage is not None:
                 return call.usage.close_run(outcome)
             return NAMES_ONLY.outcome(outcome) if type(outcome) is Failure else outcome
         except ValueNotLoaded as missing:
-            # The effect may have been made: to fetch and run again is not ours to decide.
-            return failure_of(
-                RuneError(f"the node read {missing.what} without its type saying so", code="UNDECLARED_READ")
-            )
+            # The effect may have run already, so the value cannot be loaded and the node run again.
+            message = f"the node read {missing.what}, which its type does not declare"
+            return failure_of(RuneError(message, code="UNDECLARED_READ"))
         finally:
             if call.usage is not None:
                 call.usage.close()
 
     async def _run_with_lease(
-        self, post: PreparedNode, call: NodeCall[Any], execution: str, token: Token
+        self, prepared: PreparedNode, call: NodeCall[Any], execution: str, token: Token
     ) -> Outcome:
-        """Run a node that is stopped when its lease is lost."""
-        if not post.asynchronous:
-            return await self._with_effects(post, call)
-        key = self._leases.follow(execution, token)
+        """Run a node and cancel it if its lease is lost."""
+        if not prepared.asynchronous:
+            return await self._run_with_timeout(prepared, call)
+        key = self._leases.attach_task(execution, token)
         lost = False
         try:
-            return await self._with_effects(post, call)
+            return await self._run_with_timeout(prepared, call)
         except asyncio.CancelledError:
-            lost = self._leases.left(key)
+            lost = self._leases.detach_task(key)
             if not lost:
                 raise
             return Failure(LEASE_LOST)
         finally:
             if not lost:
-                self._leases.left(key)
+                self._leases.detach_task(key)
 
-    async def _with_effects(self, post: PreparedNode, call: NodeCall[Any]) -> Outcome:
-        timeout = post.node.node.timeout
+    async def _run_with_timeout(self, prepared: PreparedNode, call: NodeCall[Any]) -> Outcome:
+        timeout = prepared.node.node.timeout
         if timeout is None:
-            return await execute_async(post.kind, call) if post.asynchronous else execute(post.kind, call)
+            return (
+                await execute_async(prepared.kind, call)
+                if prepared.asynchronous
+                else execute(prepared.kind, call)
+            )
         try:
             async with asyncio.timeout(timeout):
-                return await execute_async(post.kind, call)
+                return await execute_async(prepared.kind, call)
         except TimeoutError:
             return Failure(TIMED_OUT)
 
     def _call(
-        self, post: PreparedNode, book: ExecutionData, page: ValueReader, token: Token, claim: Claim
+        self, prepared: PreparedNode, data: ExecutionData, reader: ValueReader, token: Token, claim: Claim
     ) -> NodeCall[Any] | Failure:
-        node = post.node
+        node = prepared.node
         name = ""
-        if post.named:
-            name = token_name(token.node, token.path, book.plan.ids) if token.path else post.root_name
-        scope = page.scope(token, claim.now / 1000, name)
-        parameters = post.parameters
+        if prepared.named:
+            name = token_name(token.node, token.path, data.plan.ids) if token.path else prepared.root_name
+        scope = reader.scope(token, claim.now / 1000, name)
+        parameters = prepared.parameters
         if parameters is None:
             try:
-                parameters = typed(post.kind, node.parameters.resolve(scope))
+                parameters = typed(prepared.kind, node.parameters.resolve(scope))
             except RuneError as error:
                 return failure_of(error)
         call: NodeCall[Any] = NodeCall(
@@ -266,25 +169,126 @@ class NodeRunner:
             attempt=token.attempt,
             resumed=token.resumed,
         )
-        if post.joins:
-            call.arrivals = lambda: page.arrivals(token)
-            call.entries = lambda: page.entries(token)
+        if prepared.joins:
+            call.arrivals = lambda: reader.arrivals(token)
+            call.entries = lambda: reader.entries(token)
         if not node.pure:
-            call.world = self._world
-            call.blobs = book.blobs
-            call.traceparent = self._witness.outgoing_trace(book.accepted, book.plan, token)
+            call.world = self._resources
+            call.blobs = data.blobs
+            call.traceparent = self._instrumentation.outgoing_trace(data.accepted, data.plan, token)
             call.credentials = node.node.credentials
             if call.credentials is not None:
-                call.secret = self._permits.of(self._world.secret, book.accepted)
-            if self._told is not None:
-                call.progress = ProgressReporter(self._told, book.accepted.id, token)
+                call.secret = self._policy.restrict(self._resources.secret, data.accepted)
+            if self._on_progress is not None:
+                call.progress = ProgressReporter(self._on_progress, data.accepted.id, token)
         if not node.pure and node.node.idempotency_key:
-            call.idempotency_key = idempotency_key(book.accepted.root or book.accepted.id, name)
+            call.idempotency_key = idempotency_key(data.accepted.root or data.accepted.id, name)
         if node.type.suspends:
             call.timer_id = f"wait:{name}"
             call.due = claim.now if claim.due is None else claim.due
         if token.signal is not None:
-            call.signal = page.signal(token.signal)
+            call.signal = reader.signal(token.signal)
         if node.type.launches:
-            call.launch = partial(self._children.launch, book, token, claim)
+            call.launch = partial(self._children.launch, data, token, claim)
         return call
+
+
+class PreparedNode:
+    """A node of a plan with everything that is the same in all of its runs."""
+
+    __slots__ = ("asynchronous", "joins", "kind", "named", "node", "parameters", "reads_payload", "root_name")
+
+    def __init__(self, node: NodePlan, kind: RunnableType) -> None:
+        self.node = node
+        self.kind = kind
+        self.joins = node.is_join or node.merges or node.joins_items
+        self.asynchronous = iscoroutinefunction(kind.run)
+        self.reads_payload = node.type.reads_payload(node.node.parameters)
+        self.root_name = f"{node.id}@/"
+        self.named = not node.pure or node.type.suspends or not node.parameters.pure
+        # Parameters without expressions are converted once, not in every run.
+        self.parameters: Any = None if node.parameters.dynamic else typed(kind, node.parameters.fixed)
+
+
+class CredentialPolicy:
+    """Decides which credentials an execution may use."""
+
+    def __init__(self, grants: CredentialGrants, workflows: WorkflowStore) -> None:
+        self._grants = grants
+        self._workflows = workflows
+
+    def restrict(
+        self, resolver: CredentialResolver | None, execution: ExecutionRecord
+    ) -> AuthorizedCredentials | None:
+        """Limit a resolver to the credentials that the execution may use."""
+        return None if resolver is None else AuthorizedCredentials(resolver, self, execution)
+
+    async def check(self, credential: Credential, execution: ExecutionRecord) -> None:
+        """Raise CredentialDeniedError if the credential is granted neither to the principal that started the execution
+        nor to its workflow."""
+        grants = await self._grants.of(credential.id)
+        principal, workflow = execution.principal, execution.workflow
+        if permits(grants, principal, workflow, stored=False):
+            return
+        # A grant to a workflow covers only its deployed versions: any principal may run a document under that name.
+        by_workflow = permits(grants, principal, workflow, stored=True)
+        if by_workflow and await self._is_deployed(workflow, execution.hash):
+            return
+        raise CredentialDeniedError(
+            f"the credential `{credential.name}` is not granted to `{principal}`, which started this execution"
+        )
+
+    async def _is_deployed(self, workflow: str, hash: str) -> bool:
+        return any(each.hash == hash for each in await self._workflows.versions(workflow))
+
+
+class AuthorizedCredentials:
+    """Resolves credentials for one execution and rejects those it may not use."""
+
+    def __init__(
+        self, resolver: CredentialResolver, policy: CredentialPolicy, execution: ExecutionRecord
+    ) -> None:
+        self._resolver = resolver
+        self._policy = policy
+        self._execution = execution
+
+    async def resolve(self, reference: str) -> Credential | None:
+        credential = await self._resolver.resolve(reference)
+        if credential is not None:
+            await self._policy.check(credential, self._execution)
+        return credential
+
+
+class ProgressReporter:
+    """Reports the progress of one run of a node; callable from any thread.
+
+    Progress is not stored. A report within REPORT_INTERVAL_S of the previous one is dropped.
+    """
+
+    __slots__ = ("_callback", "_execution", "_loop", "_next", "_token")
+
+    def __init__(self, callback: ProgressCallback, execution: str, token: Token) -> None:
+        self._callback = callback
+        self._execution = execution
+        self._token = token
+        self._loop = asyncio.get_running_loop()
+        self._next = 0.0
+
+    def __call__(self, progress: float | str) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + REPORT_INTERVAL_S
+        text = SECRETS_IN_USE.text(as_text(progress))
+        # The loop may be closed already: a node in a thread outlives it.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._callback, self._execution, self._token, text)
+
+
+def as_text(progress: float | str) -> str:
+    """Render a fraction as a percentage, and text on one line."""
+    if isinstance(progress, str):
+        return " ".join(progress.split())[:MAX_TEXT_CHARS]
+    if not math.isfinite(progress):
+        return ""
+    return f"{min(max(progress, 0.0), 1.0):.0%}"

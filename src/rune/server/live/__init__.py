@@ -1,1 +1,1 @@
-"""Executions as they happen: one reading of each journal, shared by everybody who watches."""
+"""Live events of executions: each journal is read once for all subscribers."""

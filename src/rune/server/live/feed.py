@@ -1,16 +1,8 @@
-"""Roll-ups: what became of the items of each split, in counts. Their size depends on the definition alone.
+"""Live feeds of single executions, read from the journal once for all subscribers.
 
-A watch: one execution that somebody follows, read once for all who do.
-
-The newest events are kept, encoded, in a ring. Who follows has a place in it and takes what lies behind that place
-when it can; who has fallen out of the ring, or comes late, reads the journal. So nobody has a queue of their own that
-could grow, and nobody waits for anybody.
-
-The pulse: notices that something was written, and tells whoever follows.
-
-The watches: each execution that is followed, once, however many follow it.
-
-Following: somebody who is told what happens, for as long as they stay.
+The newest events of an execution are kept encoded in a ring. A subscriber has a position in it and reads forward at its
+own pace; a subscriber that has fallen out of the ring, or starts before it, reads the journal. So there are no queues
+per subscriber, and a slow one delays no other.
 """
 
 from __future__ import annotations
@@ -37,12 +29,30 @@ from rune.runtime.queries.reader import ExecutionReader
 from rune.server.responses import ApiError
 from rune.server.schemas import event_view
 
+log = logging.getLogger("rune.master.live")
+
 MAX_FAILURES = 10
-WINDOW = 10  # s over which the rate is taken
+RATE_WINDOW_S = 10
+MAX_RING_EVENTS = 4_096
+MARK_INTERVAL = 512  # events between two remembered positions in the journal
+BATCH_SIZE = 512  # facts per turn of the event loop
+MAX_CHUNK_EVENTS = 500  # events that are sent in one piece
+MAX_MERGED_BYTES = 4 * 1024 * 1024  # of cached chunks
+ROLLUP_INTERVAL_S = 0.5
+MIN_PAUSE_S = 0.02  # between two polls
+MAX_PAUSE_S = 0.25
+PAUSE_PER_SUBSCRIBER_S = 0.0002  # many subscribers get fewer, larger chunks
+POLL_PAUSE_FACTOR = 4  # a poll is followed by a pause this many times as long
+STORE_RETRY_DELAY_S = 1.0
+MAX_SUBSCRIBERS = 5_000
+MAX_BACKLOG_READS = 4  # at the same time
+
+_ENCODER = msgspec.json.Encoder()
+Poll = Callable[[], Awaitable[None]]
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):
-    """One node that failed in one item."""
+    """A node that failed in one item."""
 
     node_id: str
     lineage: str
@@ -51,7 +61,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SplitRollup(msgspec.Struct, frozen=True, kw_only=True):
-    """The items of a split, in all lineages: how many nodes ended how, how fast, and the first that failed."""
+    """The items of a split over all lineages: node counts by status, nodes per second, the first failures."""
 
     failures: list[Failed]
     split_node_id: str
@@ -62,7 +72,7 @@ class SplitRollup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rollups:
-    """Counts that grow with the facts."""
+    """Counts per split. Their size depends on the definition, not on the number of items."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -73,7 +83,6 @@ class Rollups:
         self._recent: dict[int, deque[tuple[int, int]]] = {}
 
     def count(self, fact: Fact) -> None:
-        """One more fact."""
         if isinstance(fact, NodeResult) and fact.items is not None:
             self._items[fact.node] += fact.items
         if not isinstance(fact, NodeResult | NodeSuspended) or not fact.path:
@@ -83,11 +92,11 @@ class Rollups:
             self._suspended.setdefault(split, Counter())[fact.node] += 1
             return
         self._ended.setdefault(split, Counter())[(fact.node, STATUS.get(fact.status, fact.status))] += 1
-        self._tick(split)
+        self._count_second(split)
         if fact.failure is not None:
-            self._note(split, fact)
+            self._record_failure(split, fact)
 
-    def _note(self, split: int, fact: NodeResult) -> None:
+    def _record_failure(self, split: int, fact: NodeResult) -> None:
         known = self._failures.setdefault(split, [])
         if len(known) < MAX_FAILURES and fact.failure is not None:
             lineage = path_text(fact.path, self._plan.ids)
@@ -100,16 +109,16 @@ class Rollups:
                 )
             )
 
-    def _tick(self, split: int) -> None:
+    def _count_second(self, split: int) -> None:
         second = int(time.monotonic())
-        recent = self._recent.setdefault(split, deque(maxlen=WINDOW))
+        recent = self._recent.setdefault(split, deque(maxlen=RATE_WINDOW_S))
         if recent and recent[-1][0] == second:
             recent[-1] = (second, recent[-1][1] + 1)
         else:
             recent.append((second, 1))
 
     def read(self) -> list[SplitRollup]:
-        """As it stands, in the order of the definition."""
+        """Return the current counts in the order of the definition."""
         return [self._split(split) for split in sorted({*self._items, *self._ended})]
 
     def _split(self, split: int) -> SplitRollup:
@@ -122,7 +131,7 @@ class Rollups:
             waiting = count - sum(many for (other, _), many in ended.items() if other == node)
             if waiting > 0:
                 nodes.setdefault(ids[node], {})["waiting"] = waiting
-        since = int(time.monotonic()) - WINDOW
+        since = int(time.monotonic()) - RATE_WINDOW_S
         recent = sum(count for second, count in self._recent.get(split, ()) if second > since)
         return SplitRollup(
             failures=list(self._failures.get(split, ())),
@@ -130,29 +139,20 @@ class Rollups:
             items=self._items[split],
             nodes=nodes,
             ended=sum(ended.values()),
-            rate=recent / WINDOW,
+            rate=recent / RATE_WINDOW_S,
         )
 
 
-RING = 4_096
-STRIDE = 512
-AT_ONCE = 512  # facts between two turns of the loop
-CHUNK = 500  # events that are sent in one piece
-MAX_MERGED_BYTES = 4 * 1024 * 1024  # bytes of pieces that are kept
-ROLLUP_PAUSE = 0.5  # s
-_ENCODER = msgspec.json.Encoder()
-
-
-class Tale(History):
-    """A history that is followed, and can tell any one event again."""
+class FeedHistory(History):
+    """A history that grows with the journal and can rebuild any single event."""
 
     def event(self, number: int, stored: StoredFact) -> Event:
-        """The event of a fact whose number is known."""
+        """Return the event of a fact, given the number of the event."""
         return self._event(number, stored)
 
 
 class EncodedEvent(msgspec.Struct, frozen=True, gc=False):
-    """One event, ready to be sent. `inside`: it happened in an item of a split."""
+    """An encoded event. `inside` tells whether it occurred in an item of a split."""
 
     number: int
     inside: bool
@@ -160,114 +160,112 @@ class EncodedEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 def encode_event(event: Event) -> EncodedEvent:
-    """An event, encoded."""
     return EncodedEvent(event.number, bool(event.lineage), _ENCODER.encode(event_view(event)))
 
 
 def sse(each: EncodedEvent) -> bytes:
-    """An event as a stream of events has it."""
+    """Format an event as a server-sent event."""
     return b"id: %d\ndata: %b\n\n" % (each.number, each.data)
 
 
 class ExecutionFeed:
-    """The events of one execution, as far as they have come."""
+    """The events of one execution so far."""
 
-    def __init__(self, tale: Tale, reader: ExecutionReader) -> None:
-        self.execution = tale.accepted.id
+    def __init__(self, history: FeedHistory, reader: ExecutionReader) -> None:
+        self.execution = history.accepted.id
         self.last = 0
         self.ended = False
         self.waiting: set[asyncio.Event] = set()
-        self._tale = tale
+        self._history = history
         self._reader = reader
-        self._rollups = Rollups(tale.plan)
-        self._ring: deque[EncodedEvent] = deque(maxlen=RING)
-        self._marks = [0]  # after which number of the journal the events behind each stride begin
+        self._rollups = Rollups(history.plan)
+        self._ring: deque[EncodedEvent] = deque(maxlen=MAX_RING_EVENTS)
+        self._marks = [0]  # number of the journal entry after which each interval of events begins
         self._seen = 0
-        self._pieces: dict[int, tuple[bytes, int]] = {}  # by the place they begin behind, oldest first
-        self._joined = 0  # bytes of them
+        self._chunks: dict[int, tuple[bytes, int]] = {}  # by the event number they follow, oldest first
+        self._chunk_bytes = 0
         self._rollup: tuple[int, float, bytes] = (-1, 0.0, b"")
         self._reading = asyncio.Lock()
 
     async def poll(self) -> None:
-        """Read what is new, and wake who waits for it."""
+        """Read new facts from the journal and wake the subscribers."""
         async with self._reading:
             if not self.last:
-                self._keep(self._tale.beginning)
+                self._append(self._history.beginning)
                 self.wake()
-            async for stored in self._reader.pieces(self.execution, self._seen, size=AT_ONCE):
+            async for stored in self._reader.pieces(self.execution, self._seen, size=BATCH_SIZE):
                 for each in stored:
-                    self._take(each)
+                    self._add(each)
                 self.wake()
 
-    def _take(self, stored: StoredFact) -> None:
+    def _add(self, stored: StoredFact) -> None:
         self._seen = stored.number
         self._rollups.count(stored.fact)
-        self._keep(self._tale.follow(stored))
-        if self.last % STRIDE == 0:
+        self._append(self._history.follow(stored))
+        if self.last % MARK_INTERVAL == 0:
             self._marks.append(stored.number)
         if isinstance(stored.fact, ExecutionEnded):
             self.ended = True
 
-    def _keep(self, event: Event) -> None:
+    def _append(self, event: Event) -> None:
         self._ring.append(encode_event(event))
         self.last = event.number
 
     def wake(self) -> None:
-        """There is news, or no more to wait for."""
+        """Wake the subscribers: there are new events, or the server is shutting down."""
         for each in self.waiting:
             each.set()
 
     def holds(self, after: int) -> bool:
-        """Whether everything behind a number is in the ring."""
+        """Whether the ring holds all events after a number."""
         return after >= self.last or (bool(self._ring) and self._ring[0].number <= after + 1)
 
     def newest(self, after: int) -> list[EncodedEvent]:
-        """What lies behind a number that the ring holds, as much as is sent in one piece."""
+        """Return the events after a number that the ring holds, at most one chunk."""
         if after >= self.last:
             return []
         start = after + 1 - self._ring[0].number
-        return [self._ring[at] for at in range(start, min(start + CHUNK, len(self._ring)))]
+        return [self._ring[at] for at in range(start, min(start + MAX_CHUNK_EVENTS, len(self._ring)))]
 
-    def joined(self, after: int) -> tuple[bytes, int] | None:
-        """The same as one piece of a stream of events, and the number it ends with; None if the ring has it no more.
-        Who comes to the same place is sent the same bytes, now or later: so those who lag go by the same places, and
-        an event is put into bytes once."""
-        known = self._pieces.get(after)
-        if known is None and self.holds(after):
-            known = self._join(after, self.newest(after))
-        return known
+    def chunk(self, after: int) -> tuple[bytes, int] | None:
+        """Return the next chunk of a stream and the number of its last event; None if the ring no longer holds it.
+        Chunks are cached, so that lagging subscribers share the same boundaries and each event is formatted once."""
+        chunk = self._chunks.get(after)
+        if chunk is None and self.holds(after):
+            chunk = self._merge(after, self.newest(after))
+        return chunk
 
-    async def rejoined(self, after: int) -> tuple[bytes, int]:
-        """A piece from the journal."""
-        return self._join(after, await self.backlog(after, CHUNK))
+    async def load_chunk(self, after: int) -> tuple[bytes, int]:
+        """Read the next chunk from the journal."""
+        return self._merge(after, await self.backlog(after, MAX_CHUNK_EVENTS))
 
-    def _join(self, after: int, found: list[EncodedEvent]) -> tuple[bytes, int]:
+    def _merge(self, after: int, found: list[EncodedEvent]) -> tuple[bytes, int]:
         if not found:
             return b"", after
-        piece = b"".join(map(sse, found)), found[-1].number
-        self._pieces[after] = piece
-        self._joined += len(piece[0])
-        while self._joined > MAX_MERGED_BYTES and len(self._pieces) > 1:
-            dropped, _ = self._pieces.pop(next(iter(self._pieces)))
-            self._joined -= len(dropped)
-        return piece
+        chunk = b"".join(map(sse, found)), found[-1].number
+        self._chunks[after] = chunk
+        self._chunk_bytes += len(chunk[0])
+        while self._chunk_bytes > MAX_MERGED_BYTES and len(self._chunks) > 1:
+            dropped, _ = self._chunks.pop(next(iter(self._chunks)))
+            self._chunk_bytes -= len(dropped)
+        return chunk
 
     async def backlog(self, after: int, limit: int) -> list[EncodedEvent]:
-        """The first so many events behind a number, from the journal."""
-        stride = min(after // STRIDE, len(self._marks) - 1)
-        number = max(stride * STRIDE, 1)  # of the event before the first fact that is read
-        stored = await self._reader.facts(self.execution, self._marks[stride], after - number + limit + 1)
-        found = [encode_event(self._tale.beginning)] if after < 1 else []
+        """Read the first `limit` events after a number from the journal."""
+        mark = min(after // MARK_INTERVAL, len(self._marks) - 1)
+        number = max(mark * MARK_INTERVAL, 1)  # of the event before the first fact that is read
+        stored = await self._reader.facts(self.execution, self._marks[mark], after - number + limit + 1)
+        found = [encode_event(self._history.beginning)] if after < 1 else []
         for at, each in enumerate(stored, start=number + 1):
             if at > after:
-                found.append(encode_event(self._tale.event(at, each)))
+                found.append(encode_event(self._history.event(at, each)))
         return found[:limit]
 
     def rollup(self) -> bytes:
-        """The roll-ups as one event of a stream; made anew at most twice a second."""
+        """Return the roll-ups as one event of a stream, rebuilt at most twice per second."""
         number, made, data = self._rollup
         now = time.monotonic()
-        if number != self.last and (now - made >= ROLLUP_PAUSE or self.ended):
+        if number != self.last and (now - made >= ROLLUP_INTERVAL_S or self.ended):
             splits = self._rollups.read()
             body = _ENCODER.encode({"number": self.last, "splits": splits})
             data = b"event: rollup\ndata: %b\n\n" % body if splits else b""
@@ -275,180 +273,166 @@ class ExecutionFeed:
         return data
 
     def rollups(self) -> Rollups:
-        """The counts behind the roll-ups."""
         return self._rollups
 
 
-log = logging.getLogger("rune.master.live")
-
-MIN_PAUSE_S = 0.02  # s between two looks
-PER_FOLLOWER = 0.0002  # s: what is sent to many is sent less often, in larger pieces
-MAX_PAUSE_S = 0.25  # s, however many follow and however much there is to look at
-STORE_RETRY_DELAY_S = 1.0  # s after a look that failed
-SHARE = 4  # a look is followed by a pause this many times as long
-
-Look = Callable[[], Awaitable[None]]
-
-
 class ChangeNotifier:
-    """One look at the store for everybody. Nobody follows: it rests."""
+    """Polls the store for changes on behalf of all feeds; idle while there are none."""
 
     def __init__(self, reader: ExecutionReader) -> None:
         self._reader = reader
-        self._looks: dict[object, Look] = {}
+        self._polls: dict[object, Poll] = {}
         self._closings: dict[object, Callable[[], None]] = {}
         self._needed = asyncio.Event()
         self._change: int | None = None
         self.closed = False
-        self.crowd = 0  # who follows, all together
+        self.subscriber_count = 0  # of all feeds together
 
-    def join(self, who: object, look: Look, closing: Callable[[], None]) -> None:
-        """Have a look taken whenever something was written."""
-        self._looks[who] = look
-        self._closings[who] = closing
+    def join(self, feed: object, poll: Poll, on_close: Callable[[], None]) -> None:
+        """Call `poll` whenever the store has changed, `on_close` when the server shuts down."""
+        self._polls[feed] = poll
+        self._closings[feed] = on_close
         self._needed.set()
 
-    def leave(self, who: object) -> None:
-        """No more looks."""
-        self._looks.pop(who, None)
-        self._closings.pop(who, None)
-        if not self._looks:
+    def leave(self, feed: object) -> None:
+        self._polls.pop(feed, None)
+        self._closings.pop(feed, None)
+        if not self._polls:
             self._needed.clear()
 
     def hint(self) -> None:
-        """Look again, whether or not something was written."""
+        """Poll all feeds next time, also without a change of the store."""
         self._change = None
 
     def close(self) -> None:
-        """Everybody who follows is told to go."""
+        """End all subscriptions."""
         self.closed = True
-        for closing in list(self._closings.values()):
-            closing()
+        for on_close in list(self._closings.values()):
+            on_close()
 
     async def run(self) -> None:
-        """Until cancelled."""
         while True:
             await self._needed.wait()
-            began = time.thread_time()  # of this thread: a busy machine is no reason to look less often
+            # CPU time of this thread, so that a busy machine does not lead to fewer polls.
+            began = time.thread_time()
             try:
-                await self._tick()
+                await self._poll_feeds()
             except Exception as error:
-                # Whatever it was, the next look may succeed, and nobody else would take it.
-                log.warning("cannot look: %s", error)
+                # Any exception: the next poll may succeed, and no other task would run it.
+                log.warning("polling for changes failed: %s", error)
                 await asyncio.sleep(STORE_RETRY_DELAY_S)
-            wanted = max(self.crowd * PER_FOLLOWER, SHARE * (time.thread_time() - began))
+            wanted = max(
+                self.subscriber_count * PAUSE_PER_SUBSCRIBER_S,
+                POLL_PAUSE_FACTOR * (time.thread_time() - began),
+            )
             await asyncio.sleep(min(MAX_PAUSE_S, max(MIN_PAUSE_S, wanted)))
 
-    async def _tick(self) -> None:
+    async def _poll_feeds(self) -> None:
         change = await self._reader.change()
         if change == self._change:
             return
-        for who, look in list(self._looks.items()):
+        for feed, poll in list(self._polls.items()):
             try:
-                await look()
+                await poll()
             except RuneError:
                 raise
             except Exception:
-                # One that cannot be followed, for example because it was removed, must not stop the others.
-                log.exception("an execution cannot be followed any more")
-                self._looks.pop(who, None)
+                # One feed that fails, for example because its execution was removed, must not stop the others.
+                log.exception("the feed of an execution failed and is no longer polled")
+                self._polls.pop(feed, None)
         self._change = change
 
 
-MAX_SUBSCRIBERS = 5_000
-MAX_BACKLOGS = 4
-
-
 class FeedRegistry:
-    """Opened when the first one comes, dropped when the last one goes."""
+    """Feeds by execution, opened for the first subscriber and closed after the last."""
 
-    def __init__(self, engine: Engine, reader: ExecutionReader, pulse: ChangeNotifier) -> None:
+    def __init__(self, engine: Engine, reader: ExecutionReader, notifier: ChangeNotifier) -> None:
         self._backend = engine.backend
         self._reader = reader
-        self._pulse = pulse
+        self._notifier = notifier
         self._open: dict[str, tuple[ExecutionFeed, int]] = {}
-        self._clients = 0
-        self.backlogs = asyncio.Semaphore(MAX_BACKLOGS)
+        self._subscribers = 0
+        self.backlogs = asyncio.Semaphore(MAX_BACKLOG_READS)
 
     @property
     def closed(self) -> bool:
-        """Whether everybody is to go."""
-        return self._pulse.closed
+        """Whether all subscriptions are to end."""
+        return self._notifier.closed
 
     @asynccontextmanager
     async def subscribe(self, execution: str) -> AsyncIterator[ExecutionFeed]:
-        """Follow an execution while the block runs."""
-        if self._clients >= MAX_SUBSCRIBERS:
-            raise ApiError(f"{MAX_SUBSCRIBERS:,} are watching already", code="TOO_MANY_WATCH")
-        self._clients += 1
-        self._pulse.crowd = self._clients
+        """Provide the feed of an execution during the block."""
+        if self._subscribers >= MAX_SUBSCRIBERS:
+            raise ApiError(f"the server already has {MAX_SUBSCRIBERS:,} subscribers", code="TOO_MANY_WATCH")
+        self._subscribers += 1
+        self._notifier.subscriber_count = self._subscribers
         try:
-            watch = await self._enter(execution)
+            feed = await self._acquire(execution)
             try:
-                await watch.poll()
-                yield watch
+                await feed.poll()
+                yield feed
             finally:
-                self._leave(watch)
+                self._release(feed)
         finally:
-            self._clients -= 1
-            self._pulse.crowd = self._clients
+            self._subscribers -= 1
+            self._notifier.subscriber_count = self._subscribers
 
-    async def _enter(self, execution: str) -> ExecutionFeed:
+    async def _acquire(self, execution: str) -> ExecutionFeed:
         if execution not in self._open:
             accepted = await self._reader.accepted(execution)
             plan = await self._reader.plan(execution)
-            tale = Tale(accepted, plan, self._backend.journal, self._backend.blob, [])
+            history = FeedHistory(accepted, plan, self._backend.journal, self._backend.blob, [])
             if execution not in self._open:
-                made = ExecutionFeed(tale, self._reader)
-                self._open[execution] = (made, 0)
-                self._pulse.join(made, made.poll, made.wake)
-        watch, count = self._open[execution]
-        self._open[execution] = (watch, count + 1)
-        return watch
+                opened = ExecutionFeed(history, self._reader)
+                self._open[execution] = (opened, 0)
+                self._notifier.join(opened, opened.poll, opened.wake)
+        feed, count = self._open[execution]
+        self._open[execution] = (feed, count + 1)
+        return feed
 
-    def _leave(self, watch: ExecutionFeed) -> None:
-        _, count = self._open[watch.execution]
+    def _release(self, feed: ExecutionFeed) -> None:
+        _, count = self._open[feed.execution]
         if count > 1:
-            self._open[watch.execution] = (watch, count - 1)
+            self._open[feed.execution] = (feed, count - 1)
         else:
-            del self._open[watch.execution]
-            self._pulse.leave(watch)
+            del self._open[feed.execution]
+            self._notifier.leave(feed)
 
     async def until_end(self, execution: str, seconds: float) -> bool:
-        """Until an execution has ended, or so long."""
-        news = asyncio.Event()
-        async with self.subscribe(execution) as watch:
-            watch.waiting.add(news)
+        """Wait for the end of an execution, at most so many seconds. Return whether it has ended."""
+        changed = asyncio.Event()
+        async with self.subscribe(execution) as feed:
+            feed.waiting.add(changed)
             try:
                 async with asyncio.timeout(seconds):
-                    while not watch.ended and not self.closed:
-                        news.clear()
-                        await news.wait()
+                    while not feed.ended and not self.closed:
+                        changed.clear()
+                        await changed.wait()
             except TimeoutError:
                 pass
             finally:
-                watch.waiting.discard(news)
-            return watch.ended
+                feed.waiting.discard(changed)
+            return feed.ended
 
 
 class Subscription(ABC):
-    """Wakes up for news, for a sign of life that is due, and to go."""
+    """A subscriber, woken for new events, for heartbeats, and when its client disconnects."""
 
     def __init__(self) -> None:
-        self.news = asyncio.Event()
-        self.gone = False
-        self._reminded = False
+        self.changed = asyncio.Event()
+        self.disconnected = False
+        self._heartbeat_due = False
 
     def leave(self, *_: object) -> None:
-        """Whoever followed has gone."""
-        self.gone = True
-        self.news.set()
+        """End the subscription because the client has disconnected."""
+        self.disconnected = True
+        self.changed.set()
 
-    def remind(self) -> None:
-        """A sign of life is due."""
-        self._reminded = True
-        self.news.set()
+    def request_heartbeat(self) -> None:
+        """Send a heartbeat next, unless there are events."""
+        self._heartbeat_due = True
+        self.changed.set()
 
     @abstractmethod
     def pieces(self) -> AsyncGenerator[list[EncodedEvent] | bytes | None, None]:
-        """What is to be sent, piece by piece: events, or bytes of them; None where only a sign of life is due."""
+        """Yield what to send: events, bytes of a stream, or None for a heartbeat."""

@@ -1,4 +1,4 @@
-"""Streams of events: server-sent events and WebSockets over the same places in the same watches."""
+"""Streams of events to clients: server-sent events and WebSockets, both over the same feeds."""
 
 from __future__ import annotations
 
@@ -12,10 +12,17 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from rune.errors import RuneError
 from rune.server.auth import StillValid, authorize_route, hold_authorized
-from rune.server.live.feed import CHUNK, EncodedEvent, ExecutionFeed, FeedRegistry, Subscription, sse
+from rune.server.live.feed import (
+    MAX_CHUNK_EVENTS,
+    EncodedEvent,
+    ExecutionFeed,
+    FeedRegistry,
+    Subscription,
+    sse,
+)
 
-HEARTBEAT_S = 15.0  # s
-STALL_TIMEOUT_S = 30.0  # s after which one who takes nothing is dropped
+HEARTBEAT_S = 15.0
+STALL_TIMEOUT_S = 30.0  # a client that receives nothing for this long is disconnected
 HEARTBEAT_BYTES = b": beat\n\n"
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -26,188 +33,187 @@ HEADERS = [
 
 
 class HeartbeatTimer:
-    """The one timer of a stream: a sign of life where nothing was sent for a while, and the end of one who takes
-    nothing. Sending itself arms no timer, so that an event costs each who follows as little as can be."""
+    """The only timer of a stream: requests a heartbeat if nothing was sent for a while, and disconnects a client that
+    stalls. Sending an event sets no timer, which keeps the cost per subscriber low."""
 
-    def __init__(self, follower: Subscription, limit: asyncio.Timeout) -> None:
-        self._follower = follower
+    def __init__(self, subscriber: Subscription, limit: asyncio.Timeout) -> None:
+        self._subscriber = subscriber
         self._limit = limit
         self._loop = asyncio.get_running_loop()
-        self._since: float | None = None  # when it began to send what is not taken yet
-        self._last = self._loop.time()
-        self._due = self._loop.call_later(self._pause, self._tick)
+        self._sending_since: float | None = None
+        self._sent_at = self._loop.time()
+        self._timer = self._loop.call_later(self._interval, self._tick)
 
     @property
-    def _pause(self) -> float:
+    def _interval(self) -> float:
         return min(HEARTBEAT_S / 3, STALL_TIMEOUT_S / 2)
 
     def _tick(self) -> None:
         now = self._loop.time()
-        if self._since is not None and now - self._since >= STALL_TIMEOUT_S:
+        if self._sending_since is not None and now - self._sending_since >= STALL_TIMEOUT_S:
             self._limit.reschedule(now)
             return
-        if self._since is None and now - self._last >= HEARTBEAT_S * 2 / 3:
-            self._follower.remind()
-        self._due = self._loop.call_later(self._pause, self._tick)
+        if self._sending_since is None and now - self._sent_at >= HEARTBEAT_S * 2 / 3:
+            self._subscriber.request_heartbeat()
+        self._timer = self._loop.call_later(self._interval, self._tick)
 
-    async def sent(self, sending: Awaitable[None]) -> None:
-        """Send something, which may take as long as `STALL`."""
-        self._since = self._loop.time()
+    async def send(self, sending: Awaitable[None]) -> None:
+        """Await a send, which may take up to `STALL_TIMEOUT_S`."""
+        self._sending_since = self._loop.time()
         await sending
-        self._last, self._since = self._since, None
+        self._sent_at, self._sending_since = self._sending_since, None
 
     def stop(self) -> None:
-        """No more ticks."""
-        self._due.cancel()
+        self._timer.cancel()
 
 
 class EventSubscription(Subscription):
-    """Somebody's place among the events of an execution."""
+    """A position among the events of an execution."""
 
     def __init__(
         self,
-        watches: FeedRegistry,
-        watch: ExecutionFeed,
+        feeds: FeedRegistry,
+        feed: ExecutionFeed,
         after: int,
         *,
         outer: bool = False,
         singly: bool = False,
     ) -> None:
         super().__init__()
-        self._watches = watches
-        self._watch = watch
-        self._outer = outer  # only what happened outside of splits
-        self._singly = singly  # events one by one, not in pieces of a stream
+        self._feeds = feeds
+        self._feed = feed
+        self._outer = outer  # events outside of splits only
+        self._singly = singly  # single events instead of chunks of a stream
         self.after = after
 
     @property
     def over(self) -> bool:
-        """Whether everything there is was told."""
-        return self._watch.ended and self.after >= self._watch.last
+        """Whether the execution has ended and all its events were sent."""
+        return self._feed.ended and self.after >= self._feed.last
 
     async def pieces(self) -> AsyncGenerator[list[EncodedEvent] | bytes | None, None]:
-        self._watch.waiting.add(self.news)
+        self._feed.waiting.add(self.changed)
         try:
-            while not self.gone and not self._watches.closed:
-                self.news.clear()
+            while not self.disconnected and not self._feeds.closed:
+                self.changed.clear()
                 before = self.after
-                piece = await self._joined() if self._is_plain else await self._chosen()
+                piece = await self._next_chunk() if self._is_plain else await self._next_selected()
                 if piece:
                     yield piece
                 elif self.after != before:
                     continue
                 elif self.over:
                     return
-                elif self._reminded:
-                    self._reminded = False
+                elif self._heartbeat_due:
+                    self._heartbeat_due = False
                     yield None
                 else:
-                    await self.news.wait()
+                    await self.changed.wait()
         finally:
-            self._watch.waiting.discard(self.news)
+            self._feed.waiting.discard(self.changed)
 
     @property
     def _is_plain(self) -> bool:
         return not self._outer and not self._singly
 
-    async def _joined(self) -> bytes:
-        """What follows, as bytes that all who are at this place are sent."""
-        piece = self._watch.joined(self.after)
+    async def _next_chunk(self) -> bytes:
+        """Return the next chunk, whose bytes are shared by all subscribers at this position."""
+        piece = self._feed.chunk(self.after)
         if piece is None:
-            # Reading waits for others who read, never for somebody who is slow to take what was read.
-            async with self._watches.backlogs:
-                piece = self._watch.joined(self.after) or await self._watch.rejoined(self.after)
+            # The semaphore covers only the read, so a slow client does not block the reads of others.
+            async with self._feeds.backlogs:
+                piece = self._feed.chunk(self.after) or await self._feed.load_chunk(self.after)
         data, self.after = piece
         return data
 
-    async def _chosen(self) -> list[EncodedEvent] | bytes:
-        recent = self._watch.holds(self.after)
+    async def _next_selected(self) -> list[EncodedEvent] | bytes:
+        recent = self._feed.holds(self.after)
         if recent:
-            found = self._watch.newest(self.after)
+            found = self._feed.newest(self.after)
         else:
-            async with self._watches.backlogs:
-                found = await self._watch.backlog(self.after, CHUNK)
+            async with self._feeds.backlogs:
+                found = await self._feed.backlog(self.after, MAX_CHUNK_EVENTS)
         if found:
             self.after = found[-1].number
         if self._singly:
             return found
         outer = b"".join(sse(each) for each in found if not each.inside)
-        return outer + self._watch.rollup() if found and recent else outer
+        return outer + self._feed.rollup() if found and recent else outer
 
 
 class EventStream(Response):
-    """The events of an execution as server-sent events, numbered by `id`; over when it has ended."""
+    """The events of an execution as server-sent events, numbered by `id`, until it has ended."""
 
-    def __init__(self, watches: FeedRegistry, execution: str, after: int, *, outer: bool) -> None:
+    def __init__(self, feeds: FeedRegistry, execution: str, after: int, *, outer: bool) -> None:
         self.background = None
         self.status_code = 200
-        self._asked = (watches, execution, after, outer)
+        self._parameters = (feeds, execution, after, outer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        watches, execution, after, outer = self._asked
-        async with watches.subscribe(execution) as watch:
-            follower = EventSubscription(watches, watch, after, outer=outer)
-            if follower.over:
-                # A browser that is told this does not come back; one whose stream merely ends does.
+        feeds, execution, after, outer = self._parameters
+        async with feeds.subscribe(execution) as feed:
+            subscriber = EventSubscription(feeds, feed, after, outer=outer)
+            if subscriber.over:
+                # A browser reconnects when a stream ends, but not after status 204.
                 await send({"type": "http.response.start", "status": 204, "headers": []})
                 await send({"type": "http.response.body", "body": b""})
                 return
-            await stream(follower, receive, authorize_route(scope, send))
+            await stream(subscriber, receive, authorize_route(scope, send))
 
 
-async def stream(follower: Subscription, receive: Receive, send: Send) -> None:
-    """Send pieces until they end, or whoever reads them has gone or takes no more."""
-    leaving = asyncio.ensure_future(_left(receive))
-    leaving.add_done_callback(follower.leave)
+async def stream(subscriber: Subscription, receive: Receive, send: Send) -> None:
+    """Send until the subscription ends, or the client disconnects or stalls."""
+    disconnect = asyncio.ensure_future(_disconnected(receive))
+    disconnect.add_done_callback(subscriber.leave)
     try:
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         await _body(send, b"retry: 1000\n\n")
         async with asyncio.timeout(None) as limit:
-            await _pump(follower, HeartbeatTimer(follower, limit), send)
+            await _pump(subscriber, HeartbeatTimer(subscriber, limit), send)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
     except TimeoutError:
-        # The answer is left unfinished, which closes the connection: its reader goes on from the last id it has.
+        # The unfinished response closes the connection; the client resumes after the last id that it received.
         return
     finally:
-        leaving.remove_done_callback(follower.leave)
-        leaving.cancel()
+        disconnect.remove_done_callback(subscriber.leave)
+        disconnect.cancel()
 
 
-async def _pump(follower: Subscription, ticker: HeartbeatTimer, send: Send) -> None:
+async def _pump(subscriber: Subscription, timer: HeartbeatTimer, send: Send) -> None:
     try:
-        async with aclosing(follower.pieces()) as pieces:
+        async with aclosing(subscriber.pieces()) as pieces:
             async for piece in pieces:
                 data = b"".join(map(sse, piece)) if isinstance(piece, list) else piece
                 if data != b"":
-                    await ticker.sent(_body(send, HEARTBEAT_BYTES if data is None else data))
+                    await timer.send(_body(send, HEARTBEAT_BYTES if data is None else data))
     finally:
-        ticker.stop()
+        timer.stop()
 
 
 async def _body(send: Send, data: bytes) -> None:
     await send({"type": "http.response.body", "body": data, "more_body": True})
 
 
-async def _left(receive: Receive) -> None:
+async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 async def serve_socket(
-    socket: WebSocket, watches: FeedRegistry, execution: str, after: int, still: StillValid | None = None
+    socket: WebSocket, feeds: FeedRegistry, execution: str, after: int, still: StillValid | None = None
 ) -> None:
-    """The events of an execution over a WebSocket, one text message each."""
+    """Send the events of an execution over a WebSocket, one text message each."""
     try:
-        async with watches.subscribe(execution) as watch:
+        async with feeds.subscribe(execution) as feed:
             await socket.accept()
-            follower = EventSubscription(watches, watch, after, singly=True)
-            leaving = asyncio.ensure_future(_hung_up(socket))
-            leaving.add_done_callback(follower.leave)
+            subscriber = EventSubscription(feeds, feed, after, singly=True)
+            disconnect = asyncio.ensure_future(_socket_disconnected(socket))
+            disconnect.add_done_callback(subscriber.leave)
             try:
-                await _tell(socket, follower, still)
+                await _send_events(socket, subscriber, still)
             finally:
-                leaving.remove_done_callback(follower.leave)
-                leaving.cancel()
+                disconnect.remove_done_callback(subscriber.leave)
+                disconnect.cancel()
     except (WebSocketDisconnect, RuntimeError, TimeoutError):
         return
     except RuneError as error:
@@ -215,22 +221,22 @@ async def serve_socket(
             await socket.close(4404, error.code)
 
 
-async def _tell(socket: WebSocket, follower: EventSubscription, still: StillValid | None) -> None:
-    async with asyncio.timeout(None) as limit, aclosing(follower.pieces()) as pieces:
-        ticker = HeartbeatTimer(follower, limit)
+async def _send_events(socket: WebSocket, subscriber: EventSubscription, still: StillValid | None) -> None:
+    async with asyncio.timeout(None) as limit, aclosing(subscriber.pieces()) as pieces:
+        timer = HeartbeatTimer(subscriber, limit)
         try:
             async for piece in pieces:
                 await hold_authorized(still)
                 for each in piece or ():
                     assert isinstance(each, EncodedEvent)
-                    await ticker.sent(socket.send_text(each.data.decode()))
+                    await timer.send(socket.send_text(each.data.decode()))
         finally:
-            ticker.stop()
-    if not follower.gone:
+            timer.stop()
+    if not subscriber.disconnected:
         with suppress(RuntimeError):
             await socket.close(1000)
 
 
-async def _hung_up(socket: WebSocket) -> None:
+async def _socket_disconnected(socket: WebSocket) -> None:
     while (await socket.receive())["type"] != "websocket.disconnect":
         pass

@@ -1,1 +1,1 @@
-"""The resources of the API, one module each."""
+"""The routes of the API, one module per resource."""

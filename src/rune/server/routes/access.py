@@ -1,8 +1,6 @@
-"""The log: who changed what.
+"""Routes for access control: the audit log, start limits and API keys.
 
-Limits on the starts of a workflow.
-
-Keys of the API: made, listed and revoked by admins. A secret is shown once, to whoever asked for it.
+Only the response that creates a key contains its secret; the server stores a digest.
 """
 
 from __future__ import annotations
@@ -37,10 +35,24 @@ from rune.server.schemas import View
 entries = Router("log")
 
 Text = Annotated[str, Meta(min_length=1, max_length=300)]
+limits = Router("workflows")
+keys = Router("keys")
+MAX_EXPIRES_IN_S = 10 * 366 * 24 * 3600
+Rate = Annotated[
+    str,
+    Meta(
+        pattern=r"^[1-9][0-9]{0,5}/[smh]$", description="Starts per second, minute or hour, such as `100/m`."
+    ),
+]
+Count = Annotated[int, Meta(ge=1, le=MAX_LIMIT)]
+Scope = Annotated[
+    str,
+    Meta(pattern=r"^[A-Za-z0-9_*-]{1,128}$", description="The id of a workflow; `*` matches any characters."),
+]
 
 
 class LogQuery(Page, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which entries are wanted. `action` may be its first word: `workflow` or `workflow.deploy`."""
+    """Filters of the audit log. `action` may be a whole group: `workflow` as well as `workflow.deploy`."""
 
     actor: Text | None = None
     action: Text | None = None
@@ -48,8 +60,8 @@ class LogQuery(Page, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class EntryView(View, frozen=True, kw_only=True):
-    """Somebody wanted something to be changed. `outcome` is `asked`; what was refused has a second entry, with the code
-    of the refusal."""
+    """A requested change. `outcome` is `asked`; a rejected request has a second entry whose outcome is the error
+    code."""
 
     number: int
     at: str
@@ -61,14 +73,13 @@ class EntryView(View, frozen=True, kw_only=True):
 
 
 class EntryPage(View, frozen=True, kw_only=True):
-    """Entries, newest first."""
+    """A page of the audit log, newest first."""
 
     entries: list[EntryView]
     next: str | None
 
 
 def entry_view(entry: AuditEntry) -> EntryView:
-    """An entry as it is told."""
     return EntryView(
         number=entry.number,
         at=iso(entry.at) or "",
@@ -80,31 +91,25 @@ def entry_view(entry: AuditEntry) -> EntryView:
     )
 
 
-@entries("GET", "/log", "Who changed what, newest first", need="admin", query=LogQuery, answer=EntryPage)
+@entries(
+    "GET", "/log", "List the audit log, newest first", permission="admin", query=LogQuery, response=EntryPage
+)
 async def list_entries(call: RequestContext) -> Response:
-    """Entries are never changed and never removed, and hold no values."""
+    """Entries are never changed or removed. They contain no secret values."""
     query: LogQuery = call.query
     cursor = query.cursor
     if cursor is not None and not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 19):
-        raise ApiError(f"`{cursor[:60]}` is no cursor of this list", code="BAD_CURSOR")
-    wanted = AuditFilter(actor=query.actor, action=query.action, target=query.target)
+        raise ApiError(f"`{cursor[:60]}` is not a cursor of this list", code="BAD_CURSOR")
+    filter = AuditFilter(actor=query.actor, action=query.action, target=query.target)
     before = None if cursor is None else int(cursor)
-    found = await call.master.engine.backend.log.read(wanted, before=before, limit=query.limit + 1)
+    found = await call.server.engine.backend.log.read(filter, before=before, limit=query.limit + 1)
     page = found[: query.limit]
     following = str(page[-1].number) if len(found) > query.limit else None
     return Reply(EntryPage(entries=[entry_view(each) for each in page], next=following))
 
 
-limits = Router("workflows")
-
-Rate = Annotated[
-    str, Meta(pattern=r"^[1-9][0-9]{0,5}/[smh]$", description="So many per second, minute or hour: `100/m`.")
-]
-Count = Annotated[int, Meta(ge=1, le=MAX_LIMIT)]
-
-
 class KeyLimitsBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the starts of a key are held to. `burst` belongs to a `rate`: how many may come at once."""
+    """Start limits of a key. `burst` requires `rate`: the number of starts permitted at once."""
 
     rate: Rate | None = None
     burst: Count | None = None
@@ -112,13 +117,13 @@ class KeyLimitsBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class LimitsBody(KeyLimitsBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the starts of a workflow are held to. What is left out is not limited."""
+    """Start limits of a workflow. A field that is left out is not limited."""
 
     waiting: Count | None = None
 
 
 class LimitsView(View, frozen=True, kw_only=True):
-    """Limits; null where there is none."""
+    """Start limits; null means unlimited."""
 
     rate: str | None
     burst: int | None
@@ -127,25 +132,28 @@ class LimitsView(View, frozen=True, kw_only=True):
 
 
 def limits_view(found: Limits) -> LimitsView:
-    """Limits as they are shown."""
     return LimitsView(rate=found.rate, burst=found.burst, running=found.running, waiting=found.waiting)
 
 
 def wanted_limits(body: KeyLimitsBody | None) -> Limits:
-    """Limits as somebody wants them."""
     return NO_LIMITS if body is None else Limits(**msgspec.structs.asdict(body))
 
 
 async def known_limits(call: RequestContext) -> dict[str, Limits]:
-    """All limits there are."""
-    return await call.master.engine.backend.limits.all()
+    return await call.server.engine.backend.limits.all()
 
 
-@limits("GET", "/workflows/{workflow}/limits", "The limits of a workflow", need="view", answer=LimitsView)
+@limits(
+    "GET",
+    "/workflows/{workflow}/limits",
+    "Get the start limits of a workflow",
+    permission="view",
+    response=LimitsView,
+)
 async def get_limits(call: RequestContext) -> Response:
-    """What its starts are held to."""
+    """Null fields are not limited."""
     workflow = call.path["workflow"]
-    if not await call.master.engine.backend.library.aliases(workflow):
+    if not await call.server.engine.backend.library.aliases(workflow):
         raise workflow_not_found(workflow, (), LATEST)
     return Reply(limits_view((await known_limits(call)).get(of_workflow(workflow), NO_LIMITS)))
 
@@ -153,39 +161,33 @@ async def get_limits(call: RequestContext) -> Response:
 @limits(
     "PUT",
     "/workflows/{workflow}/limits",
-    "Limit the starts of a workflow",
-    need="edit",
+    "Replace the start limits of a workflow",
+    permission="edit",
     body=LimitsBody,
-    answer=LimitsView,
+    response=LimitsView,
     example={"rate": "10/s", "running": 20, "waiting": 1000},
 )
 async def put_limits(call: RequestContext) -> Response:
-    """From the next start on; other processes of a cluster follow within a second. An empty object lifts all."""
+    """Applies from the next start, in a cluster after at most a second. An empty object removes all limits."""
     return Reply(
         limits_view(
-            await call.master.services.limits.limit_workflow(call.path["workflow"], wanted_limits(call.body))
+            await call.server.services.limits.limit_workflow(call.path["workflow"], wanted_limits(call.body))
         )
     )
 
 
-keys = Router("keys")
-
-LONGEST = 10 * 366 * 24 * 3600
-Scope = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_*-]{1,128}$", description="A workflow; `*` for anything.")]
-
-
 class KeyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A key to be made. Without `workflows` it is for all of them, without `expires_in` (seconds) it does not end."""
+    """A new key. Without `workflows` it applies to all, without `expires_in` (seconds) it does not expire."""
 
     name: Annotated[str, Meta(min_length=1, max_length=128)]
     role: Role
     workflows: Annotated[list[Scope], Meta(max_length=32)] = []
-    expires_in: Annotated[int, Meta(ge=1, le=LONGEST)] | None = None
+    expires_in: Annotated[int, Meta(ge=1, le=MAX_EXPIRES_IN_S)] | None = None
     limits: KeyLimitsBody | None = None
 
 
 class KeyView(View, frozen=True, kw_only=True):
-    """A key, without its secret. `used_at` may be a minute behind."""
+    """A key without its secret. `used_at` is accurate to a minute."""
 
     id: str
     name: str
@@ -200,19 +202,19 @@ class KeyView(View, frozen=True, kw_only=True):
 
 
 class NewKey(KeyView, frozen=True, kw_only=True):
-    """A key with what it opens by. This is the only time that it is told."""
+    """A key with its secret, which is returned only once."""
 
     key: str
 
 
 class KeyList(View, frozen=True, kw_only=True):
-    """All keys, the oldest first, revoked ones too."""
+    """All keys, oldest first, including revoked ones."""
 
     keys: list[KeyView]
 
 
 class Me(View, frozen=True, kw_only=True):
-    """Who asks."""
+    """The principal of a request."""
 
     principal: str
     role: Role
@@ -220,21 +222,20 @@ class Me(View, frozen=True, kw_only=True):
 
 
 def key_view(key: ApiKey, limits: Limits = NO_LIMITS) -> KeyView:
-    """A key as anybody may see it who may see keys."""
-    return KeyView(**_said(key, limits))
+    return KeyView(**_key_fields(key, limits))
 
 
-def _said(key: ApiKey, limits: Limits) -> dict[str, Any]:
+def _key_fields(key: ApiKey, limits: Limits) -> dict[str, Any]:
     return {**key_document(key), "limits": limits_view(limits)}
 
 
 @keys(
     "POST",
     "/keys",
-    "Make a key of the API",
-    need="admin",
+    "Create an API key",
+    permission="admin",
     body=KeyBody,
-    answer=NewKey,
+    response=NewKey,
     status=201,
     example={
         "name": "nightly imports",
@@ -244,22 +245,22 @@ def _said(key: ApiKey, limits: Limits) -> dict[str, Any]:
     },
 )
 async def create_key(call: RequestContext) -> Response:
-    """Its secret is in this answer and nowhere else: what is kept is a digest."""
+    """Only this response contains the secret; the server stores a digest."""
     body: KeyBody = call.body
     made = new_key()
-    expires = None if body.expires_in is None else call.master.clock.now() + body.expires_in * 1000
+    expires = None if body.expires_in is None else call.server.clock.now() + body.expires_in * 1000
     limits = wanted_limits(body.limits)
-    key = await call.master.services.access.create_key(
+    key = await call.server.services.access.create_key(
         made.id, digest_of(made.secret), body.name, body.role, tuple(body.workflows), expires, limits
     )
-    place = {"Location": f"{PREFIX}/keys/{key.id}"}
-    return Reply(NewKey(**_said(key, limits), key=made.text), 201, place)
+    location = {"Location": f"{PREFIX}/keys/{key.id}"}
+    return Reply(NewKey(**_key_fields(key, limits), key=made.text), 201, location)
 
 
-@keys("GET", "/keys", "List the keys of the API", need="admin", answer=KeyList)
+@keys("GET", "/keys", "List API keys", permission="admin", response=KeyList)
 async def list_keys(call: RequestContext) -> Response:
-    """Without secrets."""
-    found = await call.master.engine.backend.keys.list()
+    """Secrets are not included."""
+    found = await call.server.engine.backend.keys.list()
     limits = await known_limits(call)
     return Reply(KeyList(keys=[key_view(each, limits.get(of_key(each.id), NO_LIMITS)) for each in found]))
 
@@ -267,28 +268,28 @@ async def list_keys(call: RequestContext) -> Response:
 @keys(
     "PUT",
     "/keys/{id}/limits",
-    "Limit the starts of a key",
-    need="admin",
+    "Replace the start limits of an API key",
+    permission="admin",
     body=KeyLimitsBody,
-    answer=LimitsView,
+    response=LimitsView,
     example={"rate": "100/m", "running": 50},
 )
 async def put_key_limits(call: RequestContext) -> Response:
-    """From its next start on; other processes of a cluster follow within a second. An empty object lifts all."""
+    """Applies from the next start, in a cluster after at most a second. An empty object removes all limits."""
     return Reply(
-        limits_view(await call.master.services.limits.limit_key(call.path["id"], wanted_limits(call.body)))
+        limits_view(await call.server.services.limits.limit_key(call.path["id"], wanted_limits(call.body)))
     )
 
 
-@keys("DELETE", "/keys/{id}", "Revoke a key of the API", need="admin", status=204)
+@keys("DELETE", "/keys/{id}", "Revoke an API key", permission="admin", status=204)
 async def revoke_key(call: RequestContext) -> Response:
-    """It opens nothing from then on, and streams that were opened with it are told nothing more."""
-    await call.master.services.access.revoke_key(call.path["id"])
+    """Rejects the key from now on and ends the event streams that use it."""
+    await call.server.services.access.revoke_key(call.path["id"])
     return no_content()
 
 
-@keys("GET", "/me", "Who asks, and what they may", need="view", answer=Me)
+@keys("GET", "/me", "Get the principal of the request", permission="view", response=Me)
 async def get_me(call: RequestContext) -> Response:
-    """The principal of the key that was sent."""
+    """Role and workflows of the API key."""
     me = call.principal
     return Reply(Me(principal=me.name, role=me.role, workflows=list(me.scopes)))

@@ -1,4 +1,4 @@
-"""Acting on executions: what people ask the desk for."""
+"""Routes that act on executions: cancel, pause, resume, retry, rerun, signal."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from rune.server.schemas import Started, View
 
 actions = Router("executions")
 
-Item = Annotated[str, Meta(max_length=400, description="An item: `users:5`, or `users:5/orders:2`.")]
-_AGAIN = {
-    409: "It has not ended, or has nothing to run.",
-    429: "A limit refuses it; `Retry-After` says for how many seconds.",
+Item = Annotated[str, Meta(max_length=400, description="An item such as `users:5` or `users:5/orders:2`.")]
+_RERUN_RESPONSES = {
+    409: "The execution has not ended, or has nothing to run again.",
+    429: "A start limit is exceeded; `Retry-After` is in seconds.",
 }
 
 
@@ -29,26 +29,26 @@ def _null() -> msgspec.Raw:
 
 
 class CancelBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why it is cancelled."""
+    """Options of a cancellation."""
 
     reason: Annotated[str, Meta(max_length=2_000)] = ""
 
 
 class RetryBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to run again."""
+    """Options of a retry."""
 
     failed_items: bool = False
 
 
 class RerunBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """From where to run again."""
+    """The node, and optionally the item, to run again."""
 
     node: Id
     item: Item | None = None
 
 
 class SignalBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to tell an execution."""
+    """A signal."""
 
     name: Annotated[str, Meta(min_length=1, max_length=200)]
     value: msgspec.Raw = msgspec.field(default_factory=_null)
@@ -56,7 +56,7 @@ class SignalBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Acted(View, frozen=True, kw_only=True):
-    """What was done. `changed` is false where it was so already."""
+    """The result of an action; `changed` is false if the execution was already in that state."""
 
     execution_id: str
     status: str
@@ -64,7 +64,7 @@ class Acted(View, frozen=True, kw_only=True):
 
 
 class Heard(View, frozen=True, kw_only=True):
-    """A signal that was taken down, and whether somebody was waiting for it."""
+    """A stored signal; `resumed` is true if a node was waiting for it."""
 
     id: str
     resumed: bool
@@ -73,19 +73,19 @@ class Heard(View, frozen=True, kw_only=True):
 @actions(
     "POST",
     "/executions/{execution}/cancel",
-    "End an execution as cancelled",
-    need="run",
+    "Cancel an execution",
+    permission="run",
     body=CancelBody,
     optional=True,
-    answer=Acted,
-    also={409: "It has ended."},
+    response=Acted,
+    responses={409: "The execution has ended."},
     example={"reason": "ordered twice"},
 )
 async def cancel(call: RequestContext) -> Response:
-    """Answers how it ended, should something else have been first. Asked again, it is cancelled already."""
+    """Returns the final status if the execution ended otherwise first. Cancelling again changes nothing."""
     id = call.path["execution"]
     try:
-        status = await call.master.services.executions.cancel(id, call.body.reason)
+        status = await call.server.services.executions.cancel(id, call.body.reason)
     except ExecutionEndedError as ended:
         if ended.end.status != "cancelled":
             raise
@@ -96,51 +96,51 @@ async def cancel(call: RequestContext) -> Response:
 @actions(
     "POST",
     "/executions/{execution}/pause",
-    "Let nothing more of an execution begin",
-    need="run",
-    answer=Acted,
-    also={409: "It has ended."},
+    "Pause an execution",
+    permission="run",
+    response=Acted,
+    responses={409: "The execution has ended."},
 )
 async def pause(call: RequestContext) -> Response:
-    """What runs goes on to its end."""
+    """Running nodes finish, no new ones start."""
     id = call.path["execution"]
     return Reply(
-        Acted(execution_id=id, status="paused", changed=await call.master.services.executions.pause(id))
+        Acted(execution_id=id, status="paused", changed=await call.server.services.executions.pause(id))
     )
 
 
 @actions(
     "POST",
     "/executions/{execution}/resume",
-    "Let a paused execution go on",
-    need="run",
-    answer=Acted,
-    also={409: "It has ended."},
+    "Resume a paused execution",
+    permission="run",
+    response=Acted,
+    responses={409: "The execution has ended."},
 )
 async def resume(call: RequestContext) -> Response:
-    """Go on where it was paused."""
+    """Continues where it was paused."""
     id = call.path["execution"]
     return Reply(
-        Acted(execution_id=id, status="running", changed=await call.master.services.executions.resume(id))
+        Acted(execution_id=id, status="running", changed=await call.server.services.executions.resume(id))
     )
 
 
 @actions(
     "POST",
     "/executions/{execution}/retry",
-    "Run again what failed, in a new execution",
-    need="run",
+    "Retry failed nodes in a new execution",
+    permission="run",
     body=RetryBody,
     optional=True,
-    answer=Started,
+    response=Started,
     status=202,
-    also=_AGAIN,
+    responses=_RERUN_RESPONSES,
     headers=("Idempotency-Key",),
     example={"failed_items": True},
 )
 async def retry(call: RequestContext) -> Response:
-    """What succeeded is kept. With `failed_items` only the items of splits that failed run again."""
-    accepted = await call.master.services.executions.retry(
+    """Keeps the results of nodes that succeeded. With `failed_items` only the failed items of splits run again."""
+    accepted = await call.server.services.executions.retry(
         call.path["execution"], failed_items=call.body.failed_items, key=key_of(call)
     )
     return accepted_reply(accepted)
@@ -149,18 +149,18 @@ async def retry(call: RequestContext) -> Response:
 @actions(
     "POST",
     "/executions/{execution}/rerun",
-    "Run a node and everything behind it again, in a new execution",
-    need="run",
+    "Rerun a node and all nodes after it in a new execution",
+    permission="run",
     body=RerunBody,
-    answer=Started,
+    response=Started,
     status=202,
-    also=_AGAIN,
+    responses=_RERUN_RESPONSES,
     headers=("Idempotency-Key",),
     example={"node": "price", "item": "users:5"},
 )
 async def rerun(call: RequestContext) -> Response:
-    """In one item, or in all."""
-    accepted = await call.master.services.executions.rerun(
+    """In one item, or in all items."""
+    accepted = await call.server.services.executions.rerun(
         call.path["execution"], call.body.node, item=call.body.item, key=key_of(call)
     )
     return accepted_reply(accepted)
@@ -169,19 +169,19 @@ async def rerun(call: RequestContext) -> Response:
 @actions(
     "POST",
     "/executions/{execution}/signals",
-    "Tell an execution something",
-    need="run",
+    "Send a signal",
+    permission="run",
     body=SignalBody,
     limit=LIMITS.body_bytes,
-    answer=Heard,
-    also={409: "It has ended, or several items wait and none was named."},
+    response=Heard,
+    responses={409: "The execution has ended, or several items wait and none is named."},
     headers=("Idempotency-Key",),
     example={"name": "approved", "value": {"by": "ada"}},
 )
 async def signal(call: RequestContext) -> Response:
-    """It is kept until somebody waits for it; under a key it is told once."""
+    """Stored until a node waits for it; under an idempotency key it is delivered once."""
     body: SignalBody = call.body
-    heard = await call.master.services.executions.signal(
+    result = await call.server.services.executions.signal(
         call.path["execution"], body.name, bytes(body.value), key=key_of(call), item=body.item
     )
-    return Reply(Heard(id=heard.id, resumed=heard.resumed))
+    return Reply(Heard(id=result.id, resumed=result.resumed))

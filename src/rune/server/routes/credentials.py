@@ -1,7 +1,4 @@
-"""Credentials: values go in and never come out.
-
-Grants: who may use a credential.
-"""
+"""Routes for credentials and their grants. No response contains the values of a credential."""
 
 from __future__ import annotations
 
@@ -19,10 +16,19 @@ from rune.server.schemas import CredentialView, View, credential_view
 credentials = Router("credentials")
 
 Hosts = Annotated[list[Annotated[str, Meta(min_length=1, max_length=255)]], Meta(max_length=100)]
+granting = Router("credentials")
+Grantee = Annotated[
+    str,
+    Meta(
+        pattern=r"^(everyone|queue|local|bootstrap|(key|trigger|workflow):[A-Za-z0-9_*-]{1,128})$",
+        description="`everyone` (but the queue), `queue`, `local`, `bootstrap`, `key:ID`, `trigger:ID`, `workflow:ID`.",
+    ),
+]
+Grantees = Annotated[list[Grantee], Meta(max_length=32)]
 
 
 class CredentialBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A credential to be stored."""
+    """A new credential."""
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
     type: Annotated[str, Meta(min_length=1, max_length=40)]
@@ -34,7 +40,7 @@ class CredentialBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class RotateBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """New values; what is not given stays."""
+    """Changed values; fields that are left out keep their values."""
 
     values: dict[str, Any] = {}
     hosts: Hosts | None = None
@@ -44,7 +50,7 @@ class RotateBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class CredentialList(View, frozen=True, kw_only=True):
-    """All credentials, without values."""
+    """All credentials without values."""
 
     credentials: list[CredentialView]
 
@@ -53,34 +59,40 @@ class CredentialList(View, frozen=True, kw_only=True):
     "POST",
     "/credentials",
     "Store a credential",
-    need="admin",
+    permission="admin",
     body=CredentialBody,
-    answer=CredentialView,
+    response=CredentialView,
     status=201,
-    also={409: "There is one of this name."},
+    responses={409: "A credential with this name exists."},
     example={"name": "shop", "type": "bearer", "values": {"token": "…"}, "hosts": ["api.shop.example"]},
 )
 async def add_credential(call: RequestContext) -> Response:
-    """The values are sealed, and shown to nobody."""
+    """The values are encrypted and never returned."""
     body: CredentialBody = call.body
-    found = await call.master.services.credentials.add(body.name, body.type, body.values, tuple(body.hosts))
+    found = await call.server.services.credentials.add(body.name, body.type, body.values, tuple(body.hosts))
     return Reply(credential_view(found), 201, {"Location": f"{PREFIX}/credentials/{found.name}"})
 
 
-@credentials("GET", "/credentials", "List credentials, without values", need="edit", answer=CredentialList)
+@credentials(
+    "GET", "/credentials", "List credentials without values", permission="edit", response=CredentialList
+)
 async def list_credentials(call: RequestContext) -> Response:
-    """By name."""
-    found = await call.master.engine.backend.secret.list()
+    """Ordered by name."""
+    found = await call.server.engine.backend.secret.list()
     return Reply(CredentialList(credentials=[credential_view(each) for each in found]))
 
 
 @credentials(
-    "GET", "/credentials/{credential}", "One credential, without values", need="edit", answer=CredentialView
+    "GET",
+    "/credentials/{credential}",
+    "Get a credential without values",
+    permission="edit",
+    response=CredentialView,
 )
 async def get_credential(call: RequestContext) -> Response:
-    """By its name or id."""
+    """By name or id."""
     name = call.path["credential"]
-    found = await call.master.engine.backend.secret.find(name)
+    found = await call.server.engine.backend.secret.find(name)
     if found is None:
         raise CredentialNotFoundError(f"there is no credential `{name}`")
     return Reply(credential_view(found))
@@ -89,61 +101,53 @@ async def get_credential(call: RequestContext) -> Response:
 @credentials(
     "PATCH",
     "/credentials/{credential}",
-    "Give a credential new values",
-    need="admin",
+    "Rotate the values of a credential",
+    permission="admin",
     body=RotateBody,
-    answer=CredentialView,
+    response=CredentialView,
     example={"values": {"token": "…"}},
 )
 async def rotate_credential(call: RequestContext) -> Response:
-    """Nodes use the new ones from their next call on."""
+    """Nodes use the new values from their next call."""
     body: RotateBody = call.body
     hosts = None if body.hosts is None else tuple(body.hosts)
     return Reply(
         credential_view(
-            await call.master.services.credentials.rotate(call.path["credential"], body.values, hosts)
+            await call.server.services.credentials.rotate(call.path["credential"], body.values, hosts)
         )
     )
 
 
-@credentials("DELETE", "/credentials/{credential}", "Forget a credential", need="admin", status=204)
+@credentials("DELETE", "/credentials/{credential}", "Delete a credential", permission="admin", status=204)
 async def remove_credential(call: RequestContext) -> Response:
-    """Nodes that name it fail from then on."""
-    await call.master.services.credentials.remove(call.path["credential"])
+    """Nodes that use it fail from now on."""
+    await call.server.services.credentials.remove(call.path["credential"])
     return no_content()
 
 
-granting = Router("credentials")
-
-Whom = Annotated[
-    str,
-    Meta(
-        pattern=r"^(everyone|queue|local|bootstrap|(key|trigger|workflow):[A-Za-z0-9_*-]{1,128})$",
-        description="`everyone` (but the queue), `queue`, `local`, `bootstrap`, `key:ID`, `trigger:ID`, `workflow:ID`.",
-    ),
-]
-List = Annotated[list[Whom], Meta(max_length=32)]
-
-
 class GrantBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who may use it from now on, and who no more."""
+    """Principals to grant the use of a credential to, and to withdraw it from."""
 
-    grant: List = []
-    withdraw: List = []
+    grant: Grantees = []
+    withdraw: Grantees = []
 
 
 class GrantList(View, frozen=True, kw_only=True):
-    """Who may use a credential."""
+    """The principals that may use a credential."""
 
     granted: list[str]
 
 
 @granting(
-    "GET", "/credentials/{credential}/grants", "Who may use a credential", need="admin", answer=GrantList
+    "GET",
+    "/credentials/{credential}/grants",
+    "List the grants of a credential",
+    permission="admin",
+    response=GrantList,
 )
 async def list_grants(call: RequestContext) -> Response:
-    """`everyone` where nothing else was said."""
-    name, backend = call.path["credential"], call.master.engine.backend
+    """`everyone` unless the grants were changed."""
+    name, backend = call.path["credential"], call.server.engine.backend
     found = await backend.secret.find(name)
     if found is None:
         raise CredentialNotFoundError(f"there is no credential `{name}`")
@@ -153,18 +157,19 @@ async def list_grants(call: RequestContext) -> Response:
 @granting(
     "POST",
     "/credentials/{credential}/grants",
-    "Say who may use a credential",
-    need="admin",
+    "Change the grants of a credential",
+    permission="admin",
     body=GrantBody,
-    answer=GrantList,
+    response=GrantList,
     example={"grant": ["queue", "workflow:orders-*"], "withdraw": ["everyone"]},
 )
 async def change_grants(call: RequestContext) -> Response:
-    """It holds for every use from then on, also by executions that run already."""
+    """Applies to every use from now on, also by running executions."""
     body: GrantBody = call.body
-    name, services = call.path["credential"], call.master.services
+    name, services = call.path["credential"], call.server.services
     granted: frozenset[str] = frozenset()
-    if body.grant or not body.withdraw:  # what is not asked for is not written down either
+    # A call for an empty list would add an entry to the audit log.
+    if body.grant or not body.withdraw:
         granted = await services.credentials.grant(name, tuple(body.grant))
     if body.withdraw:
         granted = await services.credentials.withdraw(name, tuple(body.withdraw))

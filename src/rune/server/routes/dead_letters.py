@@ -1,4 +1,4 @@
-"""Dead letters: executions that the engine gave up on."""
+"""Routes for dead letters: executions that the engine gave up on."""
 
 from __future__ import annotations
 
@@ -15,13 +15,18 @@ dead_letters = Router("dead letters")
 
 
 @dead_letters(
-    "GET", "/dead-letters", "List dead letters, newest first", need="view", query=Page, answer=LetterPage
+    "GET",
+    "/dead-letters",
+    "List dead letters, newest first",
+    permission="view",
+    query=Page,
+    response=LetterPage,
 )
 async def list_letters(call: RequestContext) -> Response:
-    """Those that nobody has settled. A key with a scope may get short pages; `next` still leads on."""
+    """Only open dead letters. For a key limited to some workflows a page may hold fewer than `limit`; follow `next`."""
     query: Page = call.query
-    found = await call.master.reader.dead_letters(query.limit + 1, query.cursor)
-    await check_cursor(call.master.reader, query.cursor, found)
+    found = await call.server.reader.dead_letters(query.limit + 1, query.cursor)
+    await check_cursor(call.server.reader, query.cursor, found)
     page = found[: query.limit]
     sees = call.principal.sees
     following = page[-1].id if len(found) > query.limit else None
@@ -33,22 +38,20 @@ async def list_letters(call: RequestContext) -> Response:
 @dead_letters(
     "POST",
     "/dead-letters/{letter}/requeue",
-    "Try again what the engine gave up on",
-    need="run",
-    answer=Started,
+    "Requeue a dead letter",
+    permission="run",
+    response=Started,
     status=202,
-    also={409: "There is nothing to run again.", 429: "A limit on starts refuses it."},
+    responses={409: "The execution has nothing to run again.", 429: "A start limit is exceeded."},
 )
 async def requeue(call: RequestContext) -> Response:
-    """In a new execution that keeps what succeeded."""
-    return accepted_reply(await call.master.services.dead_letters.requeue(call.path["letter"]))
+    """Starts a new execution that keeps the results of nodes that succeeded."""
+    return accepted_reply(await call.server.services.dead_letters.requeue(call.path["letter"]))
 
 
-@dead_letters(
-    "DELETE", "/dead-letters/{letter}", "Settle a dead letter without trying again", need="run", status=204
-)
+@dead_letters("DELETE", "/dead-letters/{letter}", "Discard a dead letter", permission="run", status=204)
 async def drop(call: RequestContext) -> Response:
-    """Its execution stays as it ended."""
-    if not await call.master.services.dead_letters.discard(call.path["letter"]):
+    """The execution itself does not change."""
+    if not await call.server.services.dead_letters.discard(call.path["letter"]):
         raise dead_letter_not_found(call.path["letter"])
     return no_content()

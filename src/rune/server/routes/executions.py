@@ -1,9 +1,4 @@
-"""Starts: what is accepted is durable before it is answered.
-
-Executions: what there is, what became of it, and why it is where it is.
-
-Two executions side by side.
-"""
+"""Routes that start executions, read them and compare two of them. A start is durable before its response is sent."""
 
 from __future__ import annotations
 
@@ -45,11 +40,11 @@ from rune.server.schemas import (
 starts = Router("starts")
 
 MAX_LABELS = 64
-START_BYTES = LIMITS.payload_bytes + LIMITS.definition_bytes + 64 * 1024
+MAX_START_BYTES = LIMITS.payload_bytes + LIMITS.definition_bytes + 64 * 1024
 
-ALSO = {
-    200: "The key was used before: this is what it started.",
-    429: "A limit refuses it; `Retry-After` says for how many seconds.",
+START_RESPONSES = {
+    200: "The idempotency key was used before; this is the execution that it started.",
+    429: "A start limit is exceeded; `Retry-After` is in seconds.",
 }
 
 LabelName = Annotated[str, Meta(min_length=1, max_length=128)]
@@ -58,6 +53,14 @@ Labels = Annotated[dict[LabelName, LabelValue], Meta(max_length=MAX_LABELS)]
 Priority = Annotated[int, Meta(ge=0, le=10)]
 Which = Annotated[str, Meta(min_length=1, max_length=128, description="A version number or an alias.")]
 Id = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
+executions = Router("executions")
+comparing = Router("executions")
+BATCH_SIZE = 200  # executions per read of a search
+MAX_SCANNED = 2_000  # executions per search
+MAX_COMPARED_RUNS = 20_000
+_COMPARED_FIELDS = ("status", "attempts", "output", "error")
+Status = Literal["running", "paused", "completed", "failed", "halted", "cancelled"]
+Label = Annotated[str, Meta(max_length=1_200, pattern="=", description="`name=value`; may be repeated.")]
 
 
 def _nothing() -> msgspec.Raw:
@@ -65,7 +68,7 @@ def _nothing() -> msgspec.Raw:
 
 
 class StartBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to start a stored workflow. Nothing has to be given."""
+    """Options of a start. All are optional."""
 
     input: msgspec.Raw = msgspec.field(default_factory=_nothing)
     version: Which | None = None
@@ -75,106 +78,99 @@ class StartBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class AnyStartBody(StartBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to start a stored workflow by its name, or a definition that is stored nowhere."""
+    """A start of a stored workflow, or of a definition that is not stored as a workflow."""
 
     workflow: Id | None = None
     definition: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
 def key_of(call: RequestContext) -> str | None:
-    """The key under which something is done once."""
+    """Return the idempotency key of a request."""
     key = call.header("idempotency-key")
     if key is not None and not (0 < len(key) <= 255 and key.isascii() and key.isprintable()):
-        raise ApiError("Idempotency-Key: 1 to 255 printable characters", code="BAD_HEADER")
+        raise ApiError("Idempotency-Key: must have 1 to 255 printable characters", code="BAD_HEADER")
     return key
 
 
 def accepted_reply(accepted: ExecutionRecord, *, replayed: bool = False) -> Response:
-    """An execution that was accepted, now or before."""
-    place = {"Location": f"{PREFIX}/executions/{accepted.id}"}
-    return Reply(started(accepted, replayed=replayed), 200 if replayed else 202, place)
+    """Respond with an execution that was accepted, by this request or by an earlier one with the same key."""
+    location = {"Location": f"{PREFIX}/executions/{accepted.id}"}
+    return Reply(started(accepted, replayed=replayed), 200 if replayed else 202, location)
 
 
 @starts(
     "POST",
     "/workflows/{workflow}/executions",
     "Start a stored workflow",
-    need="run",
+    permission="run",
     body=StartBody,
-    limit=START_BYTES,
+    limit=MAX_START_BYTES,
     optional=True,
-    answer=Started,
+    response=Started,
     status=202,
-    also=ALSO,
+    responses=START_RESPONSES,
     headers=("Idempotency-Key",),
     example={"input": {"name": "World"}, "version": "stable", "labels": {"customer": "7"}},
 )
 async def start_workflow(call: RequestContext) -> Response:
-    """Start the version that is named, or the latest."""
+    """Starts the given version, or the latest."""
     return await _start(call, call.path["workflow"], call.body)
 
 
 @starts(
     "POST",
     "/executions",
-    "Start a workflow by its name, or a definition",
-    need="run",
+    "Start a stored workflow or a definition",
+    permission="run",
     body=AnyStartBody,
-    limit=START_BYTES,
-    answer=Started,
+    limit=MAX_START_BYTES,
+    response=Started,
     status=202,
-    also=ALSO,
+    responses=START_RESPONSES,
     headers=("Idempotency-Key",),
     example={"workflow": "hello", "input": {"name": "World"}},
 )
 async def start_anything(call: RequestContext) -> Response:
-    """Either `workflow` or `definition` says what."""
+    """Requires either `workflow` or `definition`."""
     body: AnyStartBody = call.body
     definition = bytes(body.definition)
-    if definition:  # whoever brings a definition has written one
+    # Sending a definition amounts to editing one.
+    if definition:
         call.require("edit")
         check_definition(call.principal, definition)
     if (body.workflow is None) == (not definition):
-        raise ApiError("body: give `workflow` or `definition`, one of them", code="BAD_BODY")
+        raise ApiError("body: requires either `workflow` or `definition`", code="BAD_BODY")
     if body.workflow is not None:
         return await _start(call, body.workflow, body)
     if body.version is not None or body.priority is not None:
-        raise ApiError("body: `version` and `priority` belong to a stored workflow", code="BAD_BODY")
-    options, name = _named(call, body)
-    accepted = await call.master.services.executions.start_definition(
-        definition, bytes(body.input), options, execution=name
+        raise ApiError("body: `version` and `priority` require `workflow`", code="BAD_BODY")
+    options, id = _start_options(call, body)
+    accepted = await call.server.services.executions.start_definition(
+        definition, bytes(body.input), options, execution=id
     )
-    return accepted_reply(accepted, replayed=name is not None and accepted.id != name)
+    return accepted_reply(accepted, replayed=id is not None and accepted.id != id)
 
 
 async def _start(call: RequestContext, workflow: str, body: StartBody) -> Response:
     if not call.principal.sees(workflow):
         raise workflow_not_found(workflow, (), LATEST)
-    options, name = _named(call, body)
-    accepted = await call.master.services.executions.start(
-        workflow, body.version, bytes(body.input), options, priority=body.priority, execution=name
+    options, id = _start_options(call, body)
+    accepted = await call.server.services.executions.start(
+        workflow, body.version, bytes(body.input), options, priority=body.priority, execution=id
     )
-    return accepted_reply(accepted, replayed=name is not None and accepted.id != name)
+    return accepted_reply(accepted, replayed=id is not None and accepted.id != id)
 
 
-def _named(call: RequestContext, body: StartBody) -> tuple[StartOptions, str | None]:
-    """The options of a start. One with a key is given its id here, by which an earlier one is told from it."""
+def _start_options(call: RequestContext, body: StartBody) -> tuple[StartOptions, str | None]:
+    """Return the options of a start. With an idempotency key the execution id is chosen here; if the start returns
+    another id, an earlier request used the key."""
     key = key_of(call)
     options = StartOptions(key=key, labels=body.labels, fake_time=body.fake_time)
     return options, None if key is None else new_execution_id()
 
 
-executions = Router("executions")
-
-AT_ONCE = 200
-MAX_SCANNED = 2_000
-
-Status = Literal["running", "paused", "completed", "failed", "halted", "cancelled"]
-Label = Annotated[str, Meta(max_length=1_200, pattern="=", description="`name=value`; may be given again.")]
-
-
 class ExecutionQuery(Page, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which executions are wanted."""
+    """Filters of the list of executions."""
 
     status: Status | None = None
     workflow: Id | None = None
@@ -183,71 +179,72 @@ class ExecutionQuery(Page, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class WaitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long to wait for the end."""
+    """Options of a read."""
 
-    wait: Annotated[float, Meta(ge=0, le=60, description="Seconds to wait for its end.")] = 0
+    wait: Annotated[float, Meta(ge=0, le=60, description="Seconds to wait for the end of the execution.")] = 0
 
 
 @executions(
     "GET",
     "/executions",
     "List executions, newest first",
-    need="view",
+    permission="view",
     query=ExecutionQuery,
-    answer=ExecutionPage,
+    response=ExecutionPage,
 )
 async def list_executions(call: RequestContext) -> Response:
-    """Labels and `q` are compared one by one: such a page may be short, and `next` still leads on."""
+    """With `label` or `q` a page may hold fewer than `limit`, because each request scans a limited number; follow
+    `next`."""
     query: ExecutionQuery = call.query
     if not query.label and query.q is None and not call.principal.scopes:
-        found = await call.master.reader.executions(_wanted(query), after=query.cursor, limit=query.limit + 1)
-        await check_cursor(call.master.reader, query.cursor, found)
+        found = await call.server.reader.executions(_filter(query), after=query.cursor, limit=query.limit + 1)
+        await check_cursor(call.server.reader, query.cursor, found)
         more = len(found) > query.limit
         page = found[: query.limit]
         return _page(page, page[-1].id if more else None)
-    return await _searched(call.master, query, call.principal)
+    return await _search(call.server, query, call.principal)
 
 
-async def _searched(master: ServerContext, query: ExecutionQuery, principal: Principal) -> Response:
-    wanted = dict(each.split("=", 1) for each in query.label)
+async def _search(server: ServerContext, query: ExecutionQuery, principal: Principal) -> Response:
+    labels = dict(each.split("=", 1) for each in query.label)
     page: list[Summary] = []
-    after, looked_at = query.cursor, 0
-    while looked_at < MAX_SCANNED:
-        found = await master.reader.executions(_wanted(query), after=after, limit=AT_ONCE)
-        await check_cursor(master.reader, query.cursor, found)
+    after, scanned = query.cursor, 0
+    while scanned < MAX_SCANNED:
+        found = await server.reader.executions(_filter(query), after=after, limit=BATCH_SIZE)
+        await check_cursor(server.reader, query.cursor, found)
         for each in found:
             after = each.id
-            if principal.sees(each.workflow) and _fits(each, wanted, query.q):
+            if principal.sees(each.workflow) and _matches(each, labels, query.q):
                 page.append(each)
                 if len(page) == query.limit:
                     return _page(page, after)
-        looked_at += AT_ONCE
-        if len(found) < AT_ONCE:
+        scanned += BATCH_SIZE
+        if len(found) < BATCH_SIZE:
             return _page(page, None)
     return _page(page, after)
 
 
-def _wanted(query: ExecutionQuery) -> ExecutionFilter:
+def _filter(query: ExecutionQuery) -> ExecutionFilter:
     return ExecutionFilter(status=query.status, workflow=query.workflow)
 
 
-def _fits(each: Summary, labels: dict[str, str], text: str | None) -> bool:
+def _matches(each: Summary, labels: dict[str, str], text: str | None) -> bool:
     if any(each.labels.get(name) != value for name, value in labels.items()):
         return False
     if text is None:
         return True
     low = text.lower()
-    said = (each.id, each.workflow, *each.labels.values(), each.error.code if each.error else "")
-    return any(low in part.lower() for part in said)
+    texts = (each.id, each.workflow, *each.labels.values(), each.error.code if each.error else "")
+    return any(low in part.lower() for part in texts)
 
 
 def _page(found: list[Summary], following: str | None) -> Response:
     return Reply(ExecutionPage(executions=[execution_view(each) for each in found], next=following))
 
 
-async def summary_of(master: ServerContext, execution: str) -> Summary:
-    """An execution that must be there."""
-    found = await master.reader.execution(execution)
+async def summary_of(server: ServerContext, execution: str) -> Summary:
+    """Return an execution, or raise if it does not exist."""
+    found = await server.reader.execution(execution)
     if found is None:
         raise ExecutionNotFoundError(f"no execution has the id {execution}")
     return found
@@ -256,62 +253,64 @@ async def summary_of(master: ServerContext, execution: str) -> Summary:
 @executions(
     "GET",
     "/executions/{execution}",
-    "One execution, now or once it has ended",
-    need="view",
+    "Get an execution",
+    permission="view",
     query=WaitQuery,
-    answer=ExecutionDetail,
+    response=ExecutionDetail,
 )
 async def get_execution(call: RequestContext) -> Response:
-    """With `wait` the answer comes when it has ended, or when the time is over."""
-    master, id = call.master, call.path["execution"]
-    summary = await summary_of(master, id)
+    """With `wait`, responds when the execution has ended or the time is over."""
+    server, id = call.server, call.path["execution"]
+    summary = await summary_of(server, id)
     if call.query.wait and summary.ended_at is None:
-        await master.watches.until_end(id, call.query.wait)
-        summary = await summary_of(master, id)
-    return Reply(execution_detail(summary, await master.reader.accepted(id)))
+        await server.feeds.until_end(id, call.query.wait)
+        summary = await summary_of(server, id)
+    return Reply(execution_detail(summary, await server.reader.accepted(id)))
 
 
 @executions(
     "GET",
     "/executions/{execution}/document",
-    "All of an ended execution in one document",
-    need="view",
-    answer=Any,
+    "Get an ended execution as one document",
+    permission="view",
+    response=Any,
 )
 async def get_document(call: RequestContext) -> Response:
-    """What `rune run --json` prints. Long executions are better read in pages."""
-    return Reply(await (await call.master.reader.history(call.path["execution"])).document())
-
-
-@executions("GET", "/executions/{execution}/output", "What an execution came to", need="view", answer=Any)
-async def get_output(call: RequestContext) -> Response:
-    """The value of its output node, or those of its leaves; null unless it has completed."""
-    summary = await summary_of(call.master, call.path["execution"])
-    if summary.ended_at is None:
-        raise ApiError(f"{summary.id} has not ended", code="NOT_ENDED")
-    return Reply(await (await call.master.reader.history(summary.id)).output())
+    """The document that `rune run --json` prints. Read long executions in pages instead."""
+    return Reply(await (await call.server.reader.history(call.path["execution"])).document())
 
 
 @executions(
-    "GET", "/executions/{execution}/input", "What an execution was started with", need="view", answer=Any
+    "GET", "/executions/{execution}/output", "Get the output of an execution", permission="view", response=Any
+)
+async def get_output(call: RequestContext) -> Response:
+    """The value of its output node, or the values of its leaf nodes; null unless it completed."""
+    summary = await summary_of(call.server, call.path["execution"])
+    if summary.ended_at is None:
+        raise ApiError(f"{summary.id} has not ended", code="NOT_ENDED")
+    return Reply(await (await call.server.reader.history(summary.id)).output())
+
+
+@executions(
+    "GET", "/executions/{execution}/input", "Get the input of an execution", permission="view", response=Any
 )
 async def get_input(call: RequestContext) -> Response:
     """The start payload."""
-    return Reply((await call.master.reader.accepted(call.path["execution"])).input)
+    return Reply((await call.server.reader.accepted(call.path["execution"])).input)
 
 
 @executions(
     "GET",
     "/executions/{execution}/explain",
-    "Why an execution is where it is",
-    need="view",
-    answer=Explanation,
+    "Explain what an execution is waiting for",
+    permission="view",
+    response=Explanation,
 )
 async def explain(call: RequestContext) -> Response:
-    """Who arrived, who was skipped, who is missing, what is waited for and until when."""
-    master, id = call.master, call.path["execution"]
-    summary = await summary_of(master, id)
-    plan, state = await master.reader.state(id, master.clock.now())
+    """For each waiting node: which inputs arrived, were skipped or are missing, what it waits for and until when."""
+    server, id = call.server, call.path["execution"]
+    summary = await summary_of(server, id)
+    plan, state = await server.reader.state(id, server.clock.now())
     return Reply(
         Explanation(
             execution_id=id,
@@ -323,14 +322,8 @@ async def explain(call: RequestContext) -> Response:
     )
 
 
-comparing = Router("executions")
-
-MAX_COMPARED_RUNS = 20_000
-_SAME = ("status", "attempts", "output", "error")
-
-
 class RunChange(View, frozen=True, kw_only=True):
-    """A node that ended otherwise in one lineage; null where it did not end at all."""
+    """A node run that differs in one lineage; null on the side where the node has not ended."""
 
     node_id: str
     lineage: str
@@ -340,7 +333,7 @@ class RunChange(View, frozen=True, kw_only=True):
 
 
 class Difference(View, frozen=True, kw_only=True):
-    """What is different between two executions."""
+    """The differences between two executions."""
 
     before: str
     after: str
@@ -353,17 +346,17 @@ class Difference(View, frozen=True, kw_only=True):
 @comparing(
     "GET",
     "/executions/{execution}/diff/{other}",
-    "What is different between two executions",
-    need="view",
-    answer=Difference,
+    "Compare two executions",
+    permission="view",
+    response=Difference,
 )
 async def compare(call: RequestContext) -> Response:
-    """Definition, start payload and what became of each node in each lineage."""
-    master = call.master
-    pair = [await summary_of(master, call.path[name]) for name in ("execution", "other")]
-    old, new = [await definition_of(master, each.hash) for each in pair]
-    accepted = [await master.reader.accepted(each.id) for each in pair]
-    before, after = [await _runs(master, each.id) for each in pair]
+    """Compares the definitions, the inputs and all node runs."""
+    server = call.server
+    pair = [await summary_of(server, call.path[name]) for name in ("execution", "other")]
+    old, new = [await definition_of(server, each.hash) for each in pair]
+    accepted = [await server.reader.accepted(each.id) for each in pair]
+    before, after = [await _runs(server, each.id) for each in pair]
     changes = [_change(key, before.get(key), after.get(key)) for key in dict.fromkeys((*before, *after))]
     return Reply(
         Difference(
@@ -377,23 +370,23 @@ async def compare(call: RequestContext) -> Response:
     )
 
 
-async def _runs(master: ServerContext, execution: str) -> dict[tuple[str, str], dict[str, Any]]:
-    found = await master.runs.all(execution, MAX_COMPARED_RUNS)
+async def _runs(server: ServerContext, execution: str) -> dict[tuple[str, str], dict[str, Any]]:
+    found = await server.node_runs.all(execution, MAX_COMPARED_RUNS)
     if found is None:
-        raise LimitExceededError("node runs of an execution to be compared", MAX_COMPARED_RUNS)
-    return {(each.node_id, _lineage(each)): _said(each) for each in found}
+        raise LimitExceededError("node runs of a compared execution", MAX_COMPARED_RUNS)
+    return {(each.node_id, _lineage(each)): _run_fields(each) for each in found}
 
 
 def _lineage(run: NodeRun) -> str:
     return "".join(f"/{each.split_node_id}:{each.item_index}" for each in run.lineage) or "/"
 
 
-def _said(run: NodeRun) -> dict[str, Any]:
+def _run_fields(run: NodeRun) -> dict[str, Any]:
     output = None if run.output is None else msgspec.json.decode(run.output)
     error = error_document(run.error)
     return {"status": run.status, "attempts": run.attempts, "output": output, "error": error}
 
 
 def _change(key: tuple[str, str], before: dict[str, Any] | None, after: dict[str, Any] | None) -> RunChange:
-    differ = [name for name in _SAME if (before or {}).get(name) != (after or {}).get(name)]
+    differ = [name for name in _COMPARED_FIELDS if (before or {}).get(name) != (after or {}).get(name)]
     return RunChange(node_id=key[0], lineage=key[1], fields=differ, before=before, after=after)

@@ -1,4 +1,4 @@
-"""Live: executions as they happen, over server-sent events or a WebSocket."""
+"""Routes for live events, as server-sent events or over a WebSocket."""
 
 from __future__ import annotations
 
@@ -27,47 +27,55 @@ _ID = re.compile(ID)
 
 
 class StreamQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """From where on, and how much. `rollup`: of splits only counts, a few times a second."""
+    """Options of a stream. `rollup` replaces the events inside splits by counts, sent a few times per second."""
 
-    after: Annotated[int, Meta(ge=0, le=2**53, description="Begin behind the event with this number.")] = 0
+    after: Annotated[int, Meta(ge=0, le=2**53, description="Start after the event with this number.")] = 0
     view: Literal["all", "rollup"] = "all"
 
 
 @live(
     "GET",
     "/executions/{execution}/events",
-    "Follow an execution",
-    need="view",
+    "Stream the events of an execution",
+    permission="view",
     query=StreamQuery,
-    answer=str,
-    answers=EVENTS,
-    also={204: "It has ended and everything was told."},
+    response=str,
+    response_type=EVENTS,
+    responses={204: "The execution has ended and all events were received."},
     headers=("Last-Event-ID",),
 )
 async def follow(call: RequestContext) -> Response:
-    """Numbered without gaps: who comes back with the last `id` misses nothing and gets nothing twice."""
+    """Events are numbered without gaps. A client that reconnects with the last `id` receives each exactly once."""
     execution = call.path["execution"]
-    await call.master.reader.accepted(execution)
-    after = _place(call.header("last-event-id"), call.query.after)
-    return EventStream(call.master.watches, execution, after, outer=call.query.view == "rollup")
+    await call.server.reader.accepted(execution)
+    after = _start_after(call.header("last-event-id"), call.query.after)
+    return EventStream(call.server.feeds, execution, after, outer=call.query.view == "rollup")
 
 
-@live("GET", "/events", "Follow all executions", need="view", answer=str, answers=EVENTS)
+@live(
+    "GET",
+    "/events",
+    "Stream changes of all executions",
+    permission="view",
+    response=str,
+    response_type=EVENTS,
+)
 async def follow_all(call: RequestContext) -> Response:
-    """One event when an execution begins, changes its status or ends. What was missed is in the list."""
-    return FleetStream(call.master.fleet, call.principal)
+    """Sends an event when an execution starts, changes its status or ends. Earlier changes are not repeated; read the
+    list of executions."""
+    return FleetStream(call.server.fleet, call.principal)
 
 
-def _place(last: str | None, after: int) -> int:
+def _start_after(last: str | None, after: int) -> int:
     if last is None or not last.strip():
         return after
     if not (last.isascii() and last.isdecimal() and len(last) < 16):
-        raise ApiError("Last-Event-ID: the number of an event", code="BAD_HEADER")
+        raise ApiError("Last-Event-ID: must be the number of an event", code="BAD_HEADER")
     return int(last)
 
 
 class FleetStream(Response):
-    """The executions of everybody as server-sent events."""
+    """The changes of all executions as server-sent events."""
 
     def __init__(self, fleet: FleetFeed, principal: Principal) -> None:
         self.background = None
@@ -76,26 +84,27 @@ class FleetStream(Response):
         self._principal = principal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        follower = FleetSubscription(self._fleet, self._principal.sees)
-        self._fleet.enter(follower)  # before the first word: what happens from here on is told
+        subscriber = FleetSubscription(self._fleet, self._principal.sees)
+        # Subscribe before the response starts, so that the client misses no change after its first byte.
+        self._fleet.enter(subscriber)
         try:
-            await stream(follower, receive, authorize_route(scope, send))
+            await stream(subscriber, receive, authorize_route(scope, send))
         finally:
-            self._fleet.leave(follower)
+            self._fleet.leave(subscriber)
 
 
 def add_sockets(router: APIRouter) -> None:
-    """Put the WebSocket beside the stream of events."""
+    """Add the WebSocket of an execution to a router."""
 
     async def follow_socket(socket: WebSocket) -> None:
-        master: ServerContext = socket.app.state.master
+        server: ServerContext = socket.app.state.server
         after: Any = socket.query_params.get("after", "0")
         execution = socket.path_params["execution"]
         if not (after.isascii() and after.isdecimal() and len(after) < 16):
-            raise ApiError("`after` is the number of an event", code="BAD_QUERY")
+            raise ApiError("query: `after` must be the number of an event", code="BAD_QUERY")
         if not _ID.fullmatch(execution):
             raise ExecutionNotFoundError(f"no execution has the id {execution[:128]}")
-        await serve_socket(socket, master.watches, execution, int(after), socket.scope.get("still"))
+        await serve_socket(socket, server.feeds, execution, int(after), socket.scope.get("still"))
 
-    follow_socket.need = "view"  # type: ignore[attr-defined]
+    follow_socket.permission = "view"  # type: ignore[attr-defined]
     router.add_api_websocket_route(f"{PREFIX}/executions/{{execution}}/events", follow_socket)

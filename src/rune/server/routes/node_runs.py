@@ -1,4 +1,4 @@
-"""Node runs and events of an execution, in pages."""
+"""Routes for node runs, events and roll-ups of an execution."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RunStatus = Literal["success", "failed", "skipped", "cancelled"]
 
 
 class RunQuery(Page, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which node runs are wanted."""
+    """Filters of the list of node runs."""
 
     node: Id | None = None
     status: RunStatus | None = None
@@ -31,20 +31,20 @@ class RunQuery(Page, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class LineageQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """In which item."""
+    """The item of a node run."""
 
     lineage: Item | None = None
 
 
 class EventQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which events are wanted."""
+    """Page parameters of the events."""
 
-    after: Annotated[int, Meta(ge=0, le=2**53, description="Events behind this number.")] = 0
+    after: Annotated[int, Meta(ge=0, le=2**53, description="Only events after this number.")] = 0
     limit: Limit = 200
 
 
 class RollupPage(View, frozen=True, kw_only=True):
-    """The roll-ups of an execution: one for each split that fanned out."""
+    """The roll-ups of an execution, one per split that fanned out."""
 
     splits: list[SplitRollup]
 
@@ -52,15 +52,15 @@ class RollupPage(View, frozen=True, kw_only=True):
 @runs(
     "GET",
     "/executions/{execution}/nodes",
-    "What became of the nodes",
-    need="view",
+    "List node runs",
+    permission="view",
     query=RunQuery,
-    answer=RunPage,
+    response=RunPage,
 )
 async def list_runs(call: RequestContext) -> Response:
-    """In the order they ended; of one lineage and what lies inside it, if that is named."""
+    """In the order they ended. `lineage` selects an item and everything inside it."""
     query: RunQuery = call.query
-    found, following = await call.master.runs.page(
+    found, following = await call.server.node_runs.page(
         call.path["execution"],
         NodeRunFilter(node=query.node, status=query.status, lineage=query.lineage),
         cursor=query.cursor,
@@ -72,36 +72,36 @@ async def list_runs(call: RequestContext) -> Response:
 @runs(
     "GET",
     "/executions/{execution}/nodes/{node}/output",
-    "The output of a node, however large",
-    need="view",
+    "Get the output of a node",
+    permission="view",
     query=LineageQuery,
-    answer=Any,
+    response=Any,
 )
 async def get_run_output(call: RequestContext) -> Response:
-    """In one lineage; null where the node has none."""
-    run = await call.master.runs.one(call.path["execution"], call.path["node"], call.query.lineage)
+    """Whatever its size, in one lineage; null if the node has no output."""
+    run = await call.server.node_runs.one(call.path["execution"], call.path["node"], call.query.lineage)
     return Reply(run.output or b"null")
 
 
 @runs(
     "GET",
     "/executions/{execution}/history",
-    "What happened, in pages",
-    need="view",
+    "List events",
+    permission="view",
     query=EventQuery,
-    answer=EventPage,
+    response=EventPage,
 )
 async def list_events(call: RequestContext) -> Response:
-    """The same events, with the same numbers, as the live stream."""
+    """The same events with the same numbers as in the live stream."""
     query: EventQuery = call.query
-    async with call.master.watches.subscribe(call.path["execution"]) as watch:
+    async with call.server.feeds.subscribe(call.path["execution"]) as feed:
         found = []
-        if watch.holds(query.after):
-            found = watch.newest(query.after)[: query.limit]
+        if feed.holds(query.after):
+            found = feed.newest(query.after)[: query.limit]
         else:
-            async with call.master.watches.backlogs:
-                found = await watch.backlog(query.after, query.limit)
-        more = bool(found) and found[-1].number < watch.last
+            async with call.server.feeds.backlogs:
+                found = await feed.backlog(query.after, query.limit)
+        more = bool(found) and found[-1].number < feed.last
     body = b",".join(each.data for each in found)
     following = b"%d" % found[-1].number if more else b"null"
     return Reply(b'{"events":[%b],"next":%b}' % (body, following))
@@ -110,11 +110,11 @@ async def list_events(call: RequestContext) -> Response:
 @runs(
     "GET",
     "/executions/{execution}/rollups",
-    "The items of each split in counts",
-    need="view",
-    answer=RollupPage,
+    "Get the roll-ups of the splits",
+    permission="view",
+    response=RollupPage,
 )
 async def get_rollups(call: RequestContext) -> Response:
-    """How many nodes ended how, how fast, and the first that failed."""
-    async with call.master.watches.subscribe(call.path["execution"]) as watch:
-        return Reply(RollupPage(splits=watch.rollups().read()))
+    """Node counts by status, nodes per second and the first failures of each split."""
+    async with call.server.feeds.subscribe(call.path["execution"]) as feed:
+        return Reply(RollupPage(splits=feed.rollups().read()))

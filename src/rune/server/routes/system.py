@@ -1,9 +1,4 @@
-"""The machinery: workers, queues and timers.
-
-The catalogue: node types with the schemas of their parameters.
-
-Health on the port of the API.
-"""
+"""Routes for the system: processes, queues, timers, node types and health checks."""
 
 from __future__ import annotations
 
@@ -27,15 +22,15 @@ from rune.server.monitoring import HEALTH
 from rune.server.responses import Reply
 from rune.server.schemas import View, moment
 
-system = Router("machinery")
+system = Router("system")
 
 
-NEVER = 253_402_300_800_000
-"""Epoch ms of the year 10000: what is due later waits for something else than time."""
+NEVER = 253_402_300_800_000  # epoch ms of the year 10000; a later timer does not wait for time
+nodetypes = Router("node types")
 
 
 class WorkerView(View, frozen=True, kw_only=True):
-    """A process and what it does; only one that is a `worker` runs nodes, and has slots for them."""
+    """A process and its roles. Only a `worker` runs nodes and has slots."""
 
     id: str
     host: str
@@ -52,14 +47,14 @@ class WorkerView(View, frozen=True, kw_only=True):
 
 
 class WorkerList(View, frozen=True, kw_only=True):
-    """The processes that are known here."""
+    """The known processes."""
 
     workers: list[WorkerView]
 
 
 class QueueView(View, frozen=True, kw_only=True):
-    """A queue: how many tokens wait in it, how many are in somebody's hands, and for how long the oldest has waited;
-    null where that is not known."""
+    """A queue: `depth` counts waiting tokens, `held` claimed ones, `oldest_ms` is the age of the oldest waiting token;
+    null if unknown."""
 
     name: str
     depth: int
@@ -74,40 +69,40 @@ class QueueList(View, frozen=True, kw_only=True):
 
 
 class TimerClock(View, frozen=True, kw_only=True):
-    """When the next timer of all is due."""
+    """The due time of the next timer."""
 
     next_due_at: str | None
 
 
 class TimerList(View, frozen=True, kw_only=True):
-    """What an execution waits for that has its time."""
+    """The timers of an execution."""
 
     execution_id: str
     timers: list[Waiting]
 
 
-@system("GET", "/workers", "List the processes", need="view", answer=WorkerList)
+@system("GET", "/workers", "List processes", permission="view", response=WorkerList)
 async def list_workers(call: RequestContext) -> Response:
-    """Every process that was seen of late; on the embedded backend this one, which runs nodes itself."""
-    fleet = call.master.engine.backend.fleet
-    members = [_here(call.master)] if fleet is None else await fleet.list()
+    """All recently active processes; on the embedded backend the one process that does everything."""
+    fleet = call.server.engine.backend.fleet
+    members = [_this_process(call.server)] if fleet is None else await fleet.list()
     return Reply(WorkerList(workers=[_worker(each) for each in members]))
 
 
-def _here(master: ServerContext) -> ProcessInfo:
+def _this_process(server: ServerContext) -> ProcessInfo:
     return ProcessInfo(
         name=str(os.getpid()),
         host=platform.node(),
         pid=os.getpid(),
         roles=("api", "scheduler", "worker"),
         version=rune.__version__,
-        started_at=master.started_at,
-        seen_at=master.clock.now(),
+        started_at=server.started_at,
+        seen_at=server.clock.now(),
         queues=("default",),
-        types=tuple(sorted(master.engine.registry.catalogue)),
-        slots=master.slots,
-        busy=master.engine.busy,
-        draining=not master.probe.ready,
+        types=tuple(sorted(server.engine.registry.catalogue)),
+        slots=server.slots,
+        busy=server.engine.busy,
+        draining=not server.probe.ready,
     )
 
 
@@ -128,10 +123,10 @@ def _worker(member: ProcessInfo) -> WorkerView:
     )
 
 
-@system("GET", "/queues", "List queues", need="view", answer=QueueList)
+@system("GET", "/queues", "List queues", permission="view", response=QueueList)
 async def list_queues(call: RequestContext) -> Response:
-    """Tokens that nobody has taken yet, and those that somebody has."""
-    queue = call.master.engine.backend.queue
+    """Counts waiting and claimed tokens."""
+    queue = call.server.engine.backend.queue
     found = await queue.depths() if isinstance(queue, ReportsDepth) else []
     return Reply(QueueList(queues=[_queue(each) for each in found]))
 
@@ -141,28 +136,31 @@ def _queue(found: QueueDepth) -> QueueView:
     return QueueView(name=found.queue, depth=found.waiting, held=found.held, oldest_ms=oldest)
 
 
-@system("GET", "/timers", "When the next timer is due", need="view", answer=TimerClock)
+@system("GET", "/timers", "Get the due time of the next timer", permission="view", response=TimerClock)
 async def next_timer(call: RequestContext) -> Response:
-    """Of all executions."""
-    due = await call.master.engine.backend.state.next_due()
+    """The earliest timer of all executions."""
+    due = await call.server.engine.backend.state.next_due()
     return Reply(TimerClock(next_due_at=iso(due) if due is not None and due < NEVER else None))
 
 
-@system("GET", "/executions/{execution}/timers", "The timers of an execution", need="view", answer=TimerList)
+@system(
+    "GET",
+    "/executions/{execution}/timers",
+    "List the timers of an execution",
+    permission="view",
+    response=TimerList,
+)
 async def list_timers(call: RequestContext) -> Response:
-    """What waits for its time, the nearest first."""
+    """Ordered by due time."""
     id = call.path["execution"]
-    plan, state = await call.master.reader.state(id, call.master.clock.now())
+    plan, state = await call.server.reader.state(id, call.server.clock.now())
     timed = [(each.due, each) for each in explain(plan, state) if each.due is not None]
     found = [each for _, each in sorted(timed, key=lambda pair: pair[0])]
     return Reply(TimerList(execution_id=id, timers=found))
 
 
-nodetypes = Router("node types")
-
-
 class NodeTypeView(View, frozen=True, kw_only=True):
-    """One node type. `parameters` is a JSON Schema."""
+    """A node type. `parameters` is a JSON Schema."""
 
     type: str
     aliases: list[str]
@@ -186,16 +184,16 @@ class Catalogue(View, frozen=True, kw_only=True):
     nodes: list[NodeTypeView]
 
 
-@nodetypes("GET", "/nodes", "List node types", need="view", answer=Catalogue)
+@nodetypes("GET", "/nodes", "List node types", permission="view", response=Catalogue)
 async def list_types(call: RequestContext) -> Response:
-    """Each once, however many names it has."""
-    return Reply(Catalogue(nodes=[NodeTypeView(**each) for each in described(call.master.engine.registry)]))
+    """Each type once, with its aliases."""
+    return Reply(Catalogue(nodes=[NodeTypeView(**each) for each in described(call.server.engine.registry)]))
 
 
-@nodetypes("GET", "/nodes/{type}", "One node type", need="view", answer=NodeTypeView)
+@nodetypes("GET", "/nodes/{type}", "Get a node type", permission="view", response=NodeTypeView)
 async def get_type(call: RequestContext) -> Response:
-    """By its name, or one of its other names."""
-    registry, name = call.master.engine.registry, call.path["type"]
+    """By its name or one of its aliases."""
+    registry, name = call.server.engine.registry, call.path["type"]
     if name not in registry.catalogue:
         hint = did_you_mean(name, registry.catalogue)
         raise UnknownNodeTypeError(f"no node type is called `{name}`; {hint}")
@@ -203,7 +201,7 @@ async def get_type(call: RequestContext) -> Response:
 
 
 def health() -> APIRouter:
-    """The router without a gate: the three routes that everybody may ask for."""
+    """Return the router of the health checks, which require no authentication."""
     router = APIRouter()
     for path, endpoint in HEALTH.items():
         router.add_api_route(path, endpoint, methods=["GET"], include_in_schema=False)

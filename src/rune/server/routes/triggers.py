@@ -1,4 +1,4 @@
-"""Triggers: what starts executions by itself."""
+"""Routes for triggers: webhooks and schedules."""
 
 from __future__ import annotations
 
@@ -16,66 +16,66 @@ triggers = Router("triggers")
 
 
 class TriggerQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which triggers are wanted."""
+    """Filters of the list of triggers."""
 
     workflow: Id | None = None
 
 
 class RotateTriggerBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be new: the path, or the secret."""
+    """Options of a rotation: a new secret instead of a new path."""
 
     secret: bool = False
 
 
-@triggers("GET", "/triggers", "List triggers", need="view", query=TriggerQuery, answer=TriggerList)
+@triggers("GET", "/triggers", "List triggers", permission="view", query=TriggerQuery, response=TriggerList)
 async def list_triggers(call: RequestContext) -> Response:
-    """Of all workflows, or of one."""
-    found = await call.master.services.triggers.list(call.query.workflow)
+    """For all workflows, or for one."""
+    found = await call.server.services.triggers.list(call.query.workflow)
     shown = [_view(each, call.principal) for each in found if call.principal.sees(each.workflow)]
     return Reply(TriggerList(triggers=shown))
 
 
-@triggers("GET", "/triggers/{trigger}", "One trigger", need="view", answer=TriggerView)
+@triggers("GET", "/triggers/{trigger}", "Get a trigger", permission="view", response=TriggerView)
 async def get_trigger(call: RequestContext) -> Response:
-    """By its id."""
-    return Reply(_view(await _seen(call), call.principal))
+    """By id."""
+    return Reply(_view(await _find_visible(call), call.principal))
 
 
-@triggers("POST", "/triggers/{trigger}/enable", "Switch a trigger on", need="edit", answer=TriggerView)
+@triggers("POST", "/triggers/{trigger}/enable", "Enable a trigger", permission="edit", response=TriggerView)
 async def enable_trigger(call: RequestContext) -> Response:
-    """What was due while it was off is not made up for."""
-    trigger = await _seen(call)
-    return Reply(_view(await call.master.services.triggers.enable(trigger.id, True), call.principal))
+    """Starts that were due while it was disabled are not made up for."""
+    trigger = await _find_visible(call)
+    return Reply(_view(await call.server.services.triggers.enable(trigger.id, True), call.principal))
 
 
-@triggers("POST", "/triggers/{trigger}/disable", "Switch a trigger off", need="edit", answer=TriggerView)
+@triggers("POST", "/triggers/{trigger}/disable", "Disable a trigger", permission="edit", response=TriggerView)
 async def disable_trigger(call: RequestContext) -> Response:
-    """A hook is not there then; a schedule is never due."""
-    trigger = await _seen(call)
-    return Reply(_view(await call.master.services.triggers.enable(trigger.id, False), call.principal))
+    """A disabled webhook responds with 404; a disabled schedule is never due."""
+    trigger = await _find_visible(call)
+    return Reply(_view(await call.server.services.triggers.enable(trigger.id, False), call.principal))
 
 
 @triggers(
     "POST",
     "/triggers/{trigger}/rotate",
-    "Give a hook a new path or a new secret",
-    need="edit",
+    "Rotate the path or the secret of a webhook",
+    permission="edit",
     body=RotateTriggerBody,
     optional=True,
-    answer=RotatedView,
-    also={409: "It is not the trigger's own to change."},
+    response=RotatedView,
+    responses={409: "The path or the secret is not generated, so it cannot be rotated."},
     example={"secret": True},
 )
 async def rotate_trigger(call: RequestContext) -> Response:
-    """The old one is worth nothing from now on."""
-    trigger = await _seen(call)
-    rotated = await call.master.services.triggers.rotate(trigger.id, call.body.secret)
+    """The old one is invalid from now on."""
+    trigger = await _find_visible(call)
+    rotated = await call.server.services.triggers.rotate(trigger.id, call.body.secret)
     return Reply(rotated_view(rotated))
 
 
-async def _seen(call: RequestContext) -> Trigger:
+async def _find_visible(call: RequestContext) -> Trigger:
     id = call.path["trigger"]
-    trigger = await call.master.services.triggers.find(id)
+    trigger = await call.server.services.triggers.find(id)
     if not call.principal.sees(trigger.workflow):
         raise TriggerNotFoundError(f"there is no trigger `{id}`")
     return trigger

@@ -1,6 +1,7 @@
-"""Proof: whether whoever calls a hook knows its secret. Why it does not hold is told to the log alone.
+"""Webhooks: requests of other systems that start executions.
 
-Hooks: requests from outside that start executions. The bytes are proved before anything is read out of them.
+The secret header or the signature is verified before the body is parsed. Why a verification failed is only logged; the
+response is always the same.
 """
 
 from __future__ import annotations
@@ -31,24 +32,29 @@ from rune.server.requests import media_type, read_body
 from rune.server.responses import ApiError, Reply
 
 log = logging.getLogger("rune.hooks")
+METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+PAYLOAD_DEPTH = 2  # levels that the start payload adds around the body
+_PATH = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_SENSITIVE = re.compile(r"auth|cookie|token|secret|signature|passw|credential|key|session")
+"""Names of headers whose values may be secret; they are left out of the start payload."""
 
 
-async def check_header(master: ServerContext, trigger: Trigger, request: Request) -> None:
-    """Refuse a request without the secret header."""
-    fields = await _fields(master, trigger)
-    expected, given = _expected(fields), ""
+async def check_header(server: ServerContext, trigger: Trigger, request: Request) -> None:
+    """Reject a request without the secret header."""
+    fields = await _fields(server, trigger)
+    expected, sent = _expected(fields), ""
     if isinstance(fields, ApiKey) and fields.place == "query":
-        given = request.query_params.get(fields.name, "")
+        sent = request.query_params.get(fields.name, "")
     elif expected is not None:
-        given = request.headers.get(expected[0], "")
+        sent = request.headers.get(expected[0], "")
     if expected is None:
-        raise refused(trigger, "its credential is of a type that makes no header")
-    if not hmac.compare_digest(given.encode(), expected[1].encode()):
-        raise refused(trigger, "the secret header is missing or wrong")
+        raise rejected(trigger, "a credential of this type has no header")
+    if not hmac.compare_digest(sent.encode(), expected[1].encode()):
+        raise rejected(trigger, "the secret header is missing or wrong")
 
 
 async def check_signature(
-    master: ServerContext,
+    server: ServerContext,
     triggers: TriggerStore,
     trigger: Trigger,
     hook: WebhookConfig,
@@ -56,15 +62,15 @@ async def check_signature(
     body: bytes,
     name: str,
 ) -> str:
-    """Refuse a body whose signature does not hold or has come before under another name than this; the name of the
-    delivery otherwise, which is one made of the signature where there is none."""
-    secret = _secret(await _fields(master, trigger))
+    """Reject a body whose signature is invalid or was used by another delivery. Return the name of the delivery,
+    derived from the signature if the request has none."""
+    secret = _secret(await _fields(server, trigger))
     timestamp, signature = request.headers.get(TIMESTAMP), request.headers.get(SIGNATURE)
     if secret is None:
-        raise refused(trigger, "its credential is of a type that signs nothing")
-    wrong = signature_error(secret, timestamp, signature, body, master.clock.now(), hook.window)
+        raise rejected(trigger, "a credential of this type has no signing secret")
+    wrong = signature_error(secret, timestamp, signature, body, server.clock.now(), hook.window)
     if wrong is not None:
-        raise refused(trigger, f"the signature is {wrong}")
+        raise rejected(trigger, f"the signature is {wrong}")
     assert timestamp is not None
     assert signature is not None
     mark = hashlib.sha256(signature.encode()).hexdigest()
@@ -72,37 +78,39 @@ async def check_signature(
     first = await triggers.remember_delivery(
         trigger.id, mark, delivery, replay_deadline(timestamp, hook.window)
     )
-    # Who died between the two lines, this one and the start, left no execution: the same may come again.
-    replayed = first != delivery or (not name and await master.engine.starts.has_started(trigger, delivery))
+    # crash here: the signature is stored but nothing was started, so the same request is accepted again.
+    replayed = first != delivery or (not name and await server.engine.starts.has_started(trigger, delivery))
     if replayed:
-        raise refused(trigger, "the signature has come before")
+        raise rejected(trigger, "the signature was used before")
     return delivery
 
 
-def refused(trigger: Trigger, why: str) -> ApiError:
-    """The one answer to everybody who proves nothing."""
-    log.info("a request to %s/%s is refused: %s", trigger.workflow, trigger.node, why)
-    return ApiError("the request is not proved to come from who may send it", code="NOT_PROVED")
+def rejected(trigger: Trigger, why: str) -> ApiError:
+    """Log the reason and return the error, which is the same for all reasons."""
+    log.info("rejected a webhook request to %s/%s: %s", trigger.workflow, trigger.node, why)
+    return ApiError("the request is not authenticated", code="NOT_PROVED")
 
 
-async def _fields(master: ServerContext, trigger: Trigger) -> AnyFields:
+async def _fields(server: ServerContext, trigger: Trigger) -> AnyFields:
     if trigger.credential is None:
-        raise refused(trigger, "it has no secret yet")
+        raise rejected(trigger, "the trigger has no secret yet")
     try:
-        found = await master.engine.backend.secret.resolve(trigger.credential)
+        found = await server.engine.backend.secret.resolve(trigger.credential)
     except CredentialError as error:
-        log.warning("the secret of %s/%s cannot be read: %s", trigger.workflow, trigger.node, error.message)
+        log.warning(
+            "cannot read the secret of the webhook %s/%s: %s", trigger.workflow, trigger.node, error.message
+        )
         found = None
     if found is None:
-        raise refused(trigger, f"there is no credential `{trigger.credential}`")
-    granted = await master.engine.backend.grants.of(found.id)
+        raise rejected(trigger, f"there is no credential `{trigger.credential}`")
+    granted = await server.engine.backend.grants.of(found.id)
     if not permits(granted, f"trigger:{trigger.id}", trigger.workflow, stored=True):
-        raise refused(trigger, f"the credential `{found.name}` is not granted to it")
+        raise rejected(trigger, f"the credential `{found.name}` is not granted to the trigger")
     return found.fields
 
 
 def _expected(fields: AnyFields) -> tuple[str, str] | None:
-    """The header or query parameter that a credential is sent in, and its value."""
+    """Return the name and value of the header or query parameter that carries a credential."""
     match fields:
         case Header():
             return fields.name, fields.value
@@ -118,7 +126,7 @@ def _expected(fields: AnyFields) -> tuple[str, str] | None:
 
 
 def _secret(fields: AnyFields) -> str | None:
-    """What a credential signs with."""
+    """Return the signing secret of a credential."""
     match fields:
         case Header():
             return fields.value
@@ -135,61 +143,52 @@ def _secret(fields: AnyFields) -> str | None:
             return None
 
 
-METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
-AROUND = 2
-"""How much deeper than the body the start payload is."""
-
-_PATH = re.compile(r"[A-Za-z0-9._-]{1,128}")
-_TELLING = re.compile(r"auth|cookie|token|secret|signature|passw|credential|key|session")
-"""Headers whose names say that their value is nobody's business."""
-
-
 def add_hooks(router: APIRouter) -> None:
-    """Put the hooks on a router."""
+    """Add the webhook route to a router."""
     router.add_api_route("/hooks/{path}", take, methods=METHODS, include_in_schema=False)
 
 
 async def take(request: Request) -> Response:
-    """Start what the hook at this path is for."""
-    master: ServerContext = request.app.state.master
-    triggers = master.engine.backend.triggers
-    trigger = await _found(triggers, request.path_params["path"])
+    """Start the workflow of the webhook at this path."""
+    server: ServerContext = request.app.state.server
+    triggers = server.engine.backend.triggers
+    trigger = await _find_enabled(triggers, request.path_params["path"])
     if trigger is None or trigger.hook is None:
-        raise ApiError("there is no hook here", code="NOT_FOUND")
+        raise ApiError("no webhook has this path", code="NOT_FOUND")
     hook = trigger.hook
     if request.method != hook.method:
-        raise ApiError(f"this hook takes {hook.method}", code="NOT_ALLOWED")
+        raise ApiError(f"this webhook accepts only {hook.method}", code="NOT_ALLOWED")
     if hook.auth == "header":
-        await check_header(master, trigger, request)
+        await check_header(server, trigger, request)
     body = await read_body(request, hook.max_bytes)
     name = _delivery(request.headers, hook)
     if hook.auth == "hmac":
-        name = await check_signature(master, triggers, trigger, hook, request, body, name)
-    started = await master.engine.starts.delivery(trigger, name or None, _payload(request, body))
-    return await _answer(master, hook, started)
+        name = await check_signature(server, triggers, trigger, hook, request, body, name)
+    started = await server.engine.starts.delivery(trigger, name or None, _payload(request, body))
+    return await _respond(server, hook, started)
 
 
-take.need = "hook"  # type: ignore[attr-defined]
+take.permission = "hook"  # type: ignore[attr-defined]
 
 
-async def _found(triggers: TriggerStore, path: str) -> Trigger | None:
+async def _find_enabled(triggers: TriggerStore, path: str) -> Trigger | None:
     trigger = await triggers.at_path(path) if _PATH.fullmatch(path) else None
     return trigger if trigger is not None and trigger.enabled else None
 
 
 def _delivery(headers: Headers, hook: WebhookConfig) -> str:
-    """The name of the delivery; empty if it has none."""
+    """Return the name of the delivery; empty if the request has none."""
     for each in hook.delivery:
         name = headers.get(each)
         if name is not None:
             if not (0 < len(name) <= 255 and name.isascii() and name.isprintable()):
-                raise ApiError(f"{each}: 1 to 255 printable characters", code="BAD_HEADER")
+                raise ApiError(f"{each}: must have 1 to 255 printable characters", code="BAD_HEADER")
             return name
     return ""
 
 
 def _payload(request: Request, body: bytes) -> bytes:
-    """The request as the start payload."""
+    """Encode a request as start payload."""
     query: dict[str, Any] = {}
     for name in request.query_params:
         values = request.query_params.getlist(name)
@@ -197,27 +196,27 @@ def _payload(request: Request, body: bytes) -> bytes:
     return msgspec.json.encode(
         {
             "method": request.method,
-            "headers": _safe(request.headers),
+            "headers": _without_secrets(request.headers),
             "query": query,
             "body": _body(media_type(request), body),
         }
     )
 
 
-def _safe(headers: Headers) -> dict[str, str]:
+def _without_secrets(headers: Headers) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in headers:
-        if name in DELIVERY or not _TELLING.search(name):
+        if name in DELIVERY or not _SENSITIVE.search(name):
             found[name] = ", ".join(headers.getlist(name))
     return found
 
 
 def _body(kind: str, body: bytes) -> Any:
-    """JSON as it is, a form as an object, text as text, and everything else in base64."""
+    """Convert a body: JSON unchanged, a form to an object, text to a string, other data to base64."""
     if not body:
         return None
     if kind == "application/json" or kind.endswith("+json"):
-        depth = LIMITS.json_depth - AROUND
+        depth = LIMITS.json_depth - PAYLOAD_DEPTH
         decoded = decode_json(body, max_bytes=len(body), max_depth=depth, root="body")
         if decoded.problems:
             raise InvalidDocumentError(decoded.problems)
@@ -235,14 +234,14 @@ def _body(kind: str, body: bytes) -> Any:
     return form
 
 
-async def _answer(master: ServerContext, hook: WebhookConfig, started: TriggeredStart) -> Response:
-    said: dict[str, Any] = {"execution_id": started.execution, "replayed": started.again}
+async def _respond(server: ServerContext, hook: WebhookConfig, started: TriggeredStart) -> Response:
+    document: dict[str, Any] = {"execution_id": started.execution, "replayed": started.again}
     if hook.respond == "result":
-        summary = await master.reader.execution(started.execution)
+        summary = await server.reader.execution(started.execution)
         if summary is not None and summary.ended_at is None:
-            await master.watches.until_end(started.execution, hook.wait)
-            summary = await master.reader.execution(started.execution)
+            await server.feeds.until_end(started.execution, hook.wait)
+            summary = await server.reader.execution(started.execution)
         if summary is not None and summary.ended_at is not None:
-            output = await (await master.reader.history(started.execution)).output()
-            return Reply({**said, "status": summary.status, "output": output})
-    return Reply(said, 200 if started.again else 202)
+            output = await (await server.reader.history(started.execution)).output()
+            return Reply({**document, "status": summary.status, "output": output})
+    return Reply(document, 200 if started.again else 202)

@@ -1,9 +1,4 @@
-"""Workflows: definitions under a name, in versions that never change.
-
-Definitions by their hash, and blobs: what never changes.
-
-Aliases: names that point at versions, and weights that send a part of the starts elsewhere.
-"""
+"""Routes for workflows, their immutable versions and their aliases, and for definitions and blobs."""
 
 from __future__ import annotations
 
@@ -51,9 +46,9 @@ from rune.server.schemas import (
 
 workflows = Router("workflows")
 
-SMALL = 8 * 1024
-YAML_BYTES = 256 * 1024
-"""YAML takes a hundred times as long to read as JSON."""
+MAX_INLINE_PARSE_BYTES = 8 * 1024  # larger documents are parsed in a thread
+MAX_YAML_BYTES = 256 * 1024  # YAML takes a hundred times as long to parse as JSON
+IMMUTABLE = "private, max-age=31536000, immutable"
 
 DOCUMENT: dict[str, Any] = {
     "body": bytes,
@@ -68,23 +63,27 @@ DOCUMENT: dict[str, Any] = {
         "edges": [{"src": "in", "dst": "out"}],
     },
 }
+definitions = Router("definitions")
+aliases = Router("workflows")
+Number = Annotated[int, Meta(ge=1, le=2**53)]
+Percent = Annotated[float, Meta(gt=0, le=100)]
 
 
 class WorkflowQuery(Page, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which workflows are wanted."""
+    """Filters of the list of workflows."""
 
     hidden: bool = False
 
 
 class VersionQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Two versions to be compared."""
+    """The versions to compare."""
 
     before: str
     after: str = LATEST
 
 
 class Checked(View, frozen=True, kw_only=True):
-    """What was found in a document; `hash` is null where it is refused."""
+    """The result of a validation; `hash` is null if the document is invalid."""
 
     valid: bool
     workflow_id: str | None
@@ -93,7 +92,7 @@ class Checked(View, frozen=True, kw_only=True):
 
 
 class Compared(View, frozen=True, kw_only=True):
-    """What changed between two definitions."""
+    """The differences between two versions."""
 
     workflow_id: str
     before: int
@@ -101,25 +100,26 @@ class Compared(View, frozen=True, kw_only=True):
     changes: list[Change]
 
 
-async def _verdict(call: RequestContext) -> ValidationResult:
-    """What is found in the document of a body: JSON, or YAML where it says so."""
+async def _validate(call: RequestContext) -> ValidationResult:
+    """Validate the document in a body: YAML or JSON, by its media type."""
     suffix = "json"
     if media_type(call.request) in YAML_TYPES:
         suffix = "yaml"
-        if len(call.data) > YAML_BYTES:
-            raise ApiError(f"at most {YAML_BYTES:,} bytes of YAML; send it as JSON", code="TOO_LARGE")
+        if len(call.data) > MAX_YAML_BYTES:
+            raise ApiError(
+                f"YAML documents are limited to {MAX_YAML_BYTES:,} bytes; send JSON", code="TOO_LARGE"
+            )
     else:
         check_json(call.request, also=" or application/yaml")
-    catalogue = call.master.engine.plans.catalogue
+    catalogue = call.server.engine.plans.catalogue
 
     def read() -> ValidationResult:
         return check_document(load_document(call.data, suffix), catalogue)
 
-    if len(call.data) <= SMALL:
+    if len(call.data) <= MAX_INLINE_PARSE_BYTES:
         return read()
-    async with (
-        call.master.parsing
-    ):  # one at a time, beside the loop: whoever sends much waits, nobody else does
+    # One at a time and outside of the event loop, so that large documents delay only each other.
+    async with call.server.parsing:
         return await asyncio.to_thread(read)
 
 
@@ -127,83 +127,91 @@ async def _verdict(call: RequestContext) -> ValidationResult:
     "POST",
     "/workflows",
     "Store a new workflow",
-    need="edit",
-    answer=Deployed,
+    permission="edit",
+    response=Deployed,
     status=201,
-    also={409: "A workflow of this id is there."},
+    responses={409: "A workflow with this id exists."},
     **DOCUMENT,
 )
 async def create(call: RequestContext) -> Response:
-    """The id is the document's own. A hidden workflow of this id is shown again."""
-    verdict = await _verdict(call)
-    version = await _deploy(call, verdict, (NOTHING,))
-    place = {"Location": f"{PREFIX}/workflows/{version.workflow}", "ETag": etag(version.hash)}
-    return Reply(deployed(version, list(verdict.problems)), 201, place)
+    """The document contains the id. An archived workflow with this id is restored."""
+    result = await _validate(call)
+    version = await _deploy(call, result, (NOTHING,))
+    headers = {"Location": f"{PREFIX}/workflows/{version.workflow}", "ETag": etag(version.hash)}
+    return Reply(deployed(version, list(result.problems)), 201, headers)
 
 
 @workflows(
     "PUT",
     "/workflows/{workflow}",
     "Store a new version of a workflow",
-    need="edit",
-    answer=Deployed,
-    also={201: "It is the first version.", 409: "It is not what `If-Match` says."},
+    permission="edit",
+    response=Deployed,
+    responses={201: "The workflow is new.", 409: "The precondition does not hold."},
     headers=("If-Match", "If-None-Match"),
     **DOCUMENT,
 )
 async def update(call: RequestContext) -> Response:
-    """Versions never change: this makes the next one, or finds the one that says the same. `latest` points at it."""
-    verdict = await _verdict(call)
+    """Versions are immutable: creates the next one, or returns an existing one with the same content, and points
+    `latest` at it."""
+    result = await _validate(call)
     workflow = call.path["workflow"]
-    named = definition_in(verdict).id
+    named = definition_in(result).id
     if named != workflow:
-        raise ApiError(f"the document is `{named}`, not `{workflow}`", code="OTHER_WORKFLOW")
-    version = await _deploy(call, verdict, expected(call.header("if-match"), call.header("if-none-match")))
+        raise ApiError(f"the document has the id `{named}`, not `{workflow}`", code="OTHER_WORKFLOW")
+    version = await _deploy(call, result, expected(call.header("if-match"), call.header("if-none-match")))
     first = version.number == 1 and version.change == "created"
     return Reply(
-        deployed(version, list(verdict.problems)), 201 if first else 200, {"ETag": etag(version.hash)}
+        deployed(version, list(result.problems)), 201 if first else 200, {"ETag": etag(version.hash)}
     )
 
 
-async def _deploy(call: RequestContext, verdict: ValidationResult, expecting: Expected | None) -> Version:
-    definition = definition_in(verdict)
+async def _deploy(call: RequestContext, result: ValidationResult, expecting: Expected | None) -> Version:
+    definition = definition_in(result)
     check_sees(call.principal, definition.id)
     try:
-        return await call.master.services.workflows.deploy(canonical(definition), expected=expecting)
+        return await call.server.services.workflows.deploy(canonical(definition), expected=expecting)
     except ConcurrentChangeError:
         if expecting != (NOTHING,):
             raise
-        said = f"workflow `{definition.id}` is there already; PUT makes a new version of it"
-        raise ApiError(said, code="WORKFLOW_EXISTS") from None
+        detail = f"workflow `{definition.id}` exists; PUT creates a new version"
+        raise ApiError(detail, code="WORKFLOW_EXISTS") from None
 
 
 @workflows(
     "POST",
     "/workflows/validate",
-    "Check a document without storing it",
-    need="view",
-    answer=Checked,
+    "Validate a document without storing it",
+    permission="view",
+    response=Checked,
     **DOCUMENT,
 )
 async def validate(call: RequestContext) -> Response:
-    """Every problem at once, warnings too."""
-    verdict = await _verdict(call)
-    definition = verdict.definition if verdict.valid else None
+    """Returns all problems, including warnings."""
+    result = await _validate(call)
+    definition = result.definition if result.valid else None
     return Reply(
         Checked(
-            valid=verdict.valid,
+            valid=result.valid,
             workflow_id=None if definition is None else definition.id,
             hash=None if definition is None else content_hash(definition),
-            problems=list(verdict.problems),
+            problems=list(result.problems),
         )
     )
 
 
-@workflows("GET", "/workflows", "List workflows by id", need="view", query=WorkflowQuery, answer=WorkflowPage)
+@workflows(
+    "GET",
+    "/workflows",
+    "List workflows, ordered by id",
+    permission="view",
+    query=WorkflowQuery,
+    response=WorkflowPage,
+)
 async def list_workflows(call: RequestContext) -> Response:
-    """With `hidden` also those that were deleted."""
+    """With `hidden`, archived workflows are included."""
     query: WorkflowQuery = call.query
-    entries = await call.master.reader.library.list(hidden=query.hidden)
+    entries = await call.server.reader.library.list(hidden=query.hidden)
     sees = call.principal.sees
     found = [each for each in entries if each.workflow > (query.cursor or "") and sees(each.workflow)]
     page = found[: query.limit]
@@ -214,14 +222,14 @@ async def list_workflows(call: RequestContext) -> Response:
 @workflows(
     "GET",
     "/workflows/{workflow}",
-    "The latest version of a workflow",
-    need="view",
-    answer=WorkflowDetail,
-    also={304: "It is what `If-None-Match` says."},
+    "Get the latest version of a workflow",
+    permission="view",
+    response=WorkflowDetail,
+    responses={304: "Not modified since `If-None-Match`."},
     headers=("If-None-Match",),
 )
 async def get_workflow(call: RequestContext) -> Response:
-    """With its definition."""
+    """Includes the definition."""
     return await _version(call, None)
 
 
@@ -229,14 +237,14 @@ async def get_workflow(call: RequestContext) -> Response:
     "GET",
     "/workflows/{workflow}/versions",
     "List the versions of a workflow",
-    need="view",
+    permission="view",
     query=Page,
-    answer=VersionPage,
+    response=VersionPage,
 )
 async def list_versions(call: RequestContext) -> Response:
-    """The oldest first, also of a workflow that was deleted."""
+    """Oldest first, also for an archived workflow."""
     workflow = call.path["workflow"]
-    versions = await call.master.reader.library.versions(workflow)
+    versions = await call.server.reader.library.versions(workflow)
     if not versions:
         raise workflow_not_found(workflow, (), LATEST)
     start = offset(call.query.cursor)
@@ -249,30 +257,30 @@ async def list_versions(call: RequestContext) -> Response:
 @workflows(
     "GET",
     "/workflows/{workflow}/versions/{version}",
-    "One version of a workflow",
-    need="view",
-    answer=WorkflowDetail,
-    also={304: "It is what `If-None-Match` says."},
+    "Get a version of a workflow",
+    permission="view",
+    response=WorkflowDetail,
+    responses={304: "Not modified since `If-None-Match`."},
     headers=("If-None-Match",),
 )
 async def get_version(call: RequestContext) -> Response:
-    """By its number or by an alias."""
+    """By number or alias."""
     return await _version(call, call.path["version"])
 
 
 async def _version(call: RequestContext, which: str | None) -> Response:
-    version = await call.master.reader.library.find(call.path["workflow"], which)
+    version = await call.server.reader.library.find(call.path["workflow"], which)
     tag = etag(version.hash)
     if tag in tags(call.header("if-none-match")):
         return not_changed(tag)
     return Reply(
-        workflow_detail(version, await definition_of(call.master, version.hash)), headers={"ETag": tag}
+        workflow_detail(version, await definition_of(call.server, version.hash)), headers={"ETag": tag}
     )
 
 
-async def definition_of(master: ServerContext, hash: str) -> dict[str, Any]:
-    """A definition as plain data."""
-    data = await master.reader.definition(hash)
+async def definition_of(server: ServerContext, hash: str) -> dict[str, Any]:
+    """Load a definition by its hash."""
+    data = await server.reader.definition(hash)
     if data is None:
         raise DefinitionNotFoundError(f"no definition has the hash {hash}")
     found: dict[str, Any] = msgspec.json.decode(data)
@@ -282,17 +290,17 @@ async def definition_of(master: ServerContext, hash: str) -> dict[str, Any]:
 @workflows(
     "GET",
     "/workflows/{workflow}/diff",
-    "What changed between two versions",
-    need="view",
+    "Compare two versions",
+    permission="view",
     query=VersionQuery,
-    answer=Compared,
+    response=Compared,
 )
 async def compare(call: RequestContext) -> Response:
-    """Node by node, field by field."""
+    """Lists the changes by node and field."""
     workflow, query = call.path["workflow"], call.query
-    versions = await call.master.reader.library.versions(workflow)
+    versions = await call.server.reader.library.versions(workflow)
     before, after = choose(workflow, versions, query.before), choose(workflow, versions, query.after)
-    old, new = [await definition_of(call.master, each.hash) for each in (before, after)]
+    old, new = [await definition_of(call.server, each.hash) for each in (before, after)]
     return Reply(
         Compared(
             workflow_id=workflow,
@@ -303,33 +311,32 @@ async def compare(call: RequestContext) -> Response:
     )
 
 
-@workflows("DELETE", "/workflows/{workflow}", "Take a workflow out of sight", need="edit", status=204)
+@workflows("DELETE", "/workflows/{workflow}", "Archive a workflow", permission="edit", status=204)
 async def delete(call: RequestContext) -> Response:
-    """Its versions stay, and so do its executions. Deleted again, it is as deleted."""
-    await call.master.services.workflows.archive(call.path["workflow"])
+    """Keeps its versions and executions. Archiving again changes nothing."""
+    await call.server.services.workflows.archive(call.path["workflow"])
     return no_content()
 
 
 @workflows(
-    "POST", "/workflows/{workflow}/restore", "Bring back a deleted workflow", need="edit", answer=Deployed
+    "POST",
+    "/workflows/{workflow}/restore",
+    "Restore an archived workflow",
+    permission="edit",
+    response=Deployed,
 )
 async def restore(call: RequestContext) -> Response:
-    """`latest` is where it was."""
+    """`latest` points at the same version as before."""
     workflow = call.path["workflow"]
-    versions = await call.master.reader.library.versions(workflow)
+    versions = await call.server.reader.library.versions(workflow)
     latest = choose(workflow, versions, LATEST)
     return Reply(
-        deployed(await call.master.services.workflows.set_alias(workflow, LATEST, latest.number), [])
+        deployed(await call.server.services.workflows.set_alias(workflow, LATEST, latest.number), [])
     )
 
 
-definitions = Router("definitions")
-
-FOREVER = "private, max-age=31536000, immutable"
-
-
 class BlobNotFoundError(RuneError):
-    """A key under which an execution keeps nothing."""
+    """An execution has no blob under this key."""
 
     code = "UNKNOWN_BLOB"
 
@@ -337,57 +344,51 @@ class BlobNotFoundError(RuneError):
 @definitions(
     "GET",
     "/definitions/{hash}",
-    "A definition by its hash",
-    need="view",
-    answer=Any,
-    also={304: "It is what `If-None-Match` says."},
+    "Get a definition by its hash",
+    permission="view",
+    response=Any,
+    responses={304: "Not modified since `If-None-Match`."},
     headers=("If-None-Match",),
 )
 async def get_definition(call: RequestContext) -> Response:
-    """In canonical form, of whichever workflow or execution."""
+    """In canonical form, for any workflow or execution."""
     hash = call.path["hash"]
     if call.header("if-none-match") == etag(hash):
         return not_changed(etag(hash))
-    data = await call.master.reader.definition(hash)
+    data = await call.server.reader.definition(hash)
     if data is None:
         raise DefinitionNotFoundError(f"no definition has the hash {hash}")
-    return Reply(data, headers={"ETag": etag(hash), "Cache-Control": FOREVER})
+    return Reply(data, headers={"ETag": etag(hash), "Cache-Control": IMMUTABLE})
 
 
 @definitions(
     "GET",
     "/executions/{execution}/blobs/{key:path}",
-    "A large value of an execution",
-    need="view",
-    answer=bytes,
-    answers="application/octet-stream",
+    "Get a blob of an execution",
+    permission="view",
+    response=bytes,
+    response_type="application/octet-stream",
 )
 async def get_blob(call: RequestContext) -> Response:
-    """By the rest of its key."""
-    accepted = await call.master.reader.accepted(call.path["execution"])
-    data = await call.master.engine.backend.blob.get(f"{accepted.id}/{call.path['key']}")
+    """Blobs hold values that are too large for the journal."""
+    accepted = await call.server.reader.accepted(call.path["execution"])
+    data = await call.server.engine.backend.blob.get(f"{accepted.id}/{call.path['key']}")
     if data is None:
-        raise BlobNotFoundError(f"{accepted.id} keeps nothing under `{call.path['key'][:120]}`")
-    headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": FOREVER}
+        raise BlobNotFoundError(f"{accepted.id} has no blob `{call.path['key'][:120]}`")
+    headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": IMMUTABLE}
     return Response(data, headers=headers, media_type="application/octet-stream")
 
 
-aliases = Router("workflows")
-
-Number = Annotated[int, Meta(ge=1, le=2**53)]
-Percent = Annotated[float, Meta(gt=0, le=100)]
-
-
 class AliasBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where an alias points; with `weights` so many percent of the starts go to other versions. Left out, the version
-    stays what it is."""
+    """The target of an alias. `weights` send a percentage of the starts to other versions. Without `version` the alias
+    keeps its version."""
 
     version: Number | None = None
     weights: Annotated[dict[Number, Percent], Meta(max_length=16)] = {}
 
 
 class AliasView(View, frozen=True, kw_only=True):
-    """An alias. The starts that no weight takes go to `version`; `revision` counts its changes."""
+    """An alias. Starts go to `version`, except for the percentages in `weights`; `revision` counts the changes."""
 
     alias: str
     version: int
@@ -396,67 +397,75 @@ class AliasView(View, frozen=True, kw_only=True):
 
 
 class AliasList(View, frozen=True, kw_only=True):
-    """All aliases of a workflow."""
+    """The aliases of a workflow."""
 
     aliases: list[AliasView]
 
 
 @aliases(
-    "GET", "/workflows/{workflow}/aliases", "List the aliases of a workflow", need="view", answer=AliasList
+    "GET",
+    "/workflows/{workflow}/aliases",
+    "List the aliases of a workflow",
+    permission="view",
+    response=AliasList,
 )
 async def list_aliases(call: RequestContext) -> Response:
-    """With the version that each points at, and its weights."""
-    found = await _all(call)
-    return Reply(AliasList(aliases=[_view(each) for each in found]))
+    """Includes the version and the weights of each alias."""
+    found = await _list_aliases(call)
+    return Reply(AliasList(aliases=[_alias_view(each) for each in found]))
 
 
 @aliases(
-    "GET", "/workflows/{workflow}/aliases/{alias}", "One alias of a workflow", need="view", answer=AliasView
+    "GET",
+    "/workflows/{workflow}/aliases/{alias}",
+    "Get an alias of a workflow",
+    permission="view",
+    response=AliasView,
 )
 async def get_alias(call: RequestContext) -> Response:
-    """Where it points, and its weights."""
-    return await _one(call)
+    """Includes its version and weights."""
+    return await _get_alias(call)
 
 
 @aliases(
     "PUT",
     "/workflows/{workflow}/aliases/{alias}",
-    "Let an alias point at a version",
-    need="edit",
+    "Point an alias at a version",
+    permission="edit",
     body=AliasBody,
-    answer=AliasView,
-    also={409: "It is not what `If-Match` says."},
+    response=AliasView,
+    responses={409: "The precondition does not hold."},
     headers=("If-Match", "If-None-Match"),
     example={"version": 2, "weights": {"3": 10}},
 )
 async def put_alias(call: RequestContext) -> Response:
-    """Executions that run keep their version. Without weights a roll-out ends; going back is the same call."""
+    """Running executions keep their version. A request without weights ends a gradual roll-out."""
     body: AliasBody = call.body
-    await call.master.services.workflows.set_alias(
+    await call.server.services.workflows.set_alias(
         call.path["workflow"],
         call.path["alias"],
         body.version,
         weights=body.weights,
         expected=expected(call.header("if-match"), call.header("if-none-match")),
     )
-    return await _one(call)
+    return await _get_alias(call)
 
 
-async def _all(call: RequestContext) -> list[Alias]:
+async def _list_aliases(call: RequestContext) -> list[Alias]:
     workflow = call.path["workflow"]
-    found = await call.master.engine.backend.library.aliases(workflow)
+    found = await call.server.engine.backend.library.aliases(workflow)
     if not found:
         raise workflow_not_found(workflow, (), LATEST)
     return found
 
 
-async def _one(call: RequestContext) -> Response:
+async def _get_alias(call: RequestContext) -> Response:
     workflow, alias = call.path["workflow"], call.path["alias"]
-    for each in await _all(call):
+    for each in await _list_aliases(call):
         if each.name == alias:
-            return Reply(_view(each), headers={"ETag": etag(str(each.revision))})
-    raise workflow_not_found(workflow, await call.master.reader.library.versions(workflow), alias)
+            return Reply(_alias_view(each), headers={"ETag": etag(str(each.revision))})
+    raise workflow_not_found(workflow, await call.server.reader.library.versions(workflow), alias)
 
 
-def _view(each: Alias) -> AliasView:
+def _alias_view(each: Alias) -> AliasView:
     return AliasView(alias=each.name, version=each.number, weights=each.weights, revision=each.revision)

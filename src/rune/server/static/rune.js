@@ -1,43 +1,43 @@
-// The status page. Everything that comes from outside is shown as text.
+// The status page. All data of the server is inserted as text, never as HTML.
 "use strict";
 
 const API = "/api/v1";
 const ENDED = new Set(["completed", "failed", "halted", "cancelled"]);
-const MOST_ROWS = 50;
-const MOST_EVENTS = 200;
-const AGAIN_MS = 1000;
-const KEY = "rune-key"; // of this tab, until it is closed
+const MAX_ROWS = 50;
+const MAX_EVENTS = 200;
+const RECONNECT_DELAY_MS = 1000;
+const KEY = "rune-key"; // session storage: one tab, until it is closed
 const shown = new Map();
-let chosen = null;
-let choosing = 0;
-let following = null;
-let asking = null;
+let selected = null;
+let selectionCount = 0;
+let stream = null;
+let prompting = null;
 
 const at = (id) => document.getElementById(id);
 
-function made(tag, text, data) {
+function create(tag, text, data) {
   const element = document.createElement(tag);
   if (text !== undefined) element.textContent = text;
   Object.assign(element.dataset, data || {});
   return element;
 }
 
-// Asks with the key of this tab. Where there is none, or it no longer holds, whoever looks is asked for one.
+// Sends a request with the key of this tab. If there is none, or it is invalid, prompts for one and tries again.
 async function send(path, options) {
   for (;;) {
     const key = sessionStorage.getItem(KEY);
     const headers = { ...options.headers, ...(key ? { Authorization: `Bearer ${key}` } : {}) };
     const response = await fetch(API + path, { ...options, headers });
     if (response.status !== 401) return response;
-    if (sessionStorage.getItem(KEY) === key) await newKey(key !== null);
+    if (sessionStorage.getItem(KEY) === key) await promptForKey(key !== null);
   }
 }
 
-// One question for all who were refused meanwhile.
-function newKey(refused) {
-  asking ||= new Promise((resolve) => {
+// One prompt for all requests that were rejected meanwhile.
+function promptForKey(rejected) {
+  prompting ||= new Promise((resolve) => {
     sessionStorage.removeItem(KEY);
-    at("key-said").textContent = refused ? "This key does not hold." : "";
+    at("key-said").textContent = rejected ? "Invalid key." : "";
     at("login").hidden = false;
     at("key").focus();
     at("login").addEventListener("submit", (event) => {
@@ -45,14 +45,14 @@ function newKey(refused) {
       sessionStorage.setItem(KEY, at("key").value.trim());
       at("key").value = "";
       at("login").hidden = true;
-      asking = null;
+      prompting = null;
       resolve();
     }, { once: true });
   });
-  return asking;
+  return prompting;
 }
 
-async function ask(method, path, body) {
+async function request(method, path, body) {
   const options = { method, headers: {} };
   if (body !== undefined) {
     options.headers["Content-Type"] = "application/json";
@@ -60,22 +60,22 @@ async function ask(method, path, body) {
   }
   const response = await send(path, options);
   const text = await response.text();
-  const answer = text ? JSON.parse(text) : null;
-  if (!response.ok) throw new Error(answer && answer.detail ? answer.detail : `status ${response.status}`);
-  return answer;
+  const result = text ? JSON.parse(text) : null;
+  if (!response.ok) throw new Error(result && result.detail ? result.detail : `status ${response.status}`);
+  return result;
 }
 
-// A stream of events that carries the key, which an EventSource cannot. It comes back with the last id that it has seen.
-function listen(path, hear, told = () => {}) {
-  const leaving = new AbortController();
-  const gone = () => leaving.signal.aborted;
+// A stream of events with the Authorization header, which EventSource cannot send. It reconnects after the last event id.
+function openStream(path, onEvent, onState = () => {}) {
+  const controller = new AbortController();
+  const closed = () => controller.signal.aborted;
   let last = null;
   async function once() {
     const headers = last === null ? {} : { "Last-Event-ID": last };
-    const response = await send(path, { headers, signal: leaving.signal });
-    if (response.status === 204) return leaving.abort();
+    const response = await send(path, { headers, signal: controller.signal });
+    if (response.status === 204) return controller.abort();
     if (!response.ok) throw new Error(`status ${response.status}`);
-    told(true);
+    onState(true);
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let rest = ""; ;) {
       const { value, done } = await reader.read();
@@ -88,17 +88,17 @@ function listen(path, hear, told = () => {}) {
   function take(block) {
     const fields = Object.fromEntries(block.split("\n").map((line) => line.split(/: ?(.*)/s, 2)));
     if (fields.id !== undefined) last = fields.id;
-    if (fields.data !== undefined && !gone()) hear(fields.event || "message", JSON.parse(fields.data));
+    if (fields.data !== undefined && !closed()) onEvent(fields.event || "message", JSON.parse(fields.data));
   }
   (async () => {
-    while (!gone()) {
+    while (!closed()) {
       await once().catch(() => {});
-      if (gone()) return;
-      told(false);
-      await new Promise((resolve) => { setTimeout(resolve, AGAIN_MS); });
+      if (closed()) return;
+      onState(false);
+      await new Promise((resolve) => { setTimeout(resolve, RECONNECT_DELAY_MS); });
     }
   })();
-  return { close: () => leaving.abort() };
+  return { close: () => controller.abort() };
 }
 
 function drawRows() {
@@ -106,13 +106,13 @@ function drawRows() {
   const rows = [...shown.values()]
     .filter((each) => !wanted || each.status === wanted)
     .sort((a, b) => (a.started_at < b.started_at ? 1 : -1))
-    .slice(0, MOST_ROWS);
+    .slice(0, MAX_ROWS);
   at("none").hidden = rows.length > 0;
-  place(rows);
+  updateRows(rows);
 }
 
-// Rows that are there stay where they are: one that is taken out and put back loses the focus.
-function place(rows) {
+// Existing rows are not removed and inserted again, because that would lose the focus.
+function updateRows(rows) {
   const body = at("executions");
   const known = new Map([...body.children].map((line) => [line.dataset.execution, line]));
   for (const each of rows) {
@@ -128,17 +128,17 @@ function place(rows) {
 }
 
 function row(each) {
-  const line = made("tr", undefined, { execution: each.execution_id });
-  const open = made("button", each.execution_id);
+  const line = create("tr", undefined, { execution: each.execution_id });
+  const open = create("button", each.execution_id);
   open.type = "button";
-  open.addEventListener("click", () => choose(each.execution_id).catch(tell));
-  const first = made("td");
+  open.addEventListener("click", () => select(each.execution_id).catch(showError));
+  const first = create("td");
   first.append(open);
-  const status = made("td");
-  const badge = made("span");
+  const status = create("td");
+  const badge = create("span");
   badge.className = "status";
   status.append(badge);
-  line.append(first, made("td", each.workflow_id), status, made("td", each.started_at.replace("T", " ").slice(0, 19)));
+  line.append(first, create("td", each.workflow_id), status, create("td", each.started_at.replace("T", " ").slice(0, 19)));
   return line;
 }
 
@@ -147,17 +147,17 @@ function fill(line, each) {
   badge.textContent = each.status;
   badge.dataset.status = each.status;
   const open = line.querySelector("button");
-  if (chosen !== null && each.execution_id === chosen.execution_id) open.setAttribute("aria-current", "true");
+  if (selected !== null && each.execution_id === selected.execution_id) open.setAttribute("aria-current", "true");
   else open.removeAttribute("aria-current");
 }
 
-function tell(error) {
+function showError(error) {
   at("said").textContent = error.message;
 }
 
 async function loadRows() {
   const wanted = at("status").value;
-  const page = await ask("GET", `/executions?limit=${MOST_ROWS}${wanted ? `&status=${wanted}` : ""}`);
+  const page = await request("GET", `/executions?limit=${MAX_ROWS}${wanted ? `&status=${wanted}` : ""}`);
   shown.clear();
   for (const each of page.executions) shown.set(each.execution_id, each);
   drawRows();
@@ -165,29 +165,29 @@ async function loadRows() {
 
 function followAll() {
   const link = at("link");
-  listen("/events", (kind, each) => {
-    if (kind === "missed") loadRows().catch(tell);
+  openStream("/events", (kind, each) => {
+    if (kind === "missed") loadRows().catch(showError);
     if (kind !== "execution") return;
     shown.set(each.execution_id, each);
-    if (shown.size > 4 * MOST_ROWS) shown.delete(shown.keys().next().value);
+    if (shown.size > 4 * MAX_ROWS) shown.delete(shown.keys().next().value);
     drawRows();
   }, (live) => {
     link.dataset.state = live ? "live" : "lost";
-    link.textContent = live ? "live" : "connecting again";
-    if (live) loadRows().catch(tell);
+    link.textContent = live ? "live" : "reconnecting";
+    if (live) loadRows().catch(showError);
   });
 }
 
-async function choose(id) {
-  const turn = (choosing += 1);
-  const found = await ask("GET", `/executions/${id}`);
-  const definition = await ask("GET", `/definitions/${found.hash}`);
-  if (turn !== choosing) return; // another one was chosen meanwhile
-  if (following) following.close();
-  chosen = found;
+async function select(id) {
+  const selection = (selectionCount += 1);
+  const found = await request("GET", `/executions/${id}`);
+  const definition = await request("GET", `/definitions/${found.hash}`);
+  if (selection !== selectionCount) return; // another one was selected meanwhile
+  if (stream) stream.close();
+  selected = found;
   history.replaceState(null, "", `#${id}`);
   at("one").hidden = false;
-  at("one-title").textContent = `${chosen.workflow_id} ${id}`;
+  at("one-title").textContent = `${selected.workflow_id} ${id}`;
   at("events").replaceChildren();
   at("output").textContent = "";
   at("waiting").replaceChildren();
@@ -198,21 +198,21 @@ async function choose(id) {
 }
 
 function nodeBox(node) {
-  const box = made("li", node.name || node.id, { node: node.id, status: "pending" });
-  box.append(made("small", node.type));
+  const box = create("li", node.name || node.id, { node: node.id, status: "pending" });
+  box.append(create("small", node.type));
   return box;
 }
 
 function drawStatus() {
   const badge = at("one-status");
-  badge.textContent = chosen.status;
-  badge.dataset.status = chosen.status;
-  at("one-error").textContent = chosen.error ? `${chosen.error.code}: ${chosen.error.message}` : "";
-  const over = ENDED.has(chosen.status);
+  badge.textContent = selected.status;
+  badge.dataset.status = selected.status;
+  at("one-error").textContent = selected.error ? `${selected.error.code}: ${selected.error.message}` : "";
+  const over = ENDED.has(selected.status);
   for (const button of at("acts").querySelectorAll("button")) {
     const act = button.dataset.act;
-    button.hidden = act === "retry" ? !over || chosen.status === "completed" : over
-      || (act === "pause" && chosen.status === "paused") || (act === "resume" && chosen.status !== "paused");
+    button.hidden = act === "retry" ? !over || selected.status === "completed" : over
+      || (act === "pause" && selected.status === "paused") || (act === "resume" && selected.status !== "paused");
   }
 }
 
@@ -224,10 +224,10 @@ function paint(node, status, text) {
 }
 
 function follow(id) {
-  following = listen(`/executions/${id}/events?view=rollup`, (kind, told) => {
-    if (kind === "message") hear(told, id);
+  stream = openStream(`/executions/${id}/events?view=rollup`, (kind, data) => {
+    if (kind === "message") showEvent(data, id);
     if (kind !== "rollup") return;
-    for (const split of told.splits) {
+    for (const split of data.splits) {
       for (const [node, counts] of Object.entries(split.nodes)) {
         const worst = counts.failed ? "failed" : counts.waiting ? "waiting" : "success";
         paint(node, worst, Object.entries(counts).map(([status, count]) => `${count} ${status}`).join(", "));
@@ -236,55 +236,55 @@ function follow(id) {
   });
 }
 
-function hear(event, id) {
-  if (chosen.execution_id !== id) return;
-  const line = made("li", `${event.at.slice(11, 23)} ${event.kind} ${event.node_id || ""}`);
+function showEvent(event, id) {
+  if (selected.execution_id !== id) return;
+  const line = create("li", `${event.at.slice(11, 23)} ${event.kind} ${event.node_id || ""}`);
   line.value = event.number;
   at("events").prepend(line);
-  while (at("events").children.length > MOST_EVENTS) at("events").lastChild.remove();
+  while (at("events").children.length > MAX_EVENTS) at("events").lastChild.remove();
   const [what, status] = event.kind.split(".");
   if (what === "node") {
     paint(event.node_id, status);
-    if (status === "waiting") explain().catch(tell);
+    if (status === "waiting") explain().catch(showError);
   } else {
     if (status === "accepted") return;
-    refresh(ENDED.has(status)).catch(tell);
+    refresh(ENDED.has(status)).catch(showError);
   }
 }
 
 async function refresh(over) {
-  const id = chosen.execution_id;
-  const found = await ask("GET", `/executions/${id}`);
-  if (chosen.execution_id !== id) return;
-  chosen = found;
+  const id = selected.execution_id;
+  const found = await request("GET", `/executions/${id}`);
+  if (selected.execution_id !== id) return;
+  selected = found;
   drawStatus();
   shown.set(id, found);
   drawRows();
   if (!over) return;
-  following.close();
+  stream.close();
   at("waiting").replaceChildren();
-  const page = await ask("GET", `/executions/${id}/nodes?limit=1000`);
-  if (chosen.execution_id !== id) return;
+  const page = await request("GET", `/executions/${id}/nodes?limit=1000`);
+  if (selected.execution_id !== id) return;
   for (const run of page.nodes) if (run.lineage.length === 0) paint(run.node_id, run.status);
-  const output = await ask("GET", `/executions/${id}/output`);
-  if (chosen.execution_id === id) at("output").textContent = JSON.stringify(output, null, 2);
+  const output = await request("GET", `/executions/${id}/output`);
+  if (selected.execution_id === id) at("output").textContent = JSON.stringify(output, null, 2);
 }
 
 async function explain() {
-  const id = chosen.execution_id;
-  const found = await ask("GET", `/executions/${id}/explain`);
-  if (chosen.execution_id !== id) return;
-  at("waiting").replaceChildren(...found.waiting.map((each) => made("li", `${each.node} ${each.reason}`)));
+  const id = selected.execution_id;
+  const found = await request("GET", `/executions/${id}/explain`);
+  if (selected.execution_id !== id) return;
+  at("waiting").replaceChildren(...found.waiting.map((each) => create("li", `${each.node} ${each.reason}`)));
 }
 
-at("status").addEventListener("change", () => loadRows().catch(tell));
+at("status").addEventListener("change", () => loadRows().catch(showError));
 
 at("acts").addEventListener("click", async (event) => {
   const act = event.target.dataset.act;
-  if (!act || !chosen) return;
+  if (!act || !selected) return;
   try {
-    const answer = await ask("POST", `/executions/${chosen.execution_id}/${act}`, act === "cancel" || act === "retry" ? {} : undefined);
-    if (act === "retry") await choose(answer.execution_id);
+    const result = await request("POST", `/executions/${selected.execution_id}/${act}`, act === "cancel" || act === "retry" ? {} : undefined);
+    if (act === "retry") await select(result.execution_id);
     else await refresh(false);
   } catch (error) {
     at("one-error").textContent = error.message;
@@ -293,30 +293,30 @@ at("acts").addEventListener("click", async (event) => {
 
 at("start").addEventListener("submit", async (event) => {
   event.preventDefault();
-  const said = at("said");
+  const message = at("said");
   try {
     const input = JSON.parse(at("input").value || "{}");
-    const started = await ask("POST", `/workflows/${at("workflow").value}/executions`, { input });
-    said.textContent = `Started ${started.execution_id}`;
-    await choose(started.execution_id);
+    const started = await request("POST", `/workflows/${at("workflow").value}/executions`, { input });
+    message.textContent = `Started ${started.execution_id}`;
+    await select(started.execution_id);
   } catch (error) {
-    said.textContent = error.message;
+    message.textContent = error.message;
   }
 });
 
-async function begin() {
+async function load() {
   const version = await (await fetch("/version")).json();
   at("version").textContent = version.version;
-  const stored = await ask("GET", "/workflows?limit=1000");
+  const stored = await request("GET", "/workflows?limit=1000");
   at("workflow").replaceChildren(...stored.workflows.map((each) => {
-    const option = made("option", each.name || each.workflow_id);
+    const option = create("option", each.name || each.workflow_id);
     option.value = each.workflow_id;
     return option;
   }));
   const hello = stored.workflows.find((each) => each.workflow_id === "hello");
   if (hello) at("workflow").value = "hello";
   followAll();
-  if (location.hash.length > 1) await choose(location.hash.slice(1));
+  if (location.hash.length > 1) await select(location.hash.slice(1));
 }
 
-begin().catch(tell);
+load().catch(showError);

@@ -1,12 +1,13 @@
--- The tables. Text that is a key sorts by its bytes; times are epoch ms; values are bytes, so that nothing a
--- node says can be refused by the encoding of the database.
+-- Tables. Keys of type text sort by bytes; times are epoch ms; values are bytea, so that the encoding of the database
+-- cannot reject the output of a node.
 
 CREATE TABLE definition (
     hash      text COLLATE "C" PRIMARY KEY,
     canonical bytea NOT NULL
 );
 
--- ending: the terminal row, NULL while it runs. parent: who waits for this one's end and is told of it once.
+-- ending: the terminal row, NULL while it runs. parent: the execution that waits for the end of this one. told: whether
+-- the end was reported to the parent.
 CREATE TABLE execution (
     n         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at        bigint NOT NULL,
@@ -27,13 +28,13 @@ CREATE INDEX execution_status ON execution (status, n);
 CREATE INDEX execution_hash ON execution (hash);
 CREATE INDEX execution_child ON execution (parent) WHERE parent IS NOT NULL AND NOT told;
 
--- Numbers of facts. They are given out under the lock of the execution, one by one: within an execution their order
--- is the order of the commits. A cache of numbers per connection would break that.
+-- Numbers of facts. They are assigned one by one under the lock of the execution, so that within an execution their
+-- order is the order of the commits. A sequence cache per connection would break that.
 CREATE SEQUENCE fact_seq AS bigint CACHE 1;
 
--- The facts. The primary key is the write-once rule: kind, node, path and number name a fact within its execution.
--- mark: which attempt to write it this was, for a writer that did not hear the answer.
--- due: not later than when what the row waits for has to be looked at; NULL if it waits for no time.
+-- Facts. The primary key makes them write-once: kind, node, path and number identify a fact within its execution.
+-- mark: identifies the writer, for one that did not receive the reply.
+-- due: a lower bound of when the token of the row is due again; NULL if it waits for no time.
 CREATE TABLE fact (
     execution bigint NOT NULL,
     seq       bigint NOT NULL,
@@ -60,8 +61,8 @@ CREATE TABLE claim (
     PRIMARY KEY (execution, node, path, incarnation, fence)
 );
 
--- What has to be said to others once an execution has started or ended. body: the message, once it was made.
--- until: nobody else looks at it before; set anew by whoever takes it.
+-- Transactional outbox: work for an execution that was accepted or has ended. body: the message, once it was built.
+-- until: no relay takes the row before; extended by the relay that takes it.
 CREATE TABLE outbox (
     number    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     until     bigint NOT NULL,
@@ -71,7 +72,7 @@ CREATE TABLE outbox (
     UNIQUE (execution, kind)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
--- Executions that ended because the engine could do no more; settled once somebody has requeued or dropped them.
+-- Dead letters: executions that the engine failed. settled: how an operator resolved it, NULL while unresolved.
 CREATE TABLE dead_letter (
     at        bigint NOT NULL,
     execution text COLLATE "C" PRIMARY KEY,
@@ -80,7 +81,7 @@ CREATE TABLE dead_letter (
 );
 CREATE INDEX dead_letter_open ON dead_letter (at, execution) WHERE settled IS NULL;
 
--- expires: set when the execution is removed; the key is spent until then.
+-- Idempotency keys. expires: set when the execution is removed; until then the key cannot be reused.
 CREATE TABLE client_key (
     at        bigint NOT NULL,
     expires   bigint,
@@ -91,7 +92,7 @@ CREATE TABLE client_key (
 CREATE INDEX client_key_execution ON client_key (execution);
 CREATE INDEX client_key_expires ON client_key (expires) WHERE expires IS NOT NULL;
 
--- Large values are written as they are: compressing them would cost the server more than the disk.
+-- Large values are stored uncompressed: compression would cost the server more than the disk space.
 CREATE TABLE blob (
     execution text COLLATE "C" NOT NULL,
     key       text COLLATE "C" NOT NULL,
@@ -100,7 +101,7 @@ CREATE TABLE blob (
 );
 ALTER TABLE blob ALTER COLUMN data SET STORAGE EXTERNAL;
 
--- Facts of `execution` name blobs of `other`, which therefore stays as long as it does.
+-- Facts of `execution` reference blobs of `other`, which is therefore not removed before it.
 CREATE TABLE needs (
     execution text COLLATE "C" NOT NULL,
     other     text COLLATE "C" NOT NULL,
@@ -108,8 +109,8 @@ CREATE TABLE needs (
 );
 CREATE INDEX needs_other ON needs (other);
 
--- Executions that are off the list while rows of them may be left; to be looked at from `until` on. leaving: before that
--- moment nobody gets its id, for somebody removes what lies elsewhere under this name.
+-- Removed executions with rows that may remain; swept from `until` on. leaving: before that time no start gets the id,
+-- because blobs under it are being deleted from an external store.
 CREATE TABLE removed (
     n         bigint PRIMARY KEY,
     ended_at  bigint NOT NULL,
@@ -120,7 +121,7 @@ CREATE TABLE removed (
 CREATE INDEX removed_until ON removed (until, n);
 CREATE INDEX removed_id ON removed (id);
 
--- Stored definitions: what was deployed as which version. A row is never changed, and numbers have no gaps.
+-- Deployed versions of workflows. Rows are never changed, and version numbers have no gaps.
 CREATE TABLE version (
     at        bigint NOT NULL,
     number    integer NOT NULL,
@@ -131,8 +132,8 @@ CREATE TABLE version (
     UNIQUE (hash, workflow)
 );
 
--- Names that point at versions. `revision` counts how often one was changed; `weights`: percent of the starts by the
--- number of another version.
+-- Aliases of versions. revision: number of changes; weights: share of starts in percent, by the number of another
+-- version.
 CREATE TABLE alias (
     at        bigint NOT NULL,
     number    integer NOT NULL,
@@ -144,15 +145,15 @@ CREATE TABLE alias (
 );
 CREATE INDEX alias_version ON alias (workflow, number);
 
--- deployed_at: the last time; hidden_at: NULL while it is in sight.
+-- Workflows. deployed_at: the last deploy; hidden_at: when it was archived, NULL if it is not.
 CREATE TABLE workflow (
     deployed_at bigint NOT NULL,
     hidden_at   bigint,
     id          text COLLATE "C" PRIMARY KEY
 );
 
--- Credentials. `sealed` is opened by the key named beside it and is bound to id, type and version; `shown` is for
--- lists.
+-- Credentials. sealed: the encrypted values, bound to id, type and version; key: name of the key that encrypts them;
+-- shown: the summary for lists.
 CREATE TABLE credential (
     id         text COLLATE "C" PRIMARY KEY,
     name       text COLLATE "C" NOT NULL UNIQUE,

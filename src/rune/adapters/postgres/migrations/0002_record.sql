@@ -1,26 +1,27 @@
--- record_facts: writes runs of facts in one act; each run belongs to one execution and hangs on its first fact.
+-- record_facts: writes runs of facts in one transaction. A run belongs to one execution and is written only if its
+-- first fact is new.
 -- ARGUMENTS, one element per run:
---   executions           whose run it is
---   marks                names this attempt to write it, the same when it is sent again
--- ARGUMENTS, one element per run that changes what lists show of its execution:
+--   executions           the execution of the run
+--   marks                identifies the writer; the same when it is sent again
+-- ARGUMENTS, one element per run that changes the status of its execution:
 --   settled, statuses    which run, from 1, and the new status
 --   ended_ats, endings   of a run that ends its execution: when, and the terminal row; else NULL
 --   letters              the code of a dead letter, or NULL
 -- ARGUMENTS, one element per fact, run by run:
 --   runs                 which run it belongs to, from 1
 --   kinds, nodes, numbers, dues, paths, bodies
--- ARGUMENTS, one element per claim that was made meanwhile: claimed (the execution), claimed_nodes, claimed_paths,
---   incarnations, fences, claimed_ats. They go along; a claim that is known changes nothing.
--- Two runs of a call never name the same fact, and behind a run that is settled none follows of its execution: whoever
--- makes the groups sees to that.
--- RETURNS one row for each run that was not simply written:
---   unknown  there is no such execution; nothing was written
---   mine     it was written before under the same mark; `whole` tells whether all of it was
---   stored   its first fact is somebody else's; that one is the answer, nothing was written. Or another fact has taken
---            the signal that the first one names (the row of kind 9 behind it): then that fact is the answer
---   ended    the execution has its terminal row, which is the answer; the facts were written, marked late
---   head     a later fact is known; only the first was written
--- A crash here leaves nothing of the whole call, or all of it.
+-- ARGUMENTS, one element per claim counted since the last call: claimed (the execution), claimed_nodes, claimed_paths,
+--   incarnations, fences, claimed_ats. Known claims are ignored.
+-- The caller guarantees that two runs of a call never contain the same fact, and that no run of an execution follows a
+-- run that changes its status.
+-- RETURNS one row for each run that was not written as given:
+--   unknown  the execution does not exist; nothing was written
+--   mine     it was written before with the same mark; `whole`: whether all of it was
+--   stored   another writer stored the first fact, which is the answer; nothing was written. Or another fact consumed
+--            the signal of the first one (the row of kind 9 after it): then that fact is the answer
+--   ended    the execution has a terminal row, which is the answer; the facts were written, marked late
+--   head     a later fact exists; only the first was written
+-- All or nothing of the call is committed.
 CREATE FUNCTION record_facts(
     executions text[], marks integer[], settled integer[], statuses text[], ended_ats bigint[], endings bytea[],
     letters text[], runs integer[], kinds smallint[], nodes integer[], numbers integer[], dues bigint[],
@@ -42,15 +43,15 @@ DECLARE
     changed text[];
     moment bigint := extract(epoch FROM clock_timestamp()) * 1000;
 BEGIN
-    -- In one order for everybody, so that no two writers wait for each other. The statements below begin behind the
-    -- locks and therefore see everything that was written under them.
+    -- All writers lock in one order, so that they cannot deadlock. The statements below start after the locks are taken
+    -- and therefore see everything that was written under them.
     PERFORM pg_advisory_xact_lock(k.key)
     FROM (SELECT DISTINCT hashtextextended(e.id, 0) AS key FROM unnest(executions) AS e (id) ORDER BY key) AS k;
 
-    -- The plans must not depend on how few rows a table held when they were made: what is looked up goes through an
-    -- index (LATERAL … OFFSET 0), what is joined are the lists, by hash.
+    -- The plans must not depend on how few rows a table had when they were made: lookups use an index (LATERAL …
+    -- OFFSET 0), and only the argument lists are joined, by hash.
     BEGIN
-        -- Nearly always everything is new and nothing has ended: then the insert alone will do.
+        -- Nearly always everything is new and no execution has ended: then the insert is sufficient.
         INSERT INTO fact (execution, seq, due, node, number, mark, kind, late, path, body)
         SELECT w.n, nextval('fact_seq'), w.due, w.node, w.number, w.mark, w.kind, false, w.path, w.body
         FROM (
@@ -82,7 +83,7 @@ BEGIN
     END;
 
     IF all_new AND cardinality(settled) > 0 THEN
-        -- By a list of ids, so that each row is found by its index and by nothing else.
+        -- A list of ids forces an index lookup for each row.
         changed := ARRAY(SELECT executions[s.run] FROM unnest(settled) WITH ORDINALITY AS s (run, place) ORDER BY s.place);
         UPDATE execution AS x
         SET status = statuses[array_position(changed, x.id)], ended_at = ended_ats[array_position(changed, x.id)],
@@ -179,8 +180,8 @@ BEGIN
 END
 $$;
 
--- settle_execution: what lists show of an execution from now on; with an ending it is over, others have to be told, and
--- where the engine gave up there is a letter. Under the lock of the execution, and as part of record_facts alone.
+-- settle_execution: changes the status of an execution. An ending also writes an outbox row and, if the engine failed
+-- the execution, a dead letter. Called by record_facts only, under the lock of the execution.
 CREATE FUNCTION settle_execution(
     the_id text, the_status text, the_ended_at bigint, the_ending bytea, the_letter text
 ) RETURNS void

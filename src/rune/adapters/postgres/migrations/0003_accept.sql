@@ -1,23 +1,23 @@
--- accept_executions: writes starts in one act, each with the facts it begins with and what it is known by.
+-- accept_executions: writes starts in one transaction, each with its initial facts and its idempotency key.
 -- ARGUMENTS, one element per start:
 --   ids, workflows, hashes, ats, accepteds
---   keys, digests        the client key and what was asked for under it; NULL without one
---   parents              whose token waits for this one's end, or NULL; which token that is, and at which attempt:
+--   keys, digests        the idempotency key and the digest of the request; NULL without one
+--   parents              the execution that waits for the end of this one, or NULL; its token and attempt:
 --                        parent_nodes, parent_paths, parent_attempts
---   defined              whether the definition has to be there
--- ARGUMENTS, one element per reference: `others` whose blobs start number `needing` names.
--- ARGUMENTS, one element per kept fact: `starts` (which start, from 1), kinds … bodies as in record_facts.
--- No two starts of a call have the same id or the same key: whoever makes the groups sees to that.
--- RETURNS one row for each start that was not simply written, and then nothing of it was:
---   leaving    blobs of an execution that had this id are being removed elsewhere at this moment
---   known      there is one of this id, or under this key; its row is the answer
---   conflict   the key was used with something else
---   spent      the key was used, and `name` is the execution, which is no longer kept
---   undefined  the definition is not there
---   orphan     the parent has ended; its terminal row is the answer, NULL if it is not there at all
---   over       the parent runs, but the token that starts this one has a result, or a row says that this attempt failed
---   gone       `name`, whose blobs it needs, is no longer kept
--- A crash here leaves nothing of the whole call, or all of it.
+--   defined              whether the definition must exist
+-- ARGUMENTS, one element per reference: `others`, whose blobs start number `needing` references.
+-- ARGUMENTS, one element per initial fact: `starts` (which start, from 1), kinds … bodies as in record_facts.
+-- The caller guarantees that no two starts of a call have the same id or the same key.
+-- RETURNS one row for each start that was not written:
+--   leaving    blobs of a removed execution with this id are being deleted from an external store
+--   known      an execution with this id or key exists; its row is the answer
+--   conflict   the key was used with another request
+--   spent      the key was used for the execution `name`, which was removed
+--   undefined  the definition does not exist
+--   orphan     the parent has ended; its terminal row is the answer, NULL if it was removed
+--   over       the parent runs, but the token that starts this one has a result, or its attempt has failed
+--   gone       the execution `name`, whose blobs it needs, was removed
+-- All or nothing of the call is committed.
 CREATE FUNCTION accept_executions(
     ids text[], workflows text[], hashes text[], ats bigint[], accepteds bytea[], keys text[], digests bytea[],
     parents text[], parent_nodes integer[], parent_paths bytea[], parent_attempts integer[], defined boolean[], needing integer[], others text[], starts integer[], kinds smallint[],
@@ -34,7 +34,7 @@ AS $$
 DECLARE
     moment bigint := extract(epoch FROM clock_timestamp()) * 1000;
 BEGIN
-    -- Definitions are locked against removal only: any number of starts may name the same one at once.
+    -- Definitions are locked against removal only: any number of concurrent starts may reference the same one.
     PERFORM CASE WHEN k.shared THEN pg_advisory_xact_lock_shared(k.key) ELSE pg_advisory_xact_lock(k.key) END
     FROM (
         SELECT l.key, bool_and(l.shared) AS shared
@@ -71,7 +71,7 @@ BEGIN
         LEFT JOIN LATERAL (SELECT e.accepted FROM execution AS e WHERE e.id = u.execution OFFSET 0) AS y ON true
         LEFT JOIN LATERAL (SELECT e.n, e.ending FROM execution AS e WHERE e.id = g.parent OFFSET 0) AS p ON true
         LEFT JOIN LATERAL (
-            -- One by one, so that each is a look into the index, however many facts the parent has.
+            -- One by one, so that each is an index lookup, however many facts the parent has.
             SELECT true AS over FROM (
                 SELECT FROM fact AS f
                 WHERE f.execution = p.n AND f.kind = 1 AND f.node = g.parent_node AND f.path = g.parent_path
@@ -127,7 +127,7 @@ BEGIN
             ORDER BY k.place
         ) AS w
     ), told AS (
-        -- Whoever accepted it opens it in a moment; the row is for the case that nobody does.
+        -- The accepting process activates the execution right away; the row is for the case that it crashes first.
         INSERT INTO outbox (execution, kind, until)
         SELECT j.id, 'start', moment + patience FROM judged AS j WHERE j.verdict = 'written'
         ON CONFLICT DO NOTHING

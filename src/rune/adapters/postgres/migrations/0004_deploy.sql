@@ -1,17 +1,17 @@
--- meets_expected: whether a tag is among those that are expected; `already`: what is there is what it shall be, which is
--- how whoever asks again finds it, and does unless something has to be new. Changes nothing.
+-- meets_expected: whether a tag is among the expected ones. `already`: the current state is the wanted one, as after a
+-- repeated request; that also meets the expectation unless the object must not exist yet. Read-only.
 CREATE FUNCTION meets_expected(tag text, expected text[], already boolean) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$
     SELECT expected IS NULL OR tag = ANY (expected) OR (tag <> '' AND '*' = ANY (expected))
         OR (already AND '' <> ANY (expected))
 $$;
 
--- deploy_version: keeps a definition as a new version of a workflow, or finds the version that has the same content.
--- `latest` points at it afterwards, and so does `alias` unless it is NULL; a hidden workflow is shown again.
--- `expected`: hashes, one of which has to be that of the latest version in sight; `*` any, an empty text none; NULL:
--- whatever it is. RETURNS the number, and what became of it: created, moved or none, or changed with the hash that is
--- there instead. One deploy of a workflow at a time: numbers have no gaps. A crash here leaves nothing of it, or all of
--- it; sent again it finds what it has done, unless nothing was expected.
+-- deploy_version: stores a definition as a new version of a workflow, or finds the version with the same content.
+-- `latest` points at it afterwards, and so does `alias` unless it is NULL; an archived workflow is restored.
+-- `expected`: hashes, one of which the latest version must have; `*`: any version, an empty text: no version; NULL:
+-- no condition. RETURNS the number and the change: created, moved or none; or changed with the current hash if the
+-- condition failed. Deploys of a workflow are serialised, so that numbers have no gaps. All or nothing is committed;
+-- sent again it finds its own result, unless `expected` demands that there is no version.
 CREATE FUNCTION deploy_version(
     the_workflow text, the_hash text, the_definition bytea, the_name text, the_alias text, moment bigint,
     expected text[]

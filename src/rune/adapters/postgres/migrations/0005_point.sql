@@ -1,8 +1,8 @@
--- point_alias: lets an alias point at a version with these weights and no others; `the_number` NULL: where it points
--- already. Moving `latest` shows a hidden workflow again. `expected`: revisions, one of which it has to have; `*` any, an
--- empty text none; NULL: whatever it is. RETURNS what became of it: moved or none; unknown if a version is not there;
--- hidden if the workflow is out of sight; changed with the revision that it has instead. A crash here leaves nothing of
--- it, or all of it; sent again it finds what it has done, unless nothing was expected.
+-- point_alias: points an alias at a version and replaces its weights; `the_number` NULL: keep the version. Moving
+-- `latest` restores an archived workflow. `expected`: revisions, one of which the alias must have; `*`: any revision, an
+-- empty text: no alias; NULL: no condition. RETURNS the change: moved or none; unknown if a version does not exist;
+-- hidden if the workflow is archived; changed with the current revision if the condition failed. All or nothing is
+-- committed; sent again it finds its own result, unless `expected` demands that there is no alias.
 CREATE FUNCTION point_alias(
     the_workflow text, the_alias text, the_number integer, moment bigint, the_weights jsonb, expected text[]
 ) RETURNS TABLE (number integer, answer text, tag text)

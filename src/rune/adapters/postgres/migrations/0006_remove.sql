@@ -1,10 +1,10 @@
--- remove_executions: takes ended executions off the list, those that may go at this moment. Each is gone for everybody
--- when this commits; one with many rows leaves a note in `removed`, and its rows follow in pieces.
--- ARGUMENTS: ns and ids of the candidates; now; how long something may still be written for one that has ended (late),
--- how long a client key outlives its execution (key_life); from how many rows or blobs on it goes in pieces; and whether
--- each has to leave a note, because its blobs lie elsewhere.
--- RETURNS one row: the ids that went, how many references to others went with them, facts and blobs that are gone.
--- A crash here leaves each of them whole or gone.
+-- remove_executions: removes those ended executions that are removable now. They are invisible once this commits; one
+-- with many rows leaves a row in `removed`, and its rows are removed in pieces.
+-- ARGUMENTS: ns and ids of the candidates; now; how long facts may still be written for an ended execution (late);
+-- how long an idempotency key outlives its execution (key_life); from how many rows or blobs on it is removed in pieces;
+-- and whether each leaves a row in `removed` because its blobs are in an external store.
+-- RETURNS one row: the removed ids, and the numbers of removed references to others, facts and blobs.
+-- All or nothing of each execution is removed.
 CREATE FUNCTION remove_executions(
     ns bigint[], ids text[], now bigint, late bigint, key_life bigint, many_rows integer, many_blobs integer,
     noted boolean

@@ -1,8 +1,9 @@
--- sweep_removed: removes rows that are left of executions that are off the list, at most `piece` of each kind and
--- execution. The note of one of which nothing is left goes, unless something may still be written for it: then it is
--- looked at again later.
--- ARGUMENTS: the numbers of the notes, and the mark in each: one with another mark is somebody else's at this moment; now, late and many as in remove_executions.
--- RETURNS one row: facts and blobs that are gone. A crash here leaves the notes, and the next sweep goes on from them.
+-- sweep_removed: removes remaining rows of removed executions, at most `piece` of each kind and execution. The row in
+-- `removed` of one without remaining rows is deleted, unless facts may still be written for it: then it is swept again
+-- later.
+-- ARGUMENTS: numbers and marks of rows in `removed`; a row with another mark belongs to another sweep now; now, late and
+-- many as in remove_executions.
+-- RETURNS one row: the numbers of removed facts and blobs. After a crash the next sweep continues with the same rows.
 CREATE FUNCTION sweep_removed(
     ns bigint[], marks bigint[], now bigint, late bigint, piece integer, blob_piece integer
 )
@@ -29,7 +30,7 @@ BEGIN
             SELECT c.ctid FROM claim AS c WHERE c.execution = note.n LIMIT piece));
         GET DIAGNOSTICS went = ROW_COUNT;
         more_left := more_left OR went = piece;
-        -- A new execution may have been given the same id: the blobs are now its own.
+        -- A new execution may use the same id: the blobs belong to it.
         DELETE FROM blob WHERE ctid = ANY (ARRAY(
             SELECT b.ctid FROM blob AS b WHERE b.execution = note.id
               AND NOT EXISTS (SELECT FROM execution AS e WHERE e.id = note.id) LIMIT blob_piece));

@@ -1,5 +1,5 @@
--- Lists by workflow, and by workflow and status, newest first: one index answers both, a workflow alone by reading the
--- newest of each status.
+-- Lists by workflow and by workflow and status, newest first: one index serves both, because a list of a workflow reads
+-- the newest executions of each status.
 
 DROP INDEX execution_workflow;
 CREATE INDEX execution_workflow ON execution (workflow, status, n);

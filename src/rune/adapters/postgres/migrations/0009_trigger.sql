@@ -1,5 +1,5 @@
--- Triggers, and what was signed for them. body: everything of a trigger; the columns are what is looked for.
--- due: when a schedule has to be looked at; NULL for hooks and for what is switched off.
+-- Triggers and signed webhook deliveries. body: the whole trigger; the columns are those that queries search.
+-- due: when a schedule is due; NULL for webhooks and disabled triggers.
 
 CREATE TABLE workflow_trigger (
     due       bigint,
@@ -13,7 +13,7 @@ CREATE TABLE workflow_trigger (
 CREATE INDEX workflow_trigger_workflow ON workflow_trigger (workflow, node);
 CREATE INDEX workflow_trigger_due ON workflow_trigger (due) WHERE due IS NOT NULL;
 
--- What was signed comes under one delivery only. until: nobody believes the signature any more (epoch ms).
+-- A signature is accepted for one delivery only. until: when the signature expires (epoch ms).
 CREATE TABLE signed_delivery (
     until      bigint NOT NULL,
     trigger_id text COLLATE "C" NOT NULL,

@@ -1,4 +1,4 @@
--- Access: the keys of the API, who may use which credential, and who changed what.
+-- API keys, grants of credentials, and the audit log.
 
 CREATE TABLE api_key (
     created_at bigint NOT NULL,

@@ -1,5 +1,5 @@
--- Limits on starts, and what they have counted. The level of a rate is in parts of a start: `period` of them are one,
--- and each ms adds `starts` of them.
+-- Start limits and their counters. The level of a token bucket is in fractions of a start: one start is `period` units,
+-- and each ms adds `starts` units.
 
 CREATE TABLE start_limit (
     level     bigint NOT NULL,
@@ -12,25 +12,25 @@ CREATE TABLE start_limit (
     limits    text NOT NULL
 );
 
--- Executions that a key with a limit has started. Those that have ended go when the next one is counted.
+-- Executions started under a concurrency limit. Ended ones are deleted when the next one is counted.
 CREATE TABLE limited_start (
     subject   text COLLATE "C" NOT NULL,
     execution text COLLATE "C" NOT NULL,
     PRIMARY KEY (subject, execution)
 );
 
--- accept_limited: writes one start, unless a limit refuses it. The arguments behind the first two are those of
+-- accept_limited: writes one start unless a limit rejects it. The arguments after the first two are those of
 -- accept_executions, each with one element.
---   subjects   whose limits hold for it; those that have none are not asked
---   closed     whether nothing new may begin whatever they say, because a queue is full
--- RETURNS no row where it was written, one of accept_executions, or
---   waiting    it is closed
---   running    the limit of `name`
---   rate       the limit of `name`; there is enough for one start in `pause` ms
--- Rows of limits are locked first, by name, and by nobody who holds a lock of accept_executions. Whoever waits for one
--- sees what the one before has written. What was started before is looked for under the lock: it is answered, and not
--- counted again.
--- A crash here leaves nothing of it, or all of it.
+--   subjects   the subjects whose limits apply; those without limits are ignored
+--   closed     whether all starts are rejected because a queue is full
+-- RETURNS no row if it was written, a row of accept_executions, or
+--   waiting    all starts are rejected
+--   running    the concurrency limit of `name`
+--   rate       the rate limit of `name`; the next start is possible in `pause` ms
+-- Limit rows are locked first, in the order of their names, and never while a lock of accept_executions is held. A
+-- transaction that waits for a row sees what the previous one has written. An earlier start with the same key or id is
+-- looked up under the lock: it is returned and not counted again.
+-- All or nothing is committed.
 CREATE FUNCTION accept_limited(
     subjects text[], closed boolean,
     ids text[], workflows text[], hashes text[], ats bigint[], accepteds bytea[], keys text[], digests bytea[],

@@ -1,4 +1,4 @@
-"""Addresses: where a broker is, who asks, and what was said about the connection.
+"""Parses broker URLs into addresses with credentials, TLS and connection options.
 
 `amqp[s]://user:password@host:port/vhost?option=value`, every part percent-encoded. Options, as RabbitMQ names them:
 `heartbeat` (s, 0 for none), `connection_timeout` (ms), `frame_max` (bytes), `channel_max`, and with `amqps`
@@ -16,16 +16,21 @@ import msgspec
 from rune.adapters.rabbitmq.amqp.errors import InvalidAddressError
 
 PORTS = {"amqp": 5672, "amqps": 5671}
-HEARTBEAT = 30
-TIMEOUT = 10_000
+HEARTBEAT_S = 30
+CONNECTION_TIMEOUT_MS = 10_000
 FRAME_MAX = 131_072
 MIN_FRAME_BYTES = 4096
-NUMBERS = {"heartbeat": 65_535, "connection_timeout": 600_000, "frame_max": 2**31 - 1, "channel_max": 65_535}
-TEXTS = {"cacertfile", "certfile", "keyfile", "verify", "server_name_indication"}
+MAX_OPTION_VALUES = {
+    "heartbeat": 65_535,
+    "connection_timeout": 600_000,
+    "frame_max": 2**31 - 1,
+    "channel_max": 65_535,
+}
+TEXT_OPTIONS = {"cacertfile", "certfile", "keyfile", "verify", "server_name_indication"}
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """A URL, taken apart."""
+    """A parsed broker URL."""
 
     host: str
     port: int
@@ -33,8 +38,8 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     password: str = "guest"
     vhost: str = "/"
     secure: bool = False
-    heartbeat: int = HEARTBEAT
-    connection_timeout: int = TIMEOUT
+    heartbeat: int = HEARTBEAT_S
+    connection_timeout: int = CONNECTION_TIMEOUT_MS
     frame_max: int = FRAME_MAX
     channel_max: int = 0
     cacertfile: str = ""
@@ -44,14 +49,14 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     server_name_indication: str = ""
 
     def __repr__(self) -> str:
-        """Without the password: this is what gets into logs."""
+        """Return the URL without the password, for logs."""
         scheme = "amqps" if self.secure else "amqp"
         return f"{scheme}://{self.user}@{self.host}:{self.port}/{'' if self.vhost == '/' else self.vhost}"
 
     __str__ = __repr__
 
     def context(self) -> ssl.SSLContext | None:
-        """How the connection is encrypted; None if it is not."""
+        """Return the TLS settings, None for an unencrypted connection."""
         if not self.secure:
             return None
         try:
@@ -67,7 +72,6 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_address(url: str) -> Address:
-    """An address from its URL."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -78,7 +82,7 @@ def parse_address(url: str) -> Address:
     vhost = unquote(parts.path[1:])
     if "/" in parts.path[1:]:
         raise InvalidAddressError(f"vhost `{vhost}`: a slash in it is written %2F")
-    given = _options(dict(parse_qsl(parts.query, keep_blank_values=True)))
+    options = _options(dict(parse_qsl(parts.query, keep_blank_values=True)))
     return msgspec.convert(
         {
             "host": parts.hostname or "localhost",
@@ -87,31 +91,29 @@ def parse_address(url: str) -> Address:
             "password": "guest" if parts.password is None else unquote(parts.password),
             "vhost": vhost or "/",
             "secure": parts.scheme == "amqps",
-            **given,
+            **options,
         },
         Address,
     )
 
 
-def _options(given: Mapping[str, str]) -> dict[str, int | str]:
+def _options(query: Mapping[str, str]) -> dict[str, int | str]:
     found: dict[str, int | str] = {}
-    for name, value in given.items():
-        if name in NUMBERS:
-            if not (value.isascii() and value.isdecimal()) or int(value) > NUMBERS[name]:
+    for name, value in query.items():
+        if name in MAX_OPTION_VALUES:
+            if not (value.isascii() and value.isdecimal()) or int(value) > MAX_OPTION_VALUES[name]:
                 raise InvalidAddressError(
-                    f"{name}={value}: a whole number up to {NUMBERS[name]:,} is expected"
+                    f"{name}={value}: a whole number up to {MAX_OPTION_VALUES[name]:,} is expected"
                 )
             found[name] = int(value)
-        elif name in TEXTS:
+        elif name in TEXT_OPTIONS:
             found[name] = value
         else:
             raise InvalidAddressError(f"`{name}` is no option of a broker's URL")
     if 0 < int(found.get("frame_max", 0)) < MIN_FRAME_BYTES:
         raise InvalidAddressError(f"frame_max={found['frame_max']}: at least {MIN_FRAME_BYTES:,} are needed")
     if found.get("connection_timeout", 1) == 0:
-        raise InvalidAddressError(
-            "connection_timeout=0: nobody answers within no time; leave it out for 10 s"
-        )
+        raise InvalidAddressError("connection_timeout=0: a timeout must be positive; leave it out for 10 s")
     if found.get("verify", "verify_none") not in ("verify_peer", "verify_none"):
         raise InvalidAddressError(f"verify={found['verify']}: verify_peer or verify_none")
     return found

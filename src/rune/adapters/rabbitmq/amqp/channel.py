@@ -1,6 +1,6 @@
-"""Settling: what was published and is not confirmed, what was delivered and is not acknowledged.
+"""An AMQP channel: requests and replies, publishing with confirms, consumers, and acknowledgements.
 
-A channel: requests and their answers, publishing with confirms, consumers, and what the broker says unasked.
+Confirms and acknowledgements are tracked per message, so that many of them travel in one frame.
 """
 
 from __future__ import annotations
@@ -37,9 +37,17 @@ from rune.adapters.rabbitmq.amqp.frames import (
     read_deliver,
 )
 
+MAX_CACHED_ROUTES = 1024
+MAX_MESSAGE_BYTES = 128 * 1024 * 1024
+
+OnMessage = Callable[[Message], None]
+OnCancel = Callable[[str], None]
+Outgoing = tuple[str, str, bytes, MessageProperties]
+"""Exchange, routing key, body and properties of a message to publish."""
+
 
 class Batch(msgspec.Struct, gc=False):
-    """Messages that somebody waits for together."""
+    """Published messages with one common result."""
 
     future: asyncio.Future[None]
     left: int
@@ -47,7 +55,7 @@ class Batch(msgspec.Struct, gc=False):
 
 
 class PublisherConfirms:
-    """Which published messages are still to be confirmed. Confirms may come out of order and many at once."""
+    """Published messages without a confirm. Confirms may arrive out of order and for many messages at once."""
 
     def __init__(self) -> None:
         self.last = 0
@@ -58,33 +66,33 @@ class PublisherConfirms:
         return len(self._waiting)
 
     def next(self, batch: Batch | None) -> int:
-        """The number of the message that is published next."""
+        """Return the number of the message that is published next."""
         self.last += 1
         if batch is not None:
             self._waiting[self.last] = batch
         return self.last
 
     def settle(self, tag: int, *, multiple: bool, taken: bool) -> None:
-        """The broker says what became of one message, or of all up to it."""
+        """Handle an ack or nack of one message, or of all messages up to it."""
         if tag > self.last:
             raise ProtocolError(503, f"message {tag} is confirmed and was never published")
         waiting = self._waiting
         if not multiple:
             batch = waiting.pop(tag, None)
             if batch is not None:
-                self._one(batch, taken)
+                self._settle_one(batch, taken)
             return
         upto = tag or self.last
         while waiting:
             first = next(iter(waiting))
             if first > upto:
                 return
-            self._one(waiting.pop(first), taken)
+            self._settle_one(waiting.pop(first), taken)
 
-    def _one(self, batch: Batch, taken: bool) -> None:
+    def _settle_one(self, batch: Batch, taken: bool) -> None:
         batch.left -= 1
         if not taken and batch.error is None:
-            batch.error = NackedError("the broker did not take a message")
+            batch.error = NackedError("the broker rejected a message")
         if batch.left == 0 and not batch.future.done():
             if batch.error is None:
                 batch.future.set_result(None)
@@ -92,14 +100,15 @@ class PublisherConfirms:
                 batch.future.set_exception(batch.error)
 
     def returned(self, number: str, error: UnroutableError) -> bool:
-        """A message came back; its confirm follows. Whether somebody waits for it."""
+        """Handle a returned message, whose confirm follows. Return whether a caller waits for it."""
         batch = self._waiting.get(int(number)) if number.isascii() and number.isdecimal() else None
         if batch is not None and batch.error is None:
             batch.error = error
         return batch is not None
 
     def overdue(self, now: float, deadline: float) -> bool:
-        """Called now and then: gives up what has waited for the deadline. Whether there was any."""
+        """Fail messages without a confirm since the deadline and return whether there were any. Called periodically:
+        send times are recorded per call, not per message."""
         self._marks.append((now, self.last))
         upto = 0
         while self._marks and self._marks[0][0] <= now - deadline:
@@ -109,7 +118,7 @@ class PublisherConfirms:
         return bool(late)
 
     def fail(self, error: AmqpError) -> None:
-        """Nothing more will be confirmed."""
+        """Fail all unconfirmed messages."""
         self._fail(list(self._waiting), error)
 
     def _fail(self, numbers: list[int], error: AmqpError) -> None:
@@ -121,11 +130,13 @@ class PublisherConfirms:
 
 
 class PendingAcks:
-    """Acks of one turn of the loop, as few frames as possible: one for all below the first that is still in hands."""
+    """Collects the acks of one event loop turn into as few frames as possible: one frame acknowledges all deliveries
+    before the first that is still unacknowledged."""
 
     def __init__(self, channel: int) -> None:
         self._channel = channel
-        self._held: dict[int, None] = {}  # in the order of their numbers
+        # In the order of their tags.
+        self._held: dict[int, None] = {}
         self._now: list[int] = []
 
     def __len__(self) -> int:
@@ -135,7 +146,7 @@ class PendingAcks:
         self._held[tag] = None
 
     def add(self, tag: int) -> bool:
-        """One more to acknowledge; whether it is the first of this turn. What is not in hands is let pass."""
+        """Add a delivery to acknowledge and return whether it is the first of this turn. Unknown tags are ignored."""
         if tag not in self._held:
             return False
         del self._held[tag]
@@ -143,14 +154,14 @@ class PendingAcks:
         return len(self._now) == 1
 
     def other(self, tag: int) -> bool:
-        """Settled otherwise; whether it was in hands."""
+        """Remove a delivery that is not acknowledged but rejected; return whether it was unacknowledged."""
         if tag not in self._held:
             return False
         del self._held[tag]
         return True
 
     def frames(self) -> bytes:
-        """What to send for all that came together."""
+        """Return the frames that acknowledge all deliveries added since the last call."""
         now, self._now = self._now, []
         if not now:
             return b""
@@ -165,17 +176,8 @@ class PendingAcks:
         return b"".join(parts)
 
 
-MAX_CACHED_ROUTES = 1024  # ways to publish that are remembered
-MAX_MESSAGE_BYTES = 128 * 1024 * 1024  # bytes of a message that is taken
-
-Consumer = Callable[[Message], None]
-Cancelled = Callable[[str], None]
-Outgoing = tuple[str, str, bytes, MessageProperties]
-"""Exchange, routing key, body and properties of a message to publish."""
-
-
 class FrameWriter(Protocol):
-    """The connection, as a channel sees it."""
+    """What a channel needs of its connection."""
 
     room: int
     deadline: float
@@ -189,57 +191,57 @@ class FrameWriter(Protocol):
 
 
 class Channel:
-    """One channel. `on_close` is called once, with the reason, unless this side closed it."""
+    """One channel. `on_close` is called once with the reason, unless the client closed the channel."""
 
-    def __init__(self, line: FrameWriter, number: int) -> None:
-        self._line = line
+    def __init__(self, writer: FrameWriter, number: int) -> None:
+        self._writer = writer
         self._loop = asyncio.get_running_loop()
         self.number = number
         self.error: AmqpError | None = None
         self.on_close: Callable[[AmqpError], None] | None = None
         self.on_return: Callable[[Message, UnroutableError], None] | None = None
-        self._answers: deque[tuple[list[str], asyncio.Future[Any]]] = deque()
-        self._consumers: dict[bytes, tuple[Consumer, Cancelled | None]] = {}
-        self._ways: dict[tuple[str, str], bytes] = {}
-        self._posts: dict[tuple[str, str], bytes] = {}
+        self._replies: deque[tuple[list[str], asyncio.Future[Any]]] = deque()
+        self._consumers: dict[bytes, tuple[OnMessage, OnCancel | None]] = {}
+        self._routes: dict[tuple[str, str], bytes] = {}
+        self._post_routes: dict[tuple[str, str], bytes] = {}
         self._confirming = False
         self.confirms = PublisherConfirms()
         self.acks = PendingAcks(number)
-        self._stopped: asyncio.Event | None = None
-        self._taker: Callable[[Message], None] | None = None
+        self._flow_stopped: asyncio.Event | None = None
+        self._receiver: Callable[[Message], None] | None = None
         self._message: Message | None = None
-        self._why = UnroutableError("")
-        self._missing = -1
+        self._return_error = UnroutableError("")
+        self._remaining_bytes = -1
         self._pieces: list[bytes] = []
 
-    async def request(self, asked: Any) -> Any:
-        """Send a method and wait for its answer."""
+    async def request(self, method: Any) -> Any:
+        """Send a method and return its reply."""
         if self.error is not None:
             raise self.error
-        answer: asyncio.Future[Any] = self._loop.create_future()
-        self._answers.append((asked.valid_responses, answer))
-        self._line.write(command(asked, self.number))
+        reply: asyncio.Future[Any] = self._loop.create_future()
+        self._replies.append((method.valid_responses, reply))
+        self._writer.write(command(method, self.number))
         try:
-            async with asyncio.timeout(self._line.deadline):
-                return await answer
+            async with asyncio.timeout(self._writer.deadline):
+                return await reply
         except TimeoutError:
-            away = BrokerUnavailableError(
-                f"no answer to {asked.name} within {self._line.deadline:g} s", code="NO_ANSWER"
+            unavailable = BrokerUnavailableError(
+                f"no reply to {method.name} within {self._writer.deadline:g} s", code="NO_ANSWER"
             )
-            self._line.abort(away)
-            raise away from None
+            self._writer.abort(unavailable)
+            raise unavailable from None
 
     async def close(self) -> None:
-        """Close it; what is not acknowledged goes back to its queue."""
+        """Close the channel; unacknowledged messages return to their queues."""
         if self.error is None:
             self.flush()
             self.on_close = None
             await self.request(commands.Channel.Close(200, "done", 0, 0))
-            self._line.forget(self.number)
+            self._writer.forget(self.number)
             self.fail(ChannelClosedError("the channel is closed", code="CLOSED"))
 
     async def confirm(self) -> None:
-        """From now on the broker confirms what is published."""
+        """Turn on publisher confirms."""
         await self.request(commands.Confirm.Select())
         self._confirming = True
 
@@ -256,11 +258,11 @@ class Channel:
         exclusive: bool = False,
         auto_delete: bool = False,
     ) -> commands.Queue.DeclareOk:
-        """Answers its name, how many messages wait in it, and how many consumers it has."""
-        asked = commands.Queue.Declare(
+        """Declare a queue and return its name, its number of messages and its number of consumers."""
+        method = commands.Queue.Declare(
             0, name, passive, durable, exclusive, auto_delete, arguments=dict(arguments or {})
         )
-        found: commands.Queue.DeclareOk = await self.request(asked)
+        found: commands.Queue.DeclareOk = await self.request(method)
         return found
 
     async def bind(self, queue: str, exchange: str, routing_key: str) -> None:
@@ -270,71 +272,72 @@ class Channel:
         await self.request(commands.Queue.Delete(0, name))
 
     async def purge(self, name: str) -> int:
-        """How many messages were removed."""
-        answer = await self.request(commands.Queue.Purge(0, name))
-        return int(answer.message_count)
+        """Remove all messages of a queue and return how many."""
+        reply = await self.request(commands.Queue.Purge(0, name))
+        return int(reply.message_count)
 
     async def prefetch(self, count: int) -> None:
-        """How many deliveries a consumer that begins after this may hold."""
+        """Limit the unacknowledged deliveries of each consumer that is started after this call."""
         await self.request(commands.Basic.Qos(0, count, False))
 
     async def consume(
         self,
         queue: str,
-        taker: Consumer,
+        on_message: OnMessage,
         tag: str,
-        on_cancel: Cancelled | None = None,
+        on_cancel: OnCancel | None = None,
         *,
         exclusive: bool = False,
     ) -> None:
-        """Hand every delivery to `taker`, within the loop and at once. `on_cancel`: the broker ended it."""
+        """Start a consumer. `on_message` is called directly from the event loop, `on_cancel` if the broker ends the
+        consumer."""
         key = tag.encode()
-        self._consumers[key] = (taker, on_cancel)
+        self._consumers[key] = (on_message, on_cancel)
         try:
             await self.request(commands.Basic.Consume(0, queue, tag, exclusive=exclusive))
         except asyncio.CancelledError:
-            self._line.write(command(commands.Basic.Cancel(tag, nowait=True), self.number))
+            self._writer.write(command(commands.Basic.Cancel(tag, nowait=True), self.number))
             raise
         except AmqpError:
             self._consumers.pop(key, None)
             raise
 
     async def cancel(self, tag: str) -> None:
-        """End a consumer. Deliveries on their way still come to it until the broker has answered."""
+        """End a consumer. It still receives deliveries in transit until the broker has replied."""
         if tag.encode() in self._consumers:
             await self.request(commands.Basic.Cancel(tag))
             self._consumers.pop(tag.encode(), None)
 
     async def get(self, queue: str) -> Message | None:
-        """One message, or None if there is none now."""
+        """Return one message, or None if the queue is empty."""
         found: Message | None = await self.request(commands.Basic.Get(0, queue))
         return found
 
     @property
     def is_clear(self) -> bool:
-        """Whether a message may be published right now."""
-        return self._stopped is None and self._line.is_clear
+        """Whether messages may be published now."""
+        return self._flow_stopped is None and self._writer.is_clear
 
     async def clear(self) -> None:
-        """Wait until messages may be published: the broker is short of memory, or slow, or said stop."""
+        """Wait until messages may be published: the broker may be short of memory, slow, or have stopped the flow."""
         while not self.is_clear:
             if self.error is not None:
                 raise self.error
-            if self._stopped is not None:
-                await self._stopped.wait()
+            if self._flow_stopped is not None:
+                await self._flow_stopped.wait()
             else:
-                await self._line.clear()
+                await self._writer.clear()
 
     def publish(
         self, exchange: str, routing_key: str, body: bytes, stamp: MessageProperties = JSON
     ) -> asyncio.Future[None]:
-        """Publish; the answer comes when the broker has taken it, or says why not. Goes out with all of this turn."""
+        """Publish a message; the future resolves when the broker has confirmed it and fails if it was rejected."""
         return self.publish_all(((exchange, routing_key, body, stamp),))
 
     def publish_all(
         self, messages: Iterable[Outgoing], future: asyncio.Future[None] | None = None
     ) -> asyncio.Future[None]:
-        """The same for several, with one answer when all are taken, in the future that is given if one is."""
+        """Publish several messages; the future (`future` if given) resolves when all are confirmed."""
         if future is None:
             future = self._loop.create_future()
         if self.error is not None:
@@ -344,173 +347,185 @@ class Channel:
             raise AmqpError("the channel does not confirm; call confirm() before publishing")
         batch = Batch(future, 0)
         parts: list[bytes] = []
-        number, room, confirms = self.number, self._line.room, self.confirms
+        number, room, confirms = self.number, self._writer.room, self.confirms
         for exchange, routing_key, body, stamp in messages:
             batch.left += 1
             serial = confirms.next(batch)
-            way = self._ways.get((exchange, routing_key)) or self._way(self._ways, exchange, routing_key)
-            parts.append(way)
+            route = self._routes.get((exchange, routing_key)) or self._add_route(
+                self._routes, exchange, routing_key
+            )
+            parts.append(route)
             parts.append(content(number, stamp.properties(serial), body, room))
         if parts:
-            self._line.write(b"".join(parts))
+            self._writer.write(b"".join(parts))
         else:
             future.set_result(None)
         return future
 
     def post(self, exchange: str, routing_key: str, body: bytes, stamp: MessageProperties = JSON) -> None:
-        """Publish without waiting for anything; what becomes of it is not told."""
+        """Publish a message without waiting for a confirm; it may be lost."""
         if self.error is None:
             serial = self.confirms.next(None) if self._confirming else 0
-            way = self._posts.get((exchange, routing_key)) or self._way(self._posts, exchange, routing_key)
-            self._line.write(way + content(self.number, stamp.properties(serial), body, self._line.room))
+            route = self._post_routes.get((exchange, routing_key)) or self._add_route(
+                self._post_routes, exchange, routing_key
+            )
+            self._writer.write(
+                route + content(self.number, stamp.properties(serial), body, self._writer.room)
+            )
 
-    def _way(self, known: dict[tuple[str, str], bytes], exchange: str, routing_key: str) -> bytes:
-        if len(known) >= MAX_CACHED_ROUTES:
-            known.clear()
-        made = publish_command(self.number, exchange, routing_key, mandatory=known is self._ways)
-        known[exchange, routing_key] = made
-        return made
+    def _add_route(self, cache: dict[tuple[str, str], bytes], exchange: str, routing_key: str) -> bytes:
+        if len(cache) >= MAX_CACHED_ROUTES:
+            cache.clear()
+        route = publish_command(self.number, exchange, routing_key, mandatory=cache is self._routes)
+        cache[exchange, routing_key] = route
+        return route
 
     def ack(self, tag: int) -> None:
-        """Acknowledge; those of one turn travel together."""
+        """Acknowledge a delivery, together with all others of this event loop turn."""
         if self.error is None and self.acks.add(tag):
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Send the acks that were collected."""
+        """Send the collected acks."""
         frames = self.acks.frames()
         if frames and self.error is None:
-            self._line.write(frames)
+            self._writer.write(frames)
 
     def nack(self, tag: int, *, requeue: bool) -> None:
-        """Back to its queue, or to where its queue sends dead letters."""
+        """Reject a delivery: return it to its queue, or to the queue's dead letter exchange."""
         if self.error is None and self.acks.other(tag):
-            self._line.write(nack_command(self.number, tag, requeue=requeue))
+            self._writer.write(nack_command(self.number, tag, requeue=requeue))
 
     def fail(self, error: AmqpError) -> None:
-        """Nothing more will come."""
+        """Fail all pending operations and close the channel."""
         if self.error is not None:
             return
         self.error = error
-        if self._stopped is not None:
-            self._stopped.set()
-        while self._answers:
-            _, answer = self._answers.popleft()
-            if not answer.done():
-                answer.set_exception(error)
+        if self._flow_stopped is not None:
+            self._flow_stopped.set()
+        while self._replies:
+            _, reply = self._replies.popleft()
+            if not reply.done():
+                reply.set_exception(error)
         self.confirms.fail(error)
         self._consumers.clear()
         if self.on_close is not None:
             self.on_close(error)
 
     def on_deliver(self, data: bytes, start: int, end: int) -> None:
-        """A delivery begins; its content follows."""
-        if self._missing >= 0 or self._message is not None:
+        """Handle the start of a delivery; its content follows."""
+        if self._remaining_bytes >= 0 or self._message is not None:
             raise ProtocolError(505, "a delivery within the content of another")
         consumer, self._message = read_deliver(data, start, end)
         found = self._consumers.get(consumer)
-        self._taker = self._unwanted if found is None else found[0]
+        self._receiver = self._return_to_queue if found is None else found[0]
         self.acks.delivered(self._message.tag)
 
-    def _unwanted(self, message: Message) -> None:
-        """It was on its way when its consumer ended."""
+    def _return_to_queue(self, message: Message) -> None:
+        """Reject a delivery that was in transit when its consumer ended."""
         self.nack(message.tag, requeue=True)
 
     def on_header(self, data: bytes, start: int, end: int) -> None:
-        if self._message is None or self._missing >= 0:
+        if self._message is None or self._remaining_bytes >= 0:
             raise ProtocolError(505, "a content header that nothing announced")
         size, self._message.raw = read_content(data, start, end)
         if size > MAX_MESSAGE_BYTES:
-            raise ProtocolError(501, f"a message of {size:,} bytes; at most {MAX_MESSAGE_BYTES:,} are taken")
-        self._missing = size
+            raise ProtocolError(
+                501, f"a message of {size:,} bytes; at most {MAX_MESSAGE_BYTES:,} are accepted"
+            )
+        self._remaining_bytes = size
         if size == 0:
             self._complete(b"")
 
     def on_body(self, piece: bytes) -> None:
-        self._missing -= len(piece)
-        if self._missing == 0 and not self._pieces:
+        self._remaining_bytes -= len(piece)
+        if self._remaining_bytes == 0 and not self._pieces:
             self._complete(piece)
             return
-        if self._missing < 0:
+        if self._remaining_bytes < 0:
             raise ProtocolError(505, "more content than its header announced")
         self._pieces.append(piece)
-        if self._missing == 0:
+        if self._remaining_bytes == 0:
             self._complete(b"".join(self._pieces))
 
     def _complete(self, body: bytes) -> None:
-        message, taker = self._message, self._taker
+        message, receiver = self._message, self._receiver
         assert message is not None
-        assert taker is not None
+        assert receiver is not None
         message.body = body
-        self._message, self._missing = None, -1
+        self._message, self._remaining_bytes = None, -1
         if self._pieces:
             self._pieces = []
-        taker(message)
+        receiver(message)
 
-    def on_command(self, index: int, told: Any) -> None:
-        """Any method but a delivery and confirms."""
+    def on_command(self, index: int, method: Any) -> None:
+        """Handle any method except deliveries and confirms."""
         if self._message is not None:
-            raise ProtocolError(505, f"{told.name} within the content of a message")
-        name = told.name
+            raise ProtocolError(505, f"{method.name} within the content of a message")
+        name = method.name
         if index == RETURN:
-            self._begin(told, self._returned)
+            self._begin_message(method, self._on_returned)
         elif index == GET_OK:
-            self._begin(told, self._got, told.delivery_tag, told.redelivered)
-            self.acks.delivered(told.delivery_tag)
+            self._begin_message(method, self._on_get_ok, method.delivery_tag, method.redelivered)
+            self.acks.delivered(method.delivery_tag)
         elif name == "Basic.Cancel":
-            self._ended(told)
+            self._on_consumer_cancelled(method)
         elif name == "Channel.Flow":
-            self._regulate(told.active)
+            self._on_flow(method.active)
         elif name == "Channel.Close":
-            self._line.write(command(commands.Channel.CloseOk(), self.number))
-            self._line.forget(self.number)
-            text = f"{told.reply_code} {told.reply_text}"
-            self.fail(ChannelClosedError(f"the broker closed the channel: {text}", told.reply_code))
+            self._writer.write(command(commands.Channel.CloseOk(), self.number))
+            self._writer.forget(self.number)
+            text = f"{method.reply_code} {method.reply_text}"
+            self.fail(ChannelClosedError(f"the broker closed the channel: {text}", method.reply_code))
         else:
-            self._answer(name, None if name == "Basic.GetEmpty" else told)
+            self._resolve_reply(name, None if name == "Basic.GetEmpty" else method)
 
-    def _answer(self, name: str, value: Any) -> None:
-        if not self._answers or name not in self._answers[0][0]:
-            raise ProtocolError(503, f"{name} answers nothing that was asked")
-        _, answer = self._answers.popleft()
-        if not answer.done():
-            answer.set_result(value)
+    def _resolve_reply(self, name: str, value: Any) -> None:
+        if not self._replies or name not in self._replies[0][0]:
+            raise ProtocolError(503, f"{name} is a reply to no request")
+        _, reply = self._replies.popleft()
+        if not reply.done():
+            reply.set_result(value)
 
-    def _begin(self, told: Any, taker: Consumer, tag: int = 0, redelivered: bool = False) -> None:
-        self._message = Message(b"", tag, redelivered, told.exchange, told.routing_key or "", b"")
-        self._taker = taker
-        if taker == self._returned:
-            self._why = UnroutableError(
-                f"{told.reply_code} {told.reply_text}: exchange `{told.exchange}`, routing key `{told.routing_key}`"
+    def _begin_message(
+        self, method: Any, receiver: OnMessage, tag: int = 0, redelivered: bool = False
+    ) -> None:
+        self._message = Message(b"", tag, redelivered, method.exchange, method.routing_key or "", b"")
+        self._receiver = receiver
+        if receiver == self._on_returned:
+            self._return_error = UnroutableError(
+                f"{method.reply_code} {method.reply_text}:"
+                f" exchange `{method.exchange}`, routing key `{method.routing_key}`"
             )
 
-    def _got(self, message: Message) -> None:
-        asked = self._answers[0][1] if self._answers else None
-        if asked is not None and asked.done():  # whoever asked has gone
-            self._unwanted(message)
-        self._answer("Basic.GetOk", message)
+    def _on_get_ok(self, message: Message) -> None:
+        reply = self._replies[0][1] if self._replies else None
+        # The caller was cancelled.
+        if reply is not None and reply.done():
+            self._return_to_queue(message)
+        self._resolve_reply("Basic.GetOk", message)
 
-    def _returned(self, message: Message) -> None:
+    def _on_returned(self, message: Message) -> None:
         number = ""
         try:
             number = message.properties.correlation_id or ""
         except Exception:
             raise ProtocolError(502, "a returned message whose header cannot be read") from None
-        waited = self.confirms.returned(number, self._why)
-        if not waited and self.on_return is not None:
-            self.on_return(message, self._why)
+        is_awaited = self.confirms.returned(number, self._return_error)
+        if not is_awaited and self.on_return is not None:
+            self.on_return(message, self._return_error)
 
-    def _ended(self, told: Any) -> None:
-        if not told.nowait:
-            self._line.write(command(commands.Basic.CancelOk(told.consumer_tag), self.number))
-        found = self._consumers.pop(told.consumer_tag.encode(), None)
+    def _on_consumer_cancelled(self, method: Any) -> None:
+        if not method.nowait:
+            self._writer.write(command(commands.Basic.CancelOk(method.consumer_tag), self.number))
+        found = self._consumers.pop(method.consumer_tag.encode(), None)
         if found is not None and found[1] is not None:
-            found[1](told.consumer_tag)
+            found[1](method.consumer_tag)
 
-    def _regulate(self, active: bool) -> None:
-        self._line.write(command(commands.Channel.FlowOk(active), self.number))
-        if active and self._stopped is not None:
-            self._stopped.set()
-            self._stopped = None
-        elif not active and self._stopped is None:
-            self._stopped = asyncio.Event()
+    def _on_flow(self, active: bool) -> None:
+        self._writer.write(command(commands.Channel.FlowOk(active), self.number))
+        if active and self._flow_stopped is not None:
+            self._flow_stopped.set()
+            self._flow_stopped = None
+        elif not active and self._flow_stopped is None:
+            self._flow_stopped = asyncio.Event()

@@ -1,19 +1,17 @@
-"""A lean AMQP 0-9-1 client: what is sent in one turn of the loop travels together, deliveries are parsed in bulk.
+"""AMQP 0-9-1 client that writes the frames of one event loop turn together and parses deliveries in bulk.
 
     connection = await connect("amqp://user:password@host/vhost", name="worker 1")
     channel = await connection.channel()
     await channel.confirm()
     await channel.declare_queue("work")
-    await channel.consume("work", taker, "a tag")      # taker(message), called within the loop
-    await channel.publish("", "work", b"...")          # done when the broker has it; raises NotTaken, BrokerAway
+    await channel.consume("work", on_message, "a tag")  # on_message(message), called within the event loop
+    await channel.publish("", "work", b"...")           # raises PublishError, BrokerUnavailableError
     channel.ack(message.tag)
     await connection.close()
 
-Requests of one channel are answered in their order. Publishing does not wait by itself when the broker is short of
-memory: ask `channel.is_clear` and await `channel.clear()` first. A confirm that does not come within the deadline is
-a BrokerAway, and so is everything that was under way when a connection ends.
-
-A link: keeps one connection, and makes a new one whenever it is lost, for as long as it takes.
+Publishing does not wait by itself while the broker is short of memory: check `channel.is_clear` and await
+`channel.clear()` first. A confirm that is missing after the deadline raises BrokerUnavailableError, and so does every
+command in progress when the connection is lost. `ReconnectingConnection` replaces lost connections.
 """
 
 from __future__ import annotations
@@ -40,7 +38,17 @@ from rune.adapters.rabbitmq.amqp.errors import (
 )
 from rune.adapters.rabbitmq.amqp.frames import Message, MessageProperties
 
-REPLY_TIMEOUT_S = 10.0  # s: a request or a publish that is not answered for so long has failed
+log = logging.getLogger("rune.rabbitmq")
+
+REPLY_TIMEOUT_S = 10.0
+"""How long a request waits for its reply and a published message for its confirm."""
+
+MIN_BACKOFF_S = 0.1
+MAX_BACKOFF_S = 5.0
+STABLE_AFTER_S = 5.0
+"""How long a connection must last for the backoff to start again at its minimum."""
+
+Prepare = Callable[[Connection], Awaitable[None]]
 
 
 async def connect(
@@ -50,7 +58,7 @@ async def connect(
     deadline: float = REPLY_TIMEOUT_S,
     context: ssl.SSLContext | None = None,
 ) -> Connection:
-    """An open connection. `name` is shown by the broker's tools; `context` overrides what the URL says of TLS."""
+    """Open a connection. The broker's tools show its `name`; `context` overrides the TLS options of the URL."""
     address = parse_address(url) if isinstance(url, str) else url
     loop = asyncio.get_running_loop()
     secure = (context or address.context()) if address.secure else None
@@ -75,15 +83,15 @@ async def connect(
     except ssl.SSLError as error:
         raise ConnectionRefusedByBrokerError(f"{address}: {error}", code="TLS") from None
     except (OSError, TimeoutError) as error:
-        away = BrokerUnavailableError(
-            f"{address} cannot be reached: {str(error) or 'no answer in time'}", code="UNREACHABLE"
+        unreachable = BrokerUnavailableError(
+            f"{address} cannot be reached: {str(error) or 'no reply in time'}", code="UNREACHABLE"
         )
         if connection is not None:
-            connection.abort(away)
-        raise away from None
+            connection.abort(unreachable)
+        raise unreachable from None
     except BaseException:
         if connection is not None:
-            connection.abort(BrokerUnavailableError("given up", code="CLOSED"))
+            connection.abort(BrokerUnavailableError("connecting was cancelled", code="CLOSED"))
         raise
     return connection
 
@@ -107,17 +115,8 @@ __all__ = [
 ]
 
 
-log = logging.getLogger("rune.rabbitmq")
-
-MIN_BACKOFF_S = 0.1
-MAX_BACKOFF_S = 5.0
-STABLE_AFTER_S = 5.0  # s that a connection has to last for the pauses to begin anew
-
-Prepare = Callable[[Connection], Awaitable[None]]
-
-
 class ReconnectingConnection:
-    """A connection with everything that is needed on it. `prepare` is run on each new one before anybody gets it."""
+    """A connection that is replaced whenever it is lost. `prepare` runs on each new connection before it is used."""
 
     def __init__(
         self,
@@ -126,13 +125,13 @@ class ReconnectingConnection:
         prepare: Prepare,
         *,
         deadline: float = REPLY_TIMEOUT_S,
-        longest_pause: float = MAX_BACKOFF_S,
+        max_backoff: float = MAX_BACKOFF_S,
     ) -> None:
         self._url = url
         self._name = name
         self._prepare = prepare
         self._deadline = deadline
-        self._longest = longest_pause
+        self._max_backoff = max_backoff
         self._up = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
         self.why = "it is not connected yet"
@@ -141,7 +140,7 @@ class ReconnectingConnection:
         self.made = 0
 
     def start(self) -> None:
-        """Begin to connect, unless that has begun."""
+        """Start connecting unless already started."""
         if self._running is None and not self._closed:
             self._running = asyncio.create_task(self._run())
 
@@ -150,26 +149,26 @@ class ReconnectingConnection:
         return self._up.is_set()
 
     async def up(self, within: float) -> Connection:
-        """The connection; an error if there is none within this time."""
+        """Return the connection; raise if there is none within this many seconds."""
         if self._closed:
-            raise BrokerUnavailableError("the link to the broker is closed", code="CLOSED")
+            raise BrokerUnavailableError("the connection to the broker is closed", code="CLOSED")
         self.start()
         try:
             async with asyncio.timeout(within):
                 await self._up.wait()
         except TimeoutError:
-            raise BrokerUnavailableError(f"the broker is away: {self.why}") from None
+            raise BrokerUnavailableError(f"the broker is unavailable: {self.why}") from None
         assert self.connection is not None
         return self.connection
 
     def drop(self, reason: str) -> None:
-        """Something is wrong with this connection: take another."""
+        """Abort the current connection; a new one replaces it."""
         if self.connection is not None and self.connection.error is None:
-            log.warning("%s: connecting anew: %s", self._name, reason)
+            log.warning("%s: reconnecting: %s", self._name, reason)
             self.connection.abort(BrokerUnavailableError(reason))
 
     async def close(self) -> None:
-        """Connect no more, and say good-bye."""
+        """Stop reconnecting and close the connection."""
         self._closed = True
         if self._running is not None:
             self._running.cancel()
@@ -181,25 +180,25 @@ class ReconnectingConnection:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        pause = MIN_BACKOFF_S
+        backoff = MIN_BACKOFF_S
         while True:
             began = loop.time()
             try:
-                await self._hold()
+                await self._connect_until_lost()
             except AmqpError as error:
-                self._say(error)
+                self._note_error(error)
             except Exception as error:
-                log.exception("%s: the link stumbled", self._name)
+                log.exception("%s: connecting failed", self._name)
                 self.why = str(error)
             finally:
                 self._up.clear()
             if loop.time() - began > STABLE_AFTER_S:
-                pause = MIN_BACKOFF_S
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(pause * 2, self._longest)
+                backoff = MIN_BACKOFF_S
+            await asyncio.sleep(backoff * random.uniform(0.5, 1.0))
+            backoff = min(backoff * 2, self._max_backoff)
 
-    async def _hold(self) -> None:
-        """One connection from its beginning to its end, which is raised."""
+    async def _connect_until_lost(self) -> None:
+        """Open one connection and raise the error that ends it."""
         connection = await connect(self._url, name=self._name, deadline=self._deadline)
         try:
             self.connection = connection
@@ -211,7 +210,8 @@ class ReconnectingConnection:
         self._up.set()
         raise await asyncio.shield(connection.ended)
 
-    def _say(self, error: AmqpError) -> None:
-        if error.message != self.why:  # the same again and again is said once
+    def _note_error(self, error: AmqpError) -> None:
+        # Log a repeated error once.
+        if error.message != self.why:
             log.warning("%s: %s", self._name, error.message)
         self.why = error.message

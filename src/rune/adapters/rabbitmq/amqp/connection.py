@@ -1,4 +1,4 @@
-"""A connection: greeting, tuning, heartbeats both ways, frames to their channels, and the end of it."""
+"""An AMQP connection: handshake, heartbeats in both directions, dispatch of frames to channels, and shutdown."""
 
 from __future__ import annotations
 
@@ -40,8 +40,10 @@ from rune.adapters.rabbitmq.amqp.frames import (
 
 log = logging.getLogger("rune.rabbitmq")
 
-TICK = 1.0  # s between two looks at heartbeats and deadlines, at most
-CHANNELS = 2047
+MAX_TICK_S = 1.0
+"""Longest interval between two checks of heartbeats and deadlines."""
+
+MAX_CHANNELS = 2047
 CAPABILITIES = {
     "publisher_confirms": True,
     "basic.nack": True,
@@ -52,7 +54,7 @@ CAPABILITIES = {
 
 
 class Connection(asyncio.Protocol):
-    """One connection to a broker. `ended` is done when it is over, with the reason."""
+    """One connection to a broker. The future `ended` resolves to the reason when the connection has ended."""
 
     def __init__(self, address: Address, name: str, deadline: float) -> None:
         self._loop = asyncio.get_running_loop()
@@ -66,7 +68,7 @@ class Connection(asyncio.Protocol):
         self.ended: asyncio.Future[AmqpError] = self._loop.create_future()
         self._transport: asyncio.Transport | None = None
         self._channels: dict[int, Channel] = {}
-        self._most_channels = CHANNELS
+        self._channel_max = MAX_CHANNELS
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._closing: asyncio.Future[None] | None = None
         self._expected = "Connection.Start"
@@ -74,45 +76,46 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._paused = False
         self._waiting: list[asyncio.Future[None]] = []
-        self._longest = FRAME_MAX
+        self._frame_max = FRAME_MAX
         self._heartbeat = 0
         self._beat_at = 0.0
-        self._heard = self._sent = False
+        self._received = self._sent = False
         self._silent_since = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def version(self) -> tuple[int, ...]:
-        """The broker's version: (3, 10, 8)."""
+        """The version of the broker, such as (3, 10, 8)."""
         parts = str(self.server.get("version", "")).split("-")[0].split(".")
         return tuple(int(each) for each in parts if each.isdecimal())
 
     async def channel(self) -> Channel:
-        """A new channel."""
+        """Open a channel."""
         if self.error is not None:
             raise self.error
-        free = (each for each in range(1, self._most_channels + 1) if each not in self._channels)
+        free = (each for each in range(1, self._channel_max + 1) if each not in self._channels)
         number = next(free, None)
         if number is None:
             raise AmqpError("all channels of the connection are in use", code="NO_CHANNEL")
-        made = self._channels[number] = Channel(self, number)
-        await made.request(commands.Channel.Open())
-        return made
+        channel = self._channels[number] = Channel(self, number)
+        await channel.request(commands.Channel.Open())
+        return channel
 
     async def opened(self) -> None:
-        """Wait until the broker has let us in."""
+        """Wait until the handshake is complete."""
         await self._opened
 
     async def close(self) -> None:
-        """Say good-bye; whoever does not answer in time is left, and so is one whose closing is cancelled."""
+        """Close the connection with the closing handshake, and abort it if the broker does not reply in time or this
+        call is cancelled."""
         try:
             if self.error is None and self._closing is None and self._transport is not None:
-                await self._part()
+                await self._close_handshake()
         finally:
             self.abort(BrokerUnavailableError("the connection is closed", code="CLOSED"))
         await asyncio.wait((self.ended,), timeout=self.deadline)
 
-    async def _part(self) -> None:
+    async def _close_handshake(self) -> None:
         for each in list(self._channels.values()):
             each.flush()
             each.on_close = None
@@ -123,7 +126,7 @@ class Connection(asyncio.Protocol):
                 await self._closing
 
     def abort(self, error: AmqpError) -> None:
-        """End it at once."""
+        """End the connection without the closing handshake."""
         self._end(error)
         if self._transport is not None:
             self._transport.abort()
@@ -132,7 +135,7 @@ class Connection(asyncio.Protocol):
         self._channels.pop(number, None)
 
     def write(self, data: bytes) -> None:
-        """Goes out with all else of this turn of the loop."""
+        """Queue frames; all frames of one event loop turn are written together."""
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(data)
@@ -149,7 +152,7 @@ class Connection(asyncio.Protocol):
         return self.blocked is None and not self._paused
 
     async def clear(self) -> None:
-        """Wait until they may, or until the connection is gone."""
+        """Wait until messages may be published; raise if the connection is lost."""
         while not self.is_clear:
             if self.error is not None:
                 raise self.error
@@ -157,7 +160,7 @@ class Connection(asyncio.Protocol):
             self._waiting.append(waiter)
             await waiter
 
-    def _let_pass(self) -> None:
+    def _wake_publishers(self) -> None:
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             if not each.done():
@@ -172,7 +175,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._paused = False
-        self._let_pass()
+        self._wake_publishers()
 
     def eof_received(self) -> bool:
         return False
@@ -188,7 +191,7 @@ class Connection(asyncio.Protocol):
             self.ended.set_result(self.error)
 
     def _end(self, error: AmqpError) -> None:
-        """Tell everybody who waits for anything."""
+        """Record the error and fail every pending operation."""
         if self.error is not None:
             return
         self.error = error
@@ -196,39 +199,40 @@ class Connection(asyncio.Protocol):
             self._timer.cancel()
         if not self._opened.done():
             self._opened.set_exception(error)
-            self._opened.exception()  # nobody may be waiting for it any more
+            # Mark it as retrieved: the caller may have stopped waiting.
+            self._opened.exception()
         if self._closing is not None and not self._closing.done():
             self._closing.set_result(None)
         for each in list(self._channels.values()):
             each.fail(error)
         self._channels.clear()
-        self._let_pass()
+        self._wake_publishers()
         if self._transport is None and not self.ended.done():
             self.ended.set_result(error)
 
     def data_received(self, data: bytes) -> None:
-        self._heard = True
+        self._received = True
         if self._rest:
             data = self._rest + data
         if self.error is not None:
             return
         try:
-            self._rest = data[self._frames(data) :]
-        except ProtocolError as broken:
-            self._protest(broken)
+            self._rest = data[self._handle_frames(data) :]
+        except ProtocolError as error:
+            self._close_for_violation(error)
         except (IndexError, UnicodeDecodeError, struct.error):
-            self._protest(ProtocolError(502, "a frame that cannot be read"))
+            self._close_for_violation(ProtocolError(502, "a frame that cannot be read"))
 
-    def _frames(self, data: bytes) -> int:
-        """Handle every whole frame; answers where the rest begins."""
+    def _handle_frames(self, data: bytes) -> int:
+        """Handle every complete frame and return where the rest begins."""
         at, size = 0, len(data)
         channels = self._channels
         while size - at > 7:
             kind, number, length = read_frame(data, at)
             start = at + 7
             end = start + length
-            if length > self._longest:
-                raise ProtocolError(501, f"a frame of {length:,} bytes; {self._longest:,} were agreed on")
+            if length > self._frame_max:
+                raise ProtocolError(501, f"a frame of {length:,} bytes; {self._frame_max:,} were agreed on")
             if end >= size:
                 break
             if data[end] != END:
@@ -249,7 +253,7 @@ class Connection(asyncio.Protocol):
             elif kind == HEARTBEAT:
                 continue
             elif channel is None:
-                self._unknown(number)
+                self._check_channel(number)
             elif kind == HEADER:
                 channel.on_header(data, start, end)
             elif kind == BODY:
@@ -260,48 +264,50 @@ class Connection(asyncio.Protocol):
                 return size
         return at
 
-    def _unknown(self, number: int) -> None:
-        if number == 0 or number > self._most_channels:
+    def _check_channel(self, number: int) -> None:
+        """Raise for content on an invalid channel; content for a channel that was closed meanwhile is ignored."""
+        if number == 0 or number > self._channel_max:
             raise ProtocolError(504, f"content on channel {number}")
 
-    def _protest(self, broken: ProtocolError) -> None:
-        """The other side does not keep to the protocol: say so, and go."""
-        code = REPLIES.get(broken.reply, "FRAME_ERROR")
+    def _close_for_violation(self, violation: ProtocolError) -> None:
+        """Close the connection and report the protocol violation to the broker."""
+        code = REPLIES.get(violation.reply, "FRAME_ERROR")
         if self._transport is not None and not self._transport.is_closing():
-            text = str(broken)[:200]
-            self._transport.write(command(commands.Connection.Close(broken.reply, text, 0, 0), 0))
+            text = str(violation)[:200]
+            self._transport.write(command(commands.Connection.Close(violation.reply, text, 0, 0), 0))
             self._transport.close()
-        error = BrokerUnavailableError(f"{self._address} broke the protocol: {broken}", code=code)
+        error = BrokerUnavailableError(f"{self._address} violated the protocol: {violation}", code=code)
         self._end(error)
         self._rest = b""
-        self._loop.call_later(TICK, self.abort, error)
+        self._loop.call_later(MAX_TICK_S, self.abort, error)
 
     def _on_command(self, number: int, index: int, data: bytes, start: int, end: int) -> None:
         if number:
-            if number > self._most_channels:
+            if number > self._channel_max:
                 raise ProtocolError(504, f"a method on channel {number}")
-            return  # a channel that was closed while this was on its way
-        told = read_command(data, start, end)
-        name = told.name
+            # The channel was closed while this frame was in transit.
+            return
+        method = read_command(data, start, end)
+        name = method.name
         if name == "Connection.Blocked":
-            self.blocked = told.reason or "no reason given"
-            log.warning("%s takes no messages: %s", self._address, self.blocked)
+            self.blocked = method.reason or "no reason given"
+            log.warning("%s accepts no messages: %s", self._address, self.blocked)
         elif name == "Connection.Unblocked":
             self.blocked = None
-            self._let_pass()
+            self._wake_publishers()
         elif name == "Connection.Close":
-            self._closed_by_broker(told)
+            self._closed_by_broker(method)
         elif name == "Connection.CloseOk" and self._closing is not None:
             if not self._closing.done():
                 self._closing.set_result(None)
         elif name == self._expected:
-            self._greet(told)
+            self._continue_handshake(method)
         else:
             raise ProtocolError(503, f"{name} where {self._expected or 'nothing'} was expected")
 
-    def _closed_by_broker(self, told: Any) -> None:
-        text = f"{self._address}: {told.reply_code} {told.reply_text}"
-        code = REPLIES.get(told.reply_code)
+    def _closed_by_broker(self, method: Any) -> None:
+        text = f"{self._address}: {method.reply_code} {method.reply_text}"
+        code = REPLIES.get(method.reply_code)
         if self._transport is not None:
             self._transport.write(command(commands.Connection.CloseOk(), 0))
             self._transport.close()
@@ -310,54 +316,54 @@ class Connection(asyncio.Protocol):
         else:
             self._end(ConnectionRefusedByBrokerError(text, code=code))
 
-    def _greet(self, told: Any) -> None:
+    def _continue_handshake(self, method: Any) -> None:
         if self._expected == "Connection.Start":
-            self._start(told)
+            self._start(method)
         elif self._expected == "Connection.Tune":
-            self._tune(told)
+            self._tune(method)
         else:
             self._expected = ""
             if not self._opened.done():
                 self._opened.set_result(None)
 
-    def _start(self, told: Any) -> None:
-        self.server = dict(told.server_properties or {})
-        if "PLAIN" not in str(told.mechanisms).split():
-            raise ProtocolError(530, f"the broker does not take passwords, only {told.mechanisms}")
-        about: dict[str, Any] = {
+    def _start(self, method: Any) -> None:
+        self.server = dict(method.server_properties or {})
+        if "PLAIN" not in str(method.mechanisms).split():
+            raise ProtocolError(530, f"the broker does not accept passwords, only {method.mechanisms}")
+        properties: dict[str, Any] = {
             "product": "rune",
             "platform": "Python",
             "connection_name": self._name,
             "capabilities": CAPABILITIES,
         }
-        words = f"\0{self._address.user}\0{self._address.password}"
-        self.write(command(commands.Connection.StartOk(about, "PLAIN", words, "en_US"), 0))
+        login = f"\0{self._address.user}\0{self._address.password}"
+        self.write(command(commands.Connection.StartOk(properties, "PLAIN", login, "en_US"), 0))
         self._expected = "Connection.Tune"
 
-    def _tune(self, told: Any) -> None:
+    def _tune(self, method: Any) -> None:
         address = self._address
-        longest = _lesser(told.frame_max or 0, address.frame_max) or FRAME_MAX
-        if longest < 4096:
-            raise ProtocolError(530, f"frames of {longest} bytes are too small")
-        self._heartbeat = min(told.heartbeat or 0, address.heartbeat) if told.heartbeat else address.heartbeat
-        if address.heartbeat == 0:
-            self._heartbeat = 0
-        self._most_channels = _lesser(told.channel_max or 0, address.channel_max) or CHANNELS
-        self._longest = longest
-        self.room = longest - OVERHEAD
-        self.write(command(commands.Connection.TuneOk(self._most_channels, longest, self._heartbeat), 0))
+        frame_max = _smaller_limit(method.frame_max or 0, address.frame_max) or FRAME_MAX
+        if frame_max < 4096:
+            raise ProtocolError(530, f"frames of {frame_max} bytes are too small")
+        self._heartbeat = address.heartbeat
+        if method.heartbeat:
+            self._heartbeat = min(method.heartbeat, address.heartbeat)
+        self._channel_max = _smaller_limit(method.channel_max or 0, address.channel_max) or MAX_CHANNELS
+        self._frame_max = frame_max
+        self.room = frame_max - OVERHEAD
+        self.write(command(commands.Connection.TuneOk(self._channel_max, frame_max, self._heartbeat), 0))
         self.write(command(commands.Connection.Open(address.vhost), 0))
         self._expected = "Connection.OpenOk"
         self._silent_since = self._beat_at = self._loop.time()
         self._tick()
 
     def _tick(self) -> None:
-        """Look at heartbeats and deadlines."""
+        """Check heartbeats and deadlines."""
         if self.error is not None:
             return
         now = self._loop.time()
-        if self._heard:
-            self._silent_since, self._heard = now, False
+        if self._received:
+            self._silent_since, self._received = now, False
         if self._heartbeat:
             if now - self._silent_since > 2 * self._heartbeat:
                 text = f"{self._address} was silent for {now - self._silent_since:.0f} s"
@@ -365,16 +371,16 @@ class Connection(asyncio.Protocol):
                 return
             if self._sent:
                 self._beat_at, self._sent = now, False
-            elif now - self._beat_at >= self._heartbeat / 2 - TICK / 2:
+            elif now - self._beat_at >= self._heartbeat / 2 - MAX_TICK_S / 2:
                 self.write(BEAT)
         late = [each.confirms.overdue(now, self.deadline) for each in self._channels.values()]
         if any(late) and self.blocked is None:
             self.abort(BrokerUnavailableError(f"{self._address} confirms nothing", code="PUBLISH_DEADLINE"))
             return
-        pause = min(TICK, self.deadline / 4, self._heartbeat / 4 if self._heartbeat else TICK)
-        self._timer = self._loop.call_later(pause, self._tick)
+        delay = min(MAX_TICK_S, self.deadline / 4, self._heartbeat / 4 if self._heartbeat else MAX_TICK_S)
+        self._timer = self._loop.call_later(delay, self._tick)
 
 
-def _lesser(one: int, other: int) -> int:
-    """The smaller of two limits, of which 0 means none."""
+def _smaller_limit(one: int, other: int) -> int:
+    """Return the smaller of two limits, where 0 means unlimited."""
     return min(one, other) if one and other else one or other

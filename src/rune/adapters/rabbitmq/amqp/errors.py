@@ -1,13 +1,13 @@
-"""What can go wrong with a broker.
+"""Errors of the AMQP client.
 
-AmqpError                 everything this client raises on purpose
-├── BadAddress            a URL that does not say how to reach a broker
-├── ConnectionRefused     the broker is there and does not let us in
-├── BrokerAway            the connection is gone or stuck; also a StoreAway: an outage is nobody's fault
-├── ChannelClosed         the broker refused an act and closed the channel for it
-└── NotTaken              a message that was published and not taken
-    ├── Unroutable        no queue is bound where it went
-    └── Nacked            the broker says no to it
+AmqpError                               base class of all errors below
+├── InvalidAddressError                 a URL that cannot be used
+├── ConnectionRefusedByBrokerError      the broker rejects the login, the vhost or a setting
+├── BrokerUnavailableError              the connection is lost or stuck; also a StoreUnavailableError
+├── ChannelClosedError                  the broker rejected a command and closed the channel
+└── PublishError                        a published message was not accepted
+    ├── UnroutableError                 no queue is bound to its routing key
+    └── NackedError                     the broker rejected it
 """
 
 from __future__ import annotations
@@ -38,31 +38,29 @@ REPLIES = {
 
 
 class AmqpError(RuneError):
-    """Something between this process and the broker."""
-
     code = "AMQP"
 
 
 class InvalidAddressError(AmqpError):
-    """A URL that does not say how to reach a broker."""
+    """A broker URL that cannot be used."""
 
     code = "BAD_ADDRESS"
 
 
 class ConnectionRefusedByBrokerError(AmqpError):
-    """The broker is there and does not let us in: user, password, vhost or a setting."""
+    """The broker rejects the connection because of user, password, vhost or a setting."""
 
     code = "CONNECTION_REFUSED"
 
 
 class BrokerUnavailableError(AmqpError, StoreUnavailableError):
-    """The connection is gone or stuck. What was not confirmed may or may not have happened."""
+    """The connection is lost or stuck. Unconfirmed commands may or may not have been executed."""
 
     code = "BROKER_AWAY"
 
 
 class ChannelClosedError(AmqpError):
-    """The broker closed a channel, with its reason; the connection goes on."""
+    """The broker closed a channel and gave a reason; the connection stays open."""
 
     code = "CHANNEL_CLOSED"
 
@@ -72,25 +70,25 @@ class ChannelClosedError(AmqpError):
 
 
 class PublishError(AmqpError):
-    """A message that was published and not taken."""
+    """A published message that the broker did not accept."""
 
     code = "NOT_TAKEN"
 
 
 class UnroutableError(PublishError):
-    """No queue is bound where it went."""
+    """No queue is bound to the routing key of the message."""
 
     code = "NO_ROUTE"
 
 
 class NackedError(PublishError):
-    """The broker says no to it: a queue is full, or failed."""
+    """The broker rejected the message: a queue is full or failed."""
 
     code = "NACKED"
 
 
 class ProtocolError(Exception):
-    """What came from the other side is not the protocol; never leaves the client."""
+    """The broker violated the protocol; never raised to callers of the client."""
 
     def __init__(self, reply: int, text: str) -> None:
         super().__init__(text)

@@ -1,4 +1,4 @@
-"""Frames: the few that travel with every message, written and read by hand. All others go through pamqp."""
+"""Encodes and decodes the AMQP frames that every message needs by hand, for speed; pamqp handles all others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from rune.adapters.rabbitmq.amqp.errors import ProtocolError
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 END = 0xCE
 END_BYTE = b"\xce"
-OVERHEAD = 8  # bytes around the payload of a frame
+OVERHEAD = 8
+"""Bytes around the payload of a frame."""
+
 BEAT = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
 DELIVER, ACK, NACK = 0x003C003C, 0x003C0050, 0x003C0078
@@ -34,7 +36,7 @@ _settle = struct.Struct(">BHIIQBB").pack
 
 
 class Message(msgspec.Struct, gc=False):
-    """What was delivered. `tag` settles it on the channel that it came by."""
+    """A delivered message. `tag` identifies it on its channel for acknowledgement."""
 
     body: bytes
     tag: int
@@ -45,14 +47,14 @@ class Message(msgspec.Struct, gc=False):
 
     @property
     def properties(self) -> commands.Basic.Properties:
-        """What its header says, decoded when asked for."""
+        """The properties, decoded on access."""
         found = commands.Basic.Properties()
         found.unmarshal(struct.unpack_from(">H", self.raw)[0], self.raw[2:])
         return found
 
     @property
     def headers(self) -> dict[str, Any]:
-        """Its table of headers; an empty one if there is none or it cannot be read."""
+        """The headers, empty if there are none or they cannot be decoded."""
         try:
             return dict(self.properties.headers or {})
         except Exception:
@@ -60,8 +62,8 @@ class Message(msgspec.Struct, gc=False):
 
 
 class MessageProperties:
-    """The properties of messages of one kind, encoded once. What changes is a number that a return brings back, and of
-    `timed` ones the second in which they are sent."""
+    """Properties of one kind of messages, encoded once. Only the correlation id, which identifies returned messages,
+    and the timestamp of `timed` ones differ per message."""
 
     __slots__ = ("_ends", "_second", "after", "before")
 
@@ -88,16 +90,16 @@ class MessageProperties:
             before.append(bytes([priority]))
         ends: list[bytes] = []
         for bits in (((0x0080, message_id),), ((0x0020, type), (0x0008, app_id))):
-            given = [(bit, text) for bit, text in bits if text is not None]
-            flags |= sum(bit for bit, _ in given)
-            ends.append(b"".join(encode.short_string(text) for _, text in given))
+            present = [(bit, text) for bit, text in bits if text is not None]
+            flags |= sum(bit for bit, _ in present)
+            ends.append(b"".join(encode.short_string(text) for _, text in present))
         self.before = struct.pack(">H", flags) + b"".join(before)
         self.after = b"".join(ends)
         self._ends = ends
         self._second = 0 if timed else -1
 
     def properties(self, number: int) -> bytes:
-        """The properties of one message, with its number as the correlation id."""
+        """Return the properties of one message, with its number as the correlation id."""
         text = b"%d" % number
         if self._second >= 0:
             now = int(time.time())
@@ -111,19 +113,19 @@ JSON = MessageProperties()
 
 
 def command(value: Any, channel: int) -> bytes:
-    """A method frame, by pamqp."""
+    """Return a method frame."""
     return pamqp_frame.marshal(value, channel)
 
 
 def publish_command(channel: int, exchange: str, routing_key: str, *, mandatory: bool) -> bytes:
-    """The frame that goes before the content of every message that goes the same way."""
+    """Return the method frame before the content of every message with this exchange and routing key."""
     return command(
         commands.Basic.Publish(exchange=exchange, routing_key=routing_key, mandatory=mandatory), channel
     )
 
 
 def content(channel: int, properties: bytes, body: bytes, room: int) -> bytes:
-    """Header and body; a body longer than the room in a frame goes in pieces."""
+    """Return the header and body frames; a body longer than `room` is split into several frames."""
     size = len(body)
     head = _content(HEADER, channel, 12 + len(properties), 60, 0, size)
     if 0 < size <= room:
@@ -144,7 +146,7 @@ def nack_command(channel: int, tag: int, *, requeue: bool) -> bytes:
 
 
 def read_deliver(data: bytes, start: int, end: int) -> tuple[bytes, Message]:
-    """The consumer's tag and a message without its content, from behind the method's number."""
+    """Return the consumer tag and the message without its content, decoded after the method index."""
     stop = start + 1 + data[start]
     consumer = data[start + 1 : stop]
     tag, redelivered = _read_tag(data, stop)
@@ -157,7 +159,7 @@ def read_deliver(data: bytes, start: int, end: int) -> tuple[bytes, Message]:
 
 
 def read_settled(data: bytes, start: int, end: int) -> tuple[int, int]:
-    """Tag and bits of an ack or nack."""
+    """Return tag and bits of an ack or nack."""
     if end - start != 9:
         raise ProtocolError(502, "an ack of the wrong length")
     tag, bits = _read_tag(data, start)
@@ -165,7 +167,7 @@ def read_settled(data: bytes, start: int, end: int) -> tuple[int, int]:
 
 
 def read_content(data: bytes, start: int, end: int) -> tuple[int, bytes]:
-    """The size of the body, and the properties as they are."""
+    """Return the size of the body and the undecoded properties."""
     if end - start < 14:
         raise ProtocolError(502, "a content header that is too short")
     kind, _, size = _read_content(data, start)
@@ -175,7 +177,7 @@ def read_content(data: bytes, start: int, end: int) -> tuple[int, bytes]:
 
 
 def read_command(data: bytes, start: int, end: int) -> Any:
-    """Any other method, by pamqp."""
+    """Decode any other method."""
     (index,) = read_index(data, start)
     known: Any = commands.INDEX_MAPPING.get(index)
     if known is None:

@@ -1,9 +1,9 @@
--- Make decisions true that the journal has: those of one token, or of several tokens of the execution at once.
+-- Apply recorded decisions of one token, or of several tokens of the execution at once.
 -- KEYS     as in store.lua
 -- ARGV[4]  decisions (msgpack): node, path, at, kind, info, effects
--- RETURNS  reply ok; or FOLD: no state of this incarnation; or BEHIND: one that is behind the journal. Then nothing has
---          changed
--- A crash behind this: what was emitted is in the state but in no queue; the sweeper sends it.
+-- RETURNS  reply ok; or FOLD: no state of this server run; or BEHIND: the state lacks facts of the journal. FOLD and
+--          BEHIND change nothing
+-- A crash after this: emitted tokens are in the state but in no queue; the sweeper sends them.
 verbs.apply = function()
   local decisions = cmsgpack.unpack(ARGV[4])
   local fields, count = { '!' }, 1
@@ -20,11 +20,11 @@ verbs.apply = function()
   end
   for i = 1, #decisions do
     local decision = decisions[i]
-    if decision[4] ~= 'choice' then act.let_go(decision[2], decision[1]) end
+    if decision[4] ~= 'choice' then act.drop_claim(decision[2], decision[1]) end
   end
-  act.let_in()
+  act.emit_waiting()
   store.flush()
   emitted = store.deliver(emitted)
-  store.let_go()
+  store.delete_entries()
   return store.reply('ok')
 end

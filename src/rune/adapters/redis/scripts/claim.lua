@@ -1,13 +1,13 @@
--- Ask to run a token, or several of the execution at once.
+-- Claim a token, or several of the execution at once.
 -- KEYS     as in store.lua
 -- ARGV[4..]  each: node, path, fate, attempt, resumed, owner, leased, and the token itself as it is sent (msgpack)
 -- RETURNS  reply whose last part is verdict, token (false: as it was sent), number of the fence, whether it was
---          claimed before, due time of the wait that is over, whether the execution was read back, whether the token
---          is all there is, when the first party of its join arrived; of several a list of these; or FOLD
--- A crash behind this: a lease that runs out, and the sweeper sends the token again.
+--          claimed before, due time of the wait that ended, whether the execution was rebuilt, whether it is the only
+--          token, when the first party of its join arrived; for several tokens a list of these; or FOLD
+-- A crash after this: the lease expires and the sweeper sends the token again.
 
--- The translation of rune.core.execution.control.touch.
-local function touched(node, path, live, want)
+-- Translation of rune.core.execution.control.claim_verdict.
+local function claim_verdict(node, path, live, want)
   if meta.f then return 'void' end
   if not store.get('s' .. path) then return act.started(path) and 'done' or 'unknown' end
   if want[3] == 'expire' then
@@ -21,8 +21,8 @@ local function touched(node, path, live, want)
   return runs and act.is_pointless(node, path) and 'cancelled' or 'run'
 end
 
--- Answers the verdict, and the number of the lease where there is one.
-local function claimed(node, path, mine, verdict, want)
+-- Return the verdict, the number of the lease if there is one, and whether the token was claimed before.
+local function take_lease(node, path, mine, verdict, want)
   local name = 'c' .. path .. '|' .. text(node)
   local claim = store.get(name)
   if not claim and meta.m and mine[6] == 'run' and meta.c >= meta.m then
@@ -30,12 +30,12 @@ local function claimed(node, path, mine, verdict, want)
     return 'held back', false, false
   end
   if claim and claim.u and claim.u > now then return 'held', false, true end
-  act.take_place(path, node, claim)
+  act.count_claim(path, node, claim)
   if not want[7] and not claim then
     store.put(name, { n = 0 })
     return verdict, false, false
   end
-  -- By the time, not by counting: an execution that slept would begin to count anew, and fences must not come again.
+  -- From the time instead of a counter: an unloaded execution would restart its counter, and fences must never repeat.
   local number = math.max(store.moment(), claim and claim.n + 1 or 0)
   store.put(name, { n = number, u = now + LEASE, o = want[6] })
   held[act.member(path, node)] = now + LEASE - (meta.o or 0)
@@ -49,16 +49,16 @@ local function differs(token, other)
   return false
 end
 
-local function asked(want)
+local function claim_one(want)
   local node, path, mine = want[1], want[2], want[8]
   local live = store.get('s' .. path) and store.get('l' .. path .. '|' .. text(node))
   if live then
     store.send(path, node, live)
     mine, emitted = emitted[1], {}
   end
-  local verdict, number, again, due = touched(node, path, live, want), false, false, false
+  local verdict, number, again, due = claim_verdict(node, path, live, want), false, false, false
   if verdict == 'run' or verdict == 'cancelled' then
-    verdict, number, again = claimed(node, path, mine, verdict, want)
+    verdict, number, again = take_lease(node, path, mine, verdict, want)
     due = live and live.m and verdict ~= 'held' and verdict ~= 'held back' and store.get('w' .. path .. '|' .. text(node))
     if due then store.drop('w' .. path .. '|' .. text(node)) end
   end
@@ -79,7 +79,7 @@ verbs.claim = function()
   end
   if not store.open(fields) then return 'FOLD' end
   local found = {}
-  for i = 1, #wants do found[i] = asked(wants[i]) end
+  for i = 1, #wants do found[i] = claim_one(wants[i]) end
   store.flush(true)
   return store.reply('ok', #wants == 1 and found[1] or found)
 end

@@ -1,8 +1,8 @@
--- Pause or resume, as the journal says. Resuming sends what was parked and moves the timeouts by the pause.
+-- Apply a recorded pause or resume. A resume sends parked tokens and moves timeouts by the length of the pause.
 -- KEYS     as in store.lua
 -- ARGV[4]  at, number, paused (msgpack)
 -- RETURNS  reply ok, or FOLD
--- A crash behind this: a resume whose tokens are in no queue; the sweeper sends them.
+-- A crash after this: the resumed tokens are in no queue; the sweeper sends them.
 verbs.control = function()
   if not store.open() then return 'FOLD' end
   local fact = cmsgpack.unpack(ARGV[4])
@@ -11,7 +11,8 @@ verbs.control = function()
   changed['!'] = true
   if fact[3] then
     meta.p = meta.p or fact[1]
-    meta.pc = store.count('c') -- while it is paused these can only become fewer
+    -- While the execution is paused, the number of claims can only decrease.
+    meta.pc = store.count('c')
   else
     if meta.p then
       meta.ps = meta.ps or {}

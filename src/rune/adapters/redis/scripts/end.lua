@@ -1,12 +1,13 @@
--- The terminal mark: what was kept of the execution is dropped. The journal has the end, so nothing has to say so here.
--- KEYS[1] fields  KEYS[2] timers  KEYS[3] listeners  KEYS[4] who is due, KEYS[5] leases of the partition
--- KEYS[6] lease of a fold under way, which then must not install what it has read  KEYS[7] what it has written so far
--- KEYS[8] the stream of an entry to let go, if there is one
+-- Drop the state of an ended execution. The journal records the end, so no mark is needed here.
+-- KEYS[1] fields  KEYS[2] timers  KEYS[3] listeners  KEYS[4] due executions, KEYS[5] leases of the partition
+-- KEYS[6] lease of a rebuild in progress, which must not install its state any more  KEYS[7] what it has written
+-- KEYS[8] the stream of an entry to delete, if there is one
 -- ARGV[1] unused  ARGV[2] unused  ARGV[3] id of the execution
--- ARGV[4] node and path of the token that ended it, if it was not applied   ARGV[5] the group   ARGV[6] the entry
+-- ARGV[4] node and path of the token that ended it, if its decision was not applied   ARGV[5] the group
+-- ARGV[6] the entry
 -- RETURNS  1
--- A crash before this: the finish timer rings, or the entry is handed out again, and whoever follows it finds the
--- terminal row; the outbox has it too.
+-- A crash before this: the finish timer fires or the entry is redelivered, and the worker finds the terminal row; the
+-- outbox relay finds it too.
 verbs['end'] = function()
   redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[6], KEYS[7])
   redis.call('ZREM', KEYS[4], ARGV[3])

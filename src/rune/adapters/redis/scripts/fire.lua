@@ -1,9 +1,9 @@
--- Move the due timers of one execution on.
+-- Fire the due timers of one execution.
 -- KEYS     as in store.lua
--- ARGV[4]  at most so many   ARGV[8] the end of an execution that took too long   ARGV[9] ms that a fold may take
--- RETURNS  reply whose last part lists timer, due, emitted, finish, end by failed items of each; or FOLD: it was put
---          off for whoever folds, and is due again if they die
--- A crash behind this: what was woken is in no queue; the sweeper sends it. What has no token of its own stays armed.
+-- ARGV[4]  maximum number   ARGV[8] the end of an execution that timed out   ARGV[9] ms that a rebuild may take
+-- RETURNS  reply whose last part lists timer, due, emitted, finish, end by failed items of each; or FOLD: the
+--          execution is postponed while it is rebuilt, and due again if that fails
+-- A crash after this: resumed tokens are in no queue; the sweeper sends them. Timers without a token stay armed.
 verbs.fire = function()
   local opened = store.open()
   local rings = redis.call('ZSCORE', KEYS[4], ARGV[3])
@@ -21,9 +21,9 @@ verbs.fire = function()
     local chore = kind == 'u' or kind == 'x'
     node = tonumber(node)
     timers[timer] = false
-    act.ring(kind, node, path, chore and number or tonumber(number), timer)
+    act.fire(kind, node, path, chore and number or tonumber(number), timer)
     if kind == 'w' and #emitted > 0 then store.put('w' .. path .. '|' .. text(node), tonumber(found[i + 1])) end
-    for _, each in ipairs(emitted) do act.let_go(each[2], each[1]) end
+    for _, each in ipairs(emitted) do act.drop_claim(each[2], each[1]) end
     if #emitted + (finish and 1 or 0) > 0 and kind ~= 'w' and kind ~= 'r' and not chore then timers[timer] = now + LEASE end
     local items = finish == '!items' and { meta.u, store.get('e') } or false
     fired[#fired + 1] = { chore and 'w|-1||0' or timer, tonumber(found[i + 1]), emitted, finish, items }

@@ -1,11 +1,12 @@
--- Ask for the right to fold an execution.
--- KEYS     as in store.lua, and KEYS[6] the lease of the fold
--- ARGV[4]  who asks   ARGV[5] for how many ms   ARGV[6] 1: the state that is there is behind the journal and is dropped
--- RETURNS  THERE: there is a state; the time in ms: it is yours; HELD: somebody else is at it
--- A crash behind this: the lease runs out.
+-- Take the lease to rebuild the state of an execution.
+-- KEYS     as in store.lua, and KEYS[6] the lease
+-- ARGV[4]  owner   ARGV[5] length of the lease in ms   ARGV[6] 1: the current state lacks facts and is dropped
+-- RETURNS  THERE: a state exists; the time in ms: the lease was taken; HELD: another process holds it
+-- A crash after this: the lease expires.
 verbs.fold = function()
   if store.open() and ARGV[6] ~= '1' then return 'THERE' end
   if not redis.call('SET', KEYS[6], ARGV[4], 'NX', 'PX', tonumber(ARGV[5])) then return 'HELD' end
-  redis.call('DEL', KEYS[1]) -- from here to the last piece every verb waits, so none changes what is being replaced
+  -- Without fields every other function waits for the rebuild, so none changes the state that is being replaced.
+  redis.call('DEL', KEYS[1])
   return string.format('%.0f', store.clock())
 end

@@ -1,13 +1,13 @@
--- Install a folded state: pieces are written where no verb looks; the last one makes them the state.
--- KEYS[1] fields  KEYS[2] timers  KEYS[3] listeners  KEYS[4] who is due, KEYS[5] leases of the partition
--- KEYS[6] lease of the fold  KEYS[7] hidden fields
--- ARGV[1] incarnation  ARGV[2] unused  ARGV[3] id of the execution  ARGV[4] who folds  ARGV[5] for how many ms more
--- ARGV[6] FIRST, LAST, BOTH or NEITHER; NEW: all of an execution that was accepted this moment, of which there is nothing
--- ARGV[7] fields and values, ARGV[8] due times and timers, ARGV[9] listeners, ARGV[10] when to look after tokens (msgpack)
--- ARGV[11] when the execution is to be looked at; empty: never
--- ARGV[12..] what is sent in the same act: key of a stream, which is one of KEYS[8..], token, key, token, …
--- RETURNS  1, or 0: the lease is lost, and with it the right to install
--- A crash between pieces: nothing is visible; the next fold begins anew.
+-- Install a rebuilt state: pieces are written to a hidden key; the last one makes them the state.
+-- KEYS[1] fields  KEYS[2] timers  KEYS[3] listeners  KEYS[4] due executions, KEYS[5] leases of the partition
+-- KEYS[6] lease of the rebuild  KEYS[7] hidden fields
+-- ARGV[1] server run  ARGV[2] unused  ARGV[3] id of the execution  ARGV[4] owner of the lease  ARGV[5] its renewal in ms
+-- ARGV[6] FIRST, LAST, BOTH or NEITHER; NEW: the whole state of an execution that was just accepted and has none
+-- ARGV[7] fields and values, ARGV[8] due times and timers, ARGV[9] listeners, ARGV[10] resend times of tokens (msgpack)
+-- ARGV[11] when the execution is due; empty: never
+-- ARGV[12..] tokens to send: position of a stream in KEYS[8..], token, position, token, …
+-- RETURNS  1, or 0: the lease is lost
+-- A crash between pieces: nothing is visible; the next rebuild starts over.
 verbs.install = function()
   local whole = ARGV[6] == 'BOTH' or ARGV[6] == 'NEW'
   local first, last = whole or ARGV[6] == 'FIRST', whole or ARGV[6] == 'LAST'
@@ -32,7 +32,7 @@ verbs.install = function()
   redis.call('DEL', KEYS[6])
   if ARGV[11] ~= '' then
     redis.call('ZADD', KEYS[4], ARGV[11], ARGV[3])
-    store.tell_nearer()
+    store.notify_earlier()
   else
     redis.call('ZREM', KEYS[4], ARGV[3])
   end

@@ -1,9 +1,8 @@
--- Prove and prolong a lease.
+-- Verify and extend a lease.
 -- KEYS     as in store.lua
 -- ARGV[4]  node   ARGV[5] path   ARGV[6] number of the fence
--- RETURNS  1, or 0: lost, run out, of another incarnation, or of a token that a lost race has made pointless, which is
---          then free at once
--- A crash behind this: the lease runs out.
+-- RETURNS  1, or 0: lost, expired, of another server run, or of a token that lost a race, whose lease ends at once
+-- A crash after this: the lease expires.
 verbs.renew = function()
   if not store.open() then return 0 end
   local name = 'c' .. ARGV[5] .. '|' .. ARGV[4]

@@ -1,8 +1,8 @@
--- Hand on a signal that the journal has, to whoever has waited for it longest; if nobody does, it is kept.
+-- Deliver a recorded signal to its longest-waiting listener, or store it if there is none.
 -- KEYS     as in store.lua
 -- ARGV[4]  at, id, name, path or false (msgpack)
 -- RETURNS  reply ok, or FOLD
--- A crash behind this: the woken token is in no queue; the sweeper sends it.
+-- A crash after this: the resumed token is in no queue; the sweeper sends it.
 verbs.signal = function()
   if not store.open() then return 'FOLD' end
   local fact = cmsgpack.unpack(ARGV[4])
@@ -14,7 +14,7 @@ verbs.signal = function()
     changed['!'] = true
     now = at
   end
-  act.hand_on(fact)
+  act.route_signal(fact)
   store.flush()
   emitted = store.deliver(emitted)
   return store.reply('ok')

@@ -1,37 +1,39 @@
--- One execution as a unit of work: a field is read when it is first needed; everything is written at the end or not
--- at all, because a script that breaks off is not rolled back.
+-- Unit of work over one execution: a field is read when it is first needed, and everything is written at the end or not
+-- at all, because Redis does not roll back a function that fails.
 --
--- KEYS[1] fields of the execution (hash)       KEYS[4] when every execution of the partition is due (zset)
--- KEYS[2] its timers (zset, due in ms)         KEYS[5] when to look after a held token of the partition (zset)
--- KEYS[3] who listens for its signals (zset)
--- ARGV[1] incarnation: which run of the server this is   ARGV[2] now in ms, 0: ask the server   ARGV[3] id of the execution   ARGV[4] what to do
+-- KEYS[1] fields of the execution (hash)       KEYS[4] due times of the executions of the partition (zset)
+-- KEYS[2] its timers (zset, due in ms)         KEYS[5] resend times of the tokens of the partition (zset)
+-- KEYS[3] listeners for its signals (zset)
+-- ARGV[1] run id of the server   ARGV[2] now in ms, 0: the server's time   ARGV[3] id of the execution
+-- ARGV[4] argument of the verb
 --
--- Where the queue is streams, what an act emits goes into them in the same act (apply, fire):
--- KEYS[6] the stream for most tokens   KEYS[7] that of the entry to let go   KEYS[8..] those of named queues, then as
--- many once more for items of fan-outs: for most of them, and of named queues
+-- With a queue on streams, apply and fire add emitted tokens to their streams:
+-- KEYS[6] the default stream   KEYS[7] the stream of the entry to delete   KEYS[8..] the streams of named queues, then
+-- the default stream and those of named queues for items of fan-outs
 -- ARGV[5] the group, empty: nothing is sent here   ARGV[6] node -> key, of the nodes with a named queue (msgpack), or
--- empty   ARGV[7] the entry to let go, or empty; apply: ARGV[7..] entries of one stream
+-- empty   ARGV[7] the entry to delete, or empty; apply: ARGV[7..] entries of one stream
 local LEASE = 9000
-local RESEND = 60000 -- ms: what somebody else was to send and nobody has claimed by then is sent again
+-- ms after which sent tokens that no worker has claimed are sent again
+local RESEND = 60000
 local BATCH, SCAN = 500, 512
 local KEYS, ARGV
 local verbs, store = {}, {}
 local meta, now, micros
-local cache, changed, timers, ears, held
+local cache, changed, timers, listeners, held
 local emitted, finish, gives_up
 
--- A number in a name: to look it up costs a fifth of writing it.
+-- Numbers as text: a table lookup takes a fifth of the time of a conversion.
 local digits = {}
 for number = -1, 255 do digits[number] = '' .. number end
 local function text(number)
   return digits[number] or number
 end
 
--- The library stays loaded from call to call; nothing of one execution may reach the next.
+-- The library stays loaded between calls, so every variable is reset.
 function store.begin(keys, arguments)
   KEYS, ARGV = keys, arguments
   meta, now, micros = nil, nil, nil
-  cache, changed, timers, ears, held = {}, {}, {}, {}, {}
+  cache, changed, timers, listeners, held = {}, {}, {}, {}, {}
   emitted, finish, gives_up = {}, false, false
 end
 
@@ -45,7 +47,7 @@ function store.get(field)
   return found
 end
 
--- Read many fields at once; get() then finds them.
+-- Read many fields at once into the cache of get().
 function store.fetch(fields)
   local missing, count = {}, 0
   for i = 1, #fields do
@@ -81,7 +83,7 @@ function store.drop(field)
   changed[field] = true
 end
 
--- How many fields begin with a letter.
+-- Number of fields whose name begins with a letter.
 function store.count(letter)
   local found = 0
   for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
@@ -90,8 +92,8 @@ function store.count(letter)
   return found
 end
 
--- Some hundreds of fields behind a cursor; the cursor of the next is '0' when these were the last. A field that stays
--- all the while is among them at least once. With the first come those that this very act has made.
+-- Some hundreds of fields from a cursor on and the next cursor, '0' after the last. A field that exists during the whole
+-- scan is returned at least once. The first page includes fields that this call has created.
 function store.scan(cursor)
   local found = {}
   if cursor == '0' then
@@ -119,15 +121,15 @@ function store.clock()
   return math.floor(micros / 1000)
 end
 
--- A number that only grows.
+-- A number that never decreases.
 function store.moment()
   if micros then return micros end
   local time = redis.call('TIME')
   return time[1] * 1000000 + time[2]
 end
 
--- Begin with an execution, and with the fields that are known to be needed. False: there is no state of this
--- incarnation, and whoever asks has to fold.
+-- Open an execution and read the given fields. False: there is no state of this server run and the caller has to
+-- rebuild it.
 function store.open(fields)
   now = store.clock()
   if fields then store.fetch(fields) end
@@ -163,12 +165,12 @@ local function in_batches(command, key, list)
   end
 end
 
--- Times are whole numbers; as such they are written quicker than the server would write them.
+-- Times are integers; formatting them here is faster than in the server.
 local function whole(time)
   return string.format('%d', time)
 end
 
--- A table of member -> score, or false for one to be removed.
+-- scores: member -> score, false to remove the member.
 local function write_scores(key, scores)
   local one, its = next(scores)
   if one == nil then return end
@@ -206,18 +208,18 @@ local function write_fields()
   in_batches('HSET', KEYS[1], put)
 end
 
--- Whether nothing of the execution can run before its next timer, or, in a pause, before the resume. A join about to be
--- given up has no token yet.
-local function rests()
+-- Whether nothing of the execution can run before its next timer or, while paused, before the resume. A join that is
+-- about to time out has no token yet.
+local function is_idle()
   local root = store.get('s')
   if not root or meta.f or gives_up then return false end
   return root.a == 0 or (meta.p and meta.pc == 0)
 end
 
--- An execution that only waits leaves nothing but when it is due; one with a clock of its own jumps there instead.
--- Answers whether its fields are gone, and when it has to be looked at.
-local function rest(nearest)
-  if not meta.np or not rests() then return false, nearest end
+-- Unload an execution that only waits, keeping its due time; one with a simulated clock advances the clock instead.
+-- Return whether its fields are dropped, and when it is due.
+local function unload_if_idle(nearest)
+  if not meta.np or not is_idle() then return false, nearest end
   if meta.p or not nearest then return true, false end
   if meta.ft then
     if (meta.lc or 0) == 0 and nearest > now then
@@ -236,7 +238,7 @@ end
 
 local prefixes = {}
 
--- What the names of everything begin with.
+-- The prefix of all keys.
 function store.prefix()
   local key = KEYS[4]
   local found = prefixes[key]
@@ -247,14 +249,14 @@ function store.prefix()
   return found
 end
 
--- Whoever sleeps until the first timer of the partition hears of one that is before it.
-function store.tell_nearer()
+-- Notify schedulers that sleep until the first timer of the partition of an earlier one.
+function store.notify_earlier()
   if redis.call('ZRANGE', KEYS[4], 0, 0)[1] == ARGV[3] then redis.call('PUBLISH', store.prefix() .. ':nearer', '1') end
 end
 
--- Whether somebody may have to wake earlier than they meant to. The finish timer is for the case that somebody dies:
--- for that it is early enough when it is found.
-local function is_nearer()
+-- Whether a scheduler may have to wake earlier. The finish timer only matters after a crash, so it needs no
+-- notification.
+local function may_be_earliest()
   if meta.ft or not next(timers) then return true end
   for timer, due in pairs(timers) do
     if due and timer:sub(1, 1) ~= 'f' then return true end
@@ -262,18 +264,18 @@ local function is_nearer()
   return false
 end
 
--- Write everything. `keeps`: the execution stays even if it only waits.
+-- Write all changes. `keeps`: do not unload the execution even if it only waits.
 function store.flush(keeps)
   write_scores(KEYS[2], timers)
-  write_scores(KEYS[3], ears)
+  write_scores(KEYS[3], listeners)
   write_scores(KEYS[5], held)
   local gone, wakes = false, false
-  if next(timers) or rests() then
+  if next(timers) or is_idle() then
     wakes = store.nearest()
-    if not keeps then gone, wakes = rest(wakes) end
+    if not keeps then gone, wakes = unload_if_idle(wakes) end
     if wakes then
       redis.call('ZADD', KEYS[4], whole(wakes - (meta.o or 0)), ARGV[3])
-      if is_nearer() then store.tell_nearer() end
+      if may_be_earliest() then store.notify_earlier() end
     else
       redis.call('ZREM', KEYS[4], ARGV[3])
     end
@@ -281,14 +283,14 @@ function store.flush(keeps)
   if gone then redis.call('DEL', KEYS[1], KEYS[2], KEYS[3]) else write_fields() end
 end
 
--- Whether a token that this act has emitted is still to be run when the act is over.
+-- Whether a token that this call has emitted still has to run at its end.
 local function is_open(token)
   if token[6] == 'expire' then return true end
   local live = store.get('l' .. token[2] .. '|' .. token[1])
   return live and not live.w and not live.k and (live.t or 1) == token[7] and (live.m or false) == token[8]
 end
 
--- Items of fan-outs have streams of their own, behind the others.
+-- Items of fan-outs use the streams after those of other tokens.
 local function stream_of(token, routes)
   local key = routes[token[1]] or 6
   if token[2] == '' then return key end
@@ -296,7 +298,7 @@ local function stream_of(token, routes)
   return key == 6 and 8 + named or key + named + 1
 end
 
--- Send tokens; answers those that are left for others to send, who may die before they do.
+-- Send tokens. Return those that the caller has to send, and schedule their resend in case it crashes first.
 function store.deliver(tokens)
   local sends = (ARGV[5] or '') ~= ''
   local routes = sends and ARGV[6] ~= '' and cmsgpack.unpack(ARGV[6]) or {}
@@ -315,14 +317,14 @@ function store.deliver(tokens)
   return sends and {} or tokens
 end
 
--- The entries that brought the tokens have served.
-function store.let_go()
+-- Delete the entries that delivered the applied tokens.
+function store.delete_entries()
   if (ARGV[7] or '') == '' then return end
   redis.call('XACK', KEYS[7], ARGV[5], unpack(ARGV, 7))
   redis.call('XDEL', KEYS[7], unpack(ARGV, 7))
 end
 
--- What an act leads to. An end for failed items says how many there were and names the first.
+-- The reply of a function. An end because of failed items includes their number and the first of them.
 function store.reply(status, more)
   local items = finish == '!items' and { meta.u, store.get('e') } or false
   return cmsgpack.pack({ status, now, emitted, finish, items, more or false })

@@ -1,8 +1,8 @@
--- Look after tokens whose time to be looked after has come.
+-- Resend tokens whose lease has expired or that were sent and never claimed.
 -- KEYS     as in store.lua
 -- ARGV[4]  node, path of each (msgpack)
--- RETURNS  reply whose emitted tokens nobody holds; one without state is due at once
--- A crash behind this: they are looked after again a lease later.
+-- RETURNS  reply with the unclaimed tokens; an execution without state becomes due at once
+-- A crash after this: they are swept again one lease later.
 verbs.sweep = function()
   local opened = store.open()
   for _, each in ipairs(cmsgpack.unpack(ARGV[4])) do
@@ -25,6 +25,7 @@ verbs.sweep = function()
     return store.reply('ok')
   end
   for member in pairs(held) do redis.call('ZREM', KEYS[5], member) end
-  redis.call('ZADD', KEYS[4], 'LT', now, ARGV[3]) -- lost, or ended: whoever folds will see
+  -- The state was lost or the execution has ended: the rebuild finds out which.
+  redis.call('ZADD', KEYS[4], 'LT', now, ARGV[3])
   return cmsgpack.pack({ 'ok', now, {}, false, false, false })
 end

@@ -1,6 +1,6 @@
--- The translation of rune.core.execution.timers: what a due timer means, and which timers a state needs.
+-- Translation of rune.core.execution.timers: the effect of a due timer, and which timers a state needs.
 
--- How many ms the execution was paused after a moment.
+-- For how many ms the execution was paused since a given time.
 function act.paused_since(since)
   local total = 0
   for _, each in ipairs(meta.ps or {}) do total = total + math.max(0, each[2] - math.max(each[1], since)) end
@@ -13,7 +13,7 @@ function act.races(path)
   return store.get('F' .. around .. '|' .. text(split)).r
 end
 
--- Timeout of a join and from when it runs; nil if the join is not waiting.
+-- Timeout of a join and from when it counts; nil if the join is not waiting.
 function act.join_waits(path, node)
   if act.is_done(path, node) or store.get('l' .. path .. '|' .. text(node)) then return nil end
   local scope = store.get('s' .. path)
@@ -32,16 +32,16 @@ function act.join_waits(path, node)
   if barrier then return barrier.x, barrier.f end
 end
 
--- Fire a timer. An early one is set again for its true time; one that has lost its token is dropped.
-function act.ring(kind, node, path, number, timer)
+-- Fire a timer. An early one is armed again for its exact time; one without its token is dropped.
+function act.fire(kind, node, path, number, timer)
   if kind == 'f' then
     store.finish(meta.f or false)
   elseif kind == 'u' then
     if not meta.p then act.unpark(tostring(number)) end
   elseif kind == 'x' then
     act.cancel_some(node, tostring(number))
-    act.settle_up(meta.r[node][2], '')
-    act.settle('', true)
+    act.propagate_up_to(meta.r[node][2], '')
+    act.propagate_counts('', true)
   elseif kind == 'd' then
     act.deadline(timer)
   elseif store.get('s' .. path) then
@@ -85,10 +85,10 @@ function act.resume(kind, path, node, number, timer)
   end
   if not live.d or live.d > at then live.f = 'overdue' end
   act.wake(path, node, live)
-  act.settle(path, true)
+  act.propagate_counts(path, true)
 end
 
--- Send what was parked and arm what the state needs: of many some now, the others by a chore.
+-- Send parked tokens and arm the timers of the state: a bounded number now, the rest by a timer that is due at once.
 function act.unpark(cursor)
   local fields, following = store.scan(cursor)
   for _, field in ipairs(fields) do

@@ -1,11 +1,11 @@
--- The translation of rune.core.execution.transition: tokens, joins, windows and counts change together here and nowhere else.
--- Paths are texts such as 3.5.7.2; references are opaque texts, of which two kinds are made here (i: item, e: entered).
+-- Translation of rune.core.execution.transition: the only place where tokens, joins, windows and counts change.
+-- Paths are texts such as 3.5.7.2; references are opaque texts, of which two kinds are built here (i: item, e: entered).
 local CHUNK, FIRST_FAILURES, FINISH_GRACE, MARKS = 128, 10, 3000, 512
 local COMPLETED = '{"status":"completed"}'
 local act = {}
 local at
 
--- Path around, split, item.
+-- Enclosing path, split, item.
 function act.parent(path)
   local around, split, item = path:match('^(.-)%.?(%d+)%.(%d+)$')
   return around, tonumber(split), tonumber(item)
@@ -15,7 +15,7 @@ function act.within(path, outer)
   return outer == '' or path == outer or path:sub(1, #outer + 1) == outer .. '.'
 end
 
--- Seven nodes to a byte: the mark of what is done stays a text that every decoder takes.
+-- Seven nodes per byte keep the bit set of done nodes valid ASCII for every decoder.
 function act.is_done(path, node)
   local done = store.get('s' .. path).d
   local byte = done and done:byte(math.floor(node / 7) + 1) or 0
@@ -30,7 +30,7 @@ function act.set_done(path, node)
   scope.d = done:sub(1, place) .. string.char(byte) .. done:sub(place + 2)
 end
 
--- Whether a race that others won makes a token pointless.
+-- Whether a token leads only to a race that was won by another branch.
 function act.is_pointless(node, path)
   for _, each in ipairs(meta.r or {}) do
     if each[3]:find(',' .. text(node) .. ',', 1, true) and act.within(path, each[2]) then return true end
@@ -56,7 +56,7 @@ function act.finish(what)
   end
 end
 
--- payload and error are those of a fan-out's item where the effect comes from its template.
+-- payload and error are those of the fan-out item if the effect comes from its template.
 function act.perform(path, effects, payload, error)
   for _, e in ipairs(effects) do
     local kind = e[1]
@@ -65,13 +65,13 @@ function act.perform(path, effects, payload, error)
     elseif kind == 2 then
       act.arrive(path, e, payload or e[11], error or e[12])
     elseif kind == 3 then
-      act.gather(path, e[2], e[3])
+      act.collect_item(path, e[2], e[3])
     elseif kind == 4 then
       act.set_done(path, e[2])
     elseif kind == 5 then
-      act.spread(path, e)
+      act.fan_out(path, e)
     elseif kind == 6 then
-      act.uncollected(path, e[2], e[3])
+      act.count_failure(path, e[2], e[3])
     else
       act.finish(e[2])
     end
@@ -126,7 +126,7 @@ function act.arrivals(path, node, barrier)
   return found
 end
 
--- The one ordinary token that an opening emits. A join that runs absorbs the errors of its dead edges.
+-- The single token that an opening join emits. A join that runs absorbs the errors of its dead edges.
 function act.opened(path, node, barrier, fate)
   local error, payload, listed, source = nil, nil, {}, nil
   local several = false
@@ -154,7 +154,7 @@ function act.drop_barrier(path, node)
   for place = 0, barrier.p - 1 do store.drop('a' .. name .. '|' .. place) end
 end
 
-function act.gather(path, position, mark)
+function act.collect_item(path, position, mark)
   local around, split, item = act.parent(path)
   local name = around .. '|' .. text(split)
   local fixed = store.get('F' .. name)
@@ -192,7 +192,7 @@ local function earlier(a, b)
   return a[2] < b[2]
 end
 
-function act.uncollected(path, node, failure)
+function act.count_failure(path, node, failure)
   meta.u = (meta.u or 0) + 1
   changed['!'] = true
   local first = store.get('e') or {}
@@ -203,7 +203,7 @@ function act.uncollected(path, node, failure)
 end
 
 -- e: 5, node, count, payload, error, window, aggregator, edges, timeout, from, template, races
-function act.spread(path, e)
+function act.fan_out(path, e)
   local split, count = e[2], e[3]
   local name, scope = path .. '|' .. text(split), store.write('s' .. path)
   scope.f = scope.f or {}
@@ -214,14 +214,14 @@ function act.spread(path, e)
   store.put('F' .. name, fixed)
   store.put('f' .. name, { n = count, x = 0, i = 0, a = 0 })
   if count > 0 then
-    act.fill(path, split)
+    act.start_items(path, split)
   elseif fixed.g >= 0 then
     act.open_aggregator(path, fixed)
   end
 end
 
--- Start as many items as the window takes, a chunk at a time.
-function act.fill(path, split)
+-- Start as many items as fit into the window, in chunks.
+function act.start_items(path, split)
   local name = path .. '|' .. text(split)
   local fan, fixed = store.get('f' .. name), store.get('F' .. name)
   act.pass_started(name, fan)
@@ -246,7 +246,7 @@ function act.has_room(fan, fixed)
   return free > 0
 end
 
--- Move the cursor over what a fold has started ahead of it.
+-- Advance the cursor over items that a rebuild has started ahead of it.
 function act.pass_started(name, fan)
   while (fan.d or 0) > 0 and store.get('A' .. name .. '|' .. fan.x) do
     store.drop('A' .. name .. '|' .. fan.x)
@@ -264,14 +264,14 @@ function act.start_item(path, split, item, fan, fixed)
   fan.i = fan.i + 1
   act.perform(inner, fixed.x, 'i' .. split .. '@' .. inner, fixed.e)
   if #fixed.r > 0 then act.arm_races(inner, fixed.r) end
-  act.settle_item(inner, scope, outer, fan, path)
+  act.finish_item(inner, scope, outer, fan, path)
 end
 
 function act.arm_races(path, races)
   for _, each in ipairs(races) do store.arm('j', each[1], path, 0, at + each[2]) end
 end
 
--- A cancelled region starts no further items; what never started counts as dead at its aggregator.
+-- A cancelled region starts no further items; those never started count as dead at its aggregator.
 function act.abandon(path, name, fan, fixed)
   fan.c = true
   changed['f' .. name] = true
@@ -279,16 +279,16 @@ function act.abandon(path, name, fan, fixed)
   local from, ahead = fan.x, fan.d or 0
   for item = fan.x, ahead > 0 and fan.n - 1 or -1 do
     if store.get('A' .. name .. '|' .. item) then
-      act.bury(name, from * fixed.m, item * fixed.m, fan)
+      act.mark_dead(name, from * fixed.m, item * fixed.m, fan)
       from = item + 1
     end
   end
-  act.bury(name, from * fixed.m, fan.n * fixed.m, fan)
+  act.mark_dead(name, from * fixed.m, fan.n * fixed.m, fan)
   if fan.r == fan.n * fixed.m then act.open_aggregator(path, fixed) end
 end
 
 -- Mark places [from, to) as dead, a field at a time.
-function act.bury(name, from, to, fan)
+function act.mark_dead(name, from, to, fan)
   fan.r = (fan.r or 0) + to - from
   while from < to do
     local chunk = math.floor(from / MARKS)
@@ -301,22 +301,22 @@ function act.bury(name, from, to, fan)
   end
 end
 
--- Let the counts of a scope reach those around it: items end, windows slide, the execution ends.
-function act.settle(path, refill)
+-- Propagate the counts of a scope to the enclosing ones: items end, windows move, the execution ends.
+function act.propagate_counts(path, refill)
   while path ~= '' do
     local around, split = act.parent(path)
     local name = around .. '|' .. text(split)
     local fan = store.write('f' .. name)
-    act.settle_item(path, store.get('s' .. path), store.get('s' .. around), fan, around)
+    act.finish_item(path, store.get('s' .. path), store.get('s' .. around), fan, around)
     if not refill then return end
-    if fan.x < fan.n then act.fill(around, split) end
+    if fan.x < fan.n then act.start_items(around, split) end
     path = around
   end
   if store.get('s').c == 0 then act.finish((meta.u or 0) > 0 and '!items' or COMPLETED) end
 end
 
--- Whoever calls this has marked the fan-out as changed.
-function act.settle_item(path, scope, outer, fan, around)
+-- The caller has marked the fan-out as changed.
+function act.finish_item(path, scope, outer, fan, around)
   local stirs = scope.a > 0
   if stirs ~= (scope.s or false) then
     local change = stirs and 1 or -1

@@ -1,4 +1,4 @@
-"""The fixed table of functions an expression may call."""
+"""The functions that expressions can call."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from rune.core.expr.values import kind_name, look_up
 LISTS = Table("lists and objects")
 
 
-@LISTS.add("len(value)", "How many characters, elements or keys.", "len([1, 2])", "2")
+@LISTS.add("len(value)", "The number of characters, elements or keys.", "len([1, 2])", "2")
 def length(run: Evaluation, value: Any, /) -> int:
     if type(value) in (str, list, dict):
         return len(value)
@@ -29,7 +29,7 @@ def sort(run: Evaluation, items: Any, /, key: Any = None, reverse: Any = False) 
     run.iterate(len(list_of(items, "sorted")))
     if type(reverse) is not bool:
         raise ExpressionError(f"sorted() takes true or false for reverse, not {kind_name(reverse)}")
-    keys = items if key is None else [_dig(each, text_of(key, "sorted")) for each in items]
+    keys = items if key is None else [_value_at(each, text_of(key, "sorted")) for each in items]
     for each in keys:
         if not comparable(keys[0], each):
             raise ExpressionError(f"sorted() cannot order {kind_name(keys[0])} and {kind_name(each)}")
@@ -39,38 +39,40 @@ def sort(run: Evaluation, items: Any, /, key: Any = None, reverse: Any = False) 
     return run.new_list([items[at] for at in order])
 
 
-@LISTS.add("reversed(list)", "The elements, last first.", "reversed([1, 2])", "[2, 1]")
+@LISTS.add("reversed(list)", "The elements in reverse order.", "reversed([1, 2])", "[2, 1]")
 def reverse_(run: Evaluation, items: Any, /) -> list[Any]:
     run.iterate(len(list_of(items, "reversed")))
     return run.new_list(items[::-1])
 
 
 @LISTS.add(
-    "unique(list)", "Each different element once, where it first stands.", "unique([3, 1, 3])", "[3, 1]"
+    "unique(list)", "Each distinct element once, in order of first occurrence.", "unique([3, 1, 3])", "[3, 1]"
 )
 def unique(run: Evaluation, items: Any, /) -> list[Any]:
     run.iterate(len(list_of(items, "unique")))
     seen: dict[Any, Any] = {}
     for each in items:
-        seen.setdefault(_identity(each, run), each)
+        seen.setdefault(_equality_key(each, run), each)
     return run.new_list(list(seen.values()))
 
 
-def _identity(value: Any, run: Evaluation) -> Any:
-    """Something hashable that is equal where the values are equal as JSON."""
+def _equality_key(value: Any, run: Evaluation) -> Any:
+    """Return a hashable key that is equal if the values are equal as JSON."""
     kind = type(value)
     if kind is bool:
         return (bool, value)
     if kind is list:
         run.iterate(len(value))
-        return (list, tuple([_identity(each, run) for each in value]))
+        return (list, tuple([_equality_key(each, run) for each in value]))
     if kind is dict:
         run.iterate(len(value))
-        return (dict, frozenset([(key, _identity(each, run)) for key, each in value.items()]))
+        return (dict, frozenset([(key, _equality_key(each, run)) for key, each in value.items()]))
     return value
 
 
-@LISTS.add("flatten(list)", "One level of inner lists dissolved.", "flatten([[1], [2, 3]])", "[1, 2, 3]")
+@LISTS.add(
+    "flatten(list)", "The list with one level of inner lists expanded.", "flatten([[1], [2, 3]])", "[1, 2, 3]"
+)
 def flatten(run: Evaluation, items: Any, /) -> list[Any]:
     run.iterate(len(list_of(items, "flatten")))
     flat: list[Any] = []
@@ -91,32 +93,32 @@ def range_(run: Evaluation, start: Any, stop: Any = None, step: Any = 1, /) -> l
     if whole_of(step, "range") == 0:
         raise ExpressionError("range() takes a step other than 0")
     numbers = range(whole_of(first, "range"), whole_of(last, "range"), step)
-    # The length of a range is not limited to what len() can tell.
+    # len() fails for ranges that are longer than sys.maxsize.
     count = max(0, (numbers.stop - numbers.start + step - (1 if step > 0 else -1)) // step)
     run.build(count * SLOT_BYTES)
     run.iterate(count)
     return run.own(list(numbers))
 
 
-@LISTS.add("first(list)", "The first element; missing where there is none.", "first([1, 2])", "1")
+@LISTS.add("first(list)", "The first element; missing if the list is empty.", "first([1, 2])", "1")
 def first(run: Evaluation, items: Any, /) -> Any:
-    return _end(items, 0, "first")
+    return _end_element(items, 0, "first")
 
 
-@LISTS.add("last(list)", "The last element; missing where there is none.", "last([1, 2])", "2")
+@LISTS.add("last(list)", "The last element; missing if the list is empty.", "last([1, 2])", "2")
 def last(run: Evaluation, items: Any, /) -> Any:
-    return _end(items, -1, "last")
+    return _end_element(items, -1, "last")
 
 
-def _end(items: Any, at: int, name: str) -> Any:
+def _end_element(items: Any, at: int, name: str) -> Any:
     if not list_of(items, name):
-        raise MissingError(f"{name}() finds nothing in an empty list")
+        raise MissingError(f"{name}() needs a list that is not empty")
     return items[at]
 
 
 @LISTS.add(
     "zip(list, …)",
-    "Lists of the elements that stand at the same place.",
+    "Lists of the elements at the same position.",
     'zip([1, 2], ["a", "b"])',
     '[[1, "a"], [2, "b"]]',
 )
@@ -146,7 +148,7 @@ def items_(run: Evaluation, value: Any, /) -> list[Any]:
 
 @LISTS.add(
     "merge(object, …)",
-    "One object with the keys of all; the last one wins.",
+    "One object with the keys of all; later objects take precedence.",
     'merge({"x": 1, "y": 1}, {"y": 2})',
     '{"x": 1, "y": 2}',
 )
@@ -160,19 +162,21 @@ def merge(run: Evaluation, value: Any, /, *others: Any) -> dict[str, Any]:
 
 @LISTS.add(
     "get(value, path, default)",
-    'What stands at a path such as "a.b.0"; the default (null) where nothing does.',
+    'The value at a path such as "a.b.0"; the default (null) if there is none.',
     'get({"a": {"b": 1}}, "a.c", 7)',
     "7",
 )
 def get(run: Evaluation, value: Any, path: Any, default: Any = None, /) -> Any:
     try:
-        return look_up(value, path, "the value") if type(path) is int else _dig(value, text_of(path, "get"))
+        return (
+            look_up(value, path, "the value") if type(path) is int else _value_at(value, text_of(path, "get"))
+        )
     except MissingError:
         return default
 
 
-def _dig(value: Any, path: str) -> Any:
-    """What stands at a dotted path. A number is an index where it meets a list."""
+def _value_at(value: Any, path: str) -> Any:
+    """Return the value at a dotted path. A number is an index if the value is a list."""
     for part in path.split("."):
         digits = part.removeprefix("-")
         index = type(value) is list and digits.isascii() and digits.isdigit() and len(digits) < 10
@@ -180,15 +184,15 @@ def _dig(value: Any, path: str) -> Any:
     return value
 
 
-@LISTS.add("exists(reference)", "Whether it is there, be it null.", "exists(null)", "true")
+@LISTS.add("exists(reference)", "Whether the value exists, even if it is null.", "exists(null)", "true")
 def exists(run: Evaluation, value: Any, /) -> bool:
-    # Reached only with a value: the compiler answers for a missing one.
+    # Called only with a value: the compiler handles a missing one.
     return True
 
 
 @LISTS.add(
     "default(value, other)",
-    "The other where the value is missing or null, as `??`.",
+    "The other value if the first is missing or null, like `??`.",
     'default(null, "d")',
     '"d"',
 )

@@ -1,9 +1,7 @@
-"""strftime patterns, read and written here.
+"""Functions on dates. A date is ISO 8601 text or seconds since 1970; results are in UTC.
 
-The C library's own would depend on the locale of the machine, and takes field widths such as
-`%999999999d` at their word.
-
-Functions on dates. A date is ISO 8601 text, or seconds since 1970; what comes out is in UTC.
+The strftime patterns are implemented here: those of the C library depend on the locale of the machine, and accept
+field widths such as `%999999999d`.
 """
 
 from __future__ import annotations
@@ -17,6 +15,10 @@ from rune.core.expr.budget import Evaluation, ExpressionError
 from rune.core.expr.functions.table import Table, number_of, text_of
 from rune.core.expr.values import is_number, kind_name
 
+DATES = Table("dates")
+
+_SECONDS_PER_UNIT = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+_MONTHS_PER_UNIT = {"month": 1, "year": 12}
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTH_NAMES = (
     "January", "February", "March", "April", "May", "June",
@@ -52,7 +54,7 @@ _WRITERS: dict[str, Callable[[datetime], str]] = {
     "%": lambda m: "%",
 }
 
-# Numbers that can be read back, with the most digits each has.
+# Directives that parse a number, with the maximum number of digits.
 _WIDTHS = {"Y": 4, "y": 2, "m": 2, "d": 2, "e": 2, "H": 2, "I": 2, "M": 2, "S": 2, "f": 6, "s": 12}
 _NAMES = {
     "a": [day[:3].lower() for day in _DAYS],
@@ -65,7 +67,7 @@ _NAMES = {
 
 
 def _directives(pattern: str) -> list[tuple[str, str]]:
-    """The pattern as (directive, "") and ("", literal) pairs, shorthands written out."""
+    """Split a pattern into (directive, "") and ("", literal) pairs, with shorthands expanded."""
     found: list[tuple[str, str]] = []
     at = 0
     while at < len(pattern):
@@ -81,17 +83,17 @@ def _directives(pattern: str) -> list[tuple[str, str]]:
             at += 2
         else:
             known = " ".join(f"%{each}" for each in (*_WRITERS, *_SHORTHANDS))
-            raise ExpressionError(f"the pattern has an unknown %{letter}; there is: {known}")
+            raise ExpressionError(f"the pattern has an unknown %{letter}; available: {known}")
     return found
 
 
 def format_with(moment: datetime, pattern: str) -> str:
-    """A date in UTC as a strftime pattern says."""
+    """Format a date in UTC with a strftime pattern."""
     return "".join(literal or _WRITERS[letter](moment) for letter, literal in _directives(pattern))
 
 
 def parse_with(text: str, pattern: str) -> datetime:
-    """The date in a text of which a strftime pattern tells the form."""
+    """Parse a date with a strftime pattern."""
     refused = ExpressionError(f'the date "{text[:40]}" does not fit "{pattern[:40]}"')
     fields: dict[str, int] = {}
     at = 0
@@ -136,7 +138,7 @@ def _name_end(text: str, at: int, letter: str, fields: dict[str, int]) -> int:
 
 
 def _offset_end(text: str, at: int, fields: dict[str, int]) -> int:
-    """`Z`, `+0200` or `+02:00`, kept in minutes."""
+    """Read `Z`, `+0200` or `+02:00` into minutes and return its end."""
     if text[at : at + 1] in ("Z", "z"):
         return at + 1
     digits = text[at + 1 : at + 6].replace(":", "", 1)[:4]
@@ -168,14 +170,8 @@ def _assemble(fields: dict[str, int]) -> datetime:
     ).astimezone(UTC)
 
 
-DATES = Table("dates")
-
-_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
-_MONTHS_PER_UNIT = {"month": 1, "year": 12}
-
-
 def iso(moment: datetime) -> str:
-    """A date as text, with as many decimals as it has: none, three or six."""
+    """Format a date with no, three or six decimals, as needed."""
     precision = "seconds" if not moment.microsecond else "milliseconds"
     if moment.microsecond % 1000:
         precision = "microseconds"
@@ -183,7 +179,7 @@ def iso(moment: datetime) -> str:
 
 
 def moment_of(value: Any, name: str) -> datetime:
-    """The date an argument means. Text without an offset is in UTC."""
+    """Return the date of an argument. Text without an offset is in UTC."""
     try:
         if is_number(value):
             return _EPOCH + timedelta(seconds=value)
@@ -203,13 +199,13 @@ def now(run: Evaluation, /) -> str:
         raise ExpressionError("now() is not available here") from None
     moment = _EPOCH + timedelta(seconds=seconds)
     run.build(24)
-    # Always three decimals, so that such texts order as their times do.
+    # Always three decimals, so that the texts sort by time.
     return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
 @DATES.add(
     "parse_date(text, pattern)",
-    "A date from text: ISO 8601, or as the strftime pattern says.",
+    "A date from text: ISO 8601, or in the format of a strftime pattern.",
     'parse_date("31.12.2024", "%d.%m.%Y")',
     '"2024-12-31T00:00:00Z"',
 )
@@ -223,7 +219,7 @@ def parse_date(run: Evaluation, text: Any, pattern: Any = None, /) -> str:
 
 @DATES.add(
     "format_date(date, pattern)",
-    "The date as the strftime pattern says, in UTC and in English.",
+    "The date in the format of a strftime pattern, in UTC and in English.",
     'format_date("2024-12-31T10:00:00Z", "%d.%m.%Y %H:%M")',
     '"31.12.2024 10:00"',
 )
@@ -247,20 +243,20 @@ def add_time(run: Evaluation, date: Any, amount: Any, unit: Any, /) -> str:
     name = text_of(unit, "add_time").removesuffix("s")
     run.build(27)
     try:
-        if name in _SECONDS:
-            return iso(moment + timedelta(seconds=count * _SECONDS[name]))
+        if name in _SECONDS_PER_UNIT:
+            return iso(moment + timedelta(seconds=count * _SECONDS_PER_UNIT[name]))
         if name in _MONTHS_PER_UNIT and type(count) is int:
             return iso(_months_later(moment, count * _MONTHS_PER_UNIT[name]))
     except (ValueError, OverflowError):
         raise ExpressionError("add_time() leaves the years 1 to 9999") from None
     if name in _MONTHS_PER_UNIT:
         raise ExpressionError(f"add_time() takes a whole number of {name}s")
-    known = ", ".join(f"{each}s" for each in (*_SECONDS, *_MONTHS_PER_UNIT))
-    raise ExpressionError(f'add_time() knows no unit "{unit[:40]}"; there is: {known}')
+    known = ", ".join(f"{each}s" for each in (*_SECONDS_PER_UNIT, *_MONTHS_PER_UNIT))
+    raise ExpressionError(f'add_time() has no unit "{unit[:40]}"; available: {known}')
 
 
 def _months_later(moment: datetime, months: int) -> datetime:
-    """The same day some months on, or the last day of a month too short for it."""
+    """Return the same day in a later month, or the last day of a shorter month."""
     year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
     if not 1 <= year <= 9999:
         raise OverflowError

@@ -1,7 +1,4 @@
-"""Functions that encode, hash and identify.
-
-Functions between values and their text forms.
-"""
+"""Functions that encode, hash, generate identifiers, and convert values to and from text."""
 
 from __future__ import annotations
 
@@ -20,6 +17,7 @@ from rune.core.expr.functions.table import Table, text_of
 from rune.core.expr.values import kind_name, kind_of, to_json, to_text
 
 ENCODING = Table("encoding")
+JSONS = Table("JSON and types")
 
 
 @ENCODING.add("base64(text)", "The text's UTF-8 bytes in base64.", 'base64("hi")', '"aGk="')
@@ -75,7 +73,7 @@ def url_encode(run: Evaluation, value: Any, /) -> str:
 
 @ENCODING.add(
     "uuid()",
-    "A new identifier; the same again when the same attempt is repeated.",
+    "A new identifier; the same one if the same attempt is repeated.",
     "len(uuid())",
     "36",
     pure=False,
@@ -89,29 +87,26 @@ def uuid(run: Evaluation, /) -> str:
     run.build(36)
     name = f"{seed}/{run.salt}/{run.counter}"
     digits = bytearray(hashlib.sha256(name.encode()).digest()[:16])
-    # Version 5 and the standard variant: an identifier made from a name by hashing.
+    # Version 5 and the standard variant: a UUID that is derived from a name by hashing.
     digits[6] = digits[6] & 0x0F | 0x50
     digits[8] = digits[8] & 0x3F | 0x80
     text = digits.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-JSONS = Table("JSON and types")
-
-
-@JSONS.add("str(value)", "The value as text, as it looks inside text.", "str([1, null])", '"[1,null]"')
+@JSONS.add("str(value)", "The value as it appears inside text.", "str([1, null])", '"[1,null]"')
 def str_(run: Evaluation, value: Any, /) -> str:
-    return _written(run, value, to_text)
+    return _write_text(run, value, to_text)
 
 
 @JSONS.add("json(value)", "The value as compact JSON.", 'json({"a": "b"})', '"{\\"a\\":\\"b\\"}"')
 def json(run: Evaluation, value: Any, /) -> str:
-    return _written(run, value, to_json)
+    return _write_text(run, value, to_json)
 
 
-def _written(run: Evaluation, value: Any, write: Callable[[Any], str]) -> str:
-    # Weighed before it is written, because what shares its parts is longer than it looks, and afterwards
-    # because escapes are longer than what they stand for.
+def _write_text(run: Evaluation, value: Any, write: Callable[[Any], str]) -> str:
+    # Accounted for before it is written, because shared parts are written repeatedly, and afterwards, because escapes
+    # are longer than the characters they encode.
     before = run.left
     run.weigh(value)
     text = write(value)

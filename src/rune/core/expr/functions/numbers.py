@@ -14,7 +14,7 @@ _MAX_DIGITS = 300
 _FLOAT_CHARS = frozenset("0123456789+-.eE")
 
 
-@NUMBERS.add("int(value)", "A whole number from text or a number; decimals are cut off.", 'int("42")', "42")
+@NUMBERS.add("int(value)", "A whole number from text or a number; decimals are truncated.", 'int("42")', "42")
 def int_(run: Evaluation, value: Any, /) -> int:
     kind = type(value)
     if kind is int or kind is float or kind is bool:
@@ -49,19 +49,21 @@ def bool_(run: Evaluation, value: Any, /) -> bool:
     return truthy(value)
 
 
-@NUMBERS.add("round(number, digits)", "Rounded; a half goes to the even neighbour.", "round(2.345, 1)", "2.3")
+@NUMBERS.add(
+    "round(number, digits)", "The rounded number; a half is rounded to even.", "round(2.345, 1)", "2.3"
+)
 def round_(run: Evaluation, number: Any, digits: Any = None, /) -> int | float:
     value = number_of(number, "round")
     if digits is None:
         return round(value)
-    # Rounding a whole number to the minus billionth digit would compute ten to the billionth.
+    # Rounding to -1,000,000,000 digits would compute 10 ** 1,000,000,000.
     if abs(whole_of(digits, "round")) > _MAX_DIGITS:
         raise ExpressionError(f"round() takes at most {_MAX_DIGITS} digits")
     rounded: int | float = checked(round(value, digits))
     return rounded
 
 
-@NUMBERS.add("abs(number)", "Without its sign.", "abs(-3)", "3")
+@NUMBERS.add("abs(number)", "The absolute value.", "abs(-3)", "3")
 def abs_(run: Evaluation, number: Any, /) -> int | float:
     return abs(number_of(number, "abs"))
 
@@ -80,23 +82,23 @@ def _ordered(run: Evaluation, value: Any, others: tuple[Any, ...], name: str) ->
     items = [value, *others] if others else list_of(value, name)
     run.iterate(len(items))
     if not items:
-        raise MissingError(f"{name}() finds nothing in an empty list")
+        raise MissingError(f"{name}() needs a list that is not empty")
     for each in items:
         if not comparable(items[0], each):
             raise ExpressionError(f"{name}() cannot order {kind_name(items[0])} and {kind_name(each)}")
     return items
 
 
-@NUMBERS.add("sum(list)", "All numbers added.", "sum([1, 2])", "3")
+@NUMBERS.add("sum(list)", "The sum of all numbers.", "sum([1, 2])", "3")
 def sum_(run: Evaluation, items: Any, /) -> int | float:
     run.iterate(len(list_of(items, "sum")))
     total: int | float = checked(sum(number_of(each, "sum") for each in items))
     return total
 
 
-@NUMBERS.add("avg(list)", "The mean of numbers; missing where there are none.", "avg([1, 2, 6])", "3.0")
+@NUMBERS.add("avg(list)", "The mean of numbers; missing if the list is empty.", "avg([1, 2, 6])", "3.0")
 def avg(run: Evaluation, items: Any, /) -> float:
     if not list_of(items, "avg"):
-        raise MissingError("avg() finds nothing in an empty list")
+        raise MissingError("avg() needs a list that is not empty")
     mean: float = checked(sum_(run, items) / len(items))
     return mean

@@ -1,4 +1,4 @@
-"""How a function enters the table, and the checks its arguments share."""
+"""The registration of functions, and the checks of their arguments."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from rune.core.expr.values import is_number, kind_name
 class Function(msgspec.Struct, frozen=True):
     """One function of the language.
 
-    `call` takes the running evaluation and the arguments. `most` is None where any number of
-    arguments may follow; `keywords` are those that may be given by name, with their places. `example`
-    evaluates to the JSON in `result`.
+    `call` takes the evaluation and the arguments. `most` is None if the number of arguments is unlimited; `keywords`
+    are the parameters that can be passed by name, with their positions. `example` evaluates to the JSON in `result`.
     """
 
     name: str
@@ -43,7 +42,7 @@ class Table:
     def add(
         self, signature: str, doc: str, example: str, result: str, *, pure: bool = True
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Register the decorated function under the name its signature begins with."""
+        """Register the decorated function under the name in its signature."""
 
         def register(call: Callable[..., Any]) -> Callable[..., Any]:
             name = signature.partition("(")[0]
@@ -69,28 +68,28 @@ class Table:
 
 
 def text_of(value: Any, name: str) -> str:
-    """The argument, which must be text."""
+    """Return an argument that must be text."""
     if type(value) is str:
         return value
     raise ExpressionError(f"{name}() takes text, not {kind_name(value)}")
 
 
 def list_of(value: Any, name: str) -> list[Any]:
-    """The argument, which must be a list."""
+    """Return an argument that must be a list."""
     if type(value) is list:
         return value
     raise ExpressionError(f"{name}() takes a list, not {kind_name(value)}")
 
 
 def object_of(value: Any, name: str) -> dict[str, Any]:
-    """The argument, which must be an object."""
+    """Return an argument that must be an object."""
     if type(value) is dict:
         return value
     raise ExpressionError(f"{name}() takes an object, not {kind_name(value)}")
 
 
 def number_of(value: Any, name: str) -> int | float:
-    """The argument, which must be a number."""
+    """Return an argument that must be a number."""
     if is_number(value):
         number: int | float = value
         return number
@@ -98,7 +97,7 @@ def number_of(value: Any, name: str) -> int | float:
 
 
 def whole_of(value: Any, name: str) -> int:
-    """The argument, which must be a whole number."""
+    """Return an argument that must be a whole number."""
     if type(value) is int:
         return value
     raise ExpressionError(f"{name}() takes a whole number, not {kind_name(value)}")

@@ -12,16 +12,16 @@ from rune.core.expr.values import to_text
 TEXT = Table("text")
 
 
-@TEXT.add("upper(text)", "The text in capital letters.", 'upper("ada")', '"ADA"')
+@TEXT.add("upper(text)", "The text in upper case.", 'upper("ada")', '"ADA"')
 def upper(run: Evaluation, text: Any, /) -> str:
     run.build(len(text_of(text, "upper")))
     capital = str(text.upper())
-    # Some letters become two or three.
+    # Some letters become two or three in upper case.
     run.build(len(capital) - len(text))
     return capital
 
 
-@TEXT.add("lower(text)", "The text in small letters.", 'lower("ÄB")', '"äb"')
+@TEXT.add("lower(text)", "The text in lower case.", 'lower("ÄB")', '"äb"')
 def lower(run: Evaluation, text: Any, /) -> str:
     run.build(len(text_of(text, "lower")))
     return str(text.lower())
@@ -50,7 +50,7 @@ def split(run: Evaluation, text: Any, separator: Any = None, /) -> list[Any]:
 
 @TEXT.add(
     "join(list, separator)",
-    "The elements as text, one behind the other.",
+    "The elements as text, joined by the separator.",
     'join(["a", 1, true], "-")',
     '"a-1-true"',
 )
@@ -78,19 +78,26 @@ def replace(run: Evaluation, text: Any, old: Any, new: Any, /) -> str:
     return str(text.replace(old, new))
 
 
-@TEXT.add("starts_with(text, prefix)", "Whether the text begins so.", 'starts_with("abc", "ab")', "true")
+@TEXT.add(
+    "starts_with(text, prefix)",
+    "Whether the text begins with the prefix.",
+    'starts_with("abc", "ab")',
+    "true",
+)
 def starts_with(run: Evaluation, text: Any, prefix: Any, /) -> bool:
     return operators.starts_with(text, prefix)
 
 
-@TEXT.add("ends_with(text, suffix)", "Whether the text ends so.", 'ends_with("abc", "bc")', "true")
+@TEXT.add(
+    "ends_with(text, suffix)", "Whether the text ends with the suffix.", 'ends_with("abc", "bc")', "true"
+)
 def ends_with(run: Evaluation, text: Any, suffix: Any, /) -> bool:
     return operators.ends_with(text, suffix)
 
 
 @TEXT.add(
     "matches(text, pattern)",
-    "Whether the regular expression (RE2) is found anywhere in the text.",
+    "Whether the regular expression (RE2) matches anywhere in the text.",
     'matches("order-42", "^order-[0-9]+$")',
     "true",
 )

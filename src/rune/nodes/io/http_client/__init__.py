@@ -1,1 +1,1 @@
-"""The HTTP client of the nodes: requests, responses, pagination, authentication, SSRF checks."""
+"""The HTTP client of nodes: requests, responses, pagination, authentication and SSRF protection."""

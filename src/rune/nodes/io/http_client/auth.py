@@ -1,4 +1,4 @@
-"""How a credential gets into a request: a header or a part of the query, and for OAuth 2 a token that is fetched."""
+"""Authentication of requests: adds a credential as a header, a query parameter or a fetched OAuth 2 token."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rune.errors import NodeFailure
 from rune.nodes.base import NodeCall
 from rune.nodes.io.http_client.request import Request
-from rune.nodes.io.http_client.response import unpacked
+from rune.nodes.io.http_client.response import read_decoded
 from rune.nodes.io.http_client.ssrf import target
 from rune.nodes.redaction import redacted
 from rune.ports.credentials import ApiKey, Basic, Bearer, Credential, Header, OAuth2
@@ -22,10 +22,10 @@ from rune.ports.credentials import ApiKey, Basic, Bearer, Credential, Header, OA
 TYPES = ("basic", "bearer", "header", "api_key", "oauth2")
 NO_TOKEN = "CREDENTIAL_TOKEN"
 MAX_TOKEN_RESPONSE_BYTES = 256 * 1024
+# Lifetime of a token whose server does not announce one.
 DEFAULT_LIFETIME_S = 300.0
-"""Seconds that a token is kept whose server does not say how long it is good."""
 
-_REFUSED = frozenset({400, 401, 403})
+_REJECTED = frozenset({400, 401, 403})
 _HEADERS = {
     "accept": "application/json",
     "accept-encoding": "gzip, deflate",
@@ -40,36 +40,36 @@ class _Token(msgspec.Struct):
     token_type: str = "Bearer"
 
 
-async def authorized(call: NodeCall[Any], request: Request) -> Request:
-    """The request with the node's credential, if it names one."""
+async def authorize(call: NodeCall[Any], request: Request) -> Request:
+    """Add the node's credential to a request, if it references one."""
     credential = await call.credential(*TYPES, host=request.where.host)
     return request if credential is None else await with_credential(call, request, credential)
 
 
-async def renewed(call: NodeCall[Any], request: Request) -> Request | None:
-    """The request with a new token, once in a call, after the old one was refused; None if there can be none."""
+async def renew_token(call: NodeCall[Any], request: Request) -> Request | None:
+    """Replace a rejected token, once per call; return None if there is no token to replace."""
     credential = await call.credential(*TYPES, host=request.where.host)
     if credential is None or not isinstance(credential.fields, OAuth2) or call.usage is None:
         return None
     if call.usage.renewed:
         return None
     call.usage.renewed = True
-    refused = request.headers.get("authorization", "").partition(" ")[2]
-    return await _with_token(call, request, credential, credential.fields, refused=refused)
+    rejected = request.headers.get("authorization", "").partition(" ")[2]
+    return await _with_token(call, request, credential, credential.fields, rejected=rejected)
 
 
 async def with_credential(call: NodeCall[Any], request: Request, credential: Credential) -> Request:
-    """The request with a credential that may be sent there."""
+    """Add a credential to a request; the caller has checked that it may be sent there."""
     fields = credential.fields
     match fields:
         case Basic():
-            return _header(request, "authorization", basic(fields.username, fields.password))
+            return _with_header(request, "authorization", basic(fields.username, fields.password))
         case Bearer():
-            return _header(request, "authorization", f"Bearer {fields.token}")
+            return _with_header(request, "authorization", f"Bearer {fields.token}")
         case Header():
-            return _header(request, fields.name.lower(), fields.value)
+            return _with_header(request, fields.name.lower(), fields.value)
         case ApiKey(place="header"):
-            return _header(request, fields.name.lower(), fields.key)
+            return _with_header(request, fields.name.lower(), fields.key)
         case ApiKey():
             pair = f"{quote(fields.name, safe='')}={quote(fields.key, safe='')}"
             return replace(request, query=pair).to(request.where)
@@ -80,28 +80,28 @@ async def with_credential(call: NodeCall[Any], request: Request, credential: Cre
 
 
 def basic(username: str, password: str) -> str:
-    """The value of an `Authorization` header."""
+    """Return the `Authorization` header of basic authentication."""
     return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
 
 
-def _header(request: Request, name: str, value: str) -> Request:
+def _with_header(request: Request, name: str, value: str) -> Request:
     return replace(request, headers={**request.headers, name: value}, private=request.private | {name})
 
 
 async def _with_token(
-    call: NodeCall[Any], request: Request, credential: Credential, fields: OAuth2, refused: str | None = None
+    call: NodeCall[Any], request: Request, credential: Credential, fields: OAuth2, rejected: str | None = None
 ) -> Request:
     async def fetch() -> tuple[str, float]:
-        return await _fetched(call, fields)
+        return await _fetch_token(call, fields)
 
     key = (credential.id, credential.version)
-    token = await call.world.tokens.get(key, fetch, instead_of=refused)
+    token = await call.world.tokens.get(key, fetch, instead_of=rejected)
     call.protect(token)
-    return _header(request, "authorization", f"Bearer {token}")
+    return _with_header(request, "authorization", f"Bearer {token}")
 
 
-async def _fetched(call: NodeCall[Any], fields: OAuth2) -> tuple[str, float]:
-    """Ask for a token, at an address that passes the same guard as any other."""
+async def _fetch_token(call: NodeCall[Any], fields: OAuth2) -> tuple[str, float]:
+    """Fetch a token; its endpoint is checked by the same guard as any other URL."""
     where = target(fields.token_url)
     label = redacted(where.url)
     form = {"grant_type": "client_credentials", "scope": fields.scope, "audience": fields.audience}
@@ -109,29 +109,31 @@ async def _fetched(call: NodeCall[Any], fields: OAuth2) -> tuple[str, float]:
     if fields.send_as == "body":
         form |= {"client_id": fields.client_id, "client_secret": fields.client_secret}
     else:
-        # RFC 6749 wants both form-encoded before they are put together.
+        # RFC 6749 requires both to be form-encoded before they are joined.
         headers["authorization"] = basic(quote_plus(fields.client_id), quote_plus(fields.client_secret))
         call.protect(f"{quote_plus(fields.client_id)}:{quote_plus(fields.client_secret)}")
     body = urlencode({name: value for name, value in form.items() if value is not None}).encode()
     try:
         async with call.world.http().send("POST", where, headers, body, verify=True) as response:
             status = response.status
-            data = await unpacked(
+            data = await read_decoded(
                 response.content.iter_any(),
                 response.headers.get("Content-Encoding", ""),
                 MAX_TOKEN_RESPONSE_BYTES,
                 label,
             )
     except (aiohttp.ClientError, OSError, ValueError, zlib.error) as error:
-        raise NodeFailure(f"{label}: no token: {type(error).__name__}", code=NO_TOKEN) from None
+        raise NodeFailure(
+            f"{label}: the token request failed: {type(error).__name__}", code=NO_TOKEN
+        ) from None
     if status != 200:
-        why = "the client is refused" if status in _REFUSED else "no token"
-        raise NodeFailure(f"{label} answered {status}: {why}", code=NO_TOKEN, details={"status": status})
+        reason = "the client was rejected" if status in _REJECTED else "no token"
+        raise NodeFailure(f"{label} returned {status}: {reason}", code=NO_TOKEN, details={"status": status})
     try:
         found = msgspec.json.decode(data, type=_Token, strict=False)
     except msgspec.DecodeError:
-        raise NodeFailure(f"{label}: the answer holds no token", code=NO_TOKEN) from None
+        raise NodeFailure(f"{label}: the response contains no token", code=NO_TOKEN) from None
     if found.token_type.lower() != "bearer" or not found.access_token.isprintable() or not found.access_token:
-        raise NodeFailure(f"{label}: the token is of a type that is not known", code=NO_TOKEN)
+        raise NodeFailure(f"{label}: the token is not a valid bearer token", code=NO_TOKEN)
     call.protect(found.access_token)
     return found.access_token, max(found.expires_in, 0.0)

@@ -1,6 +1,6 @@
-"""One request sent: whatever the network does becomes one of the codes of a node.
+"""The exchange of an http node: sends the request, follows redirects and pages, and returns the response.
 
-The exchange of an http node: the request, the redirects and pages that follow, the answer.
+Network errors are converted to the node's error codes.
 """
 
 from __future__ import annotations
@@ -16,21 +16,31 @@ import msgspec
 
 from rune.errors import NodeFailure
 from rune.nodes.base import NodeCall
-from rune.nodes.io.http_client.auth import authorized, renewed
+from rune.nodes.io.http_client.auth import authorize, renew_token
 from rune.nodes.io.http_client.client import Response
 from rune.nodes.io.http_client.pagination import PAGES, Pagination, following, items_of, rule_of
 from rune.nodes.io.http_client.request import Request, build, raises
-from rune.nodes.io.http_client.response import AS_BLOB, excerpt, named, read, unpacked
-from rune.nodes.io.http_client.ssrf import Target, joined
+from rune.nodes.io.http_client.response import AS_BLOB, excerpt, read, read_decoded, response_file_name
+from rune.nodes.io.http_client.ssrf import Target, join_url
 from rune.nodes.redaction import redacted
+
+MAX_REDIRECTS = 5
 
 _MAX_DELAY_S = 10 * 365 * 86_400
 
+# A body announced to be no larger is read in one go.
+_SMALL_BODY_BYTES = 256 * 1024
+_REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
+_NEXT = re.compile(r"<([^<>]*)>([^<]*)")
+_REL_NEXT = re.compile(r""";\s*rel\s*=\s*("[^"]*\bnext\b[^"]*"|next\b)""", re.IGNORECASE)
+_NETWORK_ERRORS = (aiohttp.ClientError, OSError, ValueError, zlib.error)
+_PROTOCOL_ERRORS = (aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, aiohttp.ClientResponseError)
 
-class sent:  # noqa: N801 - reads like the function that it is to whoever enters it
-    """Send a request; whatever the network does is one of the node's errors."""
 
-    __slots__ = ("_call", "_request", "_sending", "_verify")
+class SendRequest:
+    """Sends a request when entered; network errors, also those inside the block, become errors of the node."""
+
+    __slots__ = ("_call", "_pending", "_request", "_verify")
 
     def __init__(self, call: NodeCall[Any], request: Request, *, verify: bool = True) -> None:
         self._call = call
@@ -38,43 +48,39 @@ class sent:  # noqa: N801 - reads like the function that it is to whoever enters
         self._verify = verify
 
     async def __aenter__(self) -> Response:
-        asked = self._request
+        request = self._request
         try:
-            self._sending = self._call.world.http().send(
-                asked.method, asked.where, asked.headers, asked.body, verify=self._verify
+            self._pending = self._call.world.http().send(
+                request.method, request.where, request.headers, request.body, verify=self._verify
             )
-            return await self._sending.__aenter__()
-        except _OF_THE_NETWORK as error:
-            raise _failure(asked, error) from None
+            return await self._pending.__aenter__()
+        except _NETWORK_ERRORS as error:
+            raise _failure(request, error) from None
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         try:
-            await self._sending.__aexit__(kind, error, trace)
-        except _OF_THE_NETWORK as late:
+            await self._pending.__aexit__(kind, error, trace)
+        except _NETWORK_ERRORS as late:
             raise _failure(self._request, late) from None
-        if isinstance(error, _OF_THE_NETWORK):
+        if isinstance(error, _NETWORK_ERRORS):
             raise _failure(self._request, error) from None
-
-
-_OF_THE_NETWORK = (aiohttp.ClientError, OSError, ValueError, zlib.error)
-_BROKEN = (aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, aiohttp.ClientResponseError)
 
 
 def _failure(request: Request, error: Exception) -> NodeFailure:
     label = redacted(request.where.url)
     if isinstance(error, aiohttp.ClientSSLError | aiohttp.ServerFingerprintMismatch):
         return NodeFailure(f"{label}: {_cause(error)}", code="HTTP_TLS")
-    if isinstance(error, _BROKEN):
-        return NodeFailure(f"{label}: the answer is broken: {_cause(error)}", code="HTTP_PROTOCOL")
+    if isinstance(error, _PROTOCOL_ERRORS):
+        return NodeFailure(f"{label}: the response is not valid: {_cause(error)}", code="HTTP_PROTOCOL")
     if isinstance(error, zlib.error):
-        return NodeFailure(f"{label}: the answer is broken: {error}", code="HTTP_PROTOCOL")
+        return NodeFailure(f"{label}: the response is not valid: {error}", code="HTTP_PROTOCOL")
     if isinstance(error, aiohttp.ServerTimeoutError):
-        return NodeFailure(f"{label}: no connection in time", code="HTTP_CONNECT")
-    return NodeFailure(f"{label}: no connection: {_cause(error)}", code="HTTP_CONNECT")
+        return NodeFailure(f"{label}: connecting timed out", code="HTTP_CONNECT")
+    return NodeFailure(f"{label}: connection failed: {_cause(error)}", code="HTTP_CONNECT")
 
 
 def _cause(error: Exception) -> str:
-    """In short, and without the address, which aiohttp repeats in full."""
+    """Return a short reason without the URL, which aiohttp repeats unredacted."""
     inner = getattr(error, "os_error", None) or error.__cause__ or error
     if isinstance(error, aiohttp.ClientResponseError):
         return error.message[:200] or type(error).__name__
@@ -82,13 +88,13 @@ def _cause(error: Exception) -> str:
 
 
 def retry_delay(now: int, retry_after: str | None) -> dict[str, int]:
-    """The details of a failure that say when the next attempt may be, if the server does."""
-    asked = None if retry_after is None else _asked_delay(retry_after)
-    return {} if asked is None else {"retry_at": now + round(asked * 1000)}
+    """Return the failure details with the earliest time of the next attempt, if the server announced one."""
+    delay_s = None if retry_after is None else _parse_retry_after(retry_after)
+    return {} if delay_s is None else {"retry_at": now + round(delay_s * 1000)}
 
 
-def _asked_delay(text: str) -> float | None:
-    """Seconds that a `Retry-After` asks for; it is a number or a date."""
+def _parse_retry_after(text: str) -> float | None:
+    """Return the seconds of a `Retry-After` header, which is a number or a date."""
     if text.isascii() and text.isdigit():
         return float(min(int(text[:12]), _MAX_DELAY_S))
     try:
@@ -98,17 +104,8 @@ def _asked_delay(text: str) -> float | None:
     return min(max(seconds, 0.0), _MAX_DELAY_S)
 
 
-REDIRECTS = 5
-_AT_ONCE = 256 * 1024
-"""A body that is announced to be no larger is read in one go."""
-
-_REDIRECTING = frozenset({301, 302, 303, 307, 308})
-_NEXT = re.compile(r"<([^<>]*)>([^<]*)")
-_REL_NEXT = re.compile(r""";\s*rel\s*=\s*("[^"]*\bnext\b[^"]*"|next\b)""", re.IGNORECASE)
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """What came back at the end of the redirects."""
+class FinalResponse(msgspec.Struct, frozen=True):
+    """The final response after redirects."""
 
     request: Request
     status: int
@@ -125,137 +122,143 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Pages(msgspec.Struct):
-    """What was fetched: answers, their bodies, and their lists where pages are followed."""
+    """Fetched responses, their bodies, and their items if pages are followed."""
 
-    answers: list[Answer]
+    responses: list[FinalResponse]
     bodies: list[Any]
     items: list[list[Any] | None] = []
     complete: bool = True
 
 
 async def exchange(call: NodeCall[Any]) -> dict[str, Any]:
-    """What the node gives back."""
+    """Run the exchange and return the node's output."""
     rule = rule_of(call.parameters)
     request = await build(call, rule)
     client = call.world.http()
     began = time.monotonic()
-    async with client.lane(request.where):
+    async with client.host_limit(request.where):
         try:
             with client.within(call.parameters.timeout):
-                asked = request if call.credentials is None else await authorized(call, request)
-                pages = await _pages(call, asked, rule)
+                authorized = request if call.credentials is None else await authorize(call, request)
+                pages = await _fetch_pages(call, authorized, rule)
         except TimeoutError:
             seconds = f"{call.parameters.timeout:g}"
-            message = f"{redacted(request.where.url)}: no complete answer within {seconds} s"
+            message = f"{redacted(request.where.url)}: no complete response within {seconds} s"
             raise NodeFailure(message, code="HTTP_TIMEOUT") from None
     return await _output(call, pages, round((time.monotonic() - began) * 1000))
 
 
-async def _pages(call: NodeCall[Any], request: Request, rule: Pagination | None) -> Pages:
-    """The answer and, if there is a rule, all that follow from it. They share the bytes that one may have."""
+async def _fetch_pages(call: NodeCall[Any], request: Request, rule: Pagination | None) -> Pages:
+    """Fetch the response and, given a rule, all further pages; together they may have `max_bytes`."""
     left = call.parameters.max_bytes
-    answer = await _answer(call, request, left)
-    pages = Pages([answer], [_body(call, answer)])
-    if rule is None or answer.status >= 400:
+    response = await _fetch(call, request, left)
+    pages = Pages([response], [_body(call, response)])
+    if rule is None or response.status >= 400:
         return pages
-    pages.items.append(items_of(rule, pages.bodies[0], answer.label))
-    seen = {request.where.url, answer.request.where.url}
+    pages.items.append(items_of(rule, pages.bodies[0], response.label))
+    seen = {request.where.url, response.request.where.url}
     while (where := _next(rule, pages)) is not None:
-        last = pages.answers[-1]
-        if len(pages.answers) == rule.max_pages:
+        last = pages.responses[-1]
+        if len(pages.responses) == rule.max_pages:
             pages.complete = False
             break
         _check_step(call, last.request, where)
         if where.url in seen:
-            raise NodeFailure(f"{last.label}: the next page is one that was fetched before", code=PAGES)
+            raise NodeFailure(f"{last.label}: the next page was fetched before", code=PAGES)
         seen.add(where.url)
         left -= len(last.body)
-        answer = await _answer(call, last.request.to(where), max(left, 0))
-        if answer.status >= 400:
-            if answer.status == 404 and rule.style in ("page", "offset"):
+        response = await _fetch(call, last.request.to(where), max(left, 0))
+        if response.status >= 400:
+            if response.status == 404 and rule.style in ("page", "offset"):
                 break
-            raise _failed(call, answer)
-        body = _body(call, answer)
-        items = items_of(rule, body, answer.label)
+            raise _status_failure(call, response)
+        body = _body(call, response)
+        items = items_of(rule, body, response.label)
         if rule.style in ("page", "offset") and not items:
             break
-        pages.answers.append(answer)
+        pages.responses.append(response)
         pages.bodies.append(body)
         pages.items.append(items)
     return pages
 
 
 def _next(rule: Pagination, pages: Pages) -> Target | None:
-    last = pages.answers[-1]
+    last = pages.responses[-1]
     if rule.style == "link":
-        return _linked(last)
+        return _next_link(last)
     found = following(rule, last.request.where, pages.bodies[-1], pages.items, last.label)
-    return joined(last.request.where, found) if isinstance(found, str) else found
+    return join_url(last.request.where, found) if isinstance(found, str) else found
 
 
-def _body(call: NodeCall[Any], answer: Answer) -> Any:
-    return read(answer.body, answer.content_type, call.limits, answer, call.parameters.response)
+def _body(call: NodeCall[Any], response: FinalResponse) -> Any:
+    return read(response.body, response.content_type, call.limits, response, call.parameters.response)
 
 
-async def _answer(call: NodeCall[Any], request: Request, most: int) -> Answer:
-    """The answer to one request; a token that is refused is renewed once, a status that is to fail does so here."""
-    answer = await _led(call, request, most)
-    if answer.status == 401 and answer.request.where.origin == request.where.origin:
-        again = await renewed(call, request)
-        if again is not None:
-            answer = await _led(call, again, most)
-    if raises(call.parameters.raise_on_status, answer.status):
-        raise _failed(call, answer)
-    return answer
+async def _fetch(call: NodeCall[Any], request: Request, max_bytes: int) -> FinalResponse:
+    """Fetch one response; renew a rejected token once and fail on a status in `raise_on_status`."""
+    response = await _follow_redirects(call, request, max_bytes)
+    if response.status == 401 and response.request.where.origin == request.where.origin:
+        renewed = await renew_token(call, request)
+        if renewed is not None:
+            response = await _follow_redirects(call, renewed, max_bytes)
+    if raises(call.parameters.raise_on_status, response.status):
+        raise _status_failure(call, response)
+    return response
 
 
-async def _led(call: NodeCall[Any], request: Request, most: int) -> Answer:
-    """The answer at the end of the redirects."""
-    for hop in range(REDIRECTS + 1):
-        async with sent(call, request, verify=not call.parameters.ignore_ssl) as response:
-            moved = response.status in _REDIRECTING and call.parameters.follow_redirects
+async def _follow_redirects(call: NodeCall[Any], request: Request, max_bytes: int) -> FinalResponse:
+    """Send a request and return the response at the end of its redirects."""
+    for hop in range(MAX_REDIRECTS + 1):
+        async with SendRequest(call, request, verify=not call.parameters.ignore_ssl) as response:
+            moved = response.status in _REDIRECT_STATUSES and call.parameters.follow_redirects
             location = response.headers.get("Location") if moved else None
             if location is None:
-                return await _received(response, request, most)
-            if hop == REDIRECTS:
-                raise _redirect(request, f"more than {REDIRECTS} redirects")
-            where = joined(request.where, location)
+                return await _read_response(response, request, max_bytes)
+            if hop == MAX_REDIRECTS:
+                raise _redirect_failure(request, f"more than {MAX_REDIRECTS} redirects")
+            where = join_url(request.where, location)
             _check_step(call, request, where)
             request = request.redirected(response.status, where)
-    raise AssertionError("the last hop answers or raises")
+    raise AssertionError("the last hop returns or raises")
 
 
 def _check_step(call: NodeCall[Any], request: Request, where: Target) -> None:
-    """A redirect or a next page does not give up encryption and takes no secret elsewhere."""
+    """Reject a redirect or next page that drops TLS or carries a secret to another origin."""
     if request.where.scheme == "https" and where.scheme == "http":
-        raise _redirect(request, "a redirect from https to http is not followed")
+        raise _redirect_failure(request, "a redirect from https to http is not followed")
     if where.origin != request.where.origin and call.usage and call.usage.redactor.finds(where.url):
-        raise _redirect(request, "a redirect would carry the credential elsewhere")
+        raise _redirect_failure(request, "a redirect would send the credential to another origin")
 
 
-def _redirect(request: Request, why: str) -> NodeFailure:
-    return NodeFailure(f"{redacted(request.where.url)}: {why}", code="HTTP_REDIRECT")
+def _redirect_failure(request: Request, reason: str) -> NodeFailure:
+    return NodeFailure(f"{redacted(request.where.url)}: {reason}", code="HTTP_REDIRECT")
 
 
-async def _received(response: Response, request: Request, most: int) -> Answer:
+async def _read_response(response: Response, request: Request, max_bytes: int) -> FinalResponse:
     headers = response.headers
     if request.method == "HEAD" or response.status in (204, 304):
         body = b""
-    elif "Content-Encoding" not in headers and "Transfer-Encoding" not in headers and _fits(response, most):
-        body = await response.whole()  # no more than was announced
+    elif (
+        "Content-Encoding" not in headers
+        and "Transfer-Encoding" not in headers
+        and _is_small(response, max_bytes)
+    ):
+        body = await response.read_body()
     else:
         label = redacted(request.where.url)
-        body = await unpacked(response.content.iter_any(), headers.get("Content-Encoding", ""), most, label)
-    return Answer(request, response.status, _headers(response), body)
+        body = await read_decoded(
+            response.content.iter_any(), headers.get("Content-Encoding", ""), max_bytes, label
+        )
+    return FinalResponse(request, response.status, _headers(response), body)
 
 
-def _fits(response: Response, most: int) -> bool:
+def _is_small(response: Response, max_bytes: int) -> bool:
     announced = response.content_length
-    return announced is not None and announced <= min(most, _AT_ONCE)
+    return announced is not None and announced <= min(max_bytes, _SMALL_BODY_BYTES)
 
 
 def _headers(response: Response) -> dict[str, Any]:
-    """Names in lower case; what is repeated is joined, except cookies, whose dates have commas."""
+    """Return headers by lower-case name; repeated ones are joined, except cookies, whose dates contain commas."""
     found: dict[str, Any] = {}
     for name, value in response.headers.items():
         lower = name.lower()
@@ -267,41 +270,42 @@ def _headers(response: Response) -> dict[str, Any]:
     return found
 
 
-def _linked(answer: Answer) -> Target | None:
-    for link, rest in _NEXT.findall(str(answer.headers.get("link", ""))):
+def _next_link(response: FinalResponse) -> Target | None:
+    for link, rest in _NEXT.findall(str(response.headers.get("link", ""))):
         if _REL_NEXT.search(rest):
-            return joined(answer.request.where, link)
+            return join_url(response.request.where, link)
     return None
 
 
-def _failed(call: NodeCall[Any], answer: Answer) -> NodeFailure:
+def _status_failure(call: NodeCall[Any], response: FinalResponse) -> NodeFailure:
     details: dict[str, Any] = {
-        "status": answer.status,
-        "body": excerpt(answer.body, answer.content_type),
+        "status": response.status,
+        "body": excerpt(response.body, response.content_type),
     }
-    details |= retry_delay(call.now, answer.headers.get("retry-after"))
-    message = f"{answer.request.method} {answer.label} answered {answer.status}"
+    details |= retry_delay(call.now, response.headers.get("retry-after"))
+    message = f"{response.request.method} {response.label} returned {response.status}"
     return NodeFailure(message, code="HTTP_STATUS", details=details)
 
 
 async def _output(call: NodeCall[Any], pages: Pages, duration: int) -> dict[str, Any]:
-    last = pages.answers[-1]
+    last = pages.responses[-1]
     bodies = [
-        await _kept(call, answer) if body is AS_BLOB else body
-        for answer, body in zip(pages.answers, pages.bodies, strict=True)
+        await _store_body(call, response) if body is AS_BLOB else body
+        for response, body in zip(pages.responses, pages.bodies, strict=True)
     ]
     output: dict[str, Any] = {"status": last.status, "body": bodies[0], "headers": last.headers}
     if pages.items:
         lists = [each for each in pages.items if each is not None]
-        whole = len(lists) == len(bodies)
-        output["body"] = [item for page in lists for item in page] if whole else bodies
+        all_lists = len(lists) == len(bodies)
+        output["body"] = [item for page in lists for item in page] if all_lists else bodies
         output["pages"] = len(bodies)
         output["complete"] = pages.complete
     output["duration_ms"] = duration
     return output
 
 
-async def _kept(call: NodeCall[Any], answer: Answer) -> dict[str, Any]:
-    """The reference to a body that is too large or too binary to be a value."""
-    name = named(str(answer.headers.get("content-disposition", "")), answer.request.where.resource)
-    return await call.blobs.put(answer.body, name, answer.content_type)
+async def _store_body(call: NodeCall[Any], response: FinalResponse) -> dict[str, Any]:
+    """Store a large or binary body as a blob and return its reference."""
+    disposition = str(response.headers.get("content-disposition", ""))
+    name = response_file_name(disposition, response.request.where.resource)
+    return await call.blobs.put(response.body, name, response.content_type)

@@ -1,8 +1,7 @@
-"""Files that go out with a request or a mail: given as text, as JSON, as base64, or by reference to a blob.
+"""HTTP requests: builds a request from the parameters of a node, encodes its body and adapts it to redirects.
 
-What a request carries: JSON, a form, a form with files, text or bytes.
-
-A request: what an http node's parameters ask for, and what becomes of it on the way.
+A body is JSON, a form, a multipart form with files, text or bytes. Files, also attachments of mails, are given as
+text, JSON, base64 or a blob reference.
 """
 
 from __future__ import annotations
@@ -30,20 +29,51 @@ from rune.nodes.io.http_client.ssrf import Target, target
 from rune.nodes.redaction import is_secret_name
 from rune.nodes.schema import Model, plain
 
+KEY = "idempotency-key"
 TEXT = "text/plain"
+FORM = "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data"
+MAX_BODY_BYTES = 64 * 1024 * 1024
+
+_JSON = "application/json"
+_TEXT = "text/plain; charset=utf-8"
+_BODY_PATH = "parameters.body"
+_IN_QUOTES = str.maketrans({'"': "%22", "\r": "%0D", "\n": "%0A", "\0": "%00"})
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+# Headers of the connection: setting them could make two parsers see different requests (request smuggling).
+_CONNECTION_HEADERS = frozenset(
+    {
+        "host",
+        "content-length",
+        "transfer-encoding",
+        "connection",
+        "keep-alive",
+        "upgrade",
+        "te",
+        "trailer",
+        "expect",
+    }
+)
+_BODY_HEADERS = ("content-type", "content-encoding", "content-language")
+_DEFAULT_HEADERS = {"accept": "*/*", "accept-encoding": "gzip, deflate", "user-agent": "rune"}
+_REDIRECT_TO_GET = {301: ("POST",), 302: ("POST",), 303: ("POST", "PUT", "PATCH", "DELETE")}
 
 
 class File(Model, kw_only=True, frozen=True):
-    """One file. A reference to a blob is one as it stands; `filename` may give it another name."""
+    """A file to send. A blob reference is a valid file; `filename` overrides its name."""
 
     filename: Annotated[
         Annotated[str, Meta(min_length=1)] | None,
-        Meta(description="Name of the file. Default: the blob's."),
+        Meta(description="File name. Default: the blob's."),
     ] = None
-    content: Annotated[Any, Meta(description="Text, a reference to a blob, or anything else as JSON.")] = None
-    content_type: Annotated[str | None, Meta(description="Media type. Default: by the file's name.")] = None
+    content: Annotated[Any, Meta(description="Text, a blob reference, or any other value as JSON.")] = None
+    content_type: Annotated[
+        str | None, Meta(description="Media type. Default: guessed from the file name.")
+    ] = None
     encoding: Annotated[
-        Literal["text", "base64"], Meta(description="How `content` is written, if it is text.")
+        Literal["text", "base64"], Meta(description="Encoding of `content` if it is text.")
     ] = "text"
     blob: Annotated[str | None, Meta(description="Key of a blob, instead of `content`.")] = None
     size: Annotated[int | None, Meta(description="Size of the blob.")] = None
@@ -59,161 +89,152 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 def is_file(value: Any) -> bool:
-    """Whether an object describes a file and not a value."""
+    """Return whether a value describes a file."""
     return is_reference(value) or (type(value) is dict and "filename" in value and "content" in value)
 
 
 def as_file(value: Any, where: str) -> File:
-    """An object as a file."""
+    """Convert an object to a file."""
     try:
         return msgspec.convert(value, File)
     except msgspec.ValidationError as error:
-        raise refused(where, str(error)) from None
+        raise bad_file(where, str(error)) from None
 
 
-def refused(where: str, why: str) -> NodeFailure:
-    """A file that cannot be sent."""
-    return NodeFailure(f"{where}: {why}", code=problems.BAD_PARAMETER)
+def bad_file(where: str, reason: str) -> NodeFailure:
+    """Return the failure for a file that cannot be sent."""
+    return NodeFailure(f"{where}: {reason}", code=problems.BAD_PARAMETER)
 
 
-async def load(file: File, blobs: Blobs, most: int, where: str) -> Loaded:
-    """The bytes of a file, at most so many."""
+async def load(file: File, blobs: Blobs, max_bytes: int, where: str) -> Loaded:
+    """Load the bytes of a file; fail if there are more than `max_bytes`."""
     reference = _reference(file, where)
-    given = None if reference is None else reference.get("name")
-    name = file_name(file.filename or given) or "file"
+    blob_name = None if reference is None else reference.get("name")
+    name = file_name(file.filename or blob_name) or "file"
     if reference is not None:
-        if reference["size"] > most:
-            raise refused(where, f"the file has {reference['size']:,} bytes, and there is room for {most:,}")
+        if reference["size"] > max_bytes:
+            raise bad_file(where, f"the file has {reference['size']:,} bytes, the limit is {max_bytes:,}")
         data = await blobs.get(reference)
         kind = file.content_type or reference.get("content_type")
     else:
-        data, kind = _given(file, name, where)
-    if len(data) > most:
-        raise refused(where, f"the file has {len(data):,} bytes, and there is room for {most:,}")
+        data, kind = _encode_content(file, name, where)
+    if len(data) > max_bytes:
+        raise bad_file(where, f"the file has {len(data):,} bytes, the limit is {max_bytes:,}")
     return Loaded(name, media_type(kind), data)
 
 
 def _reference(file: File, where: str) -> dict[str, Any] | None:
     if file.blob is not None:
         if file.content is not None:
-            raise refused(where, "`content` and `blob` are both given")
+            raise bad_file(where, "`content` and `blob` are both given")
         found = {"blob": file.blob, "size": file.size, "name": file.name}
         if not is_reference(found):
-            raise refused(where, "this is no reference to a blob")
+            raise bad_file(where, "not a blob reference")
         return {**found, "content_type": file.content_type or BINARY}
     return file.content if is_reference(file.content) else None
 
 
-def _given(file: File, name: str, where: str) -> tuple[bytes, str]:
-    import mimetypes  # noqa: PLC0415 - reads the system's tables when it is loaded
+def _encode_content(file: File, name: str, where: str) -> tuple[bytes, str]:
+    import mimetypes  # noqa: PLC0415 - reads system files on import
 
     kind = file.content_type or mimetypes.guess_type(name)[0]
     content = "" if file.content is None else file.content
     if not isinstance(content, str):
         return msgspec.json.encode(content), kind or "application/json"
     if file.encoding == "base64":
-        return decoded(content, where), kind or BINARY
+        return decode_base64(content, where), kind or BINARY
     return plain(content).encode("utf-8", "replace"), kind or TEXT
 
 
-def decoded(text: str, where: str) -> bytes:
-    """Bytes written as base64; line breaks are let pass."""
+def decode_base64(text: str, where: str) -> bytes:
+    """Decode base64; whitespace is ignored."""
     try:
         return base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
-        raise refused(where, "this is no base64") from None
+        raise bad_file(where, "not valid base64") from None
 
 
-MAX_BODY_BYTES = 64 * 1024 * 1024
-FORM = "application/x-www-form-urlencoded"
-MULTIPART = "multipart/form-data"
-_JSON = "application/json"
-_TEXT = "text/plain; charset=utf-8"
-_WHERE = "parameters.body"
-_IN_QUOTES = str.maketrans({'"': "%22", "\r": "%0D", "\n": "%0A", "\0": "%00"})
-
-
-async def payload(body: Any, kind: BodyType, content_type: str, blobs: Blobs) -> tuple[bytes | None, str]:
-    """The bytes that are sent, and their type; one that the request names is kept."""
+async def encode_body(body: Any, kind: BodyType, content_type: str, blobs: Blobs) -> tuple[bytes | None, str]:
+    """Encode a body; return its bytes and content type. A content type given in the request takes precedence."""
     if body is None:
         return None, content_type
-    chosen = _chosen(body, content_type) if kind == "auto" else kind
-    if chosen == "json":
+    encoding = _choose_encoding(body, content_type) if kind == "auto" else kind
+    if encoding == "json":
         return msgspec.json.encode(body), content_type or _JSON
-    if chosen == "text":
+    if encoding == "text":
         return plain(body).encode("utf-8", "replace"), content_type or _TEXT
-    if chosen == "binary":
-        return await _bytes(body, content_type, blobs)
+    if encoding == "binary":
+        return await _encode_bytes(body, content_type, blobs)
     if not isinstance(body, dict):
-        raise NodeFailure(f"{_WHERE}: a form is made of an object", code=problems.BAD_PARAMETER)
-    if chosen == "form":
-        return urlencode(list(_fields(body))).encode(), content_type or FORM
-    return await _multipart(body, blobs)
+        raise NodeFailure(f"{_BODY_PATH}: a form must be an object", code=problems.BAD_PARAMETER)
+    if encoding == "form":
+        return urlencode(list(_form_fields(body))).encode(), content_type or FORM
+    return await _encode_multipart(body, blobs)
 
 
-def _chosen(body: Any, content_type: str) -> BodyType:
-    named = content_type.partition(";")[0].strip().lower()
+def _choose_encoding(body: Any, content_type: str) -> BodyType:
+    media = content_type.partition(";")[0].strip().lower()
     if isinstance(body, dict):
-        if named == FORM:
+        if media == FORM:
             return "form"
-        if named == MULTIPART:
+        if media == MULTIPART:
             return "multipart"
         if is_reference(body):
             return "binary"
     return "text" if isinstance(body, str) else "json"
 
 
-async def _bytes(body: Any, content_type: str, blobs: Blobs) -> tuple[bytes, str]:
+async def _encode_bytes(body: Any, content_type: str, blobs: Blobs) -> tuple[bytes, str]:
     if isinstance(body, str):
-        return decoded(body, _WHERE), content_type or BINARY
+        return decode_base64(body, _BODY_PATH), content_type or BINARY
     if not is_file(body):
         raise NodeFailure(
-            f"{_WHERE}: bytes are given by reference to a blob, or as text in base64",
+            f"{_BODY_PATH}: bytes must be a blob reference or base64 text",
             code=problems.BAD_PARAMETER,
         )
-    file = await load(as_file(body, _WHERE), blobs, MAX_BODY_BYTES, _WHERE)
+    file = await load(as_file(body, _BODY_PATH), blobs, MAX_BODY_BYTES, _BODY_PATH)
     return file.data, content_type or file.content_type
 
 
-def _fields(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _form_fields(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in body.items():
         for each in value if isinstance(value, list) else [value]:
             if isinstance(each, list | dict):
                 raise NodeFailure(
-                    f"{_WHERE}.{name}: a form holds no lists of lists and no objects",
+                    f"{_BODY_PATH}.{name}: a form cannot contain nested lists or objects",
                     code=problems.BAD_PARAMETER,
                 )
             if each is not None:
                 yield name, plain(each)
 
 
-async def _multipart(body: Mapping[str, Any], blobs: Blobs) -> tuple[bytes, str]:
-    """Written at once; the boundary is drawn, so no content can be made to hold it."""
+async def _encode_multipart(body: Mapping[str, Any], blobs: Blobs) -> tuple[bytes, str]:
+    """Encode a multipart form. The boundary is random, so that no content can contain it."""
     boundary = secrets.token_hex(20)
-    written = bytearray()
+    encoded = bytearray()
     for name, value in body.items():
         for each in value if isinstance(value, list) else [value]:
             if each is None:
                 continue
-            head, data = await _part(name, each, blobs, MAX_BODY_BYTES - len(written))
-            written += f"--{boundary}\r\nContent-Disposition: form-data; {head}\r\n\r\n".encode(
+            head, data = await _part(name, each, blobs, MAX_BODY_BYTES - len(encoded))
+            encoded += f"--{boundary}\r\nContent-Disposition: form-data; {head}\r\n\r\n".encode(
                 "utf-8", "replace"
             )
-            written += data
-            written += b"\r\n"
-            if len(written) > MAX_BODY_BYTES:
+            encoded += data
+            encoded += b"\r\n"
+            if len(encoded) > MAX_BODY_BYTES:
                 raise NodeFailure(
-                    f"{_WHERE}: more than {MAX_BODY_BYTES:,} bytes", code=problems.BAD_PARAMETER
+                    f"{_BODY_PATH}: more than {MAX_BODY_BYTES:,} bytes", code=problems.BAD_PARAMETER
                 )
-    written += f"--{boundary}--\r\n".encode()
-    return bytes(written), f"{MULTIPART}; boundary={boundary}"
+    encoded += f"--{boundary}--\r\n".encode()
+    return bytes(encoded), f"{MULTIPART}; boundary={boundary}"
 
 
-async def _part(name: str, value: Any, blobs: Blobs, most: int) -> tuple[str, bytes]:
+async def _part(name: str, value: Any, blobs: Blobs, max_bytes: int) -> tuple[str, bytes]:
     quoted = name.translate(_IN_QUOTES)
     if is_file(value):
-        where = f"{_WHERE}.{name}"
-        file = await load(as_file(value, where), blobs, most, where)
+        where = f"{_BODY_PATH}.{name}"
+        file = await load(as_file(value, where), blobs, max_bytes, where)
         shown = file.name.translate(_IN_QUOTES)
         return f'name="{quoted}"; filename="{shown}"\r\nContent-Type: {file.content_type}', file.data
     if isinstance(value, list | dict):
@@ -221,32 +242,12 @@ async def _part(name: str, value: Any, blobs: Blobs, most: int) -> tuple[str, by
     return f'name="{quoted}"', plain(value).encode("utf-8", "replace")
 
 
-KEY = "idempotency-key"
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_OURS = frozenset(
-    {
-        "host",
-        "content-length",
-        "transfer-encoding",
-        "connection",
-        "keep-alive",
-        "upgrade",
-        "te",
-        "trailer",
-        "expect",
-    }
-)
-"""Headers that belong to the connection: who sets them can make two readers see different requests."""
-
-_OF_BODY = ("content-type", "content-encoding", "content-language")
-_DEFAULTS = {"accept": "*/*", "accept-encoding": "gzip, deflate", "user-agent": "rune"}
-_TO_GET = {301: ("POST",), 302: ("POST",), 303: ("POST", "PUT", "PATCH", "DELETE")}
-
-
 class Request(msgspec.Struct, frozen=True):
-    """One request. Header names are in lower case. `private` headers and `query`, which is part of every address of
-    the first origin, come from a credential."""
+    """One request. Header names are in lower case.
+
+    `private` names the headers that come from a credential. `query`, also from a credential, is added to every URL of
+    the first origin.
+    """
 
     method: str
     where: Target
@@ -256,15 +257,15 @@ class Request(msgspec.Struct, frozen=True):
     query: str = ""
 
     def redirected(self, status: int, where: Target) -> Request:
-        """The request that a redirect asks for."""
+        """Return the request for a redirect."""
         moved = self.to(where)
-        if self.method not in _TO_GET.get(status, ()):
+        if self.method not in _REDIRECT_TO_GET.get(status, ()):
             return moved
-        kept = {name: value for name, value in moved.headers.items() if name not in _OF_BODY}
+        kept = {name: value for name, value in moved.headers.items() if name not in _BODY_HEADERS}
         return replace(moved, method="GET", headers=kept, body=None)
 
     def to(self, where: Target) -> Request:
-        """The same request elsewhere; what may be a secret does not leave its origin."""
+        """Return the request for another URL; headers that may be secret are not sent to another origin."""
         if where.origin == self.where.origin:
             return replace(self, where=_with_pair(where, self.query))
         kept = {
@@ -280,12 +281,12 @@ def _is_secret(name: str) -> bool:
 
 
 async def build(call: NodeCall[Any], rule: Pagination | None) -> Request:
-    """The first request of a node."""
+    """Build the first request of a node."""
     parameters, key = call.parameters, call.idempotency_key
     where = first(rule, _with_query(target(parameters.url), parameters.query))
-    headers = dict(_DEFAULTS)
+    headers = dict(_DEFAULT_HEADERS)
     headers.update(_headers(parameters.headers))
-    body, content_type = await payload(
+    body, content_type = await encode_body(
         parameters.body, parameters.body_type, headers.get("content-type", ""), call.blobs
     )
     if content_type:
@@ -298,7 +299,7 @@ async def build(call: NodeCall[Any], rule: Pagination | None) -> Request:
 
 
 def key_text(key: str) -> str:
-    """An idempotency key as a header holds it."""
+    """Encode an idempotency key for a header."""
     if key.isascii() and key.isprintable():
         return key
     return quote(key, safe=":/@.,;=+!*()'$&[]{}|~^ #<>?\"\\`%")
@@ -310,21 +311,21 @@ def _headers(given: dict[str, Any]) -> dict[str, str]:
         if value is None:
             continue
         if not _NAME.fullmatch(name):
-            raise _refused(name, "is no name of a header")
+            raise _bad_header(name, "is not a valid header name")
         lower = name.lower()
-        if lower in _OURS or lower.startswith("proxy-"):
-            raise _refused(name, "cannot be set: it belongs to the connection")
+        if lower in _CONNECTION_HEADERS or lower.startswith("proxy-"):
+            raise _bad_header(name, "cannot be set: it is controlled by the connection")
         text = ", ".join(
             plain(each) for each in (value if isinstance(value, list) else [value]) if each is not None
         )
         if _CONTROL.search(text):
-            raise _refused(name, "holds a line break or control character")
+            raise _bad_header(name, "contains a line break or control character")
         found[lower] = text.strip()
     return found
 
 
-def _refused(name: str, why: str) -> NodeFailure:
-    return NodeFailure(f"parameters.headers: `{name[:80]}` {why}", code=problems.BAD_PARAMETER)
+def _bad_header(name: str, reason: str) -> NodeFailure:
+    return NodeFailure(f"parameters.headers: `{name[:80]}` {reason}", code=problems.BAD_PARAMETER)
 
 
 def _with_query(where: Target, query: dict[str, Any]) -> Target:
@@ -336,12 +337,12 @@ def _with_query(where: Target, query: dict[str, Any]) -> Target:
     ]
     if not pairs:
         return where
-    joint = "&" if "?" in where.resource else "?"
-    return replace(where, resource=f"{where.resource}{joint}{urlencode(pairs)}")
+    separator = "&" if "?" in where.resource else "?"
+    return replace(where, resource=f"{where.resource}{separator}{urlencode(pairs)}")
 
 
 def _with_pair(where: Target, pair: str) -> Target:
-    """The address with a name and value in its query, in the place of any other value of this name."""
+    """Return the URL with a query pair that replaces others of the same name."""
     if not pair:
         return where
     name = pair.partition("=")[0]
@@ -351,11 +352,11 @@ def _with_pair(where: Target, pair: str) -> Target:
 
 
 def raises(listed: str | int | None, status: int) -> bool:
-    """Whether `raise_on_status` names this status."""
-    return listed is not None and status in _listed(str(listed))
+    """Return whether `raise_on_status` lists this status."""
+    return listed is not None and status in _parse_statuses(str(listed))
 
 
 @lru_cache(maxsize=256)
-def _listed(text: str) -> frozenset[int]:
+def _parse_statuses(text: str) -> frozenset[int]:
     kinds = {each.strip().lower() for each in text.split(",")}
     return frozenset(each for each in range(100, 600) if {str(each), f"{each // 100}xx"} & kinds)

@@ -1,7 +1,4 @@
-"""Bodies of answers: JSON, text, and bytes that are neither.
-
-Bodies as they come in: unpacked piece by piece, never more than was asked for.
-"""
+"""Response bodies: decompresses them within a size limit and converts them to JSON, text or blobs."""
 
 from __future__ import annotations
 
@@ -23,13 +20,20 @@ from rune.nodes.blobs import BINARY, file_name
 from rune.nodes.io.http import Wanted
 
 AS_BLOB = object()
-"""In place of a body that belongs into the blob store."""
+"""Placeholder for a body that is stored as a blob."""
 
-_ODD = object()
+TOO_LARGE = "HTTP_TOO_LARGE"
+
+# Larger JSON and text bodies become blobs unless the node requests a value.
+MAX_INLINE_BYTES = 10 * 1024 * 1024
+MAX_COMPRESSION_RATIO = 200
+
+# The compression ratio of smaller bodies is not checked.
+MIN_CHECKED_BYTES = 1024 * 1024
+
+_PIECE_BYTES = 256 * 1024
+_NOT_CANONICAL = object()
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
-
-INLINE = 10 * 1024 * 1024
-"""Up to this size JSON and text are values of their own unless the node says otherwise."""
 
 _JSON = re.compile(r"(application|text)/(json|[a-z0-9.+_-]+\+json)")
 _TEXT = re.compile(
@@ -46,20 +50,20 @@ _CHARSET = re.compile(
 
 
 class Labelled(Protocol):
-    """What an error is about; put into words only if there is one."""
+    """The subject of an error message; its label is built only if needed."""
 
     @property
     def label(self) -> str: ...
 
 
 def read(data: bytes, content_type: str, limits: Limits, about: Labelled, wanted: Wanted = "auto") -> Any:
-    """The body of an answer as a value: JSON or text if its type says so, or looks like it; else `AS_BLOB`."""
+    """Convert a body to JSON or text by its content type, or its content; return `AS_BLOB` for anything else."""
     kind, charset = _kind(content_type)
     if wanted == "json":
         return _json(data, charset, limits, about)
     if wanted == "text":
         return data.decode(charset, "replace")
-    if wanted == "blob" or len(data) > INLINE:
+    if wanted == "blob" or len(data) > MAX_INLINE_BYTES:
         return AS_BLOB
     if _JSON.fullmatch(kind):
         return _json(data, charset, limits, about)
@@ -74,17 +78,17 @@ def read(data: bytes, content_type: str, limits: Limits, about: Labelled, wanted
     return AS_BLOB
 
 
-def named(disposition: str, resource: str) -> str | None:
-    """The name of a file: what the server calls it, else the end of its address."""
+def response_file_name(disposition: str, resource: str) -> str | None:
+    """Return the file name from the Content-Disposition header, or else from the URL."""
     header = Message()
     header["content-disposition"] = disposition.replace("\r", " ").replace("\n", " ")
     return file_name(header.get_filename()) or file_name(unquote(resource.partition("?")[0]))
 
 
-def excerpt(data: bytes, content_type: str, most: int = 500) -> str:
-    """The beginning of a body, for an error."""
+def excerpt(data: bytes, content_type: str, max_chars: int = 500) -> str:
+    """Return the beginning of a body for an error message."""
     _, charset = _kind(content_type)
-    return data[: 4 * most].decode(charset, "replace")[:most]
+    return data[: 4 * max_chars].decode(charset, "replace")[:max_chars]
 
 
 def _json(data: bytes, charset: str, limits: Limits, about: Labelled) -> Any:
@@ -92,31 +96,33 @@ def _json(data: bytes, charset: str, limits: Limits, about: Labelled) -> Any:
         return None
     if charset.startswith(("utf-16", "utf-32", "utf16", "utf32")):
         data = data.decode(charset, "replace").encode()
-    value = _plain(data, limits)
-    if value is not _ODD:
+    value = _decode_canonical(data, limits)
+    if value is not _NOT_CANONICAL:
         return value
     found = decode_json(data, max_bytes=limits.output_bytes, max_depth=limits.json_depth)
     if found.problems:
         raise NodeFailure(
-            f"{about.label}: the answer should be JSON but is not: {found.problems[0].message}",
+            f"{about.label}: the response should be JSON but is not: {found.problems[0].message}",
             code="HTTP_BODY",
         )
     return found.value
 
 
-def _plain(data: bytes, limits: Limits) -> Any:
-    """The value of JSON that comes out the same when it is written again, else `_ODD`. Such a text has no key twice and
-    no number that is rounded; without long numbers too, the careful reader would find nothing in it to object to."""
+def _decode_canonical(data: bytes, limits: Limits) -> Any:
+    """Decode JSON that re-encodes to the same bytes; return `_NOT_CANONICAL` otherwise.
+
+    Such a text has no duplicate keys and no rounded numbers, so the slower strict decoder would accept it too.
+    """
     if len(data) > limits.output_bytes or _LONG_NUMBER.search(data):
-        return _ODD
-    most = limits.json_depth
-    if data.count(b"[") + data.count(b"{") > most and json_depth(data) > most:
-        return _ODD
+        return _NOT_CANONICAL
+    max_depth = limits.json_depth
+    if data.count(b"[") + data.count(b"{") > max_depth and json_depth(data) > max_depth:
+        return _NOT_CANONICAL
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _ODD
-    return value if msgspec.json.encode(value) == data else _ODD
+        return _NOT_CANONICAL
+    return value if msgspec.json.encode(value) == data else _NOT_CANONICAL
 
 
 @lru_cache(maxsize=256)
@@ -128,7 +134,7 @@ def _kind(content_type: str) -> tuple[str, str]:
 
 
 def _is_known(charset: str) -> bool:
-    """Python has more codecs than are fit for strangers' bytes."""
+    """Return whether a charset is allowed; some Python codecs are not safe for untrusted bytes."""
     if not _CHARSET.fullmatch(charset):
         return False
     try:
@@ -138,18 +144,10 @@ def _is_known(charset: str) -> bool:
     return True
 
 
-TOO_LARGE = "HTTP_TOO_LARGE"
-MAX_COMPRESSION_RATIO = 200
-MIN_CHECKED_BYTES = 1024 * 1024
-"""Up to this size nobody minds how well a body was packed."""
+class Decompressor(Protocol):
+    """Decompresses a body piece by piece, at most `max_bytes` at a time."""
 
-_PIECE = 256 * 1024
-
-
-class Unpacker(Protocol):
-    """Takes packed bytes, gives plain ones, at most so many at a time."""
-
-    def feed(self, data: bytes, most: int) -> bytes: ...
+    def feed(self, data: bytes, max_bytes: int) -> bytes: ...
 
     @property
     def rest(self) -> bytes: ...
@@ -158,35 +156,35 @@ class Unpacker(Protocol):
     def done(self) -> bool: ...
 
 
-class _Plain:
+class _Identity:
     rest = b""
     done = True
 
-    def feed(self, data: bytes, most: int) -> bytes:
+    def feed(self, data: bytes, max_bytes: int) -> bytes:
         return data
 
 
-class _Zipped:
-    """gzip, in one or more members, or deflate with and without its header."""
+class _Zlib:
+    """gzip with one or more members, or deflate with or without a header."""
 
     def __init__(self, *, gzip: bool) -> None:
         self._gzip = gzip
         self._inner = zlib.decompressobj(31 if gzip else 15)
-        self._begun = False
+        self._started = False
 
-    def feed(self, data: bytes, most: int) -> bytes:
+    def feed(self, data: bytes, max_bytes: int) -> bytes:
         if self._inner.eof:
             if not self._gzip:
                 return b""
             self._inner = zlib.decompressobj(31)
         try:
-            plain = self._inner.decompress(data, most)
+            plain = self._inner.decompress(data, max_bytes)
         except zlib.error:
-            if self._gzip or self._begun:
+            if self._gzip or self._started:
                 raise
             self._inner = zlib.decompressobj(-15)
-            plain = self._inner.decompress(data, most)
-        self._begun = True
+            plain = self._inner.decompress(data, max_bytes)
+        self._started = True
         return plain
 
     @property
@@ -197,41 +195,42 @@ class _Zipped:
 
     @property
     def done(self) -> bool:
-        return self._inner.eof or not self._begun
+        return self._inner.eof or not self._started
 
 
-def unpacker(encoding: str, label: str) -> Unpacker:
-    """For the `Content-Encoding` of an answer."""
+def decompressor(encoding: str, label: str) -> Decompressor:
+    """Return the decompressor for a `Content-Encoding`."""
     name = encoding.strip().lower()
     if name in ("", "identity"):
-        return _Plain()
+        return _Identity()
     if name in ("gzip", "x-gzip", "deflate"):
-        return _Zipped(gzip=name != "deflate")
+        return _Zlib(gzip=name != "deflate")
     raise NodeFailure(
-        f"{label}: the answer is packed as {name[:40]}, which was not asked for", code="HTTP_PROTOCOL"
+        f"{label}: the response has the encoding {name[:40]}, which was not requested", code="HTTP_PROTOCOL"
     )
 
 
-async def unpacked(pieces: AsyncIterator[bytes], encoding: str, most: int, label: str) -> bytes:
-    """The whole body, if it has at most so many bytes and no piece of it is a bomb."""
-    worker = unpacker(encoding, label)
+async def read_decoded(pieces: AsyncIterator[bytes], encoding: str, max_bytes: int, label: str) -> bytes:
+    """Read and decompress a body; fail if it exceeds the size limit or the compression ratio of a zip bomb."""
+    decoder = decompressor(encoding, label)
     body = bytearray()
     received = 0
     async for piece in pieces:
         received += len(piece)
-        if received > most + MIN_CHECKED_BYTES:  # what is packed has ended, and still more comes
-            raise NodeFailure(f"{label}: the answer has more than {most:,} bytes", code=TOO_LARGE)
+        # The compressed stream has ended, but the server keeps sending.
+        if received > max_bytes + MIN_CHECKED_BYTES:
+            raise NodeFailure(f"{label}: the response has more than {max_bytes:,} bytes", code=TOO_LARGE)
         left = piece
         while left:
-            body += worker.feed(left, min(_PIECE, most + 1 - len(body)))
-            left = worker.rest
-            if len(body) > most:
-                raise NodeFailure(f"{label}: the answer has more than {most:,} bytes", code=TOO_LARGE)
+            body += decoder.feed(left, min(_PIECE_BYTES, max_bytes + 1 - len(body)))
+            left = decoder.rest
+            if len(body) > max_bytes:
+                raise NodeFailure(f"{label}: the response has more than {max_bytes:,} bytes", code=TOO_LARGE)
             if len(body) > MIN_CHECKED_BYTES and len(body) > MAX_COMPRESSION_RATIO * received:
                 raise NodeFailure(
-                    f"{label}: the answer unpacks to more than {MAX_COMPRESSION_RATIO} times its size",
+                    f"{label}: the response decompresses to more than {MAX_COMPRESSION_RATIO} times its size",
                     code=TOO_LARGE,
                 )
-    if not worker.done:
-        raise zlib.error("the packed body breaks off")
+    if not decoder.done:
+        raise zlib.error("the compressed body is incomplete")
     return bytes(body)

@@ -1,8 +1,8 @@
-"""Which addresses are public. The lists are our own: what Python calls global has changed and has holes.
+"""SSRF protection: parses URLs strictly and decides which addresses a node may call.
 
-Addresses of the web, read strictly: what two readers could understand differently is refused.
-
-The guard: which addresses a node may call. A name is resolved once, and the connection goes where it was allowed.
+A URL that two parsers could read differently is rejected. A name is resolved once, and the connection goes to an
+address that was checked. The lists of non-public networks are maintained here because `ipaddress.is_global` has
+changed between Python versions and has gaps.
 """
 
 from __future__ import annotations
@@ -24,18 +24,26 @@ from rune.nodes.redaction import redacted
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
+Policy = Literal["public_only", "allow", "open"]
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+
+BLOCKED = "HTTP_BLOCKED"
+MAX_URL_CHARS = 8_000
+RESOLVE_TIMEOUT_S = 5.0
+PORTS = {"http": 80, "https": 443}
+
 _DENIED_V4: tuple[IPv4Network, ...] = tuple(
     map(
         IPv4Network,
         (
             "0.0.0.0/8",  # this network
             "10.0.0.0/8",
-            "100.64.0.0/10",  # shared by carriers; also a cloud's metadata
+            "100.64.0.0/10",  # carrier-grade NAT; also a cloud's metadata service
             "127.0.0.0/8",
-            "168.63.129.16/32",  # a cloud's metadata on an address that looks public
-            "169.254.0.0/16",  # link-local, metadata
+            "168.63.129.16/32",  # a cloud's metadata service at a public-looking address
+            "169.254.0.0/16",  # link-local; metadata services
             "172.16.0.0/12",
-            "192.0.0.0/24",  # protocol assignments; also a cloud's metadata
+            "192.0.0.0/24",  # protocol assignments; also a cloud's metadata service
             "192.0.2.0/24",  # documentation
             "192.31.196.0/24",
             "192.52.193.0/24",
@@ -51,8 +59,8 @@ _DENIED_V4: tuple[IPv4Network, ...] = tuple(
     )
 )
 
+# Everything else is not public: loopback, IPv4-mapped, NAT64, unique-local, site-local, multicast.
 _UNICAST_V6 = IPv6Network("2000::/3")
-"""Whatever lies outside is not for the public: loopback, mapped, NAT64, unique and site local, multicast."""
 
 _DENIED_V6: tuple[IPv6Network, ...] = tuple(
     map(
@@ -60,32 +68,15 @@ _DENIED_V6: tuple[IPv6Network, ...] = tuple(
         (
             "2001::/23",  # protocol assignments: Teredo, benchmarks, ORCHID
             "2001:db8::/32",  # documentation
-            "2002::/16",  # 6to4: an IPv4 address in disguise
+            "2002::/16",  # 6to4: contains an IPv4 address
             "2620:4f:8000::/48",
-            "3ffe::/16",  # given back
+            "3ffe::/16",  # returned 6bone range
             "3fff::/20",  # documentation
         ),
     )
 )
 
 _ISATAP = (0x00005EFE, 0x02005EFE)
-
-
-@lru_cache(maxsize=4096)
-def is_public(address: Address) -> bool:
-    """Whether anybody on the Internet could call this address."""
-    if isinstance(address, IPv4Address):
-        return not any(address in network for network in _DENIED_V4)
-    if address.scope_id is not None or address not in _UNICAST_V6:
-        return False
-    if int(address) >> 32 & 0xFFFFFFFF in _ISATAP:  # the low half is an IPv4 address behind a tunnel
-        return False
-    return not any(address in network for network in _DENIED_V6)
-
-
-BLOCKED = "HTTP_BLOCKED"
-MAX_URL_CHARS = 8_000
-PORTS = {"http": 80, "https": 443}
 
 _URL = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)(?P<path>[^?#]*)(?P<query>\?[^#]*)?"
@@ -100,9 +91,28 @@ _PATH_SAFE = "/:@!$&'()*+,;=-._~%"
 _QUERY_SAFE = _PATH_SAFE + "?[]|"
 
 
+class AllowListError(RuneError):
+    """An entry of the allow list is neither a host nor a network."""
+
+    code = "BAD_SETTINGS"
+
+
+@lru_cache(maxsize=4096)
+def is_public(address: Address) -> bool:
+    """Return whether an address is publicly routable."""
+    if isinstance(address, IPv4Address):
+        return not any(address in network for network in _DENIED_V4)
+    if address.scope_id is not None or address not in _UNICAST_V6:
+        return False
+    # ISATAP: the low half is an IPv4 address behind a tunnel.
+    if int(address) >> 32 & 0xFFFFFFFF in _ISATAP:
+        return False
+    return not any(address in network for network in _DENIED_V6)
+
+
 class Target(msgspec.Struct, frozen=True):
-    """Where a request goes. `host` is in lower case and ASCII, without a final dot; `literal` is set where it
-    is an address and not a name."""
+    """The parsed URL of a request. `host` is lower-case ASCII without a final dot; `literal` is set if it is an IP
+    address."""
 
     scheme: str
     host: str
@@ -112,144 +122,135 @@ class Target(msgspec.Struct, frozen=True):
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """What must be the same for a credential to be sent on."""
+        """Return the origin; credentials are only sent within one."""
         return self.scheme, self.host, self.port
 
     @property
     def authority(self) -> str:
-        """Host and port as they are written, without a port that goes without saying."""
+        """Return host and port, without the default port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def url(self) -> str:
-        """The address as it is requested: no userinfo, no fragment."""
+        """Return the URL as requested: without userinfo and fragment."""
         return f"{self.scheme}://{self.authority}{self.resource}"
 
 
 def blocked(url: str, reason: str) -> NodeFailure:
-    """The refusal of an address."""
-    return NodeFailure(f"{redacted(url)} is not called: {reason}", code=BLOCKED)
+    """Return the failure for a blocked URL."""
+    return NodeFailure(f"{redacted(url)} is blocked: {reason}", code=BLOCKED)
 
 
 @lru_cache(maxsize=256)
 def target(url: str) -> Target:
-    """Read an address; anything unusual about its host is refused."""
+    """Parse a URL; an unusual host is rejected."""
     if len(url) > MAX_URL_CHARS:
         raise blocked(url[:200], f"it is longer than {MAX_URL_CHARS:,} characters")
     url = url.strip(" ")
     if _UNSAFE.search(url):
-        raise blocked(url, "it holds a space, a backslash or a control character")
+        raise blocked(url, "it contains a space, a backslash or a control character")
     found = _URL.match(url)
     if found is None:
-        raise blocked(url, "it is no absolute address such as https://example.com/")
+        raise blocked(url, "it is not an absolute URL such as https://example.com/")
     scheme = found["scheme"].lower()
     if scheme not in PORTS:
-        raise blocked(url, f"its scheme is {scheme}; only http and https can be")
+        raise blocked(url, f"its scheme is {scheme}; only http and https are allowed")
     if "@" in found["authority"]:
-        raise blocked(url, "it holds a user name or password; send an Authorization header instead")
+        raise blocked(url, "it contains a user name or password; send an Authorization header instead")
     parts = _AUTHORITY.fullmatch(found["authority"])
     if parts is None:
-        raise blocked(url, "its host cannot be read")
+        raise blocked(url, "its host is not valid")
     host, literal = _host(url, parts["host"])
     port = int(parts["port"]) if parts["port"] else PORTS[scheme]
     if not 0 < port < 65_536:
-        raise blocked(url, f"there is no port {port}")
+        raise blocked(url, f"{port} is not a valid port")
     return Target(scheme, host, port, _resource(url, found["path"], found["query"] or ""), literal)
 
 
-def joined(base: Target, location: str) -> Target:
-    """Where a redirect or link leads."""
+def join_url(base: Target, location: str) -> Target:
+    """Resolve the location of a redirect or link against a URL."""
     if _UNSAFE.search(location):
-        raise blocked(location, "it holds a space, a backslash or a control character")
+        raise blocked(location, "it contains a space, a backslash or a control character")
     try:
         return target(location if _ABSOLUTE.match(location) else urljoin(base.url, location))
     except ValueError:
-        raise blocked(location, "it cannot be read") from None
+        raise blocked(location, "it is not a valid URL") from None
 
 
 def _resource(url: str, path: str, query: str) -> str:
     try:
         return (quote(path, safe=_PATH_SAFE) or "/") + quote(query, safe=_QUERY_SAFE)
     except UnicodeEncodeError:
-        raise blocked(url, "it holds half of a surrogate pair") from None
+        raise blocked(url, "it contains a lone surrogate") from None
 
 
 def _host(url: str, text: str) -> tuple[str, Address | None]:
-    found = _seen_host(text)
+    found = _parse_host_cached(text)
     if isinstance(found, str):
         raise blocked(url, found)
     return found
 
 
 @lru_cache(maxsize=1024)
-def _seen_host(text: str) -> tuple[str, Address | None] | str:
-    """A host as it was read, or what is wrong with it; workflows call the same ones again and again."""
+def _parse_host_cached(text: str) -> tuple[str, Address | None] | str:
+    """Return the parsed host, or the reason it is not valid; cached because workflows call few hosts often."""
     try:
-        return _read_host(text)
-    except _MalformedHostError as odd:
-        return str(odd)
+        return _parse_host(text)
+    except _MalformedHostError as error:
+        return str(error)
 
 
 class _MalformedHostError(ValueError):
-    """What is wrong with a host."""
+    """The reason a host is not valid."""
 
 
-def _read_host(text: str) -> tuple[str, Address | None]:
+def _parse_host(text: str) -> tuple[str, Address | None]:
     if text.startswith("["):
         return _v6(text[1:-1])
     name = text.lower()
-    plain = name.isascii()
-    if not plain:
+    is_ascii = name.isascii()
+    if not is_ascii:
         name = _ascii(text)
     name = name.removesuffix(".")
     labels = name.split(".")
     if _NUMBER.fullmatch(labels[-1]):
-        if not plain or not _QUAD.fullmatch(name):
-            raise _MalformedHostError("its host is an unusual spelling of a number")
+        if not is_ascii or not _QUAD.fullmatch(name):
+            raise _MalformedHostError("its host is an unusual notation of an IP address")
         try:
             return name, IPv4Address(name)
         except ValueError:
-            raise _MalformedHostError("its host is no address") from None
+            raise _MalformedHostError("its host is not an IP address") from None
     if len(name) > 253 or not all(map(_LABEL.fullmatch, labels)):
-        raise _MalformedHostError("its host is no name")
+        raise _MalformedHostError("its host is not a host name")
     return name, None
 
 
 def _v6(text: str) -> tuple[str, Address]:
     if "%" in text:
-        raise _MalformedHostError("its host has a zone")
+        raise _MalformedHostError("its host has a zone id")
     try:
         address = IPv6Address(text)
     except ValueError:
-        raise _MalformedHostError("its host is no address") from None
+        raise _MalformedHostError("its host is not an IP address") from None
     return str(address), address
 
 
 def _ascii(name: str) -> str:
-    import idna  # noqa: PLC0415 - only few names need it
+    import idna  # noqa: PLC0415 - needed by few names
 
     try:
         return idna.encode(name, uts46=True, std3_rules=True).decode("ascii").lower()
     except (idna.IDNAError, UnicodeError):
-        raise _MalformedHostError("its host is no name") from None
-
-
-Policy = Literal["public_only", "allow", "open"]
-Resolve = Callable[[str, int], Awaitable[list[str]]]
-
-RESOLVE_SECONDS = 5.0
-
-
-class AllowListError(RuneError):
-    """An entry of the allow list that is neither a host nor a network."""
-
-    code = "BAD_SETTINGS"
+        raise _MalformedHostError("its host is not a host name") from None
 
 
 class AddressGuard:
-    """`public_only`: public addresses, and what the allow list names. `allow`: only what the allow list names.
-    `open`: any address. The form of an address is checked under every policy."""
+    """Decides which addresses may be called.
+
+    `public_only`: public addresses and the allow list. `allow`: only the allow list. `open`: any address. URLs are
+    validated under every policy.
+    """
 
     def __init__(
         self, policy: Policy = "public_only", allow: Iterable[str] = (), resolve: Resolve | None = None
@@ -283,54 +284,54 @@ class AddressGuard:
             raise AllowListError(f"RUNE_HTTP_ALLOW: `{entry}` is neither a host nor a network")
 
     def check(self, url: str) -> Target:
-        """The target of an address that may be called as far as its text tells; a name is looked up later."""
+        """Parse a URL and check what its text reveals; names are resolved later."""
         found = target(url)
         self.check_target(found)
         return found
 
     def check_target(self, found: Target) -> None:
-        """Refuse what may not be called whatever its name resolves to."""
+        """Block a target that is not allowed whatever its name resolves to."""
         if found.literal is not None:
             if not self.permits(found.host, found.literal):
                 raise blocked(found.url, self._reason(found.literal))
-        elif not self._names_host(found.host):
+        elif not self._lists_host(found.host):
             if self._policy == "public_only" and (
                 found.host == "localhost" or found.host.endswith(".localhost")
             ):
-                raise blocked(found.url, "it is this machine")
+                raise blocked(found.url, "it is the local machine")
             if self._policy == "allow" and not self._networks:
                 raise blocked(found.url, "its host is not on the allow list")
 
     def permits(self, host: str, address: Address) -> bool:
-        """Whether this host may be called at this address."""
-        if self._policy == "open" or self._names_host(host):
+        """Return whether a host may be called at an address."""
+        if self._policy == "open" or self._lists_host(host):
             return True
         if any(address in network for network in self._networks):
             return True
         return self._policy == "public_only" and is_public(address)
 
     async def addresses(self, host: str, port: int) -> list[Address]:
-        """What a name resolves to, if it may be called at every one of its addresses."""
-        async with asyncio.timeout(RESOLVE_SECONDS):
+        """Resolve a name; fail unless all of its addresses are allowed."""
+        async with asyncio.timeout(RESOLVE_TIMEOUT_S):
             found = [ip_address(each) for each in await self._resolve(host, port)]
         if not found:
             raise OSError(f"{host} has no address")
         for each in found:
             if not self.permits(host, each):
-                raise blocked(f"http://{host}/", f"its name leads to {each}, and {self._reason(each)}")
+                raise blocked(f"http://{host}/", f"its name resolves to {each}, and {self._reason(each)}")
         return found
 
-    def _names_host(self, host: str) -> bool:
+    def _lists_host(self, host: str) -> bool:
         return host in self._names or any(host.endswith(suffix) for suffix in self._suffixes)
 
     def _reason(self, address: Address) -> str:
         if self._policy == "allow":
             return f"{address} is not on the allow list"
-        return f"{address} is not a public address (RUNE_HTTP_ALLOW can name it)"
+        return f"{address} is not a public address (add it to RUNE_HTTP_ALLOW to permit it)"
 
 
 async def system_resolve(host: str, port: int) -> list[str]:
-    """The addresses of a name, as the system knows them."""
+    """Resolve a name with the system resolver."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(each[4][0]) for each in found))

@@ -1,4 +1,0 @@
--- executions_of_status: at most $2 executions of status $3, newest first, behind id $1 where given. Changes nothing.
-SELECT id, workflow, hash, status, at, ended_at, accepted, ending FROM execution
-WHERE status = $3 AND n < coalesce((SELECT b.n FROM execution AS b WHERE b.id = $1), CASE WHEN $1::text IS NULL THEN 9223372036854775807 END)
-ORDER BY n DESC LIMIT $2

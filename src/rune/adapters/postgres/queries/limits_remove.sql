@@ -1,2 +1,0 @@
--- limits_remove: nothing limits the starts of $1 any more.
-DELETE FROM start_limit WHERE subject = $1

@@ -1,0 +1,62 @@
+-- Claims of tokens, their leases, and tokens that wait because of the limit of parallel nodes.
+function act.member(path, node)
+  return ARGV[3] .. '|' .. text(node) .. '|' .. path
+end
+
+-- Drop the claim of a token.
+function act.drop_claim(path, node)
+  local name = 'c' .. path .. '|' .. text(node)
+  held[act.member(path, node)] = false
+  local claim = store.get(name)
+  if not claim then return end
+  store.drop(name)
+  if meta.p then
+    meta.pc = meta.pc - 1
+    changed['!'] = true
+  end
+  if meta.m then
+    meta.c = meta.c - 1
+    changed['!'] = true
+  end
+end
+
+-- Let a token wait until a running one is done, because the limit of parallel nodes is reached. Idempotent.
+function act.hold_back(path, node, token)
+  local waiting = store.get('z') or {}
+  for i, each in ipairs(waiting) do
+    if each[1] == node and each[2] == path then
+      waiting[i] = token
+      store.put('z', waiting)
+      return
+    end
+  end
+  waiting[#waiting + 1] = token
+  store.put('z', waiting)
+end
+
+-- Count a claimed token against the limit of parallel nodes.
+function act.count_claim(path, node, claim)
+  if claim or not meta.m then return end
+  meta.c = meta.c + 1
+  changed['!'] = true
+  local waiting = store.get('z') or {}
+  for i, each in ipairs(waiting) do
+    if each[1] == node and each[2] == path then
+      table.remove(waiting, i)
+      act.store_waiting(waiting)
+      return
+    end
+  end
+end
+
+-- Emit waiting tokens for the places that became free.
+function act.emit_waiting()
+  local waiting = meta.m and store.get('z')
+  if not waiting then return end
+  for _ = 1, math.min(meta.m - meta.c, #waiting) do emitted[#emitted + 1] = table.remove(waiting, 1) end
+  act.store_waiting(waiting)
+end
+
+function act.store_waiting(waiting)
+  if #waiting > 0 then store.put('z', waiting) else store.drop('z') end
+end

@@ -1,0 +1,118 @@
+"""Checks that the synchronous client is the generated one, and that the models of both match the OpenAPI document."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from typing import Any
+
+import msgspec
+import pytest
+
+from rune.client import AsyncClient, Client, models
+from rune.client.models import Model
+from rune.server.app import document
+from tools.unasync import SOURCE, TARGET, generate
+
+# The schemas that a model is decoded from, the most detailed one first.
+SCHEMAS: dict[type[Model], tuple[str, ...]] = {
+    models.ErrorInfo: ("ErrorView",),
+    models.Execution: ("ExecutionDetail", "ExecutionView"),
+    models.ExecutionPage: ("ExecutionPage",),
+    models.Started: ("Started",),
+    models.ActionResult: ("Acted",),
+    models.SignalResult: ("Heard",),
+    models.Frame: ("Frame",),
+    models.NodeRun: ("RunView",),
+    models.NodeRunPage: ("RunPage",),
+    models.Event: ("EventView",),
+    models.Waiting: ("Waiting",),
+    models.Explanation: ("Explanation",),
+    models.Problem: ("Problem",),
+    models.Version: ("VersionView",),
+    models.VersionPage: ("VersionPage",),
+    models.Deployed: ("Deployed",),
+    models.Checked: ("Checked",),
+    models.Workflow: ("WorkflowView",),
+    models.WorkflowPage: ("WorkflowPage",),
+    models.WorkflowVersion: ("WorkflowDetail",),
+    models.Alias: ("AliasView",),
+    models.AliasList: ("AliasList",),
+    models.DeadLetter: ("LetterView",),
+    models.DeadLetterPage: ("LetterPage",),
+    models.Webhook: ("HookView",),
+    models.Schedule: ("ScheduleView",),
+    models.Trigger: ("RotatedView", "TriggerView"),
+    models.TriggerList: ("TriggerList",),
+    models.Credential: ("CredentialView",),
+    models.CredentialList: ("CredentialList",),
+    models.Granted: ("GrantList",),
+    models.Limits: ("LimitsView",),
+    models.ApiKey: ("KeyView",),
+    models.NewApiKey: ("NewKey",),
+    models.ApiKeyList: ("KeyList",),
+    models.LogEntry: ("EntryView",),
+    models.LogPage: ("EntryPage",),
+    models.Worker: ("WorkerView",),
+    models.WorkerList: ("WorkerList",),
+    models.NodeTypeList: ("Catalogue",),
+    models.ProblemDocument: ("ProblemDocument",),
+}
+# Base classes, and the response of a route that is not part of the document.
+WITHOUT_SCHEMA = {models.Model, models.Page, models.ServerVersion}
+
+
+@pytest.fixture(scope="module")
+def schemas() -> dict[str, Any]:
+    found: dict[str, Any] = document()["components"]["schemas"]
+    return found
+
+
+def test_generator_output_equals_checked_in_client() -> None:
+    assert generate(SOURCE.read_text(encoding="utf-8")) == TARGET.read_text(encoding="utf-8"), (
+        "run make generate"
+    )
+
+
+def test_generated_client_has_no_asynchronous_syntax() -> None:
+    tree = ast.parse(TARGET.read_text(encoding="utf-8"))
+    asynchronous = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)
+
+    assert [node for node in ast.walk(tree) if isinstance(node, asynchronous)] == []
+
+
+def test_both_clients_have_the_same_methods_and_parameters() -> None:
+    def methods(client: type) -> dict[str, list[str]]:
+        functions = inspect.getmembers(client, inspect.isfunction)
+        return {
+            name: list(inspect.signature(each).parameters) for name, each in functions if name.isidentifier()
+        }
+
+    waiting, blocking = methods(AsyncClient), methods(Client)
+    waiting["__enter__"], waiting["__exit__"] = waiting.pop("__aenter__"), waiting.pop("__aexit__")
+
+    assert waiting == blocking
+
+
+def test_every_model_is_compared_with_a_schema() -> None:
+    declared = {each for each in vars(models).values() if isinstance(each, type) and issubclass(each, Model)}
+
+    assert declared == SCHEMAS.keys() | WITHOUT_SCHEMA
+
+
+@pytest.mark.parametrize("model", SCHEMAS, ids=lambda model: model.__name__)
+def test_fields_of_a_model_exist_in_its_schema(model: type[Model], schemas: dict[str, Any]) -> None:
+    declared = {field.encode_name for field in msgspec.structs.fields(model)}
+
+    assert declared - schemas[SCHEMAS[model][0]]["properties"].keys() == set()
+
+
+@pytest.mark.parametrize("model", SCHEMAS, ids=lambda model: model.__name__)
+def test_required_fields_of_a_model_are_required_in_its_schemas(
+    model: type[Model], schemas: dict[str, Any]
+) -> None:
+    required = {field.encode_name for field in msgspec.structs.fields(model) if field.required}
+
+    assert {name: required - set(schemas[name]["required"]) for name in SCHEMAS[model]} == {
+        name: set() for name in SCHEMAS[model]
+    }

@@ -1,0 +1,140 @@
+"""Traces one workflow from `POST` to completion and prints the files and functions of Rune that it passes.
+
+python tools/trace_run.py [--fan-out 3] [--cold] [--functions]
+
+The backend is that of the settings: embedded by default, RabbitMQ with the environment that `make services-up` writes
+(`set -a; . .services/rabbitmq.env`). A workflow is deployed first, so that a start compiles nothing; `--cold` starts
+a definition that no process has seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+import threading
+from collections import defaultdict
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import httpx
+
+import rune
+from rune.bootstrap import open_reader, running_engine
+from rune.bootstrap.http import serve
+from rune.settings import Settings, load_settings
+
+PACKAGE = Path(rune.__file__).resolve().parent
+TIMEOUT_S = 30.0
+
+TWO_NODES: dict[str, Any] = {
+    "id": "traced",
+    "nodes": [
+        {"id": "in", "type": "input"},
+        {"id": "out", "type": "output", "parameters": {"value": "Hello, {{ $trigger.name }}!"}},
+    ],
+    "edges": [{"src": "in", "dst": "out"}],
+}
+FAN_OUT: dict[str, Any] = {
+    "id": "traced",
+    "nodes": [
+        {"id": "in", "type": "input"},
+        {"id": "each", "type": "split", "parameters": {"input_array": "{{ $trigger.items }}"}},
+        {"id": "log", "type": "log", "parameters": {"message": "item {{ $item }}"}},
+        {"id": "all", "type": "aggregator"},
+    ],
+    "edges": [{"src": "in", "dst": "each"}, {"src": "each", "dst": "log"}, {"src": "log", "dst": "all"}],
+}
+
+
+class Tracer:
+    """Records the code objects of Rune that are entered in any thread while it is on."""
+
+    def __init__(self) -> None:
+        self._codes: set[CodeType] = set()
+        self._package = str(PACKAGE)
+
+    def _note(self, frame: FrameType, event: str, _argument: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(self._package):
+            self._codes.add(frame.f_code)
+
+    def start(self) -> None:
+        """Begin in this thread and in those that are started from now on."""
+        threading.setprofile(self._note)
+        sys.setprofile(self._note)
+
+    def stop(self) -> None:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+    def functions(self) -> dict[str, list[str]]:
+        """By file, relative to the package: the functions in the order of their lines."""
+        found: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
+        for code in self._codes:
+            if code.co_name != "<module>":
+                name = str(Path(code.co_filename).relative_to(PACKAGE))
+                found[name].append((code.co_firstlineno, code.co_qualname))
+        return {name: [each for _, each in sorted(found[name])] for name in sorted(found)}
+
+
+async def trace(settings: Settings, definition: dict[str, Any], payload: Any, *, cold: bool) -> Tracer:
+    """Serve the API in this process, start one execution over HTTP and trace it to its end."""
+    tracer = Tracer()
+    address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    async with AsyncExitStack() as stack:
+        engine = await stack.enter_async_context(running_engine(settings))
+        reader = await stack.enter_async_context(open_reader(settings))
+        serving = asyncio.create_task(
+            serve(settings, engine, reader, "127.0.0.1", 0, stop=stop, ready=address.set_result)
+        )
+        async with httpx.AsyncClient(base_url=await address, timeout=TIMEOUT_S) as client:
+            body: dict[str, Any] = {"input": payload}
+            if cold:
+                body["definition"] = definition
+                url = "/api/v1/executions"
+            else:
+                deployed = await client.post("/api/v1/workflows", json=definition)
+                deployed.raise_for_status()
+                url = f"/api/v1/workflows/{definition['id']}/executions"
+            tracer.start()
+            answer = await client.post(url, json=body)
+            answer.raise_for_status()
+            ending = await engine.wait_for(answer.json()["execution_id"])
+            end = await asyncio.wait_for(ending, TIMEOUT_S)
+            tracer.stop()
+            if end.status != "completed":
+                raise SystemExit(f"the execution ended as {end.status}")
+        stop.set_result(None)
+        await serving
+    return tracer
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--fan-out", type=int, default=0, metavar="N", help="fan out over N items")
+    parser.add_argument("--cold", action="store_true", help="start a definition that was not deployed before")
+    parser.add_argument("--functions", action="store_true", help="print the functions of each file")
+    options = parser.parse_args()
+    definition = FAN_OUT if options.fan_out else TWO_NODES
+    payload: Any = {"items": list(range(options.fan_out))} if options.fan_out else {"name": "Ada"}
+    with tempfile.TemporaryDirectory(prefix="rune-trace-") as home:
+        settings = load_settings({"RUNE_HOME": home, **os.environ}, Path(home))
+        tracer = asyncio.run(trace(settings, definition, payload, cold=options.cold))
+    found = tracer.functions()
+    for name, functions in found.items():
+        print(f"{len(functions):4}  {name}")
+        if options.functions:
+            for each in functions:
+                print(f"        {each}")
+    print(f"{len(found)} files, {sum(map(len, found.values()))} functions")
+
+
+if __name__ == "__main__":
+    main()
