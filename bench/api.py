@@ -82,8 +82,8 @@ async def server(home: str) -> None:
     rune.bootstrap.http.make_app = with_empty
     settings = Settings(home=home)
     async with running_engine(settings) as engine, open_reader(settings) as opened:
-        await engine.desk.deploy(json.dumps(DOCUMENT).encode())
-        await engine.desk.deploy(json.dumps(WATCHED).encode())
+        await engine.services.workflows.deploy(json.dumps(DOCUMENT).encode())
+        await engine.services.workflows.deploy(json.dumps(WATCHED).encode())
         await rune.bootstrap.http.serve(
             settings, engine, opened, "127.0.0.1", 0, ready=lambda url: print(url, flush=True)
         )

@@ -92,7 +92,7 @@ class Load:
         value = msgspec.json.encode({"n": number})
 
         async def say() -> None:
-            await self._engine.desk.signal(execution, name, value, key=f"{name}{number}")
+            await self._engine.services.executions.signal(execution, name, value, key=f"{name}{number}")
 
         try:
             await insisting(say)
@@ -106,7 +106,7 @@ class Load:
 async def main(folder: Path) -> int:
     settings = load_settings()
     async with running_engine(settings, registry=full_registry(settings.nodes), working=False) as engine:
-        await engine.desk.deploy(msgspec.json.encode(CHILD_DOCUMENT))
+        await engine.services.workflows.deploy(msgspec.json.encode(CHILD_DOCUMENT))
         load = Load(engine, Keys(folder))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, load.stopping.set)
         print("the load is ready", flush=True)

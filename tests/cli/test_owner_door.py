@@ -1,4 +1,4 @@
-"""The door of the owner and those who call, in one process with a desk of their own."""
+"""The door of the owner and those who call, in one process with services of their own."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ from rune.codec import rpc as wire
 from rune.codec.rpc import (
     HEADER,
     VERSION,
+    Call,
     FrameTooLargeError,
     InvalidFrameError,
     InvalidRequestError,
     RpcMethods,
+    ServiceProxy,
 )
 from rune.core.definition.problems import Problem
 from rune.core.execution.fact import ExecutionEnded
@@ -47,8 +49,8 @@ class Said(msgspec.Struct, frozen=True):
     again: bool = False
 
 
-class Desk:
-    """Verbs of this test. Under a key that was used before it answers as it did then."""
+class Executions:
+    """The service of this test. Under a key that was used before it returns the same result."""
 
     def __init__(self) -> None:
         self.known: dict[str, Said] = {}
@@ -77,6 +79,19 @@ class Desk:
         raise AssertionError("nobody may reach this")
 
 
+class Offered:
+    """The services of this test's owner."""
+
+    executions: Executions
+
+    def __init__(self, executions: Executions | None = None) -> None:
+        self.executions = executions or Executions()
+
+
+def proxy(call: Call) -> Any:
+    return ServiceProxy("executions", VERBS_HERE, call)
+
+
 def run(work: Coroutine[Any, Any, None]) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(60):
@@ -85,7 +100,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(bounded())
 
 
-VERBS_HERE = RpcMethods(Desk, RPC_METHODS)
+VERBS_HERE = RpcMethods(Offered, RPC_METHODS)
 
 
 @pytest.fixture
@@ -95,13 +110,13 @@ def place(tmp_path: pathlib.Path) -> pathlib.Path:
 
 def test_answers_and_errors_arrive_as_what_they_were(place: pathlib.Path) -> None:
     async def work() -> None:
-        async with OwnerServer(place, VERBS_HERE, Desk()):
+        async with OwnerServer(place, VERBS_HERE, Offered()):
             line = await OwnerConnection.open(place, VERBS_HERE)
-            assert await line.signal("x", "go", b"12345", key="k") == Said("k", 5)
-            assert await line.cancel("x", reason="because") == "BECAUSE"
+            assert await proxy(line.call).signal("x", "go", b"12345", key="k") == Said("k", 5)
+            assert await proxy(line.call).cancel("x", reason="because") == "BECAUSE"
             for name, error in ERRORS.items():
                 with pytest.raises(type(error)) as caught:
-                    await line.cancel(name)
+                    await proxy(line.call).cancel(name)
                 assert type(caught.value) is type(error)
                 assert (caught.value.code, caught.value.message, str(caught.value)) == (
                     error.code,
@@ -110,21 +125,21 @@ def test_answers_and_errors_arrive_as_what_they_were(place: pathlib.Path) -> Non
                 )
                 assert vars(caught.value) == {**vars(error), "message": error.message, "code": error.code}
             with pytest.raises(RuneError, match="ZeroDivisionError"):
-                await line.cancel("odd")
-            assert await line.cancel("x", "still there") == "STILL THERE"
+                await proxy(line.call).cancel("odd")
+            assert await proxy(line.call).cancel("x", "still there") == "STILL THERE"
             line.close()
 
     run(work())
 
 
-def test_only_what_the_desk_declares_can_be_called(place: pathlib.Path) -> None:
+def test_only_offered_methods_can_be_called(place: pathlib.Path) -> None:
     async def work() -> None:
-        async with OwnerServer(place, VERBS_HERE, Desk()):
+        async with OwnerServer(place, VERBS_HERE, Offered()):
             line = await OwnerConnection.open(place, VERBS_HERE)
             with pytest.raises(AttributeError):
-                _ = line.secret
-            assert "run" not in VERBS_HERE, "this desk has no such verb"
-            for verb in ("secret", "run", "__init__", "known", ""):
+                _ = proxy(line.call).secret
+            assert "executions.pause" not in VERBS_HERE, "this service has no such method"
+            for verb in ("executions.secret", "executions.pause", "executions.__init__", "executions", ""):
                 with pytest.raises(InvalidRequestError, match="unknown method"):
                     await asked(line, verb, {})
             for arguments in (
@@ -134,7 +149,7 @@ def test_only_what_the_desk_declares_can_be_called(place: pathlib.Path) -> None:
                 [1],
             ):
                 with pytest.raises(InvalidRequestError, match="signal"):
-                    await asked(line, "signal", arguments)
+                    await asked(line, "executions.signal", arguments)
             line.close()
 
     run(work())
@@ -162,7 +177,7 @@ HOSTILE = {
     "no msgpack": struct.pack(">BI", VERSION, 3) + b"\xc1\xc1\xc1",
     "no request": struct.pack(">BI", VERSION, 1) + b"\x05",
     "deep": struct.pack(">BI", VERSION, len(DEEP)) + DEEP,
-    "deep arguments": wire.frame(wire.Request("cancel", msgspec.Raw(b"\x81\xa6reason" + DEEP))),
+    "deep arguments": wire.frame(wire.Request("executions.cancel", msgspec.Raw(b"\x81\xa6reason" + DEEP))),
     "zeros": b"\0" * 100_000,
 }
 
@@ -170,7 +185,7 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_what_is_no_request_harms_nobody(name: str, place: pathlib.Path) -> None:
     async def work() -> None:
-        async with OwnerServer(place, VERBS_HERE, Desk()):
+        async with OwnerServer(place, VERBS_HERE, Offered()):
             reader, writer = await asyncio.open_unix_connection(str(place))
             writer.write(HOSTILE[name])
             writer.write_eof()
@@ -181,7 +196,7 @@ def test_what_is_no_request_harms_nobody(name: str, place: pathlib.Path) -> None
                 assert isinstance(reply, wire.ErrorReply)
                 assert reply.code in {"BAD_FRAME", "BAD_REQUEST", "FRAME_TOO_LARGE"}
             line = await OwnerConnection.open(place, VERBS_HERE)
-            assert await line.cancel("x", "fine") == "FINE"
+            assert await proxy(line.call).cancel("x", "fine") == "FINE"
             line.close()
 
     run(work())
@@ -191,15 +206,15 @@ def test_a_large_payload_passes_and_a_larger_one_is_refused_before_it_is_sent(
     place: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def work() -> None:
-        async with OwnerServer(place, VERBS_HERE, Desk()):
+        async with OwnerServer(place, VERBS_HERE, Offered()):
             line = await OwnerConnection.open(place, VERBS_HERE)
-            assert (await line.signal("x", "n", b"x" * 5_000_000, key="k")).size == 5_000_000
+            assert (await proxy(line.call).signal("x", "n", b"x" * 5_000_000, key="k")).size == 5_000_000
             monkeypatch.setattr(wire, "MAX_FRAME", 1_000_000)
             with pytest.raises(FrameTooLargeError, match="1,000,000"):
-                await line.signal("x", "n", b"x" * 2_000_000, key="k")
+                await proxy(line.call).signal("x", "n", b"x" * 2_000_000, key="k")
             with pytest.raises(FrameTooLargeError):
-                await line.cancel("x", "y" * 1_000_000)
-            assert await line.cancel("x", "z") == "Z"
+                await proxy(line.call).cancel("x", "y" * 1_000_000)
+            assert await proxy(line.call).cancel("x", "z") == "Z"
             line.close()
 
     run(work())
@@ -217,14 +232,14 @@ def test_a_deep_folder_and_what_a_killed_owner_left(tmp_path: pathlib.Path) -> N
     async def work() -> None:
         with pytest.raises(NoOwnerError, match="refused"):
             await OwnerConnection.open(place, VERBS_HERE)
-        async with OwnerServer(place, VERBS_HERE, Desk()):
+        async with OwnerServer(place, VERBS_HERE, Offered()):
             assert stat.S_IMODE(place.stat().st_mode) == 0o600
             line = await OwnerConnection.open(place, VERBS_HERE)
-            assert await line.cancel("x", "deep") == "DEEP"
+            assert await proxy(line.call).cancel("x", "deep") == "DEEP"
             waiting = asyncio.ensure_future(line.gone())
         await waiting
         with pytest.raises(OwnerLostError):
-            await line.cancel("x")
+            await proxy(line.call).cancel("x")
         line.close()
         assert not place.exists()
         with pytest.raises(NoOwnerError, match="no such file"):
@@ -235,7 +250,7 @@ def test_a_deep_folder_and_what_a_killed_owner_left(tmp_path: pathlib.Path) -> N
 
 def test_where_no_socket_can_be_made_the_owner_works_on(tmp_path: pathlib.Path) -> None:
     async def work() -> None:
-        async with OwnerServer(tmp_path / "missing" / "rune.sock", VERBS_HERE, Desk()):
+        async with OwnerServer(tmp_path / "missing" / "rune.sock", VERBS_HERE, Offered()):
             pass
 
     run(work())
@@ -244,29 +259,29 @@ def test_where_no_socket_can_be_made_the_owner_works_on(tmp_path: pathlib.Path) 
 class Owning:
     """Whether this process may own, and how often it tried."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, services: Offered) -> None:
+        self.services = services
         self.free = False
         self.tries = 0
         self.tried_thrice = asyncio.Event()
 
     @asynccontextmanager
-    async def __call__(self) -> AsyncIterator[Desk]:
+    async def __call__(self) -> AsyncIterator[Offered]:
         self.tries += 1
         if self.tries == 3:
             self.tried_thrice.set()
         if not self.free:
             raise FileInUseError("in use")
-        yield self.desk
+        yield self.services
 
 
 def test_a_caller_waits_for_an_owner_that_is_just_starting(place: pathlib.Path) -> None:
     async def work() -> None:
-        owning = Owning(Desk())
+        owning = Owning(Offered())
         async with OwnerClient(place, VERBS_HERE, owning, lambda: "made-up") as caller:
-            heard = asyncio.ensure_future(caller.signal("x", "n"))
+            heard = asyncio.ensure_future(proxy(caller.call).signal("x", "n"))
             await owning.tried_thrice.wait()
-            async with OwnerServer(place, VERBS_HERE, owning.desk):
+            async with OwnerServer(place, VERBS_HERE, owning.services):
                 assert await heard == Said("made-up", 4)
             assert not caller.owns
 
@@ -275,13 +290,13 @@ def test_a_caller_waits_for_an_owner_that_is_just_starting(place: pathlib.Path) 
 
 def test_a_caller_becomes_the_owner_where_there_is_none(place: pathlib.Path) -> None:
     async def work() -> None:
-        owning = Owning(Desk())
+        owning = Owning(Offered())
         owning.free = True
         async with OwnerClient(place, VERBS_HERE, owning, lambda: "made-up") as caller:
-            assert await caller.signal("x", "n") == Said("made-up", 4)
-            assert await caller.cancel("x", "a") == "A"
+            assert await proxy(caller.call).signal("x", "n") == Said("made-up", 4)
+            assert await proxy(caller.call).cancel("x", "a") == "A"
             with pytest.raises(AttributeError):
-                _ = caller.secret
+                _ = proxy(caller.call).secret
             assert caller.owns
         assert owning.tries == 1
 
@@ -292,23 +307,23 @@ def test_what_may_have_been_done_is_asked_for_again_under_the_same_mark(place: p
     """An owner that dies after it has written and before it has answered."""
 
     async def work() -> None:
-        owning = Owning(Desk())
+        owning = Owning(Offered())
         marks = iter(("first", "second"))
 
         async def dies(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             size = wire.body_size(await reader.readexactly(HEADER.size))
             request = wire.read_request(await reader.readexactly(size))
-            await owning.desk.signal(**VERBS_HERE["signal"].arguments(request))
+            await owning.services.executions.signal(**VERBS_HERE["executions.signal"].arguments(request))
             owning.free = True
             writer.close()
 
         server = await asyncio.start_unix_server(dies, str(place))
         async with OwnerClient(place, VERBS_HERE, owning, lambda: next(marks)) as caller:
-            said = await caller.signal("x", "n")
+            said = await proxy(caller.call).signal("x", "n")
             server.close()
         assert said == Said("first", 4, again=True)
-        assert owning.desk.calls == ["n", "n"]
-        assert set(owning.desk.known) == {"first"}
+        assert owning.services.executions.calls == ["n", "n"]
+        assert set(owning.services.executions.known) == {"first"}
 
     run(work())
 
@@ -319,9 +334,9 @@ def test_an_owner_that_never_answers_is_named_at_last(
     monkeypatch.setattr("rune.adapters.sqlite.owner.CONNECT_TIMEOUT_S", 0.05)
 
     async def work() -> None:
-        async with OwnerClient(place, VERBS_HERE, Owning(Desk()), lambda: "m") as caller:
+        async with OwnerClient(place, VERBS_HERE, Owning(Offered()), lambda: "m") as caller:
             with pytest.raises(StoreUnavailableError, match="does not reply"):
-                await caller.cancel("x")
+                await proxy(caller.call).cancel("x")
 
     run(work())
 
@@ -330,16 +345,16 @@ def test_an_owner_that_leaves_answers_first(place: pathlib.Path) -> None:
     async def work() -> None:
         began, may_end = asyncio.Event(), asyncio.Event()
 
-        class Slow(Desk):
+        class Slow(Executions):
             async def cancel(self, execution: str, reason: str = "") -> str:
                 began.set()
                 await may_end.wait()
                 return "done"
 
-        door = OwnerServer(place, RpcMethods(Slow, RPC_METHODS), Slow())
+        door = OwnerServer(place, VERBS_HERE, Offered(Slow()))
         async with door:
-            line = await OwnerConnection.open(place, RpcMethods(Slow, RPC_METHODS))
-            asked = asyncio.ensure_future(line.cancel("x"))
+            line = await OwnerConnection.open(place, VERBS_HERE)
+            asked = asyncio.ensure_future(proxy(line.call).cancel("x"))
             await began.wait()
             asyncio.get_running_loop().call_soon(may_end.set)
         assert await asked == "done"
@@ -358,7 +373,7 @@ def test_garbage_as_an_answer_is_an_error(place: pathlib.Path) -> None:
         server = await asyncio.start_unix_server(rude, str(place))
         line = await OwnerConnection.open(place, VERBS_HERE)
         with pytest.raises(InvalidFrameError, match="version 72"):
-            await line.cancel("x")
+            await proxy(line.call).cancel("x")
         line.close()
         server.close()
 
@@ -381,18 +396,18 @@ def test_who_comes_in_while_the_door_is_closed_is_not_served_behind_it(
         await made
 
     async def work() -> None:
-        desk = Desk()
-        verb = VERBS_HERE["cancel"]
+        services = Offered()
+        verb = VERBS_HERE["executions.cancel"]
         asks = wire.frame(verb.request(verb.bind("odd")))
         with socket.socket(socket.AF_UNIX) as caller:
-            async with OwnerServer(place, VERBS_HERE, desk):
+            async with OwnerServer(place, VERBS_HERE, services):
                 caller.connect(str(place))
                 caller.sendall(asks)
                 for _ in range(turns):
                     await turn()
-            desk.closed = True
+            services.executions.closed = True
             for _ in range(20):
                 await turn()
-            assert not desk.behind, "it was asked though what it stands on is gone"
+            assert not services.executions.behind, "it was asked though what it stands on is gone"
 
     run(work())

@@ -49,7 +49,7 @@ def test_the_file_alone_tells_how_far_it_is(tmp_path: pathlib.Path) -> None:
                 assert await lookout.poll(opened)
                 assert not await lookout.poll(opened), "nobody has written since"
                 lines = {each.node: each for each in tally.lines()}
-                await engine.engine.desk.cancel(run.id)
+                await engine.engine.services.executions.cancel(run.id)
                 assert await lookout.poll(opened)
                 assert lookout.end is not None
                 assert lookout.end.status == "cancelled"

@@ -36,7 +36,7 @@ def test_what_is_done_is_not_done_again_for_one_that_sleeps() -> None:
             await until_queued(settings, 0, "default")
             await again(cluster, run, "c", 0)
             await again(cluster, run, "s", None)
-            await cluster.engine.desk.signal(run.id, "go", b'"heard"')
+            await cluster.engine.services.executions.signal(run.id, "go", b'"heard"')
             await run.end()
             told = await run.document()
             assert (told["output"], runs(told, "g")) == ([{"did": "c"}, "heard", {"did": "c"}], 1)

@@ -157,7 +157,7 @@ def test_what_is_at_rest_folds_to_the_same_state(in_place: Standing, tmp_path: p
                 _, *ours = await _rested(embedded, name)
                 assert theirs == ours, name
                 await _said(cluster, there)
-                await engine.desk.cancel(there.id, "seen")
+                await engine.services.executions.cancel(there.id, "seen")
 
     asyncio.run(go())
 

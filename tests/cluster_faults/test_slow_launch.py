@@ -92,7 +92,7 @@ def _going(settings: Settings, calls: list[str], go: Callable[[Harness, Slow], A
     async def run() -> None:
         roles = frozenset({"worker", "scheduler"})
         async with running_engine(settings, registry=counting(calls), roles=roles) as engine:
-            await engine.desk.deploy(canonical(compiled(KID, engine.registry).definition))
+            await engine.services.workflows.deploy(canonical(compiled(KID, engine.registry).definition))
             async with asyncio.timeout(PATIENCE):
                 await go(Harness(engine, None), Slow(engine))
 
@@ -111,7 +111,7 @@ async def _waits(made: Harness, run: Run) -> None:
 
 
 async def _ends(made: Harness, run: Run) -> Fields:
-    await made.engine.desk.signal(run.id, "ask", b"1")
+    await made.engine.services.executions.signal(run.id, "ask", b"1")
     await run.end(PATIENCE)
     return await run.document()
 

@@ -36,18 +36,18 @@ class DeskActor(Look):
     def __init__(self, engine: Engine, look: Any) -> None:
         super().__init__(look)
         self._engine = engine
-        self._desk = engine.desk
+        self._desk = engine.services
 
     def _canonical(self, source: str) -> bytes:
         return canonical(compiled(json.loads(source), self._engine.registry).definition)
 
     async def deploy(self, source: str, alias: str | None) -> int:
         with refusals():
-            return (await self._desk.deploy(self._canonical(source), alias=alias)).number
+            return (await self._desk.workflows.deploy(self._canonical(source), alias=alias)).number
 
     async def alias(self, workflow: str, alias: str, version: int) -> int:
         with refusals():
-            return (await self._desk.set_alias(workflow, alias, version)).number
+            return (await self._desk.workflows.set_alias(workflow, alias, version)).number
 
     async def start(self, wanted: Start) -> str:
         options = StartOptions(key=wanted.key, labels=wanted.labels, fake_time=wanted.fake_time)
@@ -55,37 +55,43 @@ class DeskActor(Look):
         with refusals():
             if wanted.workflow is None:
                 return (
-                    await self._desk.start_definition(self._canonical(wanted.source), payload, options)
+                    await self._desk.executions.start_definition(
+                        self._canonical(wanted.source), payload, options
+                    )
                 ).id
             name, _, which = wanted.workflow.partition("@")
-            started = await self._desk.start(name, which or None, payload, options, priority=wanted.priority)
+            started = await self._desk.executions.start(
+                name, which or None, payload, options, priority=wanted.priority
+            )
             return started.id
 
     async def signal(
         self, execution: str, name: str, value: str, *, key: str | None, item: str | None
     ) -> bool:
         with refusals():
-            return (await self._desk.signal(execution, name, value.encode(), key=key, item=item)).resumed
+            return (
+                await self._desk.executions.signal(execution, name, value.encode(), key=key, item=item)
+            ).resumed
 
     async def pause(self, execution: str) -> bool:
         with refusals():
-            return await self._desk.pause(execution)
+            return await self._desk.executions.pause(execution)
 
     async def resume(self, execution: str) -> bool:
         with refusals():
-            return await self._desk.resume(execution)
+            return await self._desk.executions.resume(execution)
 
     async def cancel(self, execution: str, reason: str) -> str:
         with refusals():
-            return await self._desk.cancel(execution, reason)
+            return await self._desk.executions.cancel(execution, reason)
 
     async def retry(self, execution: str, *, failed_items: bool, key: str | None) -> str:
         with refusals():
-            return (await self._desk.retry(execution, failed_items=failed_items, key=key)).id
+            return (await self._desk.executions.retry(execution, failed_items=failed_items, key=key)).id
 
     async def rerun(self, execution: str, node: str, *, item: str | None, key: str | None) -> str:
         with refusals():
-            return (await self._desk.rerun(execution, node, item=item, key=key)).id
+            return (await self._desk.executions.rerun(execution, node, item=item, key=key)).id
 
 
 @asynccontextmanager

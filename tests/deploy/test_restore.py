@@ -117,11 +117,11 @@ async def half_done(settings: Settings, copy: Callable[[], str]) -> tuple[str, l
         gated = [await made.start(named(GATED, "gated"), {"n": number}) for number in range(5)]
         napping = [await made.start(NAPS) for _ in range(3)]
         await at_their_gates(engine, gated)
-        await engine.desk.signal(gated[0].id, "go", b"0")  # one has ended before
+        await engine.services.executions.signal(gated[0].id, "go", b"0")  # one has ended before
         await gated[0].end(PATIENCE)
         where = await asyncio.to_thread(copy)
         for run in gated[1:]:  # and the others afterwards, which the copy knows nothing of
-            await engine.desk.signal(run.id, "go", b"-1")
+            await engine.services.executions.signal(run.id, "go", b"-1")
             await run.end(PATIENCE)
         return where, [run.id for run in gated], [run.id for run in napping]
 
@@ -141,7 +141,7 @@ def test_a_copy_beside_an_empty_redis_goes_on(way: str, tmp_path: Path) -> None:
         after = replace(before, journal=where, state=empty.url, queue=empty.url)
         async with running_engine(after) as engine, open_reader(after) as look:
             for execution in gated[1:]:
-                await engine.desk.signal(execution, "go", b"7")
+                await engine.services.executions.signal(execution, "go", b"7")
             assert await output(look, engine, gated[0]) == [0, 0]
             assert [await output(look, engine, each) for each in gated[1:]] == [[n, 7] for n in range(1, 5)]
             assert [await output(look, engine, each) for each in napping] == [{"k": 1}] * 3
@@ -167,10 +167,10 @@ def test_whoever_runs_goes_on_while_a_later_version_changes_the_schema(tmp_path:
             napping = [await made.start(NAPS) for _ in range(4)]
             assert await migrate(settings.journal, [*migrations(), LATER]) == [LATER[0]]
             for run in before:
-                await engine.desk.signal(run.id, "go", b"7")
+                await engine.services.executions.signal(run.id, "go", b"7")
             after = await made.start(named(GATED, "gated"), {"n": 9})
             await at_their_gates(engine, [after])
-            await engine.desk.signal(after.id, "go", b"7")
+            await engine.services.executions.signal(after.id, "go", b"7")
             for run in (*before, *napping, after):
                 assert (await run.end(PATIENCE)).status == "completed"
             assert await violations(look) == []

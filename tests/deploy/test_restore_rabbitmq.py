@@ -114,7 +114,7 @@ async def gone_on(settings: Settings, started: dict[str, list[str]], slow: Slow)
     async with running_engine(settings) as engine, open_reader(settings) as look:
         gated = [*started["gated"], *started["queued"][:3]]
         for execution in gated:
-            await engine.desk.signal(execution, "go", b"7")
+            await engine.services.executions.signal(execution, "go", b"7")
         values = [0, 1, 2, 10, 11, 12]
         assert [await output(look, engine, each) for each in gated] == [[n, 7] for n in values]
         for execution in (*started["sleeping"], started["queued"][3]):

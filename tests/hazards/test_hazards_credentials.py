@@ -37,8 +37,8 @@ def used(
 
     async def scenario() -> Fields:
         async with serving(heard) as port:
-            async with bootstrap.open_services(Settings(home=str(folder))) as desk:
-                await desk.add_credential("shop", type, values(port), hosts)
+            async with bootstrap.open_services(Settings(home=str(folder))) as services:
+                await services.credentials.add("shop", type, values(port), hosts)
             call = {
                 **kind("http", url=f"http://127.0.0.1:{port}{path}"),
                 "credentials": {"name": "shop"},

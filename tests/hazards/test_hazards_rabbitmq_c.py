@@ -147,7 +147,7 @@ def test_h_c8_a_message_that_comes_again_runs_nothing_again(carried: Settings) -
             for _ in range(3):
                 await cluster.engine.backend.queue.send(run.id, [Token(1), Token(2)])
             await cluster.run(workflow("start>c", c=kind("t.call")))  # behind them in the same queue
-            await cluster.engine.desk.signal(run.id, "go", b"1")
+            await cluster.engine.services.executions.signal(run.id, "go", b"1")
             return (await run.end()).status
 
     assert asyncio.run(go()) == "completed"

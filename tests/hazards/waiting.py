@@ -44,12 +44,12 @@ def who_wakes_up_uses_the_credential_of_today(opened: Opened, nap: Fields) -> No
 
     async def go() -> str:
         async with serving(heard) as port, opened(http_allow=("127.0.0.1",)) as engine:
-            desk = engine.engine.desk
-            await desk.add_credential("shop", "bearer", {"token": f"{TOKEN}-1"})
+            services = engine.engine.services
+            await services.credentials.add("shop", "bearer", {"token": f"{TOKEN}-1"})
             call = {**kind("http", url=f"http://127.0.0.1:{port}/"), "credentials": "shop"}
             run = await engine.start(workflow("start>a a>nap nap>b", a=call, nap=nap, b=call))
             await suspended(run)
-            await desk.rotate_credential("shop", {"token": f"{TOKEN}-2"})
+            await services.credentials.rotate("shop", {"token": f"{TOKEN}-2"})
             return (await run.end()).status
 
     assert asyncio.run(go()) == "completed"

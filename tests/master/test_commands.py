@@ -170,7 +170,7 @@ def test_dead_letters_are_looked_at_requeued_and_dropped(tmp_path: pathlib.Path)
         one, two, alive = [(await server.client.start("waits")).execution_id for _ in range(3)]
         for id in (one, two):
             finish = FinishExecution("failed", Error("DEAD_LETTERED", "given up"))
-            await server.engine.desk._endings.finish(id, finish, server.engine.backend.clock.now())
+            await server.engine.finisher.finish(id, finish, server.engine.backend.clock.now())
         assert [each["id"] for each in (await told("dlq", "--limit", "1"))["dead_letters"]] == [two]
         assert (await told("dlq", "show", one))["message"] == "given up"
         assert (await told("dlq", "requeue", one))["retry_of"] == one

@@ -152,7 +152,7 @@ def test_ticks_are_not_held_up(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(TICKS)
         await limit(server, "ticks", rate="1/h", running=1)
-        (trigger,) = await server.engine.desk.triggers("ticks")
+        (trigger,) = await server.engine.services.triggers.list("ticks")
         await server.client.wait((await server.client.start("ticks")).execution_id, DEADLINE)
         refused(await start(server, "ticks"), "rate")
         for tick in range(1, 4):

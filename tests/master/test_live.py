@@ -27,7 +27,7 @@ async def taken(opened: RawStream, count: int) -> list[int]:
 
 async def signalled(server: Served, execution: str, count: int) -> None:
     for _ in range(count):
-        await server.engine.desk.signal(execution, "other")
+        await server.engine.services.executions.signal(execution, "other")
 
 
 def test_a_stream_tells_everything_and_ends_with_the_execution(tmp_path: Path) -> None:
@@ -110,7 +110,9 @@ def test_who_takes_nothing_harms_nobody(tmp_path: Path, monkeypatch: pytest.Monk
         awake = await server.stream(path)
         listening = asyncio.create_task(taken(awake, 1_502))
         for _ in range(75):
-            await asyncio.gather(*(server.engine.desk.signal(id, "o" * 190) for _ in range(20)))
+            await asyncio.gather(
+                *(server.engine.services.executions.signal(id, "o" * 190) for _ in range(20))
+            )
         assert await asyncio.wait_for(listening, DEADLINE) == list(range(1, 1_503))
         # One that was asleep gets what it missed, in order, from wherever it stopped.
         for each in asleep:

@@ -108,9 +108,9 @@ def test_a_start_by_an_alias_follows_it_at_once(tmp_path: Path) -> None:
         await server.deploy({**HELLO, "name": "Other"})
         second = await server.client.start("hello", {"name": "x"})
         assert first.hash != second.hash
-        await server.engine.desk.set_alias("hello", "latest", 1)
+        await server.engine.services.workflows.set_alias("hello", "latest", 1)
         assert (await server.client.start("hello", {"name": "x"})).hash == first.hash
-        await server.engine.desk.archive("hello")
+        await server.engine.services.workflows.archive("hello")
         assert (await server.post("/workflows/hello/executions", {}, 404))["code"] == "UNKNOWN_WORKFLOW"
 
     run(tmp_path, work)

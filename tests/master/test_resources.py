@@ -82,7 +82,7 @@ def test_dead_letters_are_listed_requeued_and_dropped(tmp_path: Path) -> None:
         ids = [(await server.client.start("waits")).execution_id for _ in range(2)]
         for id in ids:
             finish = FinishExecution("failed", Error("DEAD_LETTERED", "given up"))
-            await server.engine.desk._endings.finish(id, finish, server.engine.backend.clock.now())
+            await server.engine.finisher.finish(id, finish, server.engine.backend.clock.now())
         letters = (await server.get("/dead-letters"))["dead_letters"]
         assert {each["execution_id"] for each in letters} == set(ids)
         assert len((await server.get("/dead-letters?limit=1"))["dead_letters"]) == 1

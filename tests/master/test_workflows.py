@@ -134,7 +134,7 @@ def test_a_weighted_alias_spreads_starts_and_the_same_key_always_gets_the_same_v
         assert (await server.get("/workflows/hello/aliases/stable"))["weights"] == {"2": 30.0}
         assert [each.workflow_id async for each in server.client.workflows()] == ["hello"]
         # Moved by whatever means, the alias is an ordinary one again.
-        await server.engine.desk.set_alias("hello", "stable", 2)
+        await server.engine.services.workflows.set_alias("hello", "stable", 2)
         assert (await server.get("/workflows/hello/aliases/stable"))["weights"] == {}
         await server.client.point("hello", "stable", weights={1: 100})
         assert (await server.client.start("hello", version="stable")).hash == hashes[1]

@@ -22,8 +22,8 @@ from rune.core.execution.outcome import Error
 from rune.errors import RuneError
 from rune.ports.journal import ExecutionEndedError
 from rune.ports.retention import Rule
+from rune.runtime.components import Services
 from rune.runtime.engine import Engine
-from rune.runtime.services.executions import ExecutionService
 from rune.settings import Settings
 from rune.testing.harness import compiled
 from tests.conformance.actor import Look
@@ -50,13 +50,15 @@ class Arena:
 
     def __init__(self, engine: Engine, look: Look) -> None:
         self.engine = engine
-        self.desk: ExecutionService = engine.desk
+        self.services: Services = engine.services
         self.look = look
         self.chance = random.Random(SEED)
 
     async def start(self, source: dict[str, Any], payload: Any = None) -> str:
         definition = canonical(compiled(source).definition)
-        return (await self.desk.start_definition(definition, json.dumps(payload or {}).encode())).id
+        return (
+            await self.services.executions.start_definition(definition, json.dumps(payload or {}).encode())
+        ).id
 
     async def end(self, execution: str) -> dict[str, Any]:
         """How an execution ended, and that it did so once."""
@@ -110,7 +112,7 @@ async def _signal_against_timeout(arena: Arena) -> str:
     await arena.waiting(execution, "ask")
     await arena.about(0.03)
 
-    heard = await _tried(arena.desk.signal(execution, "ask", b'{"said": 1}'))
+    heard = await _tried(arena.services.executions.signal(execution, "ask", b'{"said": 1}'))
 
     ended = await arena.end(execution)
     resumed = heard != "ENDED" and heard.resumed
@@ -123,7 +125,7 @@ async def _cancel_against_completion(arena: Arena) -> str:
     execution = await arena.start(document("quick", [_work("a"), _work("b")], 1))
     await arena.later(150)
 
-    answer = await _tried(arena.desk.cancel(execution))
+    answer = await _tried(arena.services.executions.cancel(execution))
 
     ended = await arena.end(execution)
     assert ended["status"] == ("completed" if answer == "ENDED" else answer)
@@ -135,9 +137,9 @@ async def _pause_against_the_last_token(arena: Arena) -> str:
     execution = await arena.start(document("quick", [_work("a"), _work("b")], 1))
     await arena.later(150)
 
-    paused = await _tried(arena.desk.pause(execution))
+    paused = await _tried(arena.services.executions.pause(execution))
     await arena.later(30)
-    resumed = await _tried(arena.desk.resume(execution))
+    resumed = await _tried(arena.services.executions.resume(execution))
 
     ended = await arena.end(execution)
     assert (ended["status"], ended["output"]) == ("completed", 1)
@@ -147,11 +149,11 @@ async def _pause_against_the_last_token(arena: Arena) -> str:
 
 
 async def _child_end_against_parent_cancel(arena: Arena) -> str:
-    await arena.desk.deploy(canonical(compiled(document("kid", [_work("k")], 1)).definition))
+    await arena.services.workflows.deploy(canonical(compiled(document("kid", [_work("k")], 1)).definition))
     execution = await arena.start(document("parent", [CALL, _work("e")], "$call"))
     await arena.later(300)
 
-    answer = await _tried(arena.desk.cancel(execution))
+    answer = await _tried(arena.services.executions.cancel(execution))
 
     ended = await arena.end(execution)
     assert ended["status"] == ("completed" if answer == "ENDED" else answer)
@@ -175,7 +177,9 @@ async def _two_signals_for_two_waits(arena: Arena) -> str:
 
     async def say(value: int) -> Any:
         await arena.later(200)
-        return await _tried(arena.desk.signal(execution, "go", str(value).encode(), key=f"k{value}"))
+        return await _tried(
+            arena.services.executions.signal(execution, "go", str(value).encode(), key=f"k{value}")
+        )
 
     await asyncio.gather(say(1), say(2), say(1))
 
@@ -189,13 +193,13 @@ async def _pause_against_signal(arena: Arena) -> str:
 
     async def hold() -> str:
         await arena.later(100)
-        paused = await arena.desk.pause(execution)
+        paused = await arena.services.executions.pause(execution)
         await arena.later(100)
-        return f"{paused} {await arena.desk.resume(execution)}"
+        return f"{paused} {await arena.services.executions.resume(execution)}"
 
     async def say() -> None:
         await arena.later(200)
-        await arena.desk.signal(execution, "ask", b"5", key="k")
+        await arena.services.executions.signal(execution, "ask", b"5", key="k")
 
     held, _ = await asyncio.gather(_tried(hold()), say())
 
@@ -218,12 +222,12 @@ async def _again_against_collect(arena: Arena, again: Callable[[str], Awaitable[
         await arena.waiting(execution, "ask")
         kept = (await arena.look.document(execution))["context"]["$once"]["v"]
         dead = FinishExecution("failed", Error("WORKER_CRASH", "died", {"node": "ask@/"}, True))
-        await arena.desk._endings.finish(execution, dead, arena.engine.backend.clock.now())
+        await arena.engine.finisher.finish(execution, dead, arena.engine.backend.clock.now())
     await arena.end(execution)
 
     async def collect() -> None:
         await arena.later(60)
-        await arena.desk.delete_ended((Rule(keep=0),))
+        await arena.services.executions.delete_ended((Rule(keep=0),))
 
     async def use() -> Any:
         await arena.later(60)
@@ -235,9 +239,9 @@ async def _again_against_collect(arena: Arena, again: Callable[[str], Awaitable[
         assert answer in GONE
         return "gone"
     if fails:
-        await arena.desk.signal(answer.id, "ask")
+        await arena.services.executions.signal(answer.id, "ask")
     if arena.chance.random() < 0.5:
-        await arena.desk.delete_ended((Rule(keep=0),))
+        await arena.services.executions.delete_ended((Rule(keep=0),))
     ended = await _tried(_collected_or_ended(arena, answer.id))
     assert ended in (("completed", kept), "UNKNOWN_EXECUTION")
     return "kept"
@@ -251,25 +255,27 @@ async def _collected_or_ended(arena: Arena, execution: str) -> tuple[str, Any]:
 
 
 async def _rerun_against_collect(arena: Arena) -> str:
-    return await _again_against_collect(arena, lambda each: arena.desk.rerun(each, "e"), fails=False)
+    return await _again_against_collect(
+        arena, lambda each: arena.services.executions.rerun(each, "e"), fails=False
+    )
 
 
 async def _requeue_against_collect(arena: Arena) -> str:
-    return await _again_against_collect(arena, arena.desk.requeue, fails=True)
+    return await _again_against_collect(arena, arena.services.dead_letters.requeue, fails=True)
 
 
 async def _two_retries_under_one_key(arena: Arena) -> str:
     execution = await arena.start(document("asks", [ASK, _work("e")], "$ask"))
-    await arena.desk.cancel(execution)
+    await arena.services.executions.cancel(execution)
 
     async def again() -> str:
         await arena.later(40)
-        return (await arena.desk.retry(execution, key=f"again:{execution}")).id
+        return (await arena.services.executions.retry(execution, key=f"again:{execution}")).id
 
     first, second = await asyncio.gather(again(), again())
 
     assert first == second
-    await arena.desk.signal(first, "ask", b"1")
+    await arena.services.executions.signal(first, "ask", b"1")
     assert (await arena.end(first))["output"] == 1
     return "one"
 
@@ -279,7 +285,7 @@ async def _cancel_against_cancel(arena: Arena) -> str:
 
     async def stop(reason: str) -> Any:
         await arena.later(60)
-        return await _tried(arena.desk.cancel(execution, reason))
+        return await _tried(arena.services.executions.cancel(execution, reason))
 
     answers = await asyncio.gather(stop("one"), stop("two"))
 
@@ -327,7 +333,7 @@ def test_a_refusal_says_how_it_ended(tmp_path: pathlib.Path) -> None:
             execution = await arena.start(document("quick", [_work("a")], 1))
             await arena.end(execution)
             with pytest.raises(ExecutionEndedError) as refused:
-                await arena.desk.cancel(execution)
+                await arena.services.executions.cancel(execution)
             assert refused.value.end.status == "completed"
 
     asyncio.run(go())

@@ -9,7 +9,7 @@ from rune.core.execution.decision import Decision, FinishExecution
 from rune.core.execution.fact import ExecutionEnded, NodeResult
 from rune.core.execution.token import Path
 from rune.ports.state import Applied
-from rune.runtime.messaging.state_middleware import PredictingState
+from rune.runtime.messaging.state_middleware import EndPredictingState
 
 LAST = [Decision(3, (), 7, NodeResult(3, (), 7, "ok"))]
 OTHERS = [Decision(2, (), 6, NodeResult(2, (), 6, "ok"))]
@@ -22,11 +22,7 @@ class _State:
     def __init__(self) -> None:
         self.acts: list[Any] = []
 
-    async def claim(self) -> None: ...
-
-    async def renew(self) -> None: ...
-
-    def certain_end(self, execution: str, decisions: Any) -> tuple[FinishExecution, int] | None:
+    def predict_end(self, execution: str, decisions: Any) -> tuple[FinishExecution, int] | None:
         return (DONE, 8) if decisions is LAST else None
 
     async def apply(self, execution: str, decisions: Any) -> Applied:
@@ -45,8 +41,8 @@ def _after(asked: Any, applied: Any) -> tuple[Applied, list[Any]]:
         state.acts.append((execution, node, path))
 
     async def go() -> Applied:
-        around = PredictingState(state, release)  # type: ignore[arg-type]
-        around.certain_end("x", asked)
+        around = EndPredictingState(state, release)  # type: ignore[arg-type]
+        around.predict_end("x", asked)
         answer = await around.apply("x", applied)
         await around.end("x", ExecutionEnded(8, "completed"))
         await around.end("x", ExecutionEnded(8, "completed"))

@@ -10,7 +10,7 @@ import pytest
 
 from rune.bootstrap import running_engine
 from rune.errors import RuneError
-from rune.runtime.services.executions import ExecutionService
+from rune.runtime.components import Services
 from rune.settings import Settings
 
 WAITS = {
@@ -30,31 +30,37 @@ async def refusal(asked: object) -> str:
     return refused.value.code
 
 
-async def _start_twice(desk: ExecutionService) -> None:
-    first = await desk.start_definition(DOCUMENT, b'{"a": 1}', execution="mine")
-    again = await desk.start_definition(DOCUMENT, b'{"a": 1}', execution="mine")
+async def _start_twice(services: Services) -> None:
+    first = await services.executions.start_definition(DOCUMENT, b'{"a": 1}', execution="mine")
+    again = await services.executions.start_definition(DOCUMENT, b'{"a": 1}', execution="mine")
     assert first.id == again.id == "mine"
-    assert await refusal(desk.start_definition(DOCUMENT, b'{"a": 2}', execution="mine")) == "KEY_CONFLICT"
+    assert (
+        await refusal(services.executions.start_definition(DOCUMENT, b'{"a": 2}', execution="mine"))
+        == "KEY_CONFLICT"
+    )
 
 
-async def _start_at_once(desk: ExecutionService) -> None:
-    both = (desk.start_definition(DOCUMENT, body, execution="race") for body in (b'{"a": 1}', b'{"a": 2}'))
+async def _start_at_once(services: Services) -> None:
+    both = (
+        services.executions.start_definition(DOCUMENT, body, execution="race")
+        for body in (b'{"a": 1}', b'{"a": 2}')
+    )
     answers = await asyncio.gather(*both, return_exceptions=True)
     codes = [getattr(each, "code", "accepted") for each in answers]
     assert sorted(codes) == ["KEY_CONFLICT", "accepted"]
 
 
-async def _priority(desk: ExecutionService) -> None:
-    await desk.deploy(DOCUMENT)
-    assert await refusal(desk.start("waits", None, b"{}", priority=11)) == "BAD_PRIORITY"
-    assert await refusal(desk.start("waits", None, b"{}", priority=-1)) == "BAD_PRIORITY"
-    assert (await desk.start("waits", None, b"{}", priority=10)).priority == 10
+async def _priority(services: Services) -> None:
+    await services.workflows.deploy(DOCUMENT)
+    assert await refusal(services.executions.start("waits", None, b"{}", priority=11)) == "BAD_PRIORITY"
+    assert await refusal(services.executions.start("waits", None, b"{}", priority=-1)) == "BAD_PRIORITY"
+    assert (await services.executions.start("waits", None, b"{}", priority=10)).priority == 10
 
 
 @pytest.mark.parametrize("scene", [_start_twice, _start_at_once, _priority])
 def test_the_desk(scene: object, tmp_path: Path) -> None:
     async def run() -> None:
         async with running_engine(Settings(home=str(tmp_path))) as engine:
-            await scene(engine.desk)  # type: ignore[operator]
+            await scene(engine.services)  # type: ignore[operator]
 
     asyncio.run(run())

@@ -34,12 +34,6 @@ class _State:
         self._emitted = emitted
         self._breaks = breaks
 
-    async def claim(self) -> None: ...
-
-    async def renew(self) -> None: ...
-
-    def certain_end(self) -> None: ...
-
     async def apply(self, execution: str, decisions: Sequence[Decision]) -> Applied:
         self.acts.append(list(decisions))
         self.begun.set()

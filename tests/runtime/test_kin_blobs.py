@@ -85,8 +85,8 @@ async def _child_and_back(folder: pathlib.Path) -> None:
         ],
     )
     async with running_engine(Settings(home=str(folder)), registry=_registry()) as engine:
-        await engine.desk.deploy(child)
-        started = await engine.desk.start_definition(parent, b"{}")
+        await engine.services.workflows.deploy(child)
+        started = await engine.services.executions.start_definition(parent, b"{}")
 
         assert await _output(engine, started.id) == "a note, read"
 
@@ -107,10 +107,10 @@ async def _retry(folder: pathlib.Path) -> None:
         ],
     )
     async with running_engine(Settings(home=str(folder)), registry=_registry()) as engine:
-        first = await engine.desk.start_definition(document, b"{}")
+        first = await engine.services.executions.start_definition(document, b"{}")
         assert (await asyncio.wait_for(await engine.wait_for(first.id), 20)).status == "halted"
-        second = await engine.desk.retry(first.id)
+        second = await engine.services.executions.retry(first.id)
 
         assert await _output(engine, second.id) == "a note"
-        await engine.desk.delete_ended((Rule(status=("halted",), keep=0),))
+        await engine.services.executions.delete_ended((Rule(status=("halted",), keep=0),))
         assert await engine.backend.journal.accepted(first.id) is not None, "its blobs are still needed"

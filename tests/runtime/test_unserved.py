@@ -11,26 +11,22 @@ from rune.core.execution.token import Token
 from rune.ports.processes import ProcessInfo
 from rune.runtime.messaging.state_middleware import ServedQueuesFilter
 
-UNHELD = [("x", Token(1), 5), ("y", Token(2), 5)]
+UNCLAIMED = [("x", Token(1), 5), ("y", Token(2), 5)]
 
 
 class State:
-    async def unheld(self, limit: int) -> list[tuple[str, Token, int]]:
-        return UNHELD[:limit]
+    async def unclaimed_tokens(self, limit: int) -> list[tuple[str, Token, int]]:
+        return UNCLAIMED[:limit]
 
-    async def claim(self) -> None: ...
-
-    async def apply(self) -> None: ...
-
-    async def server(self) -> str:
-        return "its other verbs are there"
+    async def next_due(self) -> int | None:
+        return 7
 
 
 class Fleet:
     def __init__(self, *members: ProcessInfo) -> None:
         self._members = list(members)
 
-    async def members(self) -> list[ProcessInfo]:
+    async def list(self) -> list[ProcessInfo]:
         return self._members
 
 
@@ -51,16 +47,15 @@ def member(role: str, *queues: str) -> ProcessInfo:
         ([member("worker", "default"), member("worker", "gpu")], ["x", "y"]),
     ],
 )
-def test_only_what_somebody_reads_is_sent_again(members: list[ProcessInfo], again: list[str]) -> None:
+def test_resend_leaves_out_queues_without_a_worker(members: list[ProcessInfo], again: list[str]) -> None:
     state: Any = State()
     fleet: Any = Fleet(*members)
-    around = ServedQueuesFilter(state, route)
-    around.follows(fleet)
-    assert [each[0] for each in asyncio.run(around.unheld(10))] == again
+    wrapped = ServedQueuesFilter(state, route, fleet)
+    assert [each[0] for each in asyncio.run(wrapped.unclaimed_tokens(10))] == again
 
 
-def test_who_sees_nobody_because_it_cannot_look_sends_everything() -> None:
+def test_resend_without_a_registry_sends_everything() -> None:
     state: Any = State()
-    around = ServedQueuesFilter(state, route)
-    assert asyncio.run(around.unheld(10)) == UNHELD
-    assert asyncio.run(around.server()) == "its other verbs are there"
+    wrapped = ServedQueuesFilter(state, route, None)
+    assert asyncio.run(wrapped.unclaimed_tokens(10)) == UNCLAIMED
+    assert asyncio.run(wrapped.next_due()) == 7, "every other method is passed on"

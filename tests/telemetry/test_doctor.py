@@ -92,7 +92,9 @@ def test_a_user_of_rabbitmq_is_told_what_cannot_be_written_or_read(tmp_path: Pat
         assert found["rabbitmq"]["verdict"] == "ok"
         assert "do not exist yet" in found["rabbitmq rights"]["found"]
         asyncio.run(RabbitQueue(held.url(place)).check())
-        assert checks(tmp_path, RUNE_QUEUE=held.url(place))["rabbitmq rights"]["found"].startswith("all permissions")
+        assert checks(tmp_path, RUNE_QUEUE=held.url(place))["rabbitmq rights"]["found"].startswith(
+            "all permissions"
+        )
         held.user("limited", "word", place, ".*", "workflow.execution", "workflow.node.status")
         url = held.url(place, "limited", "word")
         found = checks(tmp_path, code=1, RUNE_QUEUE=url)

@@ -88,6 +88,6 @@ def test_a_queue_that_nobody_serves_is_deep_and_grows_old(watched: Watched) -> N
                 while of(found, "rune_queue_age_seconds", queue="gpu") <= 0:
                     found = samples((await scrape.text())[0].decode())
             for each in executions:
-                await engine.desk.cancel(each)
+                await engine.services.executions.cancel(each)
 
     asyncio.run(work())

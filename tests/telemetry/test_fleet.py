@@ -142,7 +142,7 @@ def test_the_log_of_a_worker_is_json_that_says_where_and_hides_secrets(watched: 
 
     async def work() -> str:
         async with watched.asked() as engine:
-            await engine.desk.add_credential("shown", "header", {"name": "X-Key", "value": secret})
+            await engine.services.credentials.add("shown", "header", {"name": "X-Key", "value": secret})
             (execution,) = await _ended(engine, TALKS, {"items": [7]})
             return execution
 

@@ -68,7 +68,7 @@ class Clockwork:
     def __init__(self, engine: Engine, clock: AnyClock, settings: Settings) -> None:
         self.engine = engine
         self.clock = clock
-        self.desk = engine.desk
+        self.services = engine.services
         self.settings = settings
         found = engine.backend.triggers
         assert found is not None
@@ -80,7 +80,7 @@ class Clockwork:
         return self.engine.trigger_scheduler(self.triggers)
 
     async def deploy(self, document: dict[str, Any], alias: str | None = None) -> None:
-        await self.desk.deploy(msgspec.json.encode(document), alias=alias)
+        await self.services.workflows.deploy(msgspec.json.encode(document), alias=alias)
 
     async def one(self, workflow: str = "report") -> Trigger:
         (found,) = await self.triggers.list(workflow)
@@ -117,7 +117,7 @@ class Clockwork:
 
     async def end(self, execution: str) -> None:
         """Let an execution that waits go on, and see it end."""
-        await self.desk.signal(execution, "go")
+        await self.services.executions.signal(execution, "go")
         await (await self.engine.wait_for(execution))
 
 

@@ -265,11 +265,11 @@ def test_a_secret_may_be_a_credential(tmp_path: Path) -> None:
         await server.deploy(hooked(auth="hmac", credentials="shop"))
         path = await address(server)
         assert (await server.http.post(path, content=BODY, headers=signed("s3cret"))).status_code == 202
-        await server.master.desk.withdraw_credential("shop", ("everyone",))
+        await server.master.services.credentials.withdraw("shop", ("everyone",))
         body = b'{"order": 8}'
         answer = await server.http.post(path, content=body, headers=signed("s3cret", body))
         assert answer.status_code == 401
-        await server.master.desk.grant_credential("shop", ("workflow:orders",))
+        await server.master.services.credentials.grant("shop", ("workflow:orders",))
         answer = await server.http.post(path, content=body, headers=signed("s3cret", body))
         assert answer.status_code == 202
         id = (await trigger(server))["id"]

@@ -12,7 +12,6 @@ from rune.core.triggers import RETRY_DELAY_MS
 from rune.ports.journal import StoreUnavailableError
 from rune.ports.triggers import Trigger, TriggerStore
 from rune.runtime.maintenance.trigger_scheduler import TriggerScheduler
-from rune.runtime.services.triggers import TriggerService
 from tests.triggers.helping import DAY, DEADLINE, HOUR, MINUTE, Clockwork, clockwork, moment, run, scheduled
 from tests.whole import WHOLE
 
@@ -76,9 +75,9 @@ def test_on_the_days_on_which_clocks_change_each_tick_comes_once(tmp_path: Path)
         spring = ["2026-03-28T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]
         assert await made.started() == spring
         begin = moment("2026-10-24T00:00:00", "Europe/Berlin")
-        await made.desk.enable_trigger("report", False)
+        await made.services.triggers.enable("report", False)
         made.clock.put(begin)
-        await made.desk.enable_trigger("report", True)
+        await made.services.triggers.enable("report", True)
         await made.pass_through(begin, 3 * DAY)
         autumn = ["2026-10-24T00:30:00Z", "2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"]
         assert await made.started() == spring + autumn
@@ -256,13 +255,13 @@ def test_one_that_is_switched_off_is_never_due_and_makes_nothing_up(tmp_path: Pa
         await made.deploy(scheduled(amount=1, unit="minutes", overlap="queue", catch_up="all", waits=True))
         assert await made.at(NOON + MINUTE) == ["2026-05-01T12:01:00Z"]
         assert await made.at(NOON + 2 * MINUTE) == []
-        off = await made.desk.enable_trigger("report", False)
+        off = await made.services.triggers.enable("report", False)
         assert (off.due, off.standing.waiting) == (None, ())
         (running,) = await made.executions()
         await made.end(running.id)
         assert await made.at(NOON + 5 * MINUTE) == []
         made.clock.put(NOON + 7 * MINUTE + 1)
-        await made.desk.enable_trigger("report", True)
+        await made.services.triggers.enable("report", True)
         assert await made.at(NOON + 7 * MINUTE + 2) == []
         assert await made.at(NOON + 8 * MINUTE) == ["2026-05-01T12:08:00Z"]
 
@@ -276,7 +275,7 @@ def test_a_tick_that_is_about_to_start_starts_also_when_it_is_switched_off_meanw
         made.clock.put(NOON + MINUTE)
         with pytest.raises(StoreUnavailableError):
             await made.engine.trigger_scheduler(dying).turn()
-        await made.desk.enable_trigger("report", False)
+        await made.services.triggers.enable("report", False)
         assert await made.at(NOON + MINUTE + 1) == ["2026-05-01T12:01:00Z"]
         assert (await made.one()).due is None
         assert await made.at(NOON + 2 * MINUTE) == []
@@ -289,7 +288,7 @@ def test_what_was_deployed_and_not_published_is_published_by_whoever_schedules(t
         await made.deploy(scheduled(amount=1, unit="minutes"))
         await made.deploy({**scheduled(), "id": "plain", "nodes": [{"id": "a", "type": "noop"}], "edges": []})
         await made.triggers.remove(await made.one())
-        book = TriggerService(made.engine.backend, made.engine.plans)
+        book = made.engine.services.triggers
         await book.reconcile()
         assert await made.at(NOON + MINUTE) == ["2026-05-01T12:01:00Z"]
         await made.engine.backend.library.archive("report", NOON)

@@ -24,12 +24,12 @@ from rune.ports.clock import Clock
 from rune.ports.inspection import BackupResult, ClusterSurvey, FileInspection
 from rune.ports.processes import ProcessInfo
 from rune.ports.retention import RetentionResult, Rule
+from rune.runtime.components import Services
 from rune.runtime.engine import ROLES, Engine
 from rune.runtime.failpoint import arm_from_environment
-from rune.runtime.messaging.state_middleware import ExecutionObserver
 from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.services.credentials import CredentialService
-from rune.runtime.services.executions import ExecutionService
+from rune.runtime.state_wrapper import ExecutionObserver
 from rune.settings import Settings
 
 SWITCH_INTERVAL_S = 0.02  # how long a thread keeps the interpreter while another one waits for it
@@ -97,9 +97,9 @@ async def running_engine(
         yield engine
 
 
-def open_services(settings: Settings) -> AbstractAsyncContextManager[ExecutionService]:
+def open_services(settings: Settings) -> AbstractAsyncContextManager[Services]:
     """Open the services of the owner process, or of this process if there is no owner."""
-    opened: AbstractAsyncContextManager[ExecutionService] = _backend(settings).open_services(settings)
+    opened: AbstractAsyncContextManager[Services] = _backend(settings).open_services(settings)
     return opened
 
 

@@ -27,13 +27,15 @@ from rune.ports.retention import RetentionResult, Rule
 from rune.ports.state import State
 from rune.runtime.backend import Backend
 from rune.runtime.clock import SystemClock
+from rune.runtime.components import Services
 from rune.runtime.engine import ROLES, Engine
 from rune.runtime.maintenance.heartbeat import this_process
-from rune.runtime.messaging.state_middleware import ExecutionObserver, observe_state
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.reader import ExecutionReader
+from rune.runtime.services.audit_log import AuditLog
 from rune.runtime.services.credentials import CredentialService
-from rune.runtime.services.executions import ExecutionService
+from rune.runtime.state_wrapper import ExecutionObserver, ObservedState
+from rune.runtime.values import ExecutionDataCache
 from rune.settings import Settings
 
 
@@ -108,11 +110,12 @@ def _engine(
         own = {each.id for each in starts if each is not None and each.fake_time}
         return [(each.id, None if each.id in own else each.due) for each in rows]
 
+    data_cache = ExecutionDataCache(opened.journal, opened.blob, plans, clock)
     queue: Queue
     wrapped: State
     if broker is not None:
         state = stores.state(opened.journal, plans.plan, running_executions=list_running)
-        queue, wrapped = broker.queue, broker.around(state, stores)
+        queue, wrapped = broker.queue, broker.wrap_state(state, stores, data_cache)
     else:
         queue = stores.queue(member.name, settings.queues)
         wrapped = state = stores.state(
@@ -120,7 +123,7 @@ def _engine(
         )
     backend = Backend(
         journal=opened.journal,
-        state=observe_state(wrapped, observer) if observer is not None else wrapped,
+        state=ObservedState(wrapped, observer) if observer is not None else wrapped,
         queue=queue,
         blob=opened.blob,
         library=opened.library,
@@ -137,17 +140,17 @@ def _engine(
         log=PostgresAuditLog(opened.database),
         limits=PostgresStartLimits(opened.database),
     )
-    engine = new_engine(settings, backend, plans, registry, observer, member)
+    engine = new_engine(settings, backend, plans, registry, observer, member, data_cache)
     if broker is not None:
         broker.serve(engine)
     return engine
 
 
 @asynccontextmanager
-async def open_services(settings: Settings) -> AsyncIterator[ExecutionService]:
+async def open_services(settings: Settings) -> AsyncIterator[Services]:
     """Open the services; every process of a cluster may call them."""
     async with running_engine(settings, roles=frozenset()) as engine:
-        yield engine.desk
+        yield engine.services
 
 
 @asynccontextmanager
@@ -170,7 +173,13 @@ async def open_reader(settings: Settings) -> AsyncIterator[ExecutionReader]:
 async def open_credentials(settings: Settings) -> AsyncIterator[CredentialService]:
     """Open read-only access to the credentials, without their values."""
     async with _open_read_only(settings) as opened:
-        yield CredentialService(PostgresCredentials(opened.database, keys(settings)), SystemClock())
+        clock = SystemClock()
+        yield CredentialService(
+            PostgresCredentials(opened.database, keys(settings)),
+            PostgresGrants(opened.database),
+            clock,
+            AuditLog(PostgresAuditLog(opened.database), clock),
+        )
 
 
 @asynccontextmanager

@@ -18,8 +18,9 @@ from rune.ports.processes import ProcessInfo
 from rune.runtime.backend import Backend
 from rune.runtime.engine import Engine
 from rune.runtime.instrumentation import Instrumentation
-from rune.runtime.messaging.state_middleware import ExecutionObserver
 from rune.runtime.plan_cache import PlanCache
+from rune.runtime.state_wrapper import ExecutionObserver
+from rune.runtime.values import ExecutionDataCache
 from rune.settings import Settings
 from rune.telemetry.tracing import Tracer
 
@@ -52,6 +53,7 @@ def new_engine(
     registry: Registry,
     observer: ExecutionObserver | None = None,
     member: ProcessInfo | None = None,
+    data_cache: ExecutionDataCache | None = None,
 ) -> Engine:
     world = Resources(
         http_policy=settings.http_policy,
@@ -72,6 +74,7 @@ def new_engine(
         member=member,
         witness=Instrumentation(tracer=tracer(settings)),
         max_waiting=settings.max_waiting,
+        data_cache=data_cache,
     )
 
 

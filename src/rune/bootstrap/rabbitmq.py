@@ -21,15 +21,9 @@ from rune.ports.state import State
 from rune.runtime.engine import Engine
 from rune.runtime.messaging.foreign_messages import ForeignMessages
 from rune.runtime.messaging.full_messages import SelfContainedMessages
-from rune.runtime.messaging.state_middleware import (
-    BatchingState,
-    PredictingState,
-    ServedQueuesFilter,
-    batch_state,
-    predict_state_end,
-    skip_unserved_queues,
-)
-from rune.runtime.messaging.status_publisher import StatusPublisher, publish_statuses
+from rune.runtime.messaging.state_middleware import BatchingState, EndPredictingState, ServedQueuesFilter
+from rune.runtime.messaging.status_publisher import StatusPublisher
+from rune.runtime.values import ExecutionDataCache
 from rune.settings import Settings
 
 log = logging.getLogger("rune.rabbitmq")
@@ -54,29 +48,23 @@ class RabbitComponents:
         publisher = BatchingEventPublisher if settings.statuses == "batched" else RabbitEventPublisher
         self._event_publisher = publisher(self.queue.publisher, self.queue.topology, self._legacy)
         self._status_publisher: StatusPublisher | None = None
-        self._queue_filter: ServedQueuesFilter | None = None
 
-    def around(self, state: RedisState, stores: RedisStores) -> State:
+    def wrap_state(self, state: RedisState, stores: RedisStores, data_cache: ExecutionDataCache) -> State:
         """Wrap the state: skip unserved queues, predict ends, publish statuses if configured, and batch.
 
         Statuses are published inside the batch, so that they are published before the batch sends its tokens.
         """
         self.queue.set_route(state.queue_of)
         self.queue.set_context_lookup(state.names_of)
-        self._queue_filter = ServedQueuesFilter(state, state.queue_of)
-        wrapped = predict_state_end(PredictingState(skip_unserved_queues(self._queue_filter), stores.release))
+        wrapped: State = ServedQueuesFilter(state, state.queue_of, stores.fleet)
+        wrapped = EndPredictingState(wrapped, stores.release)
         if self._settings.statuses != "none":
-            self._status_publisher = StatusPublisher(wrapped, self._event_publisher)
-            wrapped = publish_statuses(self._status_publisher)
-        return batch_state(BatchingState(wrapped))
+            wrapped = self._status_publisher = StatusPublisher(wrapped, self._event_publisher, data_cache)
+        return BatchingState(wrapped)
 
     def serve(self, engine: Engine) -> None:
         """Publish the statuses of an engine's executions, and deliver messages of other programs to it."""
         engine.notify(self._event_publisher)
-        if self._queue_filter is not None:
-            self._queue_filter.follows(engine.backend.fleet)
-        if self._status_publisher is not None:
-            self._status_publisher.follows(engine.data_cache)
         foreign = ForeignMessages(engine.backend, engine.plans, engine.launcher)
         self.queue.set_foreign_handler(foreign.take)
         self._legacy.set_handler(foreign.take)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 from rune.adapters.sqlite import backup as copying
 from rune.adapters.sqlite import retention as embedded_retention
@@ -19,7 +19,7 @@ from rune.adapters.sqlite.stores import SqliteBlobs, SqliteStores
 from rune.adapters.sqlite.triggers import SqliteTriggers
 from rune.adapters.sqlite.workflows import SqliteWorkflows
 from rune.bootstrap.components import Access, keys, new_engine
-from rune.codec.rpc import RpcMethods
+from rune.codec.rpc import Call, RpcMethods, ServiceProxy
 from rune.nodes.registry import Registry, full_registry
 from rune.ports.clock import Clock
 from rune.ports.inspection import BackupResult, FileInspection
@@ -27,13 +27,14 @@ from rune.ports.processes import RPC_METHODS
 from rune.ports.retention import RetentionResult, Rule
 from rune.runtime.backend import Backend
 from rune.runtime.clock import SystemClock
+from rune.runtime.components import Services
 from rune.runtime.engine import ROLES, Engine
 from rune.runtime.lifecycle.launcher import new_execution_id
-from rune.runtime.messaging.state_middleware import ExecutionObserver, observe_state
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.reader import ExecutionReader
+from rune.runtime.services.audit_log import AuditLog
 from rune.runtime.services.credentials import CredentialService
-from rune.runtime.services.executions import ExecutionService
+from rune.runtime.state_wrapper import ExecutionObserver, ObservedState
 from rune.settings import Settings
 
 
@@ -61,9 +62,9 @@ async def running_engine(
             engine = _engine(settings, stores, clock, registry, observer)
             async with AsyncExitStack() as stack:
                 if opened:  # closed after the last node has ended, so that callers are served until then
-                    methods = RpcMethods(ExecutionService, RPC_METHODS)
+                    methods = RpcMethods(Services, RPC_METHODS)
                     await stack.enter_async_context(
-                        OwnerServer(socket_of(settings.database), methods, engine.desk)
+                        OwnerServer(socket_of(settings.database), methods, engine.services)
                     )
                 await stack.enter_async_context(engine.running(grace=settings.grace, roles=roles))
                 yield engine
@@ -80,7 +81,7 @@ def _engine(
 ) -> Engine:
     plans = PlanCache(stores.journal, registry.catalogue)
     state = stores.state(plans.plan)
-    observed = observe_state(state, observer) if observer is not None else state
+    observed = ObservedState(state, observer) if observer is not None else state
     secret = SqliteCredentials(stores.database, keys(settings))
     backend = Backend(
         journal=stores.journal,
@@ -102,30 +103,39 @@ def _engine(
 
 
 @asynccontextmanager
-async def open_services(settings: Settings) -> AsyncIterator[ExecutionService]:
+async def open_services(settings: Settings) -> AsyncIterator[Services]:
     """Open the services of the owner process, or of this process if there is no owner."""
 
-    @asynccontextmanager
-    async def own() -> AsyncIterator[ExecutionService]:
-        async with running_engine(settings, roles=frozenset()) as engine:
-            yield engine.desk
+    methods = RpcMethods(Services, RPC_METHODS)
 
-    async with OwnerClient(
-        socket_of(settings.database), RpcMethods(ExecutionService, RPC_METHODS), own, new_execution_id
-    ) as caller:
-        yield cast(ExecutionService, caller)
+    @asynccontextmanager
+    async def own() -> AsyncIterator[Services]:
+        async with running_engine(settings, roles=frozenset()) as engine:
+            services.local = True
+            yield engine.services
+
+    async with OwnerClient(socket_of(settings.database), methods, own, new_execution_id) as caller:
+        services = _proxies(methods, caller.call)
+        yield services
+
+
+def _proxies(methods: RpcMethods, call: Call) -> Services:
+    """Return services whose methods run in the owner process."""
+    made: dict[str, Any] = {
+        name: ServiceProxy(name, methods, call) for name in Services.__struct_fields__ if name != "local"
+    }
+    return Services(**made, local=False)
 
 
 @asynccontextmanager
 async def connected(
     settings: Settings,
-) -> AsyncIterator[tuple[ExecutionService, Callable[[], Awaitable[None]]]]:
+) -> AsyncIterator[tuple[Services, Callable[[], Awaitable[None]]]]:
     """Open the services of the owner process, with a function that waits for its exit; raise NoOwnerError if none."""
-    connection = await OwnerConnection.open(
-        socket_of(settings.database), RpcMethods(ExecutionService, RPC_METHODS)
-    )
+    methods = RpcMethods(Services, RPC_METHODS)
+    connection = await OwnerConnection.open(socket_of(settings.database), methods)
     try:
-        yield cast(ExecutionService, connection), connection.gone
+        yield _proxies(methods, connection.call), connection.gone
     finally:
         connection.close()
 
@@ -144,7 +154,13 @@ async def open_reader(settings: Settings) -> AsyncIterator[ExecutionReader]:
 async def open_credentials(settings: Settings) -> AsyncIterator[CredentialService]:
     """Open read-only access to the credentials, without their values."""
     with closing(ReadOnlyDatabase(settings.database)) as database:
-        yield CredentialService(SqliteCredentials(database, keys(settings)), SystemClock())
+        clock = SystemClock()
+        yield CredentialService(
+            SqliteCredentials(database, keys(settings)),
+            SqliteGrants(database),
+            clock,
+            AuditLog(SqliteAuditLog(database), clock),
+        )
 
 
 @asynccontextmanager

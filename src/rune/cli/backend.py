@@ -19,7 +19,7 @@ from rune import bootstrap
 from rune.bootstrap import UnsupportedOverUrlError
 from rune.bootstrap.components import Access
 from rune.cli.output import INTERRUPTED, refuse_error
-from rune.cli.remote import RemoteCredentials, RemoteReader, RemoteServices, client, remote_credentials
+from rune.cli.remote import RemoteCredentialService, RemoteReader, client, remote_services
 from rune.client import AsyncClient
 from rune.core.execution.explain import Waiting
 from rune.core.execution.explain import explain as explain_state
@@ -32,14 +32,14 @@ from rune.ports.workflows import (
     choose,
     workflow_not_found,
 )
+from rune.runtime.components import Services
 from rune.runtime.queries.history import iso
 from rune.runtime.queries.reader import ExecutionReader
-from rune.runtime.services.executions import ExecutionService
 from rune.settings import Settings, load_settings
 
 
 @asynccontextmanager
-async def open_services(settings: Settings) -> AsyncIterator[ExecutionService]:
+async def open_services(settings: Settings) -> AsyncIterator[Services]:
     """Open the services of the server, of the owner process, or of this process."""
     if not settings.url:
         async with bootstrap.open_services(settings) as opened:
@@ -47,7 +47,7 @@ async def open_services(settings: Settings) -> AsyncIterator[ExecutionService]:
         return
 
     async with client(settings) as connected:
-        yield cast(ExecutionService, RemoteServices(connected, settings))
+        yield remote_services(connected, settings)
 
 
 @asynccontextmanager
@@ -108,7 +108,7 @@ def read_store(
         return nothing
 
 
-def call_local_service(settings: Settings, action: Callable[[ExecutionService], Awaitable[T]]) -> T:
+def call_local_service(settings: Settings, action: Callable[[Services], Awaitable[T]]) -> T:
     """Call the services of the owner process, or of this process if there is no owner."""
 
     async def call() -> T:
@@ -126,19 +126,12 @@ def with_client(settings: Settings, action: Callable[[AsyncClient], Awaitable[T]
     return asyncio.run(call())
 
 
-def with_credentials(settings: Settings, action: Callable[[RemoteCredentials], Awaitable[T]]) -> T:
+def with_credentials(settings: Settings, action: Callable[[RemoteCredentialService], Awaitable[T]]) -> T:
     async def call() -> T:
-        async with remote_credentials(settings) as opened:
-            return await action(opened)
+        async with client(settings) as opened:
+            return await action(RemoteCredentialService(opened, settings))
 
     return asyncio.run(call())
-
-
-def change_credential(settings: Settings, action: Callable[[ExecutionService], Awaitable[T]]) -> T:
-    """Change a credential through the server or the services, which have the same methods."""
-    if settings.url:
-        return with_credentials(settings, cast("Callable[[RemoteCredentials], Awaitable[T]]", action))
-    return call_local_service(settings, action)
 
 
 def exit_with(work: Callable[[Settings], None], *, as_json: bool) -> None:
@@ -276,7 +269,7 @@ def run_reporting_errors(work: Callable[[], int], *, as_json: bool) -> int:
         return INTERRUPTED
 
 
-def call_service(settings: Settings, action: Callable[[ExecutionService], Awaitable[T]]) -> T:
+def call_service(settings: Settings, action: Callable[[Services], Awaitable[T]]) -> T:
     """Call the services of the server, of the owner process, or of this process."""
 
     async def call() -> T:

@@ -45,10 +45,10 @@ from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import Registry
 from rune.ports.journal import ExecutionRecord, StoredFact, StoreUnavailableError
 from rune.ports.processes import FileInUseError, NoOwnerError, OwnerLostError
+from rune.runtime.components import Services
 from rune.runtime.engine import Engine
 from rune.runtime.queries.history import History, iso, read_history
 from rune.runtime.queries.reader import ExecutionReader
-from rune.runtime.services.executions import ExecutionService
 from rune.settings import Settings, load_settings
 
 # Up to this many facts an execution is folded with every poll, which separates running from pending nodes.
@@ -62,7 +62,7 @@ WRONG_STATUS_CODES = frozenset({"ENDED", "NOT_ENDED", "NOTHING_TO_RUN"})
 _HINTS = {**HINTS, "UNKNOWN_EXECUTION": "see `rune list`"}
 
 T = TypeVar("T")
-StartAction = Callable[[ExecutionService], Awaitable[ExecutionRecord]]
+StartAction = Callable[[Services], Awaitable[ExecutionRecord]]
 
 
 class ExecutionPoller:
@@ -147,7 +147,7 @@ class FollowedCommand(Protocol):
     async def start_locally(self, engine: Engine) -> ExecutionRecord:
         """Start the execution in this process."""
 
-    async def start_remotely(self, services: ExecutionService) -> ExecutionRecord:
+    async def start_remotely(self, services: Services) -> ExecutionRecord:
         """Start the execution through the services of another process."""
 
 
@@ -437,21 +437,21 @@ async def find_execution(settings: Settings, given: str) -> str:
         raise nothing from None
 
 
-async def call(settings: Settings, action: Callable[[ExecutionService], Awaitable[T]]) -> T:
+async def call(settings: Settings, action: Callable[[Services], Awaitable[T]]) -> T:
     """Call the services of the server, of the owner process, or of this process."""
     async with open_services(settings) as opened:
         return await action(opened)
 
 
 async def call_and_check_owner(
-    settings: Settings, action: Callable[[ExecutionService], Awaitable[T]]
+    settings: Settings, action: Callable[[Services], Awaitable[T]]
 ) -> tuple[T, bool]:
     """Call the services; also return whether a process is running executions."""
     async with open_services(settings) as opened:
         answer = await action(opened)
         if settings.clustered and not settings.url:
             return answer, (await owner(settings))[0]
-        return answer, not getattr(opened, "owns", False)
+        return answer, not opened.local
 
 
 class SentCommand:
@@ -461,9 +461,9 @@ class SentCommand:
         self._action = action
 
     async def start_locally(self, engine: Engine) -> ExecutionRecord:
-        return await self._action(engine.desk)
+        return await self._action(engine.services)
 
-    async def start_remotely(self, services: ExecutionService) -> ExecutionRecord:
+    async def start_remotely(self, services: Services) -> ExecutionRecord:
         return await self._action(services)
 
 

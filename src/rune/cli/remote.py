@@ -24,6 +24,7 @@ from rune.ports.journal import DeadLetter, ExecutionRecord
 from rune.ports.processes import ProcessInfo
 from rune.ports.queries import ALL_EXECUTIONS, Event, ExecutionFilter, Frame, Summary
 from rune.ports.workflows import LATEST, Alias, Version, WorkflowEntry, choose
+from rune.runtime.components import Services
 from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, StartOptions
 from rune.runtime.services.executions import SignalResult
 from rune.settings import Settings
@@ -134,18 +135,19 @@ class RemoteWorkflows:
         ]
 
 
-class RemoteServices:
-    """The execution and workflow services of a server. Payloads are sent as the bytes they are."""
-
-    owns = False  # the server runs executions
+class _RemoteService:
+    """One service of a server; calling a method that the API does not have raises UnsupportedOverUrlError."""
 
     def __init__(self, client: AsyncClient, settings: Settings) -> None:
         self._client = client
         self._settings = settings
-        self._library = RemoteWorkflows(client)
 
     def __getattr__(self, name: str) -> Any:
         raise not_over_url(f"`{name.replace('_', ' ')}`", self._settings)
+
+
+class RemoteExecutionService(_RemoteService):
+    """The execution service of a server. Payloads are sent as the bytes they are."""
 
     async def start_definition(
         self,
@@ -223,6 +225,10 @@ class RemoteServices:
     ) -> ExecutionRecord:
         return _accepted(await self._client.rerun(execution, node, item=item, key=key))
 
+
+class RemoteDeadLetterService(_RemoteService):
+    """The dead-letter service of a server."""
+
     async def requeue(self, letter: str) -> ExecutionRecord:
         return _accepted(await self._client.requeue(letter))
 
@@ -234,6 +240,14 @@ class RemoteServices:
                 raise
             return False
         return True
+
+
+class RemoteWorkflowService(_RemoteService):
+    """The workflow service of a server."""
+
+    def __init__(self, client: AsyncClient, settings: Settings) -> None:
+        super().__init__(client, settings)
+        self._library = RemoteWorkflows(client)
 
     async def deploy(self, definition: bytes, *, alias: str | None = None) -> Version:
         """Deploy, then set the alias: two requests. A retry after the first one finds the version deployed."""
@@ -413,45 +427,42 @@ def _event(each: models.Event) -> Event:
     )
 
 
-class RemoteCredentials:
+class RemoteCredentialService(_RemoteService):
     """The credential service of a server. Values are sent and never returned."""
 
-    def __init__(self, client: AsyncClient) -> None:
-        self._client = client
-
-    async def credentials(self) -> tuple[CredentialSummary, ...]:
+    async def list(self) -> tuple[CredentialSummary, ...]:
         return tuple(_credential(each) for each in await self._client.credentials())
 
     async def show(self, reference: str) -> CredentialSummary:
         return _credential(await self._client.credential(reference))
 
-    async def add_credential(
+    async def add(
         self, name: str, type: str, values: dict[str, Any], hosts: Sequence[str] = (), id: str | None = None
     ) -> CredentialSummary:
         """Add a credential; the server chooses its id, `id` is ignored."""
         return _credential(await self._client.add_credential(name, type, values, hosts=hosts))
 
-    async def rotate_credential(
+    async def rotate(
         self, reference: str, values: dict[str, Any], hosts: Sequence[str] | None = None
     ) -> CredentialSummary:
         """Replace the given values; the others stay."""
         return _credential(await self._client.rotate_credential(reference, values, hosts=hosts))
 
-    async def remove_credential(self, reference: str) -> CredentialSummary:
+    async def remove(self, reference: str) -> CredentialSummary:
         """Remove a credential and return its last summary."""
         found = await self.show(reference)
         await self._client.remove_credential(found.id)
         return found
 
-    async def grant_credential(self, reference: str, grantees: Sequence[str]) -> frozenset[str]:
+    async def grant(self, reference: str, grantees: Sequence[str]) -> frozenset[str]:
         """Return the grants after the change."""
         return frozenset(await self._client.grant(reference, grantees))
 
-    async def withdraw_credential(self, reference: str, grantees: Sequence[str]) -> frozenset[str]:
+    async def withdraw(self, reference: str, grantees: Sequence[str]) -> frozenset[str]:
         """Return the grants after the change."""
         return frozenset(await self._client.grant(reference, withdraw=grantees))
 
-    async def granted(self, reference: str) -> list[str] | None:
+    async def granted(self, reference: str) -> Sequence[str] | None:
         """Return the grants of a credential; None if the API key may not read them."""
         try:
             return await self._client.granted(reference)
@@ -461,11 +472,23 @@ class RemoteCredentials:
             return None
 
 
-@asynccontextmanager
-async def remote_credentials(settings: Settings) -> AsyncIterator[RemoteCredentials]:
-    """Open the credential service of the server named by RUNE_URL."""
-    async with client(settings) as opened:
-        yield RemoteCredentials(opened)
+def remote_services(client: AsyncClient, settings: Settings) -> Services:
+    """Return the services of a server."""
+    unsupported: Any = _RemoteService(client, settings)
+    executions: Any = RemoteExecutionService(client, settings)
+    workflows: Any = RemoteWorkflowService(client, settings)
+    dead_letters: Any = RemoteDeadLetterService(client, settings)
+    credentials: Any = RemoteCredentialService(client, settings)
+    return Services(
+        executions=executions,
+        workflows=workflows,
+        dead_letters=dead_letters,
+        triggers=unsupported,
+        credentials=credentials,
+        access=unsupported,
+        limits=unsupported,
+        local=False,
+    )
 
 
 def _credential(each: Credential) -> CredentialSummary:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import struct
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -121,7 +121,9 @@ class RpcMethod:
             required = each.default is inspect.Parameter.empty
             kind = Any if each.annotation is inspect.Parameter.empty else each.annotation
             fields.append((each.name, kind) if required else (each.name, kind, each.default))
-        arguments = msgspec.defstruct(name.title(), fields, kw_only=True, forbid_unknown_fields=True)
+        arguments = msgspec.defstruct(
+            name.title().replace(".", ""), fields, kw_only=True, forbid_unknown_fields=True
+        )
         self._arguments: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(arguments)
         returned = signature.return_annotation
         self._answer: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
@@ -161,11 +163,20 @@ class RpcMethod:
             raise InvalidFrameError(f"the result of `{self.name}` has an unexpected type: {error}") from None
 
 
-class RpcMethods:
-    """The methods of a class that can be called: those in `names` that it has. Signatures are read on first use."""
+Call = Callable[[RpcMethod, dict[str, Any]], Awaitable[Any]]
 
-    def __init__(self, service: type, names: Iterable[str]) -> None:
-        self._functions = {name: getattr(service, name) for name in names if hasattr(service, name)}
+
+class RpcMethods:
+    """The methods that can be called, named `service.method`. Signatures are read on first use."""
+
+    def __init__(self, services: type, names: Iterable[str]) -> None:
+        kinds = get_type_hints(services)
+        self._functions: dict[str, Callable[..., Any]] = {}
+        for name in names:
+            service, _, method = name.partition(".")
+            function = getattr(kinds.get(service), method, None)
+            if function is not None:
+                self._functions[name] = function
         self._methods: dict[str, RpcMethod] = {}
 
     def __contains__(self, name: str) -> bool:
@@ -179,6 +190,33 @@ class RpcMethods:
                 raise InvalidRequestError(f"unknown method `{name[:80]}`")
             found = self._methods[name] = RpcMethod(name, function)
         return found
+
+
+class ServiceProxy:
+    """One service whose methods run in another process."""
+
+    def __init__(self, name: str, methods: RpcMethods, call: Call) -> None:
+        self._name = name
+        self._methods = methods
+        self._call = call
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        full_name = f"{self._name}.{name}"
+        if full_name not in self._methods:
+            raise AttributeError(name)
+        method = self._methods[full_name]
+
+        async def call(*values: Any, **named: Any) -> Any:
+            return await self._call(method, method.bind(*values, **named))
+
+        return call
+
+
+def bound_method(services: Any, name: str) -> Callable[..., Awaitable[Any]]:
+    """Return the method that `service.method` names."""
+    service, _, method = name.partition(".")
+    found: Callable[..., Awaitable[Any]] = getattr(getattr(services, service), method)
+    return found
 
 
 def error_reply(error: RuneError) -> ErrorReply:

@@ -1,6 +1,8 @@
-"""The parts that everything in an engine shares: who opens executions, ends them, and looks after their kin."""
+"""The components of an engine and the services over them, built once per process."""
 
 from __future__ import annotations
+
+import msgspec
 
 from rune.ports.journal import Journal
 from rune.ports.outbox import EventPublisher
@@ -12,13 +14,33 @@ from rune.runtime.lifecycle.launcher import LegacyLauncher
 from rune.runtime.lifecycle.outbox import OutboxMarker
 from rune.runtime.messaging.completion_publisher import CompletionPublisher
 from rune.runtime.plan_cache import PlanCache
-from rune.runtime.services.limits import MAX_WAITING, Limiter
+from rune.runtime.services.access import AccessService
+from rune.runtime.services.audit_log import AuditLog
+from rune.runtime.services.credentials import CredentialService
+from rune.runtime.services.executions import DeadLetterService, ExecutionService
+from rune.runtime.services.limits import MAX_WAITING, Limiter, LimitService
+from rune.runtime.services.triggers import TriggerService
+from rune.runtime.services.workflows import WorkflowService
 from rune.runtime.values import ExecutionDataCache
 from rune.runtime.worker.leases import Leases
 
 
+class Services(msgspec.Struct):
+    """The operations that the API, the commands and other processes call."""
+
+    executions: ExecutionService
+    workflows: WorkflowService
+    dead_letters: DeadLetterService
+    triggers: TriggerService
+    credentials: CredentialService
+    access: AccessService
+    limits: LimitService
+    local: bool = True
+    """Whether this process runs the operations itself, rather than the owner of the database or a server."""
+
+
 class EngineComponents:
-    """One of each, over one backend."""
+    """Everything that worker, scheduler and services share, over one backend."""
 
     def __init__(
         self,
@@ -26,13 +48,14 @@ class EngineComponents:
         plans: PlanCache,
         witness: Instrumentation,
         max_waiting: int = MAX_WAITING,
+        data_cache: ExecutionDataCache | None = None,
     ) -> None:
         self.witness = witness
         journal, state, queue = backend.journal, backend.state, backend.queue
         self.completing: CompletionPublisher | None = None
         self.completions = CompletionWaiters()
         self.notices = OutboxMarker(backend.outbox)
-        self.books = ExecutionDataCache(journal, backend.blob, plans, backend.clock)
+        self.books = data_cache or ExecutionDataCache(journal, backend.blob, plans, backend.clock)
         self.leases = Leases(state)
         self.endings = Finisher(journal, state, self.books, self.completions, self.notices, witness)
         self.launcher = LegacyLauncher(backend, plans, self.books, self.endings, self.notices, witness)
@@ -56,3 +79,21 @@ class EngineComponents:
         self.launcher.hands_over(herald)
         self.completing = CompletionPublisher(herald, journal, self.books, self.notices)
         self.endings.completes(self.completing)
+
+    def services(self, backend: Backend, plans: PlanCache) -> Services:
+        """Build the services over these components."""
+        audit_log = AuditLog(backend.log, backend.clock)
+        executions = ExecutionService(
+            backend, plans, self.launcher, self.signals, self.endings, self.limiter, audit_log
+        )
+        triggers = TriggerService(backend, plans, audit_log)
+        limits = LimitService(backend, self.limiter, audit_log)
+        return Services(
+            executions=executions,
+            workflows=WorkflowService(backend.library, plans, triggers, backend.clock, audit_log),
+            dead_letters=DeadLetterService(backend.journal, executions, audit_log),
+            triggers=triggers,
+            credentials=CredentialService(backend.secret, backend.grants, backend.clock, audit_log),
+            access=AccessService(backend.keys, limits, backend.clock, audit_log),
+            limits=limits,
+        )

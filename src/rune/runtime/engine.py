@@ -30,9 +30,7 @@ from rune.runtime.maintenance.outbox_relay import OutboxRelay
 from rune.runtime.maintenance.scheduler import Scheduler
 from rune.runtime.maintenance.trigger_scheduler import TriggeredStarts, TriggerScheduler
 from rune.runtime.plan_cache import PlanCache
-from rune.runtime.services.executions import ExecutionService
 from rune.runtime.services.limits import MAX_WAITING
-from rune.runtime.services.triggers import TriggerService
 from rune.runtime.values import ExecutionDataCache
 from rune.runtime.worker.executor import Executor
 from rune.runtime.worker.node_runner import ProgressCallback
@@ -65,6 +63,7 @@ class Engine:
         rules: Sequence[Rule] = (),
         member: ProcessInfo | None = None,
         max_waiting: int = MAX_WAITING,
+        data_cache: ExecutionDataCache | None = None,
     ) -> None:
         self.backend = backend
         self.plans = plans
@@ -76,12 +75,10 @@ class Engine:
         witness.worker = self.name
         self.slots = slots
         self.roles: frozenset[str] = frozenset()
-        self._parts = parts = EngineComponents(backend, plans, witness, max_waiting)
+        self._parts = parts = EngineComponents(backend, plans, witness, max_waiting, data_cache)
         self.completions = parts.completions
         self.launcher = parts.launcher
-        self.desk = ExecutionService(
-            backend, plans, parts.launcher, parts.signals, parts.endings, parts.limiter
-        )
+        self.services = parts.services(backend, plans)
         attempt = Executor(self.name, backend, parts, registry, world, in_place=in_place, told=told)
         self._worker = Worker(attempt, parts.endings, backend, slots)
         self._scheduler = Scheduler(
@@ -140,8 +137,9 @@ class Engine:
 
     def trigger_scheduler(self, triggers: TriggerStore) -> TriggerScheduler:
         """Who starts what schedules are due."""
-        book = TriggerService(self.backend, self.plans)
-        return TriggerScheduler(triggers, book, self.starts, self._parts.endings, self.backend)
+        return TriggerScheduler(
+            triggers, self.services.triggers, self.starts, self._parts.endings, self.backend
+        )
 
     def _ended_early(self, service: asyncio.Task[None]) -> None:
         """None of them ends by itself: one that does leaves a process that only seems to work."""

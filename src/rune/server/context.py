@@ -19,7 +19,7 @@ class ServerContext:
 
     def __init__(self, engine: Engine, reader: ExecutionReader, *, slots: int = 0) -> None:
         self.engine = engine
-        self.desk = engine.desk
+        self.services = engine.services
         self.reader = reader
         self.clock = engine.backend.clock
         self.started_at = self.clock.now()

@@ -12,7 +12,7 @@ import logging
 import os
 import random
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +26,7 @@ from rune.codec.rpc import (
     RpcMethod,
     RpcMethods,
     body_size,
+    bound_method,
     error_reply,
     frame,
     read_reply,
@@ -60,7 +61,7 @@ CONNECT_TIMEOUT_S = 10.0
 """How long a client tries to reach an owner, or to become it."""
 
 REPLY_TIMEOUT_S = 60.0
-SLOW_METHOD_TIMEOUTS_S = {"delete_ended": 3600.0}
+SLOW_METHOD_TIMEOUTS_S = {"executions.delete_ended": 3600.0}
 """Reply timeouts of methods that process the whole file."""
 
 MIN_BACKOFF_S, MAX_BACKOFF_S = 0.005, 0.05
@@ -273,7 +274,7 @@ class OwnerServer:
         try:
             request = read_request(body)
             method = self._methods[request.verb]
-            return method.answer(await getattr(self._services, method.name)(**method.arguments(request)))
+            return method.answer(await bound_method(self._services, method.name)(**method.arguments(request)))
         except RuneError as error:
             return error_reply(error)
         except Exception as error:
@@ -349,16 +350,6 @@ class OwnerConnection:
     def close(self) -> None:
         self._writer.close()
 
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        if name not in self._methods:
-            raise AttributeError(name)
-        method = self._methods[name]
-
-        async def call(*values: Any, **named: Any) -> Any:
-            return await self.call(method, method.bind(*values, **named))
-
-        return call
-
 
 class OwnerClient:
     """Calls methods of the owner process, or becomes the owner if there is none.
@@ -396,18 +387,9 @@ class OwnerClient:
         """Whether this process has become the owner."""
         return self._services is not None
 
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        if name not in self._methods:
-            raise AttributeError(name)
-
-        async def call(*values: Any, **named: Any) -> Any:
-            return await self._call(name, self._methods[name].bind(*values, **named))
-
-        return call
-
-    async def _call(self, name: str, arguments: dict[str, Any]) -> Any:
-        method = self._methods[name]
-        key = IDEMPOTENT_METHODS.get(name)
+    async def call(self, method: RpcMethod, arguments: dict[str, Any]) -> Any:
+        """Call a method of a service, in the owner process or in this one."""
+        key = IDEMPOTENT_METHODS.get(method.name)
         if key is not None and arguments.get(key) is None and method.has_parameter(key):
             arguments[key] = self._new_key()
         deadline = asyncio.get_running_loop().time() + CONNECT_TIMEOUT_S
@@ -415,7 +397,7 @@ class OwnerClient:
         while True:
             try:
                 if self._services is not None:
-                    return await getattr(self._services, name)(**arguments)
+                    return await bound_method(self._services, method.name)(**arguments)
                 return await self._call_owner(method, arguments)
             except NoOwnerError as no_owner:
                 error: StoreUnavailableError = no_owner
@@ -423,7 +405,7 @@ class OwnerClient:
                 error, lost = owner_lost, True
                 deadline = asyncio.get_running_loop().time() + CONNECT_TIMEOUT_S
             except ExecutionEndedError as ended:
-                if lost and name == "cancel":
+                if lost and method.name == "executions.cancel":
                     return ended.end.status  # most likely cancelled by the call whose reply was lost
                 raise
             if await self._become_owner():

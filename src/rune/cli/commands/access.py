@@ -111,7 +111,7 @@ def _create_key(
     made: NewApiKey = new_key()
     ends = None if seconds is None else SystemClock().now() + seconds * 1000
     given = (made.id, digest_of(made.secret), name, role, scopes, ends, limits)
-    key = call_local_service(settings, lambda service: service.create_key(*given))
+    key = call_local_service(settings, lambda service: service.access.create_key(*given))
     return _key_document(key, limits), made.text
 
 
@@ -167,7 +167,7 @@ def revoke(
         if settings.url:
             with_client(settings, lambda api: api.revoke_key(id))
         else:
-            call_local_service(settings, lambda service: service.revoke_key(id))
+            call_local_service(settings, lambda service: service.access.revoke_key(id))
         if as_json:
             print_json({"status": "ok", "id": id})
         else:
@@ -356,7 +356,7 @@ def _workflow_limits(settings: Settings, workflow: str) -> Limits:
 def _set_workflow_limits(settings: Settings, workflow: str, limits: Limits) -> Limits:
     if settings.url:
         return _to_local(with_client(settings, lambda api: api.limit(workflow, _to_remote(limits))))
-    return call_local_service(settings, lambda service: service.limit_workflow(workflow, limits))
+    return call_local_service(settings, lambda service: service.limits.limit_workflow(workflow, limits))
 
 
 def _key_limits(settings: Settings, id: str) -> Limits:
@@ -379,7 +379,7 @@ async def _all_key_limits(opened: Access) -> dict[str, Limits]:
 def _set_key_limits(settings: Settings, id: str, limits: Limits) -> Limits:
     if settings.url:
         return _to_local(with_client(settings, lambda api: api.limit_key(id, _to_remote(limits))))
-    return call_local_service(settings, lambda service: service.limit_key(id, limits))
+    return call_local_service(settings, lambda service: service.limits.limit_key(id, limits))
 
 
 def _to_local(remote: models.Limits) -> Limits:

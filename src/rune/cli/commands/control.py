@@ -108,7 +108,9 @@ async def _start(
     name = new_execution_id()
     return await start_execution(
         settings,
-        lambda service: service.start(workflow, which, payload, options, priority=priority, execution=name),
+        lambda service: service.executions.start(
+            workflow, which, payload, options, priority=priority, execution=name
+        ),
         wait=wait,
         as_json=as_json,
         name=name,
@@ -128,7 +130,7 @@ def cancel(
     """
 
     async def work(found: str, settings: Settings) -> int:
-        status = await call(settings, lambda service: service.cancel(found, reason))
+        status = await call(settings, lambda service: service.executions.cancel(found, reason))
         if as_json:
             print_json({"execution_id": found, "status": status})
         else:
@@ -162,7 +164,8 @@ def _set_paused(execution: str, *, paused: bool, as_json: bool) -> None:
     async def work(found: str, settings: Settings) -> int:
 
         changed = await call(
-            settings, lambda service: service.pause(found) if paused else service.resume(found)
+            settings,
+            lambda service: service.executions.pause(found) if paused else service.executions.resume(found),
         )
         status = "paused" if paused else "running"
         if as_json:
@@ -214,7 +217,7 @@ def signal(
     async def work(found: str, settings: Settings) -> int:
         data = value_of(value, "--value")
         result, owned = await call_and_check_owner(
-            settings, lambda service: service.signal(found, name, data, key=key, item=item)
+            settings, lambda service: service.executions.signal(found, name, data, key=key, item=item)
         )
         if as_json:
             print_json({"execution_id": found, "signal_id": result.id, "resumed": result.resumed})
@@ -253,7 +256,7 @@ def retry(
         idempotency_key = key or new_execution_id()
         return await start_execution(
             settings,
-            lambda service: service.retry(found, failed_items=failed_items, key=idempotency_key),
+            lambda service: service.executions.retry(found, failed_items=failed_items, key=idempotency_key),
             wait=wait,
             as_json=as_json,
         )
@@ -294,7 +297,7 @@ def rerun(
         idempotency_key = key or new_execution_id()
         return await start_execution(
             settings,
-            lambda service: service.rerun(found, node, item=item, key=idempotency_key),
+            lambda service: service.executions.rerun(found, node, item=item, key=idempotency_key),
             wait=wait,
             as_json=as_json,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import getpass
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast
@@ -19,7 +19,7 @@ import typer
 from rune import bootstrap
 from rune.cli.backend import (
     call_local_service,
-    change_credential,
+    call_service,
     exit_with,
     read_access,
     read_store,
@@ -27,7 +27,7 @@ from rune.cli.backend import (
     with_credentials,
 )
 from rune.cli.output import INTERRUPTED, Cell, moment, print_json, print_table, refuse_error
-from rune.cli.remote import RemoteCredentials
+from rune.cli.remote import RemoteCredentialService
 from rune.core.definition.strict_json import decode_json
 from rune.core.permissions import DEFAULT_GRANTS
 from rune.errors import RuneError
@@ -78,7 +78,7 @@ def withdraw(name: Name, grantees: Grantees, as_json: Json = False) -> None:
     _change_grants(name, grantees, granted=False, as_json=as_json)
 
 
-def granted_to(settings: Settings, credential: str) -> list[str] | None:
+def granted_to(settings: Settings, credential: str) -> Sequence[str] | None:
     """Return the grants of a credential; None if the API key may not read them."""
     if settings.url:
         return with_credentials(settings, lambda vault: vault.granted(credential))
@@ -87,12 +87,12 @@ def granted_to(settings: Settings, credential: str) -> list[str] | None:
 
 def _change_grants(name: str, grantees: list[str], *, granted: bool, as_json: bool) -> None:
     def work(settings: Settings) -> None:
-        found = change_credential(
+        found = call_service(
             settings,
             lambda service: (
-                service.grant_credential(name, tuple(grantees))
+                service.credentials.grant(name, tuple(grantees))
                 if granted
-                else service.withdraw_credential(name, tuple(grantees))
+                else service.credentials.withdraw(name, tuple(grantees))
             ),
         )
         if as_json:
@@ -163,8 +163,9 @@ def add(
     def work(settings: Settings) -> CredentialSummary:
         values = values_of(type.value, fields or [], source)
         id = new_id()  # a call that is repeated after a broken connection adds the same credential
-        return change_credential(
-            settings, lambda service: service.add_credential(name, type.value, values, tuple(hosts or ()), id)
+        return call_service(
+            settings,
+            lambda service: service.credentials.add(name, type.value, values, tuple(hosts or ()), id),
         )
 
     _run_change(work, "added", as_json=as_json)
@@ -175,9 +176,7 @@ def list_all(as_json: Json = False) -> None:
     """List the credentials, without their values."""
 
     def work(settings: Settings) -> int:
-        found: tuple[CredentialSummary, ...] = _read_credentials(
-            settings, lambda vault: vault.credentials(), ()
-        )
+        found: tuple[CredentialSummary, ...] = _read_credentials(settings, lambda vault: vault.list(), ())
         _print_all(found, as_json=as_json)
         return 0
 
@@ -214,7 +213,7 @@ def rotate(
         partly = bool(fields) or hosts is not None
         values = values_of(known.type, fields or [], source, only_given=partly)
         bound = None if hosts is None else tuple(hosts)
-        return change_credential(settings, lambda service: service.rotate_credential(name, values, bound))
+        return call_service(settings, lambda service: service.credentials.rotate(name, values, bound))
 
     _run_change(work, "rotated", as_json=as_json)
 
@@ -231,7 +230,7 @@ def remove(
         known = _find(settings, name)
         if sys.stdin.isatty() and not yes:
             typer.confirm(f"Remove {known.name} ({known.type})?", abort=True, err=True)
-        return change_credential(settings, lambda service: service.remove_credential(name))
+        return call_service(settings, lambda service: service.credentials.remove(name))
 
     _run_change(work, "removed", as_json=as_json)
 
@@ -243,7 +242,7 @@ def rekey(as_json: Json = False) -> None:
     def work(settings: Settings) -> int:
         require_local(settings, "credentials rekey")
         count = (
-            call_local_service(settings, lambda service: service.reencrypt_credentials())
+            call_local_service(settings, lambda service: service.credentials.reencrypt())
             if bootstrap.exists(settings)
             else 0
         )
@@ -289,7 +288,7 @@ def _read_credentials(
 ) -> T:
     """Read credentials from the server or the stores."""
     if settings.url:
-        return with_credentials(settings, cast("Callable[[RemoteCredentials], Awaitable[T]]", action))
+        return with_credentials(settings, cast("Callable[[RemoteCredentialService], Awaitable[T]]", action))
     return read_store(settings, bootstrap.open_credentials, action, nothing)
 
 
@@ -364,7 +363,7 @@ def _print_all(found: tuple[CredentialSummary, ...], *, as_json: bool) -> None:
         print_table(("name", "type", "version", "changed", "hosts"), rows)
 
 
-def _print_one(each: CredentialSummary, granted: list[str] | None = None, *, as_json: bool) -> None:
+def _print_one(each: CredentialSummary, granted: Sequence[str] | None = None, *, as_json: bool) -> None:
     if as_json:
         print_json(_document(each) | ({} if granted is None else {"granted": granted}))
         return

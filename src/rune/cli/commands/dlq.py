@@ -107,7 +107,7 @@ def requeue(
             return await requeue_message(settings, message, as_json=as_json)
         found = await _find(settings, letter)
         return await start_execution(
-            settings, lambda service: service.requeue(found.id), wait=wait, as_json=as_json
+            settings, lambda service: service.dead_letters.requeue(found.id), wait=wait, as_json=as_json
         )
 
     raise typer.Exit(run_command(work, as_json=as_json))
@@ -125,7 +125,7 @@ def drop(letter: Id, as_json: Json = False) -> None:
         if message is not None:
             return await drop_message(settings, message, as_json=as_json)
         found = await _find(settings, letter)
-        dropped = await call(settings, lambda service: service.discard(found.id))
+        dropped = await call(settings, lambda service: service.dead_letters.discard(found.id))
         if as_json:
             print_json({"id": found.id, "dropped": dropped})
         else:

@@ -123,7 +123,7 @@ def _delete(
     if found_store and rules and dry_run:
         done = asyncio.run(bootstrap.preview(settings, rules, time.time_ns() // 1_000_000))
     elif found_store and rules:
-        done = call_service(settings, lambda service: service.delete_ended(rules))
+        done = call_service(settings, lambda service: service.executions.delete_ended(rules))
     if found_store and vacuum and not dry_run:
         done = asyncio.run(_vacuum(settings, done))
     _print(done, rules, dry_run=dry_run, vacuum=vacuum, as_json=as_json)

@@ -24,9 +24,9 @@ from rune.documents.loader import check_document, check_input
 from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import Registry, full_registry
 from rune.ports.journal import ExecutionRecord
+from rune.runtime.components import Services
 from rune.runtime.engine import Engine
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
-from rune.runtime.services.executions import ExecutionService
 from rune.settings import Settings, load_settings
 
 
@@ -186,11 +186,11 @@ class Run:
             execution=self.id,
         )
 
-    async def start_remotely(self, services: ExecutionService) -> ExecutionRecord:
+    async def start_remotely(self, services: Services) -> ExecutionRecord:
         if self._request.id is not None and not self._sent:
             await self._reject_known_id()
         self._sent = True
-        accepted = await services.start_definition(
+        accepted = await services.executions.start_definition(
             canonical(self._plan.definition),
             self._payload,
             self._options,

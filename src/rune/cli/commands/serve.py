@@ -324,7 +324,7 @@ async def _deploy_examples(engine: Engine) -> int:
     for path in _example_files():
         verdict = check_document(load_document(path), engine.plans.catalogue)
         if verdict.valid and verdict.definition is not None:
-            await engine.desk.deploy(canonical(verdict.definition))
+            await engine.services.workflows.deploy(canonical(verdict.definition))
             stored += 1
     return stored
 

@@ -120,7 +120,7 @@ def _list(settings: Settings, workflow: str | None) -> list[dict[str, Any]]:
     if not backend.exists(settings):
         return []
 
-    found = call_service(settings, lambda service: service.triggers(workflow))
+    found = call_service(settings, lambda service: service.triggers.list(workflow))
     return [msgspec.to_builtins(trigger_view(each)) for each in found]
 
 
@@ -144,7 +144,7 @@ def _switch(settings: Settings, name: str, *, enabled: bool, as_json: bool) -> N
     if settings.url:
         document = _to_document(_call_server(settings, lambda api: api.enable_trigger(id, enabled=enabled)))
     else:
-        changed = call_service(settings, lambda service: service.enable_trigger(id, enabled))
+        changed = call_service(settings, lambda service: service.triggers.enable(id, enabled))
         document = msgspec.to_builtins(trigger_view(changed))
     if as_json:
         print_json(document)
@@ -157,7 +157,7 @@ def _rotate(settings: Settings, name: str, *, secret: bool) -> dict[str, Any]:
     if settings.url:
         return _to_document(_call_server(settings, lambda api: api.rotate_trigger(id, secret=secret)))
     found: dict[str, Any] = msgspec.to_builtins(
-        rotated_view(call_service(settings, lambda service: service.rotate_trigger(id, secret)))
+        rotated_view(call_service(settings, lambda service: service.triggers.rotate(id, secret)))
     )
     return found
 

@@ -205,7 +205,7 @@ def remove(workflow: Name, as_json: Json = False) -> None:
     def work() -> int:
         settings = load_settings()
         find_version(settings, workflow, None)
-        archived = call_service(settings, lambda service: service.archive(workflow))
+        archived = call_service(settings, lambda service: service.workflows.archive(workflow))
         _print_result(
             {"status": "removed", "workflow_id": workflow, "changed": archived},
             f"{workflow} removed" if archived else f"{workflow} was already removed",
@@ -223,7 +223,7 @@ def _set_alias(workflow: str, name: str, which: str, others: tuple[str, ...] = (
         number = find_version(settings, workflow, which).number
         weights = parse_weights(others, name, lambda other: find_version(settings, workflow, other).number)
         version: Version = call_service(
-            settings, lambda service: service.set_alias(workflow, name, number, weights=weights)
+            settings, lambda service: service.workflows.set_alias(workflow, name, number, weights=weights)
         )
         document = {"workflow_id": workflow, **version_document(version), "change": version.change}
         moved = "now" if version.change == "moved" else "already"
@@ -314,7 +314,7 @@ def _deploy(file: str, alias: str | None, *, as_json: bool) -> int:
     if not verdict.valid or verdict.definition is None:
         return refuse(verdict.problems, as_json=as_json)
     definition = canonical(verdict.definition)
-    version = call_service(settings, lambda service: service.deploy(definition, alias=alias))
+    version = call_service(settings, lambda service: service.workflows.deploy(definition, alias=alias))
     if as_json:
         _print_document(version, verdict.problems)
     else:

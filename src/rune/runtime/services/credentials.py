@@ -1,7 +1,7 @@
-"""The vault: what may be done to credentials. Values go in and never come out.
+"""Operations on credentials and on the grants that say which principals may use them.
 
-The verbs take and give plain data, so that they can be called from another process. What `add` and `rotate` are given
-is secret: it is neither logged nor repeated in a refusal.
+Values go in and are never returned: neither results, logs nor error messages repeat what `add` and `rotate` receive.
+Arguments and results are plain data, so that the owner of a database file can run them for other processes.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
+from rune.core.permissions import is_grant
 from rune.ports.clock import Clock
 from rune.ports.credentials import (
     CredentialError,
+    CredentialGrants,
     CredentialNotFoundError,
     CredentialStore,
     CredentialSummary,
@@ -21,24 +23,31 @@ from rune.ports.credentials import (
     fields_of,
     is_id,
 )
+from rune.runtime.services.audit_log import AuditLog, audited
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _LABEL = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
 _HOST = re.compile(rf"(\*\.)?{_LABEL}(\.{_LABEL})*|[0-9a-f:]+")
 MAX_HOSTS = 100
+MAX_GRANTS = 64
 
 
 class CredentialService:
-    """The verbs of `rune credentials`."""
+    """Stores, rotates, removes and grants credentials."""
 
-    def __init__(self, secret: CredentialStore, clock: Clock) -> None:
-        self._secret = secret
+    def __init__(
+        self, store: CredentialStore, grants: CredentialGrants, clock: Clock, audit_log: AuditLog
+    ) -> None:
+        self.audit_log = audit_log
+        self._store = store
+        self._grants = grants
         self._clock = clock
 
+    @audited("credential.add", "name", ("type", "hosts"))
     async def add(
         self, name: str, type: str, values: dict[str, Any], hosts: tuple[str, ...] = (), id: str | None = None
     ) -> CredentialSummary:
-        """Store a new credential. Whoever may have to ask again brings its id."""
+        """Store a new credential. A caller that may have to repeat the call passes an id."""
         if id is not None and not is_id(id):
             raise CredentialError("the id of a credential is a `c` and 32 hexadecimal digits")
         if not _NAME.fullmatch(name) or is_id(name):
@@ -52,44 +61,71 @@ class CredentialService:
             hosts=_hosts(hosts),
             at=self._clock.now(),
         )
-        return await self._secret.put(draft)
+        return await self._store.put(draft)
 
-    async def credentials(self) -> tuple[CredentialSummary, ...]:
-        """All of them, without values."""
-        return tuple(await self._secret.list())
+    async def list(self) -> tuple[CredentialSummary, ...]:
+        """Return all credentials without their values."""
+        return tuple(await self._store.list())
 
     async def show(self, reference: str) -> CredentialSummary:
-        """One of them, without values."""
-        found = await self._secret.find(reference)
+        """Return one credential without its values."""
+        found = await self._store.find(reference)
         if found is None:
             raise CredentialNotFoundError(f"there is no credential `{reference[:128]}`")
         return found
 
+    @audited("credential.rotate", "reference", ("hosts",))
     async def rotate(
         self, reference: str, values: dict[str, Any], hosts: tuple[str, ...] | None = None
     ) -> CredentialSummary:
-        """Give a credential new values; what is not given stays as it is."""
+        """Replace values of a credential; values that are not given stay."""
         if not values and hosts is None:
-            raise CredentialError("nothing was given that could take the place of the old")
+            raise CredentialError("no new value and no new hosts were given")
         bound = None if hosts is None else _hosts(hosts)
-        return await self._secret.rotate(reference, values, bound, self._clock.now())
+        return await self._store.rotate(reference, values, bound, self._clock.now())
 
+    @audited("credential.remove", "reference")
     async def remove(self, reference: str) -> CredentialSummary:
-        """Forget a credential."""
-        return await self._secret.remove(reference)
+        """Delete a credential."""
+        return await self._store.remove(reference)
 
+    @audited("credential.rekey")
     async def reencrypt(self) -> int:
-        """Seal all of them with the newest key; answers how many were not."""
-        return await self._secret.reencrypt()
+        """Encrypt all credentials with the newest key; return how many were not yet."""
+        return await self._store.reencrypt()
+
+    @audited("credential.grant", "reference", ("whom",))
+    async def grant(self, reference: str, whom: tuple[str, ...]) -> frozenset[str]:
+        """Allow principals to use a credential; return all that may afterwards."""
+        return await self._change_grants(reference, whom, ())
+
+    @audited("credential.withdraw", "reference", ("whom",))
+    async def withdraw(self, reference: str, whom: tuple[str, ...]) -> frozenset[str]:
+        """Withdraw grants of a credential; return those that remain."""
+        return await self._change_grants(reference, (), whom)
+
+    async def _change_grants(
+        self, reference: str, add: tuple[str, ...], remove: tuple[str, ...]
+    ) -> frozenset[str]:
+        for each in (*add, *remove):
+            if not is_grant(each):
+                raise CredentialError(
+                    f"`{each[:60]}` is no principal: `everyone`, `queue`, `local`, `bootstrap`, `key:ID`,"
+                    " `trigger:ID` or `workflow:ID`, where an ID may hold `*`"
+                )
+        found = await self.show(reference)
+        if len(add) + len(await self._grants.of(found.id)) > MAX_GRANTS:
+            raise CredentialError(f"a credential has at most {MAX_GRANTS} grants")
+        return await self._grants.change(found.id, add, remove)
 
 
 def new_id() -> str:
-    """An id for a credential."""
+    """Return a random credential id."""
     return f"c{secrets.token_hex(16)}"
 
 
 def _hosts(given: Sequence[str]) -> tuple[str, ...]:
-    """Names, `*.domain`s and addresses, as they are compared."""
+    """Normalise host names, `*.domain` patterns and addresses for comparison."""
     found = tuple(dict.fromkeys(each.strip().lower().removesuffix(".").strip("[]") for each in given))
     if len(found) > MAX_HOSTS:
         raise CredentialError(f"a credential is bound to at most {MAX_HOSTS} hosts")

@@ -1,15 +1,13 @@
-"""The desk: what people ask of executions. Whatever it answers is durable."""
+"""Operations on executions and dead letters. What a method returns is durable."""
 
 from __future__ import annotations
 
 import hashlib
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 
-from rune.core.definition.model import canonical
 from rune.core.definition.parser import parse_input
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.fact import ExecutionEnded, Fact, PauseChanged, SignalReceived
@@ -20,27 +18,24 @@ from rune.core.limits import LIMITS
 from rune.core.plan.model import Plan
 from rune.documents.loader import check_input
 from rune.errors import InvalidDocumentError, RuneError
-from rune.ports.credentials import CredentialSummary
 from rune.ports.journal import (
     FORMAT,
     DeadLetter,
     ExecutionEndedError,
     ExecutionRecord,
     IdempotencyConflictError,
+    Journal,
 )
 from rune.ports.retention import RetentionResult, Rule
-from rune.ports.workflows import LATEST, Expected, Version, number_of
+from rune.ports.workflows import LATEST, number_of
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
 from rune.runtime.lifecycle.children import SIGNAL, SignalDelivery
 from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, Launcher, StartOptions, new_execution_id
 from rune.runtime.plan_cache import PlanCache
-from rune.runtime.services.access import AccessService
-from rune.runtime.services.audit_log import audited, current_principal
-from rune.runtime.services.credentials import CredentialService
+from rune.runtime.services.audit_log import AuditLog, audited, current_principal
 from rune.runtime.services.limits import Limiter
-from rune.runtime.services.triggers import TriggerOperations, TriggerService
 from rune.runtime.values import ExecutionNotFoundError, store_value
 
 Again = Callable[[Plan, Sequence[Fact]], set[tuple[int, Path]]]
@@ -62,9 +57,8 @@ class SignalResult(msgspec.Struct, frozen=True):
 MAX_PRIORITY = 10
 
 
-@audited
-class ExecutionService(TriggerOperations, AccessService):
-    """Starts, signals, pauses, ends and reruns executions."""
+class ExecutionService:
+    """Starts, signals, pauses, cancels, retries and deletes executions."""
 
     def __init__(
         self,
@@ -72,23 +66,23 @@ class ExecutionService(TriggerOperations, AccessService):
         plans: PlanCache,
         launcher: Launcher,
         signals: SignalDelivery,
-        endings: Finisher,
-        limiter: Limiter | None = None,
+        finisher: Finisher,
+        limiter: Limiter,
+        audit_log: AuditLog,
     ) -> None:
-        super().__init__(backend, limiter or Limiter(backend))
+        self.audit_log = audit_log
         self._journal = backend.journal
         self._state = backend.state
         self._queue = backend.queue
-        self._blob = backend.blob
+        self._blobs = backend.blob
         self._clock = backend.clock
-        self._library = backend.library
+        self._workflows = backend.library
         self._retention = backend.retention
-        self._vault = CredentialService(backend.secret, backend.clock)
         self._plans = plans
-        self._triggers = TriggerService(backend, plans)
         self._launcher = launcher
         self._signals = signals
-        self._endings = endings
+        self._finisher = finisher
+        self._limiter = limiter
 
     async def start_definition(
         self,
@@ -117,7 +111,7 @@ class ExecutionService(TriggerOperations, AccessService):
         by = options.key or execution
         if by is None and which is not None and which != LATEST and number_of(which) is None:
             by = execution = new_execution_id()
-        version = await self._library.find(workflow, which, by=by)
+        version = await self._workflows.find(workflow, which, by=by)
         plan = await self._plans.plan(version.hash)
         return await self._start(plan, input, options, priority, execution)
 
@@ -147,6 +141,7 @@ class ExecutionService(TriggerOperations, AccessService):
             raise IdempotencyConflictError(f"an execution `{execution}` is there already")
         return accepted
 
+    @audited("execution.signal", "execution", ("name", "item"))
     async def signal(
         self,
         execution: str,
@@ -168,7 +163,7 @@ class ExecutionService(TriggerOperations, AccessService):
         id = key or secrets.token_hex(8)
         # Named by its content: another value under the same key must not take the place of the first.
         name_of = hashlib.blake2b(value, digest_size=8).hexdigest()
-        data = await store_value(self._blob, f"{execution}/signal/{id}/{name_of}", value, LIMITS)
+        data = await store_value(self._blobs, f"{execution}/signal/{id}/{name_of}", value, LIMITS)
         mine = SignalReceived(self._clock.now(), id, name, path, data)
         stored, resumed = await self._signals.deliver(execution, mine)
         if (stored.name, stored.value) != (name, data) or (item is not None and stored.path != path):
@@ -198,17 +193,20 @@ class ExecutionService(TriggerOperations, AccessService):
             code="AMBIGUOUS_SIGNAL",
         )
 
+    @audited("execution.cancel", "execution")
     async def cancel(self, execution: str, reason: str = "") -> str:
         """End an execution as cancelled; answers how it ended, should something else have been first."""
         await self._running(execution)
         error = Error("CANCELLED", reason or "cancelled by request")
-        end = await self._endings.finish(execution, FinishExecution("cancelled", error), self._clock.now())
+        end = await self._finisher.finish(execution, FinishExecution("cancelled", error), self._clock.now())
         return end.status
 
+    @audited("execution.pause", "execution")
     async def pause(self, execution: str) -> bool:
         """Let nothing more begin until it is resumed; False if it is paused already."""
         return await self._control(execution, paused=True)
 
+    @audited("execution.resume", "execution")
     async def resume(self, execution: str) -> bool:
         """Go on; False if it is not paused."""
         return await self._control(execution, paused=False)
@@ -229,6 +227,7 @@ class ExecutionService(TriggerOperations, AccessService):
             if stored is mine:
                 return True
 
+    @audited("execution.retry", "execution", ("failed_items",))
     async def retry(
         self, execution: str, *, failed_items: bool = False, key: str | None = None
     ) -> ExecutionRecord:
@@ -237,6 +236,7 @@ class ExecutionService(TriggerOperations, AccessService):
             execution, _failed_items if failed_items else unfinished, key, retries=True
         )
 
+    @audited("execution.rerun", "execution", ("node", "item"))
     async def rerun(
         self, execution: str, node: str, *, item: str | None = None, key: str | None = None
     ) -> ExecutionRecord:
@@ -291,80 +291,10 @@ class ExecutionService(TriggerOperations, AccessService):
         held = await self._limiter.held(plan)
         return await self._launcher.start_again(wanted, plan, kept_results(plan, facts, again, now), held)
 
-    async def dead_letters(self, limit: int = 100, after: str | None = None) -> list[DeadLetter]:
-        """Executions that the engine gave up on, newest first."""
-        return await self._journal.dead_letters(limit, after)
-
-    async def requeue(self, letter: str) -> ExecutionRecord:
-        """Try again what the engine gave up on; the letter is settled by it."""
-        accepted = await self.retry(letter, key=f"requeue:{letter}")
-        await self._journal.resolve_dead_letter(letter, "requeued")
-        return accepted
-
-    async def discard(self, letter: str) -> bool:
-        """Settle a dead letter without trying again; False if there is none."""
-        return await self._journal.resolve_dead_letter(letter, "dropped")
-
-    async def deploy(
-        self, definition: bytes, *, alias: str | None = None, expected: Expected | None = None
-    ) -> Version:
-        """Store a definition as a version of its workflow, where this is as expected."""
-        plan = self._plans.compile_untrusted(definition)
-        data, now = canonical(plan.definition), self._clock.now()
-        await self._triggers.check(plan)
-        version = await self._library.deploy(
-            data, plan.hash, plan.definition.id, now, alias=alias, expected=expected
-        )
-        await self._triggers.publish(version.workflow)  # crash here: the next scheduler that looks does it
-        return version
-
-    async def set_alias(
-        self,
-        workflow: str,
-        alias: str,
-        version: int | None,
-        *,
-        weights: dict[int, float] | None = None,
-        expected: Expected | None = None,
-    ) -> Version:
-        """Let an alias point at a version; with weights so many percent of the starts get others."""
-        now = self._clock.now()
-        await self._triggers.check_version(workflow, version)
-        pointed = await self._library.set_alias(
-            workflow, alias, version, now, weights=weights, expected=expected
-        )
-        await self._triggers.publish(workflow)
-        return pointed
-
-    async def archive(self, workflow: str) -> bool:
-        """Take a workflow out of sight."""
-        hid = await self._library.archive(workflow, self._clock.now())
-        await self._triggers.publish(workflow)
-        return hid
-
+    @audited("execution.collect")
     async def delete_ended(self, rules: tuple[Rule, ...]) -> RetentionResult:
         """Remove ended executions."""
         return await self._retention.collect(rules, self._clock.now())
-
-    async def add_credential(
-        self, name: str, type: str, values: dict[str, Any], hosts: tuple[str, ...] = (), id: str | None = None
-    ) -> CredentialSummary:
-        """Store a credential. The values are secret: they are neither logged nor repeated."""
-        return await self._vault.add(name, type, values, hosts, id)
-
-    async def rotate_credential(
-        self, reference: str, values: dict[str, Any], hosts: tuple[str, ...] | None = None
-    ) -> CredentialSummary:
-        """Give a credential new values, which are as secret as the old ones."""
-        return await self._vault.rotate(reference, values, hosts)
-
-    async def remove_credential(self, reference: str) -> CredentialSummary:
-        """Forget a credential."""
-        return await self._vault.remove(reference)
-
-    async def reencrypt_credentials(self) -> int:
-        """Seal all credentials with the newest key; answers how many were not."""
-        return await self._vault.reencrypt()
 
     async def _accepted(self, execution: str) -> ExecutionRecord:
         accepted = await self._journal.accepted(execution)
@@ -378,6 +308,31 @@ class ExecutionService(TriggerOperations, AccessService):
         if end is not None:
             raise ExecutionEndedError(end)
         return accepted
+
+
+class DeadLetterService:
+    """Lists, requeues and discards dead letters: executions that failed because of the engine, not of a node."""
+
+    def __init__(self, journal: Journal, executions: ExecutionService, audit_log: AuditLog) -> None:
+        self.audit_log = audit_log
+        self._journal = journal
+        self._executions = executions
+
+    async def list(self, limit: int = 100, after: str | None = None) -> Sequence[DeadLetter]:
+        """Executions that the engine gave up on, newest first."""
+        return await self._journal.dead_letters(limit, after)
+
+    @audited("dead_letter.requeue", "letter")
+    async def requeue(self, letter: str) -> ExecutionRecord:
+        """Try again what the engine gave up on; the letter is settled by it."""
+        accepted = await self._executions.retry(letter, key=f"requeue:{letter}")
+        await self._journal.resolve_dead_letter(letter, "requeued")
+        return accepted
+
+    @audited("dead_letter.drop", "letter")
+    async def discard(self, letter: str) -> bool:
+        """Settle a dead letter without trying again; False if there is none."""
+        return await self._journal.resolve_dead_letter(letter, "dropped")
 
 
 def _failed_items(plan: Plan, facts: Sequence[Fact]) -> set[tuple[int, Path]]:

@@ -8,11 +8,20 @@ import logging
 import time
 
 from rune.core.plan.model import Plan
-from rune.ports.access import AppliedLimits, Limits, of_workflow
+from rune.ports.access import (
+    AppliedLimits,
+    InvalidLimitsError,
+    Limits,
+    check_limits,
+    key_not_found,
+    of_key,
+    of_workflow,
+)
 from rune.ports.inspection import ReportsDepth
 from rune.ports.queue import Queue
+from rune.ports.workflows import LATEST, workflow_not_found
 from rune.runtime.backend import Backend
-from rune.runtime.services.audit_log import current_principal
+from rune.runtime.services.audit_log import AuditLog, audited, current_principal
 
 log = logging.getLogger("rune.limits")
 
@@ -118,3 +127,49 @@ def first_queues(plan: Plan) -> set[str]:
     """The queues that the first nodes of an execution go to."""
     behind = {node for each in plan.triggers for node in plan.graph.successors(each)}
     return {plan.nodes[each].node.queue or DEFAULT for each in behind or plan.entries}
+
+
+class LimitService:
+    """Sets the start limits of workflows and API keys."""
+
+    def __init__(self, backend: Backend, limiter: Limiter, audit_log: AuditLog) -> None:
+        self.audit_log = audit_log
+        self._workflows = backend.library
+        self._keys = backend.keys
+        self._limits = backend.limits
+        self._clock = backend.clock
+        self._limiter = limiter
+
+    @audited("workflow.limit", "workflow", ("limits",))
+    async def limit_workflow(self, workflow: str, limits: Limits) -> Limits:
+        """Replace all limits of a workflow, from its next start on."""
+        check_limits(limits)
+        if not await self._workflows.aliases(workflow):
+            raise workflow_not_found(workflow, (), LATEST)
+        await self._put(of_workflow(workflow), limits)
+        return limits
+
+    @audited("key.limit", "id", ("limits",))
+    async def limit_key(self, id: str, limits: Limits) -> Limits:
+        """Replace all limits of a key, from its next start on."""
+        _check_key_limits(limits)
+        if await self._keys.find(id) is None:
+            raise key_not_found(id)
+        await self._put(of_key(id), limits)
+        return limits
+
+    async def limit_new_key(self, id: str, limits: Limits) -> None:
+        """Set the limits of a key before it is created, so that it never exists without them."""
+        _check_key_limits(limits)
+        if limits:
+            await self._put(of_key(id), limits)
+
+    async def _put(self, subject: str, limits: Limits) -> None:
+        await self._limits.put(subject, limits, self._clock.now())
+        self._limiter.forget()
+
+
+def _check_key_limits(limits: Limits) -> None:
+    check_limits(limits)
+    if limits.waiting is not None:
+        raise InvalidLimitsError("`waiting` limits a queue: set it for a workflow, not for a key")

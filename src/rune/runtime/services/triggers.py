@@ -1,15 +1,14 @@
-"""The triggers of stored workflows: made and changed with the version that is followed, and what people ask of them.
+"""The triggers of stored workflows.
 
-A workflow's triggers are those of the version that `stable` points at, or, while there is no such alias, of the latest.
-
-The part of the desk that is about triggers.
+A workflow has the triggers of the version that its alias `stable` points at or, without that alias, of the latest
+version. Deploying a version or moving the alias publishes them; a scheduler repeats what a crash left unpublished.
 """
 
 from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import msgspec
@@ -55,7 +54,8 @@ class RotatedSecret(msgspec.Struct, frozen=True):
 class TriggerService:
     """Triggers, as far as they follow from what is published and from what people ask for."""
 
-    def __init__(self, backend: Backend, plans: PlanCache) -> None:
+    def __init__(self, backend: Backend, plans: PlanCache, audit_log: AuditLog) -> None:
+        self.audit_log = audit_log
         self._store = backend.triggers
         self._library = backend.library
         self._secret = backend.secret
@@ -142,9 +142,9 @@ class TriggerService:
                 await self._secret.remove(trigger.credential)
         return True
 
-    async def list(self, workflow: str | None = None) -> Sequence[Trigger]:
-        """All of them, or those of a workflow."""
-        return await self._store.list(workflow)
+    async def list(self, workflow: str | None = None) -> tuple[Trigger, ...]:
+        """Return all triggers, or those of one workflow."""
+        return tuple(await self._store.list(workflow))
 
     async def find(self, reference: str) -> Trigger:
         """The trigger of an id, of `workflow/node`, or the only one of a workflow."""
@@ -160,6 +160,7 @@ class TriggerService:
         named = ", ".join(f"{each.workflow}/{each.node}" for each in several[:10])
         raise TriggerNotFoundError(f"`{reference}` has {len(several)} triggers: say which, of {named}")
 
+    @audited("trigger.enable", "reference", ("enabled",))
     async def enable(self, reference: str, enabled: bool) -> Trigger:
         """Switch a trigger on or off. What was due while it was off is not made up for."""
 
@@ -176,7 +177,8 @@ class TriggerService:
 
         return await self._changed(reference, change)
 
-    async def rotate(self, reference: str, secret: bool) -> RotatedSecret:
+    @audited("trigger.rotate", "reference", ("secret",))
+    async def rotate(self, reference: str, secret: bool = False) -> RotatedSecret:
         """Give a hook a new path, or a new secret: the old one is worth nothing from now on."""
         trigger = await self.find(reference)
         if trigger.hook is None:
@@ -277,27 +279,3 @@ def _timed(trigger: Trigger, schedule: Schedule, now: int) -> Trigger:
     standing = ScheduleState(first, (), trigger.standing.starting, trigger.standing.last)
     due = next_start(standing, now) if trigger.enabled else None
     return replace(trigger, schedule=schedule, anchor=now, standing=standing, due=due, trouble="")
-
-
-@audited
-class TriggerOperations:
-    """What people ask of triggers. A trigger is named by its id, by `workflow/node`, or by a workflow that has one."""
-
-    logbook: AuditLog
-    _triggers: TriggerService
-
-    async def triggers(self, workflow: str | None = None) -> tuple[Trigger, ...]:
-        """All of them, or those of a workflow."""
-        return tuple(await self._triggers.list(workflow))
-
-    async def find_trigger(self, reference: str) -> Trigger:
-        """One of them."""
-        return await self._triggers.find(reference)
-
-    async def enable_trigger(self, reference: str, enabled: bool) -> Trigger:
-        """Switch one on or off."""
-        return await self._triggers.enable(reference, enabled)
-
-    async def rotate_trigger(self, reference: str, secret: bool = False) -> RotatedSecret:
-        """Give a hook a new path, or a new secret, which is shown this once."""
-        return await self._triggers.rotate(reference, secret)

@@ -170,7 +170,9 @@ async def get_limits(call: RequestContext) -> Response:
 async def put_limits(call: RequestContext) -> Response:
     """Applies from the next start, in a cluster after at most a second. An empty object removes all limits."""
     return Reply(
-        limits_view(await call.server.desk.limit_workflow(call.path["workflow"], wanted_limits(call.body)))
+        limits_view(
+            await call.server.services.limits.limit_workflow(call.path["workflow"], wanted_limits(call.body))
+        )
     )
 
 
@@ -248,7 +250,7 @@ async def create_key(call: RequestContext) -> Response:
     made = new_key()
     expires = None if body.expires_in is None else call.server.clock.now() + body.expires_in * 1000
     limits = wanted_limits(body.limits)
-    key = await call.server.desk.create_key(
+    key = await call.server.services.access.create_key(
         made.id, digest_of(made.secret), body.name, body.role, tuple(body.workflows), expires, limits
     )
     location = {"Location": f"{PREFIX}/keys/{key.id}"}
@@ -274,13 +276,15 @@ async def list_keys(call: RequestContext) -> Response:
 )
 async def put_key_limits(call: RequestContext) -> Response:
     """Applies from the next start, in a cluster after at most a second. An empty object removes all limits."""
-    return Reply(limits_view(await call.server.desk.limit_key(call.path["id"], wanted_limits(call.body))))
+    return Reply(
+        limits_view(await call.server.services.limits.limit_key(call.path["id"], wanted_limits(call.body)))
+    )
 
 
 @keys("DELETE", "/keys/{id}", "Revoke an API key", permission="admin", status=204)
 async def revoke_key(call: RequestContext) -> Response:
     """Rejects the key from now on and ends the event streams that use it."""
-    await call.server.desk.revoke_key(call.path["id"])
+    await call.server.services.access.revoke_key(call.path["id"])
     return no_content()
 
 

@@ -85,7 +85,7 @@ async def cancel(call: RequestContext) -> Response:
     """Returns the final status if the execution ended otherwise first. Cancelling again changes nothing."""
     id = call.path["execution"]
     try:
-        status = await call.server.desk.cancel(id, call.body.reason)
+        status = await call.server.services.executions.cancel(id, call.body.reason)
     except ExecutionEndedError as ended:
         if ended.end.status != "cancelled":
             raise
@@ -104,7 +104,9 @@ async def cancel(call: RequestContext) -> Response:
 async def pause(call: RequestContext) -> Response:
     """Running nodes finish, no new ones start."""
     id = call.path["execution"]
-    return Reply(Acted(execution_id=id, status="paused", changed=await call.server.desk.pause(id)))
+    return Reply(
+        Acted(execution_id=id, status="paused", changed=await call.server.services.executions.pause(id))
+    )
 
 
 @actions(
@@ -118,7 +120,9 @@ async def pause(call: RequestContext) -> Response:
 async def resume(call: RequestContext) -> Response:
     """Continues where it was paused."""
     id = call.path["execution"]
-    return Reply(Acted(execution_id=id, status="running", changed=await call.server.desk.resume(id)))
+    return Reply(
+        Acted(execution_id=id, status="running", changed=await call.server.services.executions.resume(id))
+    )
 
 
 @actions(
@@ -136,7 +140,7 @@ async def resume(call: RequestContext) -> Response:
 )
 async def retry(call: RequestContext) -> Response:
     """Keeps the results of nodes that succeeded. With `failed_items` only the failed items of splits run again."""
-    accepted = await call.server.desk.retry(
+    accepted = await call.server.services.executions.retry(
         call.path["execution"], failed_items=call.body.failed_items, key=key_of(call)
     )
     return accepted_reply(accepted)
@@ -156,7 +160,7 @@ async def retry(call: RequestContext) -> Response:
 )
 async def rerun(call: RequestContext) -> Response:
     """In one item, or in all items."""
-    accepted = await call.server.desk.rerun(
+    accepted = await call.server.services.executions.rerun(
         call.path["execution"], call.body.node, item=call.body.item, key=key_of(call)
     )
     return accepted_reply(accepted)
@@ -177,7 +181,7 @@ async def rerun(call: RequestContext) -> Response:
 async def signal(call: RequestContext) -> Response:
     """Stored until a node waits for it; under an idempotency key it is delivered once."""
     body: SignalBody = call.body
-    result = await call.server.desk.signal(
+    result = await call.server.services.executions.signal(
         call.path["execution"], body.name, bytes(body.value), key=key_of(call), item=body.item
     )
     return Reply(Heard(id=result.id, resumed=result.resumed))

@@ -69,7 +69,7 @@ class CredentialList(View, frozen=True, kw_only=True):
 async def add_credential(call: RequestContext) -> Response:
     """The values are encrypted and never returned."""
     body: CredentialBody = call.body
-    found = await call.server.desk.add_credential(body.name, body.type, body.values, tuple(body.hosts))
+    found = await call.server.services.credentials.add(body.name, body.type, body.values, tuple(body.hosts))
     return Reply(credential_view(found), 201, {"Location": f"{PREFIX}/credentials/{found.name}"})
 
 
@@ -112,14 +112,16 @@ async def rotate_credential(call: RequestContext) -> Response:
     body: RotateBody = call.body
     hosts = None if body.hosts is None else tuple(body.hosts)
     return Reply(
-        credential_view(await call.server.desk.rotate_credential(call.path["credential"], body.values, hosts))
+        credential_view(
+            await call.server.services.credentials.rotate(call.path["credential"], body.values, hosts)
+        )
     )
 
 
 @credentials("DELETE", "/credentials/{credential}", "Delete a credential", permission="admin", status=204)
 async def remove_credential(call: RequestContext) -> Response:
     """Nodes that use it fail from now on."""
-    await call.server.desk.remove_credential(call.path["credential"])
+    await call.server.services.credentials.remove(call.path["credential"])
     return no_content()
 
 
@@ -164,11 +166,11 @@ async def list_grants(call: RequestContext) -> Response:
 async def change_grants(call: RequestContext) -> Response:
     """Applies to every use from now on, also by running executions."""
     body: GrantBody = call.body
-    name, desk = call.path["credential"], call.server.desk
+    name, services = call.path["credential"], call.server.services
     granted: frozenset[str] = frozenset()
     # A call for an empty list would add an entry to the audit log.
     if body.grant or not body.withdraw:
-        granted = await desk.grant_credential(name, tuple(body.grant))
+        granted = await services.credentials.grant(name, tuple(body.grant))
     if body.withdraw:
-        granted = await desk.withdraw_credential(name, tuple(body.withdraw))
+        granted = await services.credentials.withdraw(name, tuple(body.withdraw))
     return Reply(GrantList(granted=sorted(granted)))

@@ -46,12 +46,12 @@ async def list_letters(call: RequestContext) -> Response:
 )
 async def requeue(call: RequestContext) -> Response:
     """Starts a new execution that keeps the results of nodes that succeeded."""
-    return accepted_reply(await call.server.desk.requeue(call.path["letter"]))
+    return accepted_reply(await call.server.services.dead_letters.requeue(call.path["letter"]))
 
 
 @dead_letters("DELETE", "/dead-letters/{letter}", "Discard a dead letter", permission="run", status=204)
 async def drop(call: RequestContext) -> Response:
     """The execution itself does not change."""
-    if not await call.server.desk.discard(call.path["letter"]):
+    if not await call.server.services.dead_letters.discard(call.path["letter"]):
         raise dead_letter_not_found(call.path["letter"])
     return no_content()

@@ -145,7 +145,9 @@ async def start_anything(call: RequestContext) -> Response:
     if body.version is not None or body.priority is not None:
         raise ApiError("body: `version` and `priority` require `workflow`", code="BAD_BODY")
     options, id = _start_options(call, body)
-    accepted = await call.server.desk.start_definition(definition, bytes(body.input), options, execution=id)
+    accepted = await call.server.services.executions.start_definition(
+        definition, bytes(body.input), options, execution=id
+    )
     return accepted_reply(accepted, replayed=id is not None and accepted.id != id)
 
 
@@ -153,7 +155,7 @@ async def _start(call: RequestContext, workflow: str, body: StartBody) -> Respon
     if not call.principal.sees(workflow):
         raise workflow_not_found(workflow, (), LATEST)
     options, id = _start_options(call, body)
-    accepted = await call.server.desk.start(
+    accepted = await call.server.services.executions.start(
         workflow, body.version, bytes(body.input), options, priority=body.priority, execution=id
     )
     return accepted_reply(accepted, replayed=id is not None and accepted.id != id)

@@ -30,7 +30,7 @@ class RotateTriggerBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 @triggers("GET", "/triggers", "List triggers", permission="view", query=TriggerQuery, response=TriggerList)
 async def list_triggers(call: RequestContext) -> Response:
     """For all workflows, or for one."""
-    found = await call.server.desk.triggers(call.query.workflow)
+    found = await call.server.services.triggers.list(call.query.workflow)
     shown = [_view(each, call.principal) for each in found if call.principal.sees(each.workflow)]
     return Reply(TriggerList(triggers=shown))
 
@@ -45,14 +45,14 @@ async def get_trigger(call: RequestContext) -> Response:
 async def enable_trigger(call: RequestContext) -> Response:
     """Starts that were due while it was disabled are not made up for."""
     trigger = await _find_visible(call)
-    return Reply(_view(await call.server.desk.enable_trigger(trigger.id, True), call.principal))
+    return Reply(_view(await call.server.services.triggers.enable(trigger.id, True), call.principal))
 
 
 @triggers("POST", "/triggers/{trigger}/disable", "Disable a trigger", permission="edit", response=TriggerView)
 async def disable_trigger(call: RequestContext) -> Response:
     """A disabled webhook responds with 404; a disabled schedule is never due."""
     trigger = await _find_visible(call)
-    return Reply(_view(await call.server.desk.enable_trigger(trigger.id, False), call.principal))
+    return Reply(_view(await call.server.services.triggers.enable(trigger.id, False), call.principal))
 
 
 @triggers(
@@ -69,13 +69,13 @@ async def disable_trigger(call: RequestContext) -> Response:
 async def rotate_trigger(call: RequestContext) -> Response:
     """The old one is invalid from now on."""
     trigger = await _find_visible(call)
-    rotated = await call.server.desk.rotate_trigger(trigger.id, call.body.secret)
+    rotated = await call.server.services.triggers.rotate(trigger.id, call.body.secret)
     return Reply(rotated_view(rotated))
 
 
 async def _find_visible(call: RequestContext) -> Trigger:
     id = call.path["trigger"]
-    trigger = await call.server.desk.find_trigger(id)
+    trigger = await call.server.services.triggers.find(id)
     if not call.principal.sees(trigger.workflow):
         raise TriggerNotFoundError(f"there is no trigger `{id}`")
     return trigger

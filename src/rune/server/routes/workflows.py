@@ -170,7 +170,7 @@ async def _deploy(call: RequestContext, result: ValidationResult, expecting: Exp
     definition = definition_in(result)
     check_sees(call.principal, definition.id)
     try:
-        return await call.server.desk.deploy(canonical(definition), expected=expecting)
+        return await call.server.services.workflows.deploy(canonical(definition), expected=expecting)
     except ConcurrentChangeError:
         if expecting != (NOTHING,):
             raise
@@ -314,7 +314,7 @@ async def compare(call: RequestContext) -> Response:
 @workflows("DELETE", "/workflows/{workflow}", "Archive a workflow", permission="edit", status=204)
 async def delete(call: RequestContext) -> Response:
     """Keeps its versions and executions. Archiving again changes nothing."""
-    await call.server.desk.archive(call.path["workflow"])
+    await call.server.services.workflows.archive(call.path["workflow"])
     return no_content()
 
 
@@ -330,7 +330,9 @@ async def restore(call: RequestContext) -> Response:
     workflow = call.path["workflow"]
     versions = await call.server.reader.library.versions(workflow)
     latest = choose(workflow, versions, LATEST)
-    return Reply(deployed(await call.server.desk.set_alias(workflow, LATEST, latest.number), []))
+    return Reply(
+        deployed(await call.server.services.workflows.set_alias(workflow, LATEST, latest.number), [])
+    )
 
 
 class BlobNotFoundError(RuneError):
@@ -439,7 +441,7 @@ async def get_alias(call: RequestContext) -> Response:
 async def put_alias(call: RequestContext) -> Response:
     """Running executions keep their version. A request without weights ends a gradual roll-out."""
     body: AliasBody = call.body
-    await call.server.desk.set_alias(
+    await call.server.services.workflows.set_alias(
         call.path["workflow"],
         call.path["alias"],
         body.version,
