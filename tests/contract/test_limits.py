@@ -25,18 +25,18 @@ from tests.services.postgres import database_of, server
 RACER = """
 import asyncio, sys
 from rune.adapters.postgres.stores import postgres
-from rune.ports.access import Held, TooMany
+from rune.ports.access import AppliedLimits, StartLimitError
 from tests.contract.suites.records import accepted
 
 async def race(dsn, name):
     async with postgres(dsn) as found:
         print("ready", flush=True)
         sys.stdin.readline()
-        held = Held(("key:k1", "workflow:orders"))
+        held = AppliedLimits(("key:k1", "workflow:orders"))
         wanted = [accepted(f"{name}-{n}", workflow="orders") for n in range(40)]
         starts = (found.journal.accept(each, held=held) for each in wanted)
         answers = await asyncio.gather(*starts, return_exceptions=True)
-        assert all(each in wanted or isinstance(each, TooMany) for each in answers), answers
+        assert all(each in wanted or isinstance(each, StartLimitError) for each in answers), answers
         print(sum(each in wanted for each in answers), flush=True)
 
 asyncio.run(race(*sys.argv[1:]))
