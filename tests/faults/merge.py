@@ -20,7 +20,7 @@ _FORGET_FINISHED = ("node.index in scope.done", "False")
 
 
 def _drop_arrivals(effects: list[Any]) -> list[Any]:
-    return [each for each in effects if type(each).__name__ != "Arrive"]
+    return [each for each in effects if type(each).__name__ != "ArriveAtJoin"]
 
 
 def _count_sources(token: Any, plan: Any, *_: Any) -> Any:

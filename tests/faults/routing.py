@@ -33,7 +33,9 @@ def change_dead_ends(change: Callable[[list[Any]], list[Any]]) -> Callable[[Any]
 def _complete_at_dead_end(effects: list[Any]) -> list[Any]:
     from rune.core.execution.decision import FinishExecution
 
-    return [FinishExecution("completed") if type(each).__name__ == "Gather" else each for each in effects]
+    return [
+        FinishExecution("completed") if type(each).__name__ == "CollectItem" else each for each in effects
+    ]
 
 
 DEAD_END_COMPLETES = replace(
@@ -47,19 +49,25 @@ def _emit_at_joins(effects: list[Any], plan: Any, *_: Any) -> list[Any]:
     from rune.core.execution.decision import EmitToken
 
     return [
-        EmitToken(plan.dst[each.edge], each.payload, each.error) if type(each).__name__ == "Arrive" else each
+        EmitToken(plan.dst[each.edge], each.payload, each.error)
+        if type(each).__name__ == "ArriveAtJoin"
+        else each
         for each in effects
     ]
 
 
 def _drop_finish(decision: Any, *_: Any) -> Any:
-    return _set(decision, effects=tuple(each for each in decision.effects if type(each).__name__ != "Finish"))
+    return _set(
+        decision, effects=tuple(each for each in decision.effects if type(each).__name__ != "FinishExecution")
+    )
 
 
 def _blame_engine(decision: Any, *_: Any) -> Any:
     """Take every failure for one that the engine detected."""
     effects = tuple(
-        _set(each, status="failed") if type(each).__name__ == "Finish" and each.error is not None else each
+        _set(each, status="failed")
+        if type(each).__name__ == "FinishExecution" and each.error is not None
+        else each
         for each in decision.effects
     )
     return _set(decision, effects=effects)

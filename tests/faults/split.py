@@ -48,7 +48,7 @@ def _reopen_ended_item(original: Any) -> Any:
 
 
 def _drop_gathers(effects: list[Any]) -> list[Any]:
-    return [each for each in effects if type(each).__name__ != "Gather"]
+    return [each for each in effects if type(each).__name__ != "CollectItem"]
 
 
 def _turn_into_text(entries: Any, *_: Any) -> Iterator[Any]:
