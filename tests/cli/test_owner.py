@@ -125,7 +125,7 @@ def test_a_stop_of_the_owner_hands_over(rune: Rune) -> None:
         finished(second)
 
     assert first.returncode == 130
-    assert "first is kept as it is" in err
+    assert "first resumes with the next" in err
     assert waits(rune, "first")
 
 

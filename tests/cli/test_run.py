@@ -168,5 +168,5 @@ def test_an_empty_key_is_refused_and_starts_nothing(rune: Rune, add: str, comman
     done = rune(command[0], add, *command[1:], "--key", "")
 
     assert done.returncode == 2
-    assert "at least one character" in done.stderr
+    assert "the key is empty" in done.stderr
     assert rune.json("list")["executions"] == []

@@ -86,7 +86,7 @@ def test_others_can_read_about_it_while_it_runs(rune: Rune, waiting: subprocess.
         assert "waits for its timer" in text
         assert "times out in" in text
     assert owner == f"process {waiting.pid}"
-    assert "No process runs it" not in told
+    assert "No process is running it" not in told
 
 
 def test_a_watch_follows_it(rune: Rune, waiting: subprocess.Popen[str]) -> None:
@@ -114,7 +114,7 @@ def test_a_signal_stops_it_cleanly(
     assert waiting.returncode == code
     assert "hours-1 resumes with the next `rune run`" in err
     assert "Traceback" not in err
-    assert "No process runs it now" in rune("explain", "hours").stdout
+    assert "No process is running it now" in rune("explain", "hours").stdout
     assert rune.json("list")["executions"][0]["status"] == "running"
 
 

@@ -85,7 +85,7 @@ async def test_h_c11_a_short_delay_does_not_wait_behind_a_long_one() -> None:
     # fault: c11: whatever waits waits in one queue
     with pytest.MonkeyPatch.context() as patched, broker().vhost() as vhost:
         patched.setattr("rune.adapters.rabbitmq.topology.DELAYS_S", (1, 60))
-        patched.setattr("rune.adapters.rabbitmq.queue.DELAYS", (1, 60))
+        patched.setattr("rune.adapters.rabbitmq.queue.DELAYS_S", (1, 60))
         patched.setattr("rune.adapters.rabbitmq.queue.MAX_LOCAL_DELAY_S", 0)
         async with opened(broker().url(vhost)) as queue:
             await queue.send("x", [Token(1), Token(2)])

@@ -304,7 +304,9 @@ def test_limits_on_the_command_line(tmp_path: Path) -> None:
     rune.said("workflows", "limit", "hello", "--rate", "1/h")
     started = [rune("start", "hello", "--key", key) for key in ("a", "b")]
     assert [each.exit_code for each in started] == [0, 2]
-    assert re.search(r"the limit `rate` of the workflow `hello` is reached: .* in \d+ s$", started[1].stderr.strip())
+    assert re.search(
+        r"the limit `rate` of the workflow `hello` is reached: .* in \d+ s$", started[1].stderr.strip()
+    )
     assert rune.said("workflows", "limit", "hello", "--none") == "hello: no limits\n"
     made = rune.json("keys", "create", "ada", "--role", "runner", "--rate", "100/m", "--running", "50")
     assert (made["limits"]["rate"], made["limits"]["running"]) == ("100/m", 50)

@@ -87,7 +87,7 @@ async def _waits(here: Place) -> bool:
 def test_what_was_only_delivered_too_often_is_run_after_all(
     carried: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rabbitmq, "rescue", partial(requeue_innocent, pause=0.05))
+    monkeypatch.setattr(rabbitmq, "requeue_innocent", partial(requeue_innocent, pause=0.05))
     calls: list[str] = []
     document = workflow("start>a", a={**kind("t.call"), "queue": "rare"})
 

@@ -93,7 +93,7 @@ def test_a_full_disk_at_the_start_is_told_and_harms_nothing(
 def test_a_disk_that_fills_up_under_way_is_waited_for(disk: pathlib.Path, tmp_path: pathlib.Path) -> None:
     run = _start(disk, "a", tmp_path / "once")
     assert run.stderr is not None
-    assert any("away" in line for line in run.stderr), "an outage is told"
+    assert any("store unavailable" in line for line in run.stderr), "the outage is logged"
     (disk / "filler").unlink()
 
     out, _ = run.communicate(timeout=60)

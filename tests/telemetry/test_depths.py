@@ -39,8 +39,10 @@ def test_looks_share_a_connection_until_it_is_lost(monkeypatch: pytest.MonkeyPat
     made: list[Connection] = []
 
     async def counted(*given: Any, **named: Any) -> Connection:
-        made.append(await connect(*given, **named))
-        return made[-1]
+        opened = await connect(*given, **named)
+        if named.get("name") == "depths":
+            made.append(opened)
+        return opened
 
     monkeypatch.setattr(depths, "connect", counted)
 

@@ -25,7 +25,7 @@ from rune.server.responses import HANDLERS, ApiError, Reply
 if TYPE_CHECKING:
     from rune.telemetry.prometheus import PrometheusMetrics
 
-log = logging.getLogger("rune.master.probe")
+log = logging.getLogger("rune.server.probe")
 
 PROBE_PERIOD_S = 5.0
 MAX_MISSED_PROBES = 2

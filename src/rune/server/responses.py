@@ -17,7 +17,7 @@ from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.access import StartLimitError
 from rune.ports.workflows import ANYTHING, NOTHING, Expected
 
-log = logging.getLogger("rune.master")
+log = logging.getLogger("rune.server")
 
 _ENCODER = msgspec.json.Encoder()
 JSON = (b"content-type", b"application/json")

@@ -36,7 +36,7 @@ from rune.errors import RuneError
 from rune.ports.journal import ExecutionEndedError, StoreUnavailableError
 from rune.ports.processes import IDEMPOTENT_METHODS, FileInUseError, NoOwnerError, OwnerLostError
 
-log = logging.getLogger("rune.door")
+log = logging.getLogger("rune.owner")
 
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs", "lustre"}

@@ -29,7 +29,7 @@ from rune.runtime.queries.reader import ExecutionReader
 from rune.server.responses import ApiError
 from rune.server.schemas import event_view
 
-log = logging.getLogger("rune.master.live")
+log = logging.getLogger("rune.server.live")
 
 MAX_FAILURES = 10
 RATE_WINDOW_S = 10

@@ -31,7 +31,7 @@ from rune.server.context import ServerContext
 from rune.server.requests import media_type, read_body
 from rune.server.responses import ApiError, Reply
 
-log = logging.getLogger("rune.hooks")
+log = logging.getLogger("rune.webhooks")
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 PAYLOAD_DEPTH = 2  # levels that the start payload adds around the body
 _PATH = re.compile(r"[A-Za-z0-9._-]{1,128}")
