@@ -131,10 +131,6 @@ def hide_early_signals(original: Function) -> Function:
     return listen
 
 
-def ignore_signals_handed_on(original: type) -> type:
-    return type(original.__name__, (original,), {"__slots__": (), "hand_on": lambda *_arguments: None})
-
-
 def keep_deadline(original: Function) -> Function:
     def wake(self: Any, scope: Any, live: Any) -> None:
         deadline = live.deadline
@@ -349,7 +345,7 @@ SIGNALS: dict[str, tuple[Change, ...]] = {
         replace("rune.core.execution.transition:Transition.wait_for_signal", hide_early_signals),
     ),
     "given signal is not given back": (
-        replace("rune.core.execution.transition:Transition", ignore_signals_handed_on),
+        edit("rune.core.execution.transition:apply", ("act.route_signal(delivered)", "None")),
     ),
     "failed wait listens on": (
         edit("rune.core.execution.transition:_retry", ("if live.waiting: _stop_waiting(act, live)", "")),
