@@ -18,7 +18,7 @@ from rune.runtime.queries.history import read_history
 from tests.cluster.scoping import scoped
 from tests.cluster.standing import Standing
 from tests.conformance.case import Case
-from tests.conformance.desk_actor import DeskActor
+from tests.conformance.service_actor import ServiceActor
 from tests.conformance.slowing import in_time, is_raced
 from tests.conformance.stubs import Surroundings, surroundings
 from tests.conformance.verdict import Observed, complaints
@@ -64,7 +64,7 @@ async def walk_cases(stood: Standing, cases: Sequence[Case]) -> dict[str, list[s
         async def walk(case: Case) -> None:
             case = scoped(case)
             with around(case) as servers:
-                await Walk(case, DeskActor(engine, look), servers).to_end()
+                await Walk(case, ServiceActor(engine, look), servers).to_end()
 
         async def judge(case: Case) -> list[str]:
             await in_time(case, walk)

@@ -10,7 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.conformance.case import Case
-from tests.conformance.desk_actor import at_desk
+from tests.conformance.service_actor import open_actor
 from tests.conformance.stubs import Surroundings
 from tests.conformance.walk import Walk
 
@@ -148,7 +148,7 @@ STORIES: dict[str, tuple[list[str], list[dict[str, Any]]]] = {
 
 
 async def _walk(case: Case, home: pathlib.Path) -> None:
-    async with at_desk(home, durability="relaxed", grace=0.1) as actor:
+    async with open_actor(home, durability="relaxed", grace=0.1) as actor:
         await Walk(case, actor, Surroundings(case)).to_end()
 
 

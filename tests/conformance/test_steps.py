@@ -1,4 +1,4 @@
-"""Every case with steps, at the desk of an engine in this process, with nodes run in place and each on its own."""
+"""Every case with steps, through the services of an engine in this process, in place and each node on its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.conformance.case import Case, load_steps
 from tests.conformance.command import command
-from tests.conformance.desk_actor import at_desk
+from tests.conformance.service_actor import open_actor
 from tests.conformance.slowing import in_time
 from tests.conformance.stubs import surroundings
 from tests.conformance.walk import Walk
@@ -21,7 +21,7 @@ CASES = load_steps()
 async def _walk(case: Case, home: pathlib.Path, *, in_place: bool) -> None:
     with surroundings(case) as around:
         options = {"durability": "relaxed", "http_allow": ("127.0.0.1",), "grace": 0.1}
-        async with at_desk(home, in_place=in_place, smtp_url=around.smtp_url, **options) as actor:
+        async with open_actor(home, in_place=in_place, smtp_url=around.smtp_url, **options) as actor:
             await Walk(case, actor, around).to_end()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conformance.actor import Refusal
 from tests.conformance.case import Case
-from tests.conformance.desk_actor import at_desk
+from tests.conformance.service_actor import open_actor
 from tests.conformance.slowing import in_time
 from tests.conformance.stubs import Surroundings
 from tests.conformance.walk import Late, Walk
@@ -31,7 +31,7 @@ def _walk(home: pathlib.Path, *steps: dict[str, Any]) -> None:
     case = Case("c", "", (), document=ASKS, steps=steps, timeout_s=0.2)
 
     async def go() -> None:
-        async with at_desk(home, durability="relaxed", grace=0.1) as actor:
+        async with open_actor(home, durability="relaxed", grace=0.1) as actor:
             await Walk(case, actor, Surroundings(case)).to_end()
 
     asyncio.run(go())

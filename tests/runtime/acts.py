@@ -18,7 +18,7 @@ from rune.bootstrap import open_reader, running_engine
 from rune.settings import Settings
 from tests.conformance.actor import Refusal
 from tests.conformance.case import Case
-from tests.conformance.desk_actor import DeskActor
+from tests.conformance.service_actor import ServiceActor
 from tests.conformance.stubs import Surroundings
 from tests.conformance.walk import Walk
 from tests.runtime.forks import Forks, command, serve
@@ -74,7 +74,7 @@ async def _take(asked: dict[str, Any]) -> dict[str, Any]:
         home=str(home), nodes=("tests.runtime.ledger_nodes",), durability="relaxed", grace=1, slots=1
     )
     async with running_engine(settings, working=asked["works"]) as engine, open_reader(settings) as look:
-        actor = DeskActor(engine, look)
+        actor = ServiceActor(engine, look)
         walk = Walk(case, actor, Surroundings(case))
         walk.names = progress.names
         for number, step in enumerate(steps[progress.taken :], start=progress.taken):

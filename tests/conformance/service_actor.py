@@ -1,4 +1,4 @@
-"""Asks the desk of an engine in this process."""
+"""Calls the services of an engine in this process."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ def refusals() -> Iterator[None]:
         raise Refusal(error.code, error.message) from error
 
 
-class DeskActor(Look):
+class ServiceActor(Look):
     """Every verb as a call."""
 
     def __init__(self, engine: Engine, look: Any) -> None:
         super().__init__(look)
         self._engine = engine
-        self._desk = engine.services
+        self._services = engine.services
 
     def _canonical(self, source: str) -> bytes:
         return canonical(compiled(json.loads(source), self._engine.registry).definition)
 
     async def deploy(self, source: str, alias: str | None) -> int:
         with refusals():
-            return (await self._desk.workflows.deploy(self._canonical(source), alias=alias)).number
+            return (await self._services.workflows.deploy(self._canonical(source), alias=alias)).number
 
     async def alias(self, workflow: str, alias: str, version: int) -> int:
         with refusals():
-            return (await self._desk.workflows.set_alias(workflow, alias, version)).number
+            return (await self._services.workflows.set_alias(workflow, alias, version)).number
 
     async def start(self, wanted: Start) -> str:
         options = StartOptions(key=wanted.key, labels=wanted.labels, fake_time=wanted.fake_time)
@@ -55,12 +55,12 @@ class DeskActor(Look):
         with refusals():
             if wanted.workflow is None:
                 return (
-                    await self._desk.executions.start_definition(
+                    await self._services.executions.start_definition(
                         self._canonical(wanted.source), payload, options
                     )
                 ).id
             name, _, which = wanted.workflow.partition("@")
-            started = await self._desk.executions.start(
+            started = await self._services.executions.start(
                 name, which or None, payload, options, priority=wanted.priority
             )
             return started.id
@@ -70,33 +70,33 @@ class DeskActor(Look):
     ) -> bool:
         with refusals():
             return (
-                await self._desk.executions.signal(execution, name, value.encode(), key=key, item=item)
+                await self._services.executions.signal(execution, name, value.encode(), key=key, item=item)
             ).resumed
 
     async def pause(self, execution: str) -> bool:
         with refusals():
-            return await self._desk.executions.pause(execution)
+            return await self._services.executions.pause(execution)
 
     async def resume(self, execution: str) -> bool:
         with refusals():
-            return await self._desk.executions.resume(execution)
+            return await self._services.executions.resume(execution)
 
     async def cancel(self, execution: str, reason: str) -> str:
         with refusals():
-            return await self._desk.executions.cancel(execution, reason)
+            return await self._services.executions.cancel(execution, reason)
 
     async def retry(self, execution: str, *, failed_items: bool, key: str | None) -> str:
         with refusals():
-            return (await self._desk.executions.retry(execution, failed_items=failed_items, key=key)).id
+            return (await self._services.executions.retry(execution, failed_items=failed_items, key=key)).id
 
     async def rerun(self, execution: str, node: str, *, item: str | None, key: str | None) -> str:
         with refusals():
-            return (await self._desk.executions.rerun(execution, node, item=item, key=key)).id
+            return (await self._services.executions.rerun(execution, node, item=item, key=key)).id
 
 
 @asynccontextmanager
-async def at_desk(home: pathlib.Path, **settings: Any) -> AsyncIterator[DeskActor]:
-    """An engine in this process, and somebody at its desk."""
+async def open_actor(home: pathlib.Path, **settings: Any) -> AsyncIterator[ServiceActor]:
+    """Run an engine in this process and yield an actor that calls its services."""
     made = Settings(home=str(home), **settings)
     async with running_engine(made) as engine, open_reader(made) as look:
-        yield DeskActor(engine, look)
+        yield ServiceActor(engine, look)
