@@ -20,9 +20,9 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # Coverage makes tests two to three times slower, so only the tests of the core run under it. Core tests with a large
 # amount of evaluation that adds no coverage run with the others.
-COVERING := tests/core tests/sim/test_signals.py
-UNTRACED := tests/core/expr/test_hostile.py tests/core/expr/test_properties.py
-OTHERS   := $(filter-out tests/core tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/))) $(wildcard tests/test_*.py)
+COVERING := tests/unit/core tests/simulation/test_signals.py
+UNTRACED := tests/unit/core/expr/test_hostile.py tests/unit/core/expr/test_properties.py
+OTHERS   := $(filter-out tests/unit/core tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/))) $(wildcard tests/test_*.py)
 
 .PHONY: faults chaos-embedded chaos-cluster chaos-rabbitmq services-up services-down help setup stores lock run test test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api audit format clean
 
@@ -114,10 +114,10 @@ unit: setup stores ## pytest; the tests of rune.core must cover all of its branc
 	$(BIN)/python -m pytest -q -n $(WORKERS) $(OTHERS) $(UNTRACED)
 
 sim: setup ## Run the simulator: make sim SEEDS=100000 [JOBS=2]
-	@$(BIN)/python -m tests.sim --seeds $(SEEDS) --jobs $(JOBS)
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --jobs $(JOBS)
 
 mutants: setup ## Install each mutant of the rules; the simulator must detect it
-	@$(BIN)/python -m tests.sim.mutants
+	@$(BIN)/python -m tests.simulation.mutants
 
 faults: setup stores ## Install each named fault; its test must fail
 	@$(BIN)/python -m tests.faults --jobs $(JOBS)

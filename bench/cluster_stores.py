@@ -21,9 +21,9 @@ from rune.core.execution.fact import NodeResult
 from rune.runtime.engine import Engine
 from rune.runtime.queries.verify import verify_execution
 from rune.settings import Settings
-from tests.services.fleet import Fleet, fleet
-from tests.services.postgres import Server, new_server
-from tests.services.redis_server import RedisServer
+from tests.support.services.fleet import Fleet, fleet
+from tests.support.services.postgres import Server, new_server
+from tests.support.services.redis_server import RedisServer
 
 SOURCES = str(Path(__file__).resolve().parents[1] / "src")
 SLOW_COMMAND_US = 1_000

@@ -159,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with contextlib.ExitStack() as stack:
         dsn: Any = given.dsn
         if dsn is None:
-            from tests.services.postgres import new_server  # noqa: PLC0415 - needed only without a URL
+            from tests.support.services.postgres import new_server  # noqa: PLC0415 - needed only without a URL
 
             server = new_server(Path(tempfile.gettempdir()))
             stack.callback(server.stop)

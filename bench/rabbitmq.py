@@ -35,7 +35,7 @@ from bench.rabbitmq_hops import MESSAGES, hops
 from bench.rabbitmq_stores import Brokered, Statuses
 from rune.bench.measures import percentile
 from rune.cli.commands.serve import quick_loop
-from tests.services.rabbitmq import new_broker
+from tests.support.services.rabbitmq import new_broker
 
 
 async def bare(stores: Brokered, scale: float) -> Figure:

@@ -12,7 +12,7 @@ from bench.cluster_stores import Bench, running
 from bench.rabbitmq_stores import Brokered
 from rune.adapters.rabbitmq.amqp.client import Channel, connect
 from rune.bench import workloads
-from tests.services.fleet import Process
+from tests.support.services.fleet import Process
 
 QUEUE = "workflow.execution"
 CONCURRENCY = 200

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from bench.cluster_stores import Stores, cpu_seconds
 from rune.settings import Settings
-from tests.services.fleet import Fleet
-from tests.services.rabbitmq import Broker
+from tests.support.services.fleet import Fleet
+from tests.support.services.rabbitmq import Broker
 
 Statuses = Literal["each", "batched", "none"]
 

@@ -1,22 +1,23 @@
-"""What holds for all tests."""
+"""Hypothesis profiles and xdist groups of all tests."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from tests.order import Together
+from tests.support.grouping import grouped, rank
 
-# A gate answers the same for the same change; whoever works on the project gets new examples with every run. How long
-# an example takes says more about who else uses the machine than about the example.
+# In CI the same change gives the same examples; elsewhere each run draws new ones. There is no deadline, because the
+# duration of an example depends on the load of the machine.
 settings.register_profile("gate", derandomize=True, deadline=None)
 settings.register_profile("work", deadline=None)
 settings.load_profile("gate" if os.environ.get("CI") else "work")
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together | None:
-    return Together(config, log) if config.getvalue("dist") == "load" else None
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    groups = grouped(item.nodeid for item in items)
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(groups[item.nodeid]))
+    items.sort(key=lambda item: rank(groups[item.nodeid]))

@@ -17,7 +17,7 @@ from tests.chaos.closing import announced, counting, rested, say, scaled
 from tests.chaos.cluster_verdict import TIDY, Verdict
 from tests.chaos.rebuild import rebuilt
 from tests.chaos.stand import Stand, pause, stand
-from tests.services.fleet import Role
+from tests.support.services.fleet import Role
 
 KINDS = ("workers", "schedulers", "redis", "wiped", "cut", "postgres", "away")
 COUNTS = dict(zip(KINDS, (200, 50, 50, 25, 25, 50, 3), strict=True))

@@ -23,7 +23,7 @@ from tests.chaos.cluster_load import shape_of
 from tests.chaos.effects import Made, made
 from tests.chaos.load import Keys
 from tests.chaos.stand import Stand, pause
-from tests.paths import ROOT
+from tests.support.paths import ROOT
 
 SLACK = 1.0
 """Somebody who claimed a token just before its row was written may make the effect so many seconds later."""

@@ -16,8 +16,8 @@ from random import Random
 from typing import Any
 
 from tests.chaos.load import NODES, SLOTS, Keys
-from tests.paths import ROOT
-from tests.runtime.forks import PATHS, Forks
+from tests.integration.embedded.forks import PATHS, Forks
+from tests.support.paths import ROOT
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": PATHS, "RUNE_NODES": ",".join(NODES)}
 

@@ -20,9 +20,9 @@ from rune.nodes.registry import full_registry
 from rune.runtime.engine import Engine
 from rune.settings import Settings
 from rune.testing.harness import compiled
-from tests.runtime.shapes import PAYLOAD, SHAPES
+from tests.integration.embedded.shapes import PAYLOAD, SHAPES
 
-NODES = ("tests.runtime.ledger_nodes",)
+NODES = ("tests.integration.embedded.ledger_nodes",)
 IN_FLIGHT = 12
 SLOTS = 8
 DEADLINE = 120.0

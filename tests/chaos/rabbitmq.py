@@ -21,7 +21,7 @@ from tests.chaos.cluster_verdict import Verdict
 from tests.chaos.rabbitmq_overlong import CONFIG, overlong
 from tests.chaos.stand import Stand, pause, stand
 from tests.chaos.wire import Wire, wire
-from tests.services.rabbitmq import Broker, new_broker
+from tests.support.services.rabbitmq import Broker, new_broker
 
 COUNTS = {"killed": 50, "restarted": 50, "emptied": 10, "deleted": 25, "alarm": 10, "cut": 20, "overlong": 2}
 QUEUES = (

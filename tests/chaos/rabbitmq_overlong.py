@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from tests.chaos.stand import Stand, pause
-from tests.paths import ROOT
+from tests.support.paths import ROOT
 
 TIMEOUT = 75.0  # s that the broker waits; a worker lets go of what it holds after 60
 CONFIG = f"consumer_timeout = {int(TIMEOUT * 1000)}\n"

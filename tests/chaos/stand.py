@@ -15,10 +15,10 @@ from typing import IO
 
 from rune.settings import Settings
 from tests.chaos.effects import LEDGER
-from tests.paths import ROOT
-from tests.services.fleet import Fleet, Role, fleet
-from tests.services.postgres import Server, new_server
-from tests.services.redis_server import RedisServer
+from tests.support.paths import ROOT
+from tests.support.services.fleet import Fleet, Role, fleet
+from tests.support.services.postgres import Server, new_server
+from tests.support.services.redis_server import RedisServer
 
 NODES = "tests.chaos.effects"
 PATIENCE = 90.0

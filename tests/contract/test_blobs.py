@@ -13,9 +13,9 @@ import pytest
 from rune.adapters.blobs.filesystem import FilesystemBlobs
 from rune.adapters.blobs.s3 import S3Blobs
 from rune.adapters.sqlite.journal import SqliteJournal
-from tests.blobs.s3_server import KEYS, s3_server
 from tests.contract.suites.blob import BlobContract
 from tests.contract.test_embedded import left_on_disk, opened
+from tests.integration.blobs.s3_server import KEYS, s3_server
 
 
 @pytest.fixture(autouse=True, scope="module")

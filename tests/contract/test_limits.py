@@ -19,8 +19,8 @@ from rune.testing.clock import VirtualClock
 from tests.contract.suites.limiting import LimitContract, Limited
 from tests.contract.suites.scenario import scenario
 from tests.contract.test_embedded import opened
-from tests.services.databases import dsn_of, ready
-from tests.services.postgres import database_of, server
+from tests.support.services.databases import dsn_of, ready
+from tests.support.services.postgres import database_of, server
 
 RACER = """
 import asyncio, sys

@@ -23,8 +23,8 @@ from tests.contract.suites.library import LibraryContract
 from tests.contract.suites.retention import ALL, NOW, Kept, RetentionContract
 from tests.contract.suites.scenario import scenario
 from tests.contract.suites.secret import SecretContract
-from tests.services.databases import dsn_of, left_behind, reader_of, ready
-from tests.services.postgres import database_of, server
+from tests.support.services.databases import dsn_of, left_behind, reader_of, ready
+from tests.support.services.postgres import database_of, server
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -13,8 +13,8 @@ from rune.core.execution.outcome import Error
 from rune.ports.retention import Rule
 from tests.contract.suites.records import accepted, result
 from tests.contract.suites.scenario import scenario
-from tests.services.databases import dsn_of, ready
-from tests.services.postgres import database_of, server
+from tests.support.services.databases import dsn_of, ready
+from tests.support.services.postgres import database_of, server
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -17,8 +17,8 @@ from rune.core.execution.fact import ExecutionEnded, Fact
 from rune.ports.journal import StoreUnavailableError
 from tests.contract.suites.records import accepted, result
 from tests.contract.suites.scenario import scenario
-from tests.services.databases import dsn_of, patient, ready
-from tests.services.postgres import database_of, free_port, new_server, server
+from tests.support.services.databases import dsn_of, patient, ready
+from tests.support.services.postgres import database_of, free_port, new_server, server
 
 WRITERS = 40
 EACH = 60

@@ -24,9 +24,9 @@ from rune.ports.journal import ExecutionEndedError, StoreUnavailableError
 from rune.ports.workflows import WorkflowNotFoundError
 from tests.contract.suites.records import accepted, child, result
 from tests.contract.suites.scenario import scenario
-from tests.services.databases import dsn_of, patient, ready
-from tests.services.postgres import database_of, server
-from tests.services.proxy import Proxy
+from tests.support.services.databases import dsn_of, patient, ready
+from tests.support.services.postgres import database_of, server
+from tests.support.services.proxy import Proxy
 
 ROUNDS = 200
 

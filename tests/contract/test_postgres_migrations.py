@@ -12,8 +12,8 @@ from rune.adapters.postgres.migrations import migrate
 from rune.adapters.postgres.stores import postgres
 from rune.ports.journal import NewerFormatError, StoreUnavailableError
 from tests.contract.suites.records import accepted, result
-from tests.services.databases import dsn_of, ready
-from tests.services.postgres import Server, database_of, server
+from tests.support.services.databases import dsn_of, ready
+from tests.support.services.postgres import Server, database_of, server
 
 STEPS = migrations()
 NUMBERS = range(1, len(STEPS) + 1)

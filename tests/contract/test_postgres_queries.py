@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rune.adapters.postgres.database import queries, query
-from tests.paths import SOURCE
+from tests.support.paths import SOURCE
 
 FOLDER = SOURCE / "rune" / "adapters" / "postgres"
 CALLERS = [*FOLDER.glob("*.py"), *(SOURCE / "rune" / "bootstrap").glob("*.py")]

@@ -18,8 +18,8 @@ from rune.ports.journal import ExecutionRecord, ExecutionRemovedError
 from rune.ports.retention import Rule
 from tests.contract.suites.retention import ALL, HOUR, NOW, Kept
 from tests.contract.suites.scenario import scenario
-from tests.services.databases import dsn_of, ready
-from tests.services.postgres import database_of, server
+from tests.support.services.databases import dsn_of, ready
+from tests.support.services.postgres import database_of, server
 
 PATIENCE = 60.0
 HELD_UP = 0.5  # s after which somebody who has not come further is taken to be held up

@@ -21,7 +21,7 @@ from rune.testing.clock import VirtualClock
 from rune.testing.harness import harness
 from tests.contract.suites.scenario import scenario
 from tests.contract.suites.store import FAILING, FAN, Stage, StoreContract
-from tests.services.databases import dsn_of, reader_of, ready
+from tests.support.services.databases import dsn_of, reader_of, ready
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -10,8 +10,8 @@ import pytest
 
 from rune.adapters.rabbitmq.queue import RabbitQueue
 from tests.contract.suites.queue import QueueContract
-from tests.rabbitmq.aio_pika_queue import AioPikaQueue
-from tests.services.rabbitmq import broker
+from tests.integration.rabbitmq.aio_pika_queue import AioPikaQueue
+from tests.support.services.rabbitmq import broker
 
 
 @pytest.fixture(autouse=True, scope="module")

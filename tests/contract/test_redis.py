@@ -19,7 +19,7 @@ from rune.testing.clock import VirtualClock
 from tests.contract.suites.queue import QueueContract
 from tests.contract.suites.state import StateContract
 from tests.contract.test_embedded import left_on_disk, opened
-from tests.services.redis_server import redis_server
+from tests.support.services.redis_server import redis_server
 
 _worlds = count()
 

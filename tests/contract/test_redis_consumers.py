@@ -12,7 +12,7 @@ from rune.adapters.redis.streams import GROUP, ConsumerCleaner, Streams
 from rune.core.execution.token import Token
 from tests.contract.suites.scenario import scenario
 from tests.contract.test_redis import fresh_keys, opened_queue
-from tests.services.redis_server import redis_server
+from tests.support.services.redis_server import redis_server
 
 LONG = 3600.0
 PATIENCE = 60.0

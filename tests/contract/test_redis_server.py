@@ -30,7 +30,7 @@ from tests.contract.suites.scenario import scenario
 from tests.contract.suites.world import chain, fan
 from tests.contract.test_embedded import opened
 from tests.contract.test_redis import fresh_keys, opened_queue
-from tests.services.redis_server import RedisServer, redis_server
+from tests.support.services.redis_server import RedisServer, redis_server
 
 S = TypeVar("S")
 

@@ -10,7 +10,7 @@ from tests.faults.fault import Fault, fault, same
 from tests.faults.nodes import TABLE as NODES
 
 _I = "test_hazards_i.py::test_h_"
-_TICKS = "tests/triggers/test_schedules.py::test_h_"
+_TICKS = "tests/integration/triggers/test_schedules.py::test_h_"
 
 
 def _serve_only_ends(serve: Any) -> Any:
@@ -133,23 +133,23 @@ ELSEWHERE: dict[str, Fault] = {
         replace("rune.core.triggers:advance", _forget_starting_tick),
     ),
     "i6-key": fault(
-        "tests/access/test_grants.py::test_h_i6_a_grant_to_one_key_is_nobody_elses",
+        "tests/acceptance/access/test_grants.py::test_h_i6_a_grant_to_one_key_is_nobody_elses",
         replace("rune.core.permissions:permits", _grant_to_all_of_a_kind),
     ),
     "i6-workflow": fault(
-        "tests/access/test_grants.py::test_h_i6_a_grant_to_a_workflow_is_for_its_stored_versions",
+        "tests/acceptance/access/test_grants.py::test_h_i6_a_grant_to_a_workflow_is_for_its_stored_versions",
         replace("rune.core.permissions:permits", _take_for_stored),
     ),
     "i7-cluster": same(
-        "tests/rabbitmq_cluster/test_canary.py::test_h_i7_no_secret_is_seen_anywhere_in_a_cluster",
+        "tests/integration/rabbitmq_cluster/test_canary.py::test_h_i7_no_secret_is_seen_anywhere_in_a_cluster",
         NODES["i7-row"],
     ),
     "i8-routes": fault(
-        "tests/access/test_matrix.py::test_h_i8_every_route_answers_everybody_as_the_table_says",
+        "tests/acceptance/access/test_matrix.py::test_h_i8_every_route_answers_everybody_as_the_table_says",
         replace("rune.server.auth:ApiKeyAuth.authenticate", _admit_without_key),
     ),
     "i8-scopes": fault(
-        "tests/access/test_scopes.py::test_h_i8_a_scope_opens_its_workflows_and_no_others",
+        "tests/acceptance/access/test_scopes.py::test_h_i8_a_scope_opens_its_workflows_and_no_others",
         skip("rune.server.auth:_check_execution"),
     ),
     "i13": fault(

@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults.change import check
 from tests.faults.hook import ROOT
-from tests.sim.mutants import MUTANTS, SHY
+from tests.simulation.mutants import MUTANTS, SHY
 
 
 @pytest.mark.parametrize("name", MUTANTS)
@@ -24,7 +24,9 @@ def test_shy_mutants_exist() -> None:
 def test_table_imports_no_target() -> None:
     """The table is imported before the faults are installed: a target imported with it would stay as it is."""
     targets = sorted({change.module for changes in MUTANTS.values() for change in changes})
-    code = f"import sys, tests.sim.mutants; print([each for each in {targets!r} if each in sys.modules])"
+    code = (
+        f"import sys, tests.simulation.mutants; print([each for each in {targets!r} if each in sys.modules])"
+    )
     process = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -20,9 +20,9 @@ from rune.ports.journal import FORMAT, ExecutionRecord
 from rune.runtime.lifecycle.launcher import new_execution_id
 from rune.settings import Settings
 from rune.testing.harness import Harness
-from tests.cluster.standing import stores
 from tests.hazards.building import Fields
-from tests.services.redis_server import redis_server
+from tests.integration.cluster.standing import stores
+from tests.support.services.redis_server import redis_server
 
 LATER = "later"
 """A queue that is read only by who says so: what waits there is in nobody's hands."""

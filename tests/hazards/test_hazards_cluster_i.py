@@ -32,8 +32,8 @@ from tests.hazards.clustered import (
     until,
     wipe,
 )
-from tests.services.databases import ready
-from tests.services.postgres import new_server
+from tests.support.services.databases import ready
+from tests.support.services.postgres import new_server
 
 LEASE = 9.0  # s
 SOON = 90.0  # s: long enough for whatever is on its way

@@ -20,7 +20,7 @@ from rune.testing.harness import harness
 from tests.hazards import waiting
 from tests.hazards.building import Fields, entry, kind, ran, waits, workflow
 from tests.hazards.hearing import TOKEN, Heard
-from tests.nodes.io.calling import serving
+from tests.unit.nodes.io.calling import serving
 
 
 def used(

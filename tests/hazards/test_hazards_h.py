@@ -11,15 +11,15 @@ from aiohttp import web
 
 from rune.core.execution.outcome import Failure, Outcome, Output
 from rune.nodes.resources import Resources
-from tests.cli.process import PATIENCE, Rune, until
-from tests.conformance.case import Case
-from tests.conformance.stubs import surroundings
-from tests.core.documents import document, keep, node
+from tests.acceptance.cli.process import PATIENCE, Rune, until
+from tests.acceptance.conformance.case import Case
+from tests.acceptance.conformance.stubs import surroundings
 from tests.hazards.building import entry, kind, ran, workflow
-from tests.nodes.io.calling import call, listening, local_world, serving
-from tests.nodes.io.test_http import answering, ask, echo
-from tests.nodes.io.test_http_hostile import Names, Site
-from tests.nodes.io.test_smtp import MAIL, Sink, send
+from tests.unit.core.documents import document, keep, node
+from tests.unit.nodes.io.calling import call, listening, local_world, serving
+from tests.unit.nodes.io.test_http import answering, ask, echo
+from tests.unit.nodes.io.test_http_hostile import Names, Site
+from tests.unit.nodes.io.test_smtp import MAIL, Sink, send
 
 
 def _code(outcome: Outcome) -> str:

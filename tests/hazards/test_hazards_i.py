@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from rune.adapters.postgres import journal_writes
 from rune.testing.harness import compiled, harness
+from tests.acceptance.api.running import DEADLINE, Served, run, served
 from tests.hazards.building import counting, fails, gated, kind, sets, workflow
 from tests.hazards.clustered import accepted, engines, fresh, status_of
-from tests.master.running import DEADLINE, Served, run, served
 
 SIGNALLED = kind("wait", resume="signal", name="go")
 

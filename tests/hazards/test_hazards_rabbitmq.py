@@ -12,9 +12,9 @@ from rune.adapters.rabbitmq.amqp.errors import AmqpError, BrokerUnavailableError
 from rune.adapters.rabbitmq.queue import RabbitQueue
 from rune.adapters.rabbitmq.topology import Kind, Topology
 from rune.core.execution.token import Token
-from tests.rabbitmq.helping import scenario
-from tests.services.proxy import Proxy
-from tests.services.rabbitmq import broker
+from tests.integration.rabbitmq.helping import scenario
+from tests.support.services.proxy import Proxy
+from tests.support.services.rabbitmq import broker
 
 SOON = 45.0  # s: long enough for whatever is on its way
 

@@ -22,9 +22,9 @@ from rune.testing.harness import Harness
 from tests.hazards import delivering
 from tests.hazards.building import counting, gated, in_a_row, kind, sets, waits, workflow
 from tests.hazards.clustered import engines, fresh, ran
-from tests.rabbitmq.helping import scenario
-from tests.rabbitmq.queues import Place, place
-from tests.services.rabbitmq import broker
+from tests.integration.rabbitmq.helping import scenario
+from tests.integration.rabbitmq.queues import Place, place
+from tests.support.services.rabbitmq import broker
 
 WORK = "workflow.execution"
 SOON = 60.0  # s: long enough for whatever is on its way

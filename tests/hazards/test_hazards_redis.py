@@ -29,7 +29,7 @@ from tests.contract.suites.world import chain
 from tests.contract.test_embedded import opened
 from tests.contract.test_redis import fresh_keys
 from tests.contract.test_redis_server import cluster
-from tests.services.redis_server import RedisServer, redis_server
+from tests.support.services.redis_server import RedisServer, redis_server
 
 SENT_AGAIN = 60_001  # ms: as long as somebody else has for sending what it was given
 

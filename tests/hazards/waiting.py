@@ -9,7 +9,7 @@ from rune.testing.harness import Run
 from tests.hazards.building import Fields, Opened, Ran, entry, kind, splits, waits, workflow
 from tests.hazards.clustered import until
 from tests.hazards.hearing import TOKEN, Heard
-from tests.nodes.io.calling import serving
+from tests.unit.nodes.io.calling import serving
 
 HOUR = 3_600_000
 

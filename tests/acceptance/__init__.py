@@ -1,0 +1,1 @@
+"""Acceptance tests: Rune as its users see it."""

@@ -1,0 +1,176 @@
+"""Credentials are used by those whom they were granted to, and that is decided when they are used."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rune.codec.messages import NodeExecutionMessage
+from rune.runtime.messaging.foreign_messages import ForeignMessages
+from tests.acceptance.access.asking import API, BOOTSTRAP, Crowd
+from tests.acceptance.api.running import Served, run
+
+NODES = ("tests.acceptance.access.use_nodes",)
+
+
+def uses(id: str, credential: str = "shop") -> dict[str, Any]:
+    return {
+        "id": id,
+        "nodes": [
+            {"id": "in", "type": "input"},
+            {"id": "use", "type": "access.use", "credentials": {"name": credential}},
+        ],
+        "edges": [{"src": "in", "dst": "use"}],
+    }
+
+
+WAITS_THEN_USES: dict[str, Any] = {
+    "id": "later",
+    "nodes": [
+        {"id": "in", "type": "input"},
+        {"id": "w", "type": "wait", "parameters": {"resume": "signal", "name": "go"}},
+        {"id": "use", "type": "access.use", "credentials": {"name": "shop"}},
+    ],
+    "edges": [{"src": "in", "dst": "w"}, {"src": "w", "dst": "use"}],
+}
+PARENT: dict[str, Any] = {
+    "id": "parent",
+    "nodes": [
+        {"id": "in", "type": "input"},
+        {"id": "call", "type": "workflow", "parameters": {"workflow": "child"}},
+    ],
+    "edges": [{"src": "in", "dst": "call"}],
+}
+
+
+async def grants(server: Served, *grant: str, withdraw: tuple[str, ...] = ()) -> list[str]:
+    """Who may use it, afterwards."""
+    body = {"grant": list(grant), "withdraw": list(withdraw)}
+    found = await server.post("/credentials/shop/grants", body)
+    granted: list[str] = found["granted"]
+    return granted
+
+
+async def shop(server: Served, *documents: dict[str, Any]) -> None:
+    await server.client.deploy(documents[0])
+    for each in documents[1:]:
+        await server.client.deploy(each)
+    body = {"name": "shop", "type": "custom", "values": {"password": "s3cret-password"}}
+    await server.post("/credentials", body, 201)
+
+
+async def ended(server: Served, execution: str) -> tuple[str, str | None]:
+    found = await server.client.wait(execution, 60)
+    return found.status, None if found.error is None else found.error.code
+
+
+async def by_queue(server: Served, document: dict[str, Any], execution: str) -> None:
+    """A start that somebody wrote to the broker by hand."""
+    engine = server.engine
+    message = NodeExecutionMessage(
+        workflow_id=document["id"],
+        execution_id=execution,
+        current_node="use",
+        definition=msgspec.Raw(msgspec.json.encode(document)),
+        context=msgspec.Raw(b"{}"),
+    )
+    await ForeignMessages(engine.backend, engine.plans, engine.launcher).take(message, b"")
+
+
+def test_unless_said_otherwise_everyone_may_and_the_queue_may_not(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await shop(server, uses("orders"))
+        async with AsyncExitStack() as stack:
+            ada = await Crowd(server, stack).join("ada", "runner")
+            started = (await ada.post(f"{API}/workflows/orders/executions")).json()["execution_id"]
+            assert await ended(server, started) == ("completed", None)
+        await by_queue(server, uses("orders"), "q1")
+        assert await ended(server, "q1") == ("halted", "CREDENTIAL_DENIED")
+        assert (await server.client.execution("q1")).principal == "queue"
+        assert await grants(server, "queue") == ["everyone", "queue"]
+        await by_queue(server, uses("orders"), "q2")
+        assert await ended(server, "q2") == ("completed", None)
+
+    run(tmp_path, work, key=BOOTSTRAP, nodes=NODES)
+
+
+def test_h_i6_a_grant_to_one_key_is_nobody_elses(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await shop(server, uses("orders"))
+        async with AsyncExitStack() as stack:
+            crowd = Crowd(server, stack)
+            asks = {name: await crowd.join(name, "runner") for name in ("ada", "bob")}
+            await grants(server, f"key:{crowd.keys['ada'].id}", withdraw=("everyone",))
+            found = {}
+            for name, each in asks.items():
+                started = (await each.post(f"{API}/workflows/orders/executions")).json()["execution_id"]
+                found[name] = await ended(server, started)
+            assert found == {"ada": ("completed", None), "bob": ("halted", "CREDENTIAL_DENIED")}
+            again = (await asks["ada"].post(f"{API}/executions/{started}/retry")).json()["execution_id"]
+            assert await ended(server, again) == ("halted", "CREDENTIAL_DENIED"), "it is still bob's"
+
+    run(tmp_path, work, key=BOOTSTRAP, nodes=NODES)
+
+
+def test_h_i6_a_grant_to_a_workflow_is_for_its_stored_versions(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await shop(server, uses("orders"))
+        await grants(server, "workflow:ord*", withdraw=("everyone",))
+        stored = (await server.client.start("orders")).execution_id
+        assert await ended(server, stored) == ("completed", None)
+        imitated = {**uses("orders"), "name": "not what was stored"}
+        mine = (await server.client.run(imitated)).execution_id
+        assert await ended(server, mine) == ("halted", "CREDENTIAL_DENIED")
+        await by_queue(server, imitated, "q1")
+        assert await ended(server, "q1") == ("halted", "CREDENTIAL_DENIED")
+
+    run(tmp_path, work, nodes=NODES)
+
+
+def test_it_is_decided_when_the_node_runs(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await shop(server, WAITS_THEN_USES)
+        first, second = [(await server.client.start("later")).execution_id for _ in range(2)]
+        await server.client.signal(first, "go")
+        assert await ended(server, first) == ("completed", None)
+        await grants(server, withdraw=("everyone",))
+        await server.client.signal(second, "go")
+        assert await ended(server, second) == ("halted", "CREDENTIAL_DENIED")
+        (run_of,) = [
+            each for each in (await server.client.document(second))["nodes"] if each["node_id"] == "use"
+        ]
+        assert "s3cret-password" not in str(run_of)
+
+    run(tmp_path, work, nodes=NODES)
+
+
+def test_children_act_for_whoever_started_the_first(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await shop(server, uses("child"), PARENT)
+        async with AsyncExitStack() as stack:
+            crowd = Crowd(server, stack)
+            ada = await crowd.join("ada", "runner")
+            await grants(server, "local", withdraw=("everyone",))
+            started = (await ada.post(f"{API}/workflows/parent/executions")).json()["execution_id"]
+            assert (await ended(server, started))[0] == "halted"
+            listed = (await server.get("/executions?workflow=child"))["executions"]
+            child = await server.client.execution(listed[0]["execution_id"])
+            assert child.principal == f"key:{crowd.keys['ada'].id}"
+            assert child.error is not None
+            assert child.error.code == "CREDENTIAL_DENIED"
+
+    run(tmp_path, work, key=BOOTSTRAP, nodes=NODES)
+
+
+def test_what_cannot_be_granted_is_refused(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await shop(server, uses("orders"))
+        for whom in ("nobody", "key:", "role:admin", "*"):
+            await server.post("/credentials/shop/grants", {"grant": [whom]}, 422)
+        await server.post("/credentials/other/grants", {"grant": ["queue"]}, 404)
+        assert (await server.get("/credentials/shop/grants"))["granted"] == ["everyone"]
+
+    run(tmp_path, work, nodes=NODES)

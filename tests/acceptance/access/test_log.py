@@ -1,0 +1,135 @@
+"""The log: every change has its entry, with who, what and of what, and without anything secret."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from rune.ports.journal import StoreUnavailableError
+from rune.ports.processes import RPC_METHODS
+from rune.runtime.components import Services
+from tests.acceptance.access.asking import API, BOOTSTRAP, Crowd, filled
+from tests.acceptance.api.running import HELLO, Served, run
+
+QUIET = {
+    "executions.start_definition",
+    "executions.start",
+    "dead_letters.list",
+    "triggers.list",
+    "triggers.find",
+}
+"""Methods that change nothing, or whose executions record who started them."""
+
+
+def test_every_service_method_is_audited_or_known_to_be_quiet() -> None:
+    kinds = get_type_hints(Services)
+
+    def is_audited(name: str) -> bool:
+        service, _, method = name.partition(".")
+        return hasattr(getattr(kinds[service], method), "audited_action")
+
+    assert {name for name in RPC_METHODS if not is_audited(name)} == QUIET
+
+
+def told(entries: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
+    return [(each["actor"], each["action"], each["target"], each["outcome"]) for each in entries]
+
+
+def test_who_changed_what_is_told_newest_first(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        ids = await filled(server)
+        async with AsyncExitStack() as stack:
+            crowd = Crowd(server, stack)
+            ada = await crowd.join("ada", "admin")
+            me = f"key:{crowd.keys['ada'].id}"
+            waits, items = ids["waits"], ids["items"]
+            await ada.put(f"{API}/workflows/hello", json={**HELLO, "name": "Hello"})
+            await ada.put(f"{API}/workflows/hello/aliases/stable", json={"version": 1})
+            await ada.delete(f"{API}/workflows/items")
+            await ada.post(f"{API}/executions/{waits}/pause")
+            await ada.post(f"{API}/executions/{waits}/resume")
+            await ada.post(f"{API}/executions/{waits}/signals", json={"name": "other", "value": "hush-hush"})
+            await ada.post(f"{API}/executions/{waits}/cancel", json={"reason": "hush-hush"})
+            await ada.post(f"{API}/executions/{waits}/cancel")
+            await ada.post(f"{API}/executions/{items}/rerun", json={"node": "s"})
+            secret = {"name": "shop", "type": "bearer", "values": {"token": "hush-hush"}}
+            await ada.post(f"{API}/credentials", json=secret)
+            await ada.patch(f"{API}/credentials/shop", json={"values": {"token": "hush-hush-2"}})
+            await ada.delete(f"{API}/credentials/shop")
+            answer = await ada.get(f"{API}/log", params={"actor": me, "limit": 1000})
+        assert "hush-hush" not in answer.text
+        assert told(answer.json()["entries"])[::-1] == [
+            (me, "workflow.deploy", "hello", "asked"),
+            (me, "alias.point", "hello", "asked"),
+            (me, "workflow.hide", "items", "asked"),
+            (me, "execution.pause", waits, "asked"),
+            (me, "execution.resume", waits, "asked"),
+            (me, "execution.signal", waits, "asked"),
+            (me, "execution.cancel", waits, "asked"),
+            (me, "execution.cancel", waits, "asked"),
+            (me, "execution.cancel", waits, "ENDED"),
+            (me, "execution.rerun", items, "asked"),
+            (me, "credential.add", "shop", "asked"),
+            (me, "credential.rotate", "shop", "asked"),
+            (me, "credential.remove", "shop", "asked"),
+        ]
+
+    run(tmp_path, work, key=BOOTSTRAP)
+
+
+def test_the_log_is_read_in_pages(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        for number in range(5):
+            await server.client.deploy({**HELLO, "name": f"n{number}"})
+        whole = [each.number async for each in server.client.log(page=1_000)]
+        paged = [each.number async for each in server.client.log(page=2)]
+        assert paged == whole == sorted(whole, reverse=True)
+        assert len(whole) == 5
+        assert [each.target async for each in server.client.log(action="workflow", target="hello")] == [
+            "hello"
+        ] * 5
+        assert [each async for each in server.client.log(action="key")] == []
+        await server.get("/log?cursor=x", 422)
+
+    run(tmp_path, work)
+
+
+def test_nothing_is_changed_that_cannot_be_written_down(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(HELLO)
+        log = server.engine.backend.log
+        assert log is not None
+
+        async def away(entry: object) -> None:
+            raise StoreUnavailableError("the log is away")
+
+        log.write = away  # type: ignore[method-assign]
+        assert (await server.http.delete(f"{API}/workflows/hello")).status_code == 503
+        assert (await server.http.get(f"{API}/workflows/hello")).status_code == 200
+
+    run(tmp_path, work)
+
+
+def test_requests_at_once_are_each_their_askers(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(HELLO)
+        async with AsyncExitStack() as stack:
+            crowd = Crowd(server, stack)
+            asks = {name: await crowd.join(name, "editor") for name in ("ada", "bob", "cyd")}
+            await asyncio.gather(
+                *(
+                    each.put(f"{API}/workflows/hello/aliases/{name}{number}", json={"version": 1})
+                    for number in range(10)
+                    for name, each in asks.items()
+                )
+            )
+            for name in asks:
+                by = f"key:{crowd.keys[name].id}"
+                found = [each async for each in server.client.log(actor=by)]
+                assert sorted(each.details["alias"] for each in found) == sorted(
+                    f"{name}{number}" for number in range(10)
+                )
+
+    run(tmp_path, work, key=BOOTSTRAP)

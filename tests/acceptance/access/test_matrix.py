@@ -1,0 +1,182 @@
+"""Every route, asked by everybody: exactly those pass whom the table names."""
+
+from __future__ import annotations
+
+import re
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute, APIWebSocketRoute
+from starlette.requests import Request
+from starlette.responses import Response
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+
+from rune.core.permissions import RIGHTS
+from rune.server.app import make_app
+from rune.server.auth import UndeclaredPermissionError, authorize
+from rune.server.endpoints import Router, gated
+from rune.server.monitoring import HEALTH
+from rune.server.permissions import PRINCIPALS, allowed, check_declared, rows
+from tests.acceptance.access.asking import API, BOOTSTRAP, NONE, Crowd, filled, status
+from tests.acceptance.access.write_matrix import DOCS, matrix, written
+from tests.acceptance.api.running import WAITS, Served, run
+
+METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS")
+
+
+def expected(need: str | None, who: str, got: int) -> bool:
+    """Whether an answer is what the table says; what somebody may do can still fail, but not for being who they are."""
+    if allowed(need, who):  # type: ignore[arg-type]
+        return got not in (401, 403)
+    return got == (401 if who == NONE else 403)
+
+
+def placed(path: str) -> str:
+    """A path of a route that leads to nothing that is there."""
+    return re.sub(r"{(\w+)(:path)?}", lambda found: "k" + "0" * 16 if found[1] == "id" else "nothing", path)
+
+
+def test_h_i8_every_route_answers_everybody_as_the_table_says(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        wrong: list[str] = []
+        async with AsyncExitStack() as stack:
+            crowd = await Crowd(server, stack).gather()
+            await server.deploy(WAITS)
+            waiting = (await server.client.start("waits")).execution_id
+            asked = 0
+            for method, path, need in rows(list(make_app(server.master).routes)):
+                for who in PRINCIPALS:
+                    if method == "WebSocket":
+                        got = await _socket(server, path.format(execution=waiting), crowd, who)
+                    else:
+                        got = await status(crowd.asks[who], method, placed(path))
+                    asked += 1
+                    if not expected(need, who, got):
+                        wrong.append(f"{method} {path} by {who}: {got}")
+        assert wrong == []
+        assert asked > 250
+
+    run(tmp_path, work, key=BOOTSTRAP)
+
+
+async def _socket(server: Served, path: str, crowd: Crowd, who: str) -> int:
+    headers = {} if who == NONE else {"Authorization": f"Bearer {crowd.keys[who].key}"}
+    try:
+        async with connect(server.url.replace("http", "ws") + path, additional_headers=headers):
+            return 101
+    except InvalidStatus as refused:
+        return refused.response.status_code
+
+
+def test_the_table_in_the_docs_is_the_table(tmp_path: Path) -> None:
+    page = DOCS.read_text(encoding="utf-8")
+    assert page == written(page, run(tmp_path, matrix)), "python -m tests.acceptance.access.write_matrix"
+
+
+def test_exactly_three_routes_are_exempt_and_each_other_says_what_it_takes(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        exempt = []
+        for route in make_app(server.master).routes:
+            assert isinstance(route, APIRoute | APIWebSocketRoute)
+            if authorize not in [each.call for each in route.dependant.dependencies]:
+                exempt.append(route.endpoint)
+        assert exempt == list(HEALTH.values())
+        assert len(exempt) == 3
+
+    run(tmp_path, work)
+
+
+def test_a_route_that_says_nothing_is_not_built() -> None:
+    async def nothing(request: Request) -> Response:
+        return Response()
+
+    with pytest.raises(TypeError):
+        Router("things")("GET", "/things", "Things")  # type: ignore[call-arg]
+    with pytest.raises(UndeclaredPermissionError):
+        gated().add_api_route("/things", nothing)
+    beside = FastAPI(openapi_url=None)
+    beside.add_api_route("/things", nothing)
+    with pytest.raises(UndeclaredPermissionError):
+        check_declared(beside.routes, HEALTH.values())
+    nothing.permission = "view"  # type: ignore[attr-defined]
+    with pytest.raises(UndeclaredPermissionError, match="skips authentication"):
+        check_declared(beside.routes, HEALTH.values())
+    nothing.permission = "everything"  # type: ignore[attr-defined]
+    with pytest.raises(UndeclaredPermissionError):
+        check_declared([*_gated(nothing).routes], ())
+    for elsewhere in ("hook", "page"):
+        nothing.permission = elsewhere  # type: ignore[attr-defined]
+        with pytest.raises(UndeclaredPermissionError, match=elsewhere):
+            check_declared([*_gated(nothing).routes], ())
+    imitated = FastAPI(openapi_url=None)
+    imitated.add_api_route("/healthz", nothing)
+    with pytest.raises(UndeclaredPermissionError):
+        check_declared(imitated.routes, HEALTH.values())
+
+
+def _gated(endpoint: object) -> APIRouter:
+    router = gated()
+    router.add_api_route("/things", endpoint)  # type: ignore[arg-type]
+    return router
+
+
+def test_no_trick_with_method_or_path_gets_past_the_gate(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        ids = await filled(server)
+        found: list[str] = []
+        async with AsyncExitStack() as stack:
+            crowd = Crowd(server, stack)
+            nobody = await crowd.with_key(None)
+            secret = "waits"
+            for path in _tricks(ids["waits"]):
+                for method in METHODS:
+                    answer = await nobody.request(method, path)
+                    told = secret in answer.text and "no execution" not in answer.text
+                    if answer.status_code not in (400, 401, 403, 404, 405) or told:
+                        found.append(f"{method} {path}: {answer.status_code}")
+        assert found == []
+
+    run(tmp_path, work, key=BOOTSTRAP)
+
+
+def _tricks(execution: str) -> list[str]:
+    whole = f"{API}/executions/{execution}"
+    return [
+        f"{API}/executions",
+        f"{API}/executions/",
+        f"{API}//executions",
+        f"{API.upper()}/executions",
+        f"{API}/Executions",
+        f"{API}/executions.json",
+        f"{API}/executions;/healthz",
+        f"{API}/executions%2f",
+        f"{API}/executions%00",
+        f"{API}/executions?x=/healthz",
+        f"{API}/executions/healthz",
+        f"/healthz/..{API}/executions",
+        "/healthz%2f..%2fapi%2fv1%2fexecutions",
+        f"/version/{execution}",
+        f"/readyz/../api/v1/executions/{execution}",
+        f"{API}/./executions",
+        whole,
+        f"{whole}/",
+        f"{whole}/input",
+        f"{whole}/input/",
+        f"{whole}/blobs/../../healthz",
+        f"{whole}/events?view=rollup",
+        f"{API}/openapi.json/",
+        "/hooks",
+        "/hooks/..%2fapi%2fv1%2fexecutions",
+        "/static/../api/v1/executions",
+        "/static/rune.js/",
+        "/docs",
+        "/redoc",
+        "/openapi.json",
+    ]
+
+
+def test_the_rights_of_routes_are_rights_that_somebody_has() -> None:
+    assert set().union(*RIGHTS.values()) == {"view", "run", "edit", "admin"}

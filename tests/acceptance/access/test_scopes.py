@@ -1,0 +1,147 @@
+"""A key with a scope: what lies outside is not there."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.acceptance.access.asking import API, BOOTSTRAP, Crowd, filled
+from tests.acceptance.api.running import HELLO, ITEMS, Served, run
+from tests.support.waiting import until
+
+
+def test_h_i8_a_scope_opens_its_workflows_and_no_others(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        ids = await filled(server)
+        async with AsyncExitStack() as stack:
+            ada = await Crowd(server, stack).join("ada", "editor", "hel*", "items")
+            listed = (await ada.get(f"{API}/executions")).json()["executions"]
+            assert {each["execution_id"] for each in listed} == {ids["hello"], ids["items"]}
+            assert (await ada.get(f"{API}/executions?workflow=waits")).json()["executions"] == []
+            flows = (await ada.get(f"{API}/workflows")).json()["workflows"]
+            assert [each["workflow_id"] for each in flows] == ["hello", "items"]
+            for path in _outside(server, ids["waits"]):
+                answer = await ada.get(f"{API}{path}")
+                assert answer.status_code == 404, path
+            assert (await ada.get(f"{API}/executions/{ids['hello']}/output")).status_code == 200
+            other = f"{API}/executions/{ids['hello']}/diff/{ids['waits']}"
+            assert (await ada.get(other)).status_code == 404
+
+    run(tmp_path, work, key=BOOTSTRAP)
+
+
+def _outside(server: Served, execution: str) -> list[str]:
+    whole = f"/executions/{execution}"
+    return [
+        whole,
+        *(f"{whole}/{each}" for each in ("output", "input", "document", "nodes", "events", "history")),
+        *(f"{whole}/{each}" for each in ("rollups", "explain", "timers", "nodes/w/output", "blobs/x")),
+        "/workflows/waits",
+        "/workflows/waits/versions",
+        "/workflows/waits/versions/1",
+        "/workflows/waits/aliases",
+        "/workflows/waits/diff?before=1",
+    ]
+
+
+def test_what_is_outside_is_refused_in_the_words_of_what_is_not_there(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        ids = await filled(server)
+        async with AsyncExitStack() as stack:
+            ada = await Crowd(server, stack).join("ada", "editor", "hello")
+            pairs = [
+                ("GET", f"/executions/{ids['waits']}", "/executions/xnothing"),
+                ("POST", f"/executions/{ids['waits']}/cancel", "/executions/xnothing/cancel"),
+                ("POST", f"/executions/{ids['items']}/retry", "/executions/xnothing/retry"),
+                ("POST", f"/dead-letters/{ids['items']}/requeue", "/dead-letters/xnothing/requeue"),
+                ("DELETE", f"/dead-letters/{ids['items']}", "/dead-letters/xnothing"),
+                ("GET", "/workflows/items", "/workflows/nothing"),
+                ("POST", "/workflows/items/executions", "/workflows/nothing/executions"),
+                ("DELETE", "/workflows/items", "/workflows/nothing"),
+            ]
+            for method, there, absent in pairs:
+                one, other = await _said(ada, method, there), await _said(ada, method, absent)
+                assert one == other, there
+            started = await ada.post(f"{API}/executions", json={"workflow": "items"})
+            assert (started.status_code, started.json()["code"]) == (404, "UNKNOWN_WORKFLOW")
+            assert (await server.client.execution(ids["waits"])).status == "running"
+
+    run(tmp_path, work, key=BOOTSTRAP)
+
+
+async def _said(asks: httpx.AsyncClient, method: str, path: str) -> dict[str, Any]:
+    answer = await asks.request(method, f"{API}{path}")
+    said: dict[str, Any] = answer.json()
+    name = path.split("/")[2]
+    return {**said, "detail": said["detail"].replace(name, "ID"), "status": answer.status_code}
+
+
+def test_nothing_is_stored_or_run_under_a_name_outside(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(HELLO)
+        async with AsyncExitStack() as stack:
+            ada = await Crowd(server, stack).join("ada", "editor", "hello")
+            assert (await ada.post(f"{API}/workflows", json=ITEMS)).status_code == 403
+            assert (await ada.put(f"{API}/workflows/items", json=ITEMS)).status_code == 404
+            assert (await ada.put(f"{API}/workflows/hello", json=ITEMS)).status_code == 422
+            assert (await ada.post(f"{API}/executions", json={"definition": ITEMS})).status_code == 403
+            assert (await ada.post(f"{API}/executions", json={"definition": HELLO})).status_code == 202
+            assert (await ada.put(f"{API}/workflows/hello", json=HELLO)).status_code == 200
+            found = await server.http.get(f"{API}/workflows")
+            assert [each["workflow_id"] for each in found.json()["workflows"]] == ["hello"]
+
+    run(tmp_path, work, key=BOOTSTRAP)
+
+
+def test_a_definition_is_found_by_its_hash_inside_only(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(HELLO, ITEMS)
+        hashes = {name: (await server.client.workflow(name)).hash for name in ("hello", "items")}
+        async with AsyncExitStack() as stack:
+            ada = await Crowd(server, stack).join("ada", "viewer", "hello")
+            assert (await ada.get(f"{API}/definitions/{hashes['hello']}")).status_code == 200
+            tagged = {"If-None-Match": f'"{hashes["items"]}"'}
+            assert (await ada.get(f"{API}/definitions/{hashes['items']}", headers=tagged)).status_code == 404
+
+    run(tmp_path, work, key=BOOTSTRAP)
+
+
+def test_the_stream_of_all_executions_tells_of_those_inside(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(HELLO, ITEMS)
+        async with AsyncExitStack() as stack:
+            ada = await Crowd(server, stack).join("ada", "viewer", "hello")
+            answer = await stack.enter_async_context(ada.stream("GET", f"{API}/events"))
+            lines = answer.aiter_lines()
+            await until(lambda: server.master.fleet.following)
+            outside = await server.ended("items", {"items": [0]})
+            inside = await server.ended("hello", {"name": "x"})
+            told: list[str] = []
+            async for line in lines:
+                told.append(line)
+                if inside in line and '"completed"' in line:
+                    break
+            assert outside not in "".join(told)
+
+    run(tmp_path, work, key=BOOTSTRAP)
+
+
+def test_a_runner_starts_what_is_stored_and_brings_no_definition(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(HELLO)
+        async with AsyncExitStack() as stack:
+            crowd = Crowd(server, stack)
+            runner, editor = await crowd.join("r", "runner"), await crowd.join("e", "editor")
+            started = await runner.post(f"{API}/executions", json={"workflow": "hello"})
+            assert started.status_code == 202
+            found = await server.client.execution(started.json()["execution_id"])
+            assert found.principal == f"key:{crowd.keys['r'].id}"
+            brought = {"definition": {**HELLO, "id": "mine"}}
+            refused = await runner.post(f"{API}/executions", json=brought)
+            assert (refused.status_code, refused.json()["code"]) == (403, "FORBIDDEN")
+            assert (await editor.post(f"{API}/executions", json=brought)).status_code == 202
+
+    run(tmp_path, work, key=BOOTSTRAP)

@@ -1,0 +1,27 @@
+"""Lines of a page, done exactly as they are written there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+
+from tests.acceptance.cli.process import PATIENCE
+from tests.lint.tree import ROOT
+
+
+def printed(page: str, heading: str, url: str) -> str:
+    """What the lines under a heading print, against the server at this address."""
+    section = (ROOT / page).read_text(encoding="utf-8").split(f"## {heading}")[1]
+    lines = re.search(r"```sh\n(.*?)```", section, re.DOTALL)
+    assert lines is not None
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", lines[1]],
+        env={**os.environ, "RUNE_URL": url, "no_proxy": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    assert done.stderr == ""
+    return done.stdout

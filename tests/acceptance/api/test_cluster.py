@@ -1,0 +1,76 @@
+"""Two servers on one cluster: whoever is asked knows what the other was told."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from rune.adapters.redis import queue
+from tests.acceptance.api.running import DEADLINE, HELLO, WAITS, Served, served
+from tests.integration.cluster.standing import stores
+
+
+def test_a_client_of_one_server_sees_in_order_and_without_gaps_what_the_other_started(tmp_path: Path) -> None:
+    settings = msgspec.structs.replace(stores(tmp_path), nodes=())
+
+    async def watched(server: Served, execution: str) -> list[int]:
+        return [event.number async for event in server.client.watch(execution)]
+
+    async def go() -> None:
+        async with served(tmp_path, on=settings) as one, served(tmp_path, on=settings) as two:
+            await one.deploy(HELLO, WAITS)
+            started = [(await one.client.start("waits")).execution_id for _ in range(3)]
+            watching = [asyncio.create_task(watched(two, each)) for each in started]
+            for number in range(20):
+                for each in started:
+                    await (one if number % 2 else two).client.signal(each, "other", number)
+            for each in started:
+                assert (await two.client.explain(each)).status == "running"
+                await two.client.signal(each, "go", "done")
+            for each, numbers in zip(started, await asyncio.gather(*watching), strict=True):
+                assert numbers == list(range(1, len(numbers) + 1))
+                assert len(numbers) >= 24
+                assert (await one.client.wait(each, DEADLINE)).status == "completed"
+                assert await two.client.output(each) == "done"
+            key = "order-7"
+            first = await one.client.start("hello", {"name": "x"}, key=key)
+            second = await two.client.start("hello", {"name": "x"}, key=key)
+            assert (second.execution_id, second.replayed) == (first.execution_id, True)
+            assert len((await two.get("/workers"))["workers"]) == 2
+            listed = [each.execution_id async for each in two.client.executions()]
+            assert listed == [first.execution_id, *started[::-1]]
+
+    async def bounded() -> None:
+        async with asyncio.timeout(3 * DEADLINE):
+            await go()
+
+    asyncio.run(bounded())
+
+
+def test_a_queue_that_nobody_serves_is_seen_to_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue, "DISCOVERY_PERIOD_S", 0.0)
+    settings = msgspec.structs.replace(stores(tmp_path), nodes=())
+    sent = {"id": "call", "type": "noop", "queue": "gpu", "parameters": {"effectful": True}}
+    waits = {
+        "id": "far",
+        "nodes": [{"id": "in", "type": "input"}, sent],
+        "edges": [{"src": "in", "dst": "call"}],
+    }
+
+    async def go() -> dict[str, Any]:
+        async with served(tmp_path, on=settings) as server:
+            await server.deploy(waits)
+            for _ in range(3):
+                await server.client.start("far")
+            async with asyncio.timeout(DEADLINE):
+                while True:
+                    found = {each["name"]: each for each in (await server.get("/queues"))["queues"]}
+                    if found.get("gpu", {}).get("depth") == 3 and found["gpu"]["oldest_ms"] > 0:
+                        return found
+
+    found = asyncio.run(go())
+    assert (found["default"]["depth"], found["default"]["oldest_ms"], found["gpu"]["held"]) == (0, 0, 0)

@@ -1,0 +1,223 @@
+"""The commands of this machine against a server elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import http.server
+import json
+import pathlib
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rune.core.execution.decision import FinishExecution
+from rune.core.execution.outcome import Error
+from tests.acceptance.api.running import WAITS, Served, run
+from tests.acceptance.api.test_up import Up
+from tests.acceptance.cli.here import Here
+from tests.acceptance.cli.process import Rune, until
+from tests.integration.cluster.commands import GATED, HALTS, named
+
+KEY = "s3cret"
+
+
+class Place:
+    """A server with a key, and commands that know it and have nothing else."""
+
+    def __init__(self, url: str, home: pathlib.Path) -> None:
+        self.url = url
+        self.home = home
+        self.rune = Here(home, RUNE_URL=url, RUNE_API_KEY=KEY)
+
+    def file(self, raw: dict[str, Any], name: str) -> str:
+        """A document of its own, in a file."""
+        self.home.mkdir(exist_ok=True)
+        path = self.home / f"{name}.json"
+        path.write_text(json.dumps(named(raw, name)))
+        return str(path)
+
+    def started(self, name: str, *arguments: str) -> str:
+        """An execution that waits for its signal."""
+        self.rune.json("deploy", self.file(GATED, name))
+        id = str(self.rune.json("start", name, "-i", '{"n": 7}', *arguments)["execution_id"])
+        until(lambda: "signal" in self.rune.said("explain", id) or None, f"{id} waits")
+        return id
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    up = Up(tmp_path_factory.mktemp("server"), RUNE_API_KEY=KEY)
+    url = up.start("--no-examples")
+    yield Place(url, tmp_path_factory.mktemp("nothing"))
+    up.stop(signal.SIGKILL)
+
+
+def test_an_execution_from_its_start_to_its_end(there: Place) -> None:
+    rune = there.rune
+    id = there.started("ends", "--label", "customer=7", "--priority", "3")
+    assert rune.json("list", "--workflow", "ends")["executions"][0]["labels"] == {"customer": "7"}
+    assert (
+        rune.json("list", "--status", "running", "--workflow", "ends")["executions"][0]["execution_id"] == id
+    )
+    assert rune.json("explain", id)["waiting"][0]["node"] == "gate"
+    assert "waits for signal `go`" in rune.said("show", id)
+    heard = rune.json("signal", id, "go", "-v", '{"by": "Ada"}')
+    assert heard["resumed"] is True
+    lines = [json.loads(line) for line in rune.said("watch", id, "--json").splitlines()]
+    assert [each["number"] for each in lines] == list(range(1, len(lines) + 1))
+    assert lines[-1]["kind"] == "execution.completed"
+    assert isinstance(lines[0]["at"], int)
+    again = rune.said("watch", id, "--after", str(len(lines) - 1), "--json").splitlines()
+    assert [json.loads(line) for line in again] == lines[-1:]
+    assert rune.said("watch", id, "--after", str(len(lines))) == ""
+    shown = rune.json("show", id)
+    assert (shown["status"], shown["output"]) == ("completed", [7, {"by": "Ada"}])
+    assert "completed" in rune.said("explain", id)
+
+
+def test_ids_may_be_abbreviated_and_unknown_ones_are_said(there: Place) -> None:
+    id = there.started("short")
+    assert there.rune.json("show", id[:-1])["execution_id"] == id
+    for wrong in ("x0nothing", "not an id", "x" * 300):
+        assert there.rune("show", wrong).exit_code == 2
+        assert there.rune("cancel", wrong).exit_code == 2
+    there.rune.said("cancel", id)
+
+
+def test_pause_resume_cancel_retry_and_rerun(there: Place) -> None:
+    rune = there.rune
+    id = there.started("steered")
+    assert rune.json("pause", id) == {"execution_id": id, "status": "paused", "changed": True}
+    assert rune.json("pause", id)["changed"] is False
+    assert rune.json("explain", id)["status"] == "paused"
+    assert rune.json("resume", id)["changed"] is True
+    assert rune.json("cancel", id, "--reason", "twice")["status"] == "cancelled"
+    assert rune("cancel", id).exit_code == 1
+    retried = rune.json("retry", id, "--key", "once")
+    assert retried["retry_of"] == id
+    assert rune.json("retry", id, "--key", "once")["execution_id"] == retried["execution_id"]
+    rerun = rune.json("rerun", id, "--from", "first")
+    assert rerun["retry_of"] == id
+    for each in (retried, rerun):
+        rune.said("cancel", each["execution_id"])
+    assert rune("rerun", id, "--from", "nowhere").exit_code == 2
+
+
+def test_start_and_wait_exits_like_a_run(there: Place) -> None:
+    rune = there.rune
+    rune.json("deploy", there.file(HALTS, "halts"))
+    failed = rune.json("start", "halts", "--wait", code=1)
+    assert failed["status"] in {"failed", "halted"}
+    assert "no luck" in rune.said("start", "halts", "--wait", code=1)
+    ran = rune.json("run", there.file(HALTS, "runs"), code=1)
+    assert ran["workflow_id"] == "runs"
+    refused = rune("run", there.file(HALTS, "runs"), "--id", "mine")
+    assert (refused.exit_code, "RUNE_URL" in refused.stderr) == (2, True)
+
+
+def test_who_stops_looking_on_stops_nothing_else(there: Place) -> None:
+    there.rune.json("deploy", there.file(GATED, "goeson"))
+    outside = Rune(there.home, RUNE_URL=there.url, RUNE_API_KEY=KEY)
+    process = outside.begin("start", "goeson", "-i", '{"n": 1}', "--wait")
+    found = until(
+        lambda: there.rune.json("list", "--workflow", "goeson")["executions"] or None, "it has started"
+    )
+    id = found[0]["execution_id"]
+    until(lambda: "signal" in there.rune.said("explain", id) or None, f"{id} waits")
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert f"{id} runs at {there.url}" in said
+    assert there.rune.json("show", id)["status"] == "running"
+    there.rune.said("cancel", id)
+
+
+def test_workflows_versions_and_aliases(there: Place) -> None:
+    rune = there.rune
+    first = rune.json("deploy", there.file(GATED, "versions"))
+    assert (first["version"], first["change"]) == (1, "created")
+    assert rune.json("deploy", there.file(GATED, "versions"))["change"] == "none"
+    second = rune.json("deploy", there.file({**GATED, "name": "Two"}, "versions"), "--alias", "stable")
+    assert (second["version"], sorted(second["aliases"])) == (2, ["latest", "stable"])
+    assert rune.json("workflows", "alias", "versions", "stable", "1")["change"] == "moved"
+    assert rune.json("workflows", "alias", "versions", "stable", "1")["change"] == "none"
+    assert rune.json("workflows", "show", "versions@stable")["version"] == 1
+    assert rune.json("workflows", "show", "versions")["definition"]["name"] == "Two"
+    changes = rune.json("workflows", "diff", "versions", "1", "2")["changes"]
+    assert changes
+    assert rune.json("workflows", "restore", "versions@1")["aliases"] == ["latest", "stable"]
+    assert rune.json("workflows", "remove", "versions")["changed"] is True
+    assert "versions" not in [each["workflow_id"] for each in rune.json("workflows")["workflows"]]
+    hidden = rune.json("workflows", "list", "--all")["workflows"]
+    assert {each["workflow_id"]: each["hidden"] for each in hidden}["versions"] is True
+    unknown = rune("start", "nobody")
+    assert (unknown.exit_code, "no workflow `nobody`" in unknown.stderr) == (2, True)
+    assert rune("workflows", "show", "nobody").exit_code == 2
+
+
+def test_dead_letters_are_looked_at_requeued_and_dropped(tmp_path: pathlib.Path) -> None:
+    async def work(server: Served) -> None:
+        rune = Here(tmp_path / "nothing", RUNE_URL=server.url)
+
+        async def told(*arguments: str) -> Any:
+            return await asyncio.to_thread(rune.json, *arguments)
+
+        assert await told("dlq") == {"dead_letters": []}
+        await server.deploy(WAITS)
+        one, two, alive = [(await server.client.start("waits")).execution_id for _ in range(3)]
+        for id in (one, two):
+            finish = FinishExecution("failed", Error("DEAD_LETTERED", "given up"))
+            await server.engine.finisher.finish(id, finish, server.engine.backend.clock.now())
+        assert [each["id"] for each in (await told("dlq", "--limit", "1"))["dead_letters"]] == [two]
+        assert (await told("dlq", "show", one))["message"] == "given up"
+        assert (await told("dlq", "requeue", one))["retry_of"] == one
+        assert await told("dlq", "drop", two) == {"id": two, "dropped": True}
+        assert await told("dlq") == {"dead_letters": []}
+        refused = await asyncio.to_thread(rune, "dlq", "requeue", alive)
+        assert (refused.exit_code, "is not a dead letter" in refused.stderr) == (2, True)
+
+    run(tmp_path, work)
+
+
+def test_problems_of_a_payload_come_back_one_by_one(there: Place) -> None:
+    schema = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
+    there.rune.json("deploy", there.file({**GATED, "inputs": schema}, "typed"))
+    told = there.rune.json("start", "typed", "-i", '{"n": "seven"}', code=2)
+    assert told["status"] == "invalid"
+    assert "n" in told["problems"][0]["path"]
+
+
+def test_a_wrong_key_and_no_server_are_told_apart(there: Place) -> None:
+    wrong = Here(there.home, RUNE_URL=there.url, RUNE_API_KEY="other")("list")
+    assert (wrong.exit_code, "RUNE_API_KEY" in wrong.stderr) == (2, True)
+    nobody = Here(there.home, RUNE_URL="http://127.0.0.1:9")("list")
+    assert (nobody.exit_code, "127.0.0.1:9" in nobody.stderr) == (3, True)
+    senseless = Here(there.home, RUNE_URL="elsewhere")("list")
+    assert (senseless.exit_code, "RUNE_URL" in senseless.stderr) == (2, True)
+
+
+def test_a_server_that_is_no_rune_is_told_by_its_address(tmp_path: pathlib.Path) -> None:
+    class Other(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(404)
+
+        def log_message(self, format: str, *arguments: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Other) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        done = Here(tmp_path, RUNE_URL=url)("list")
+        server.shutdown()
+
+    assert done.exit_code == 3
+    assert done.stderr == f"rune: {url} does not respond like a Rune server: status 404\n"
+
+
+def test_a_path_behind_the_address_is_told(there: Place) -> None:
+    done = Here(there.home, RUNE_URL=f"{there.url}/api/v1", RUNE_API_KEY=KEY)("list")
+
+    assert (done.exit_code, done.stderr) == (2, "rune: no route matches /api/v1/api/v1/executions\n")

@@ -1,0 +1,224 @@
+"""Executions over HTTP: started, seen, steered."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from tests.acceptance.api.running import DEADLINE, HELLO, ITEMS, WAITS, Served, run
+
+
+def test_a_stored_workflow_is_started_and_seen_to_its_end(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(HELLO)
+        answer = await server.http.post(
+            "/api/v1/workflows/hello/executions",
+            json={"input": {"name": "World"}, "labels": {"customer": "7"}, "priority": 9},
+        )
+        assert answer.status_code == 202
+        id = answer.json()["execution_id"]
+        assert answer.headers["location"] == f"/api/v1/executions/{id}"
+        found = await server.get(f"/executions/{id}?wait=30")
+        assert (found["status"], found["labels"], found["priority"]) == ("completed", {"customer": "7"}, 9)
+        assert await server.get(f"/executions/{id}/output") == "Hello, World!"
+        assert await server.get(f"/executions/{id}/input") == {"name": "World"}
+        document = await server.get(f"/executions/{id}/document")
+        assert [each["node_id"] for each in document["nodes"]] == ["in", "out"]
+
+    run(tmp_path, work)
+
+
+def test_a_definition_is_started_without_being_stored(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        started = await server.post("/executions", {"definition": HELLO, "input": {"name": "you"}}, 202)
+        ended = await server.client.wait(started["execution_id"], DEADLINE)
+        assert ended.status == "completed"
+        assert (await server.get("/workflows"))["workflows"] == []
+
+    run(tmp_path, work)
+
+
+def test_a_key_starts_once_and_another_payload_under_it_is_refused(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(HELLO)
+        path, key = "/workflows/hello/executions", {"Idempotency-Key": "order-7"}
+        first = await server.post(path, {"input": {"name": "a"}}, 202, headers=key)
+        again = await server.post(path, {"input": {"name": "a"}}, 200, headers=key)
+        assert (again["execution_id"], again["replayed"]) == (first["execution_id"], True)
+        other = await server.post(path, {"input": {"name": "b"}}, 409, headers=key)
+        assert other["code"] == "KEY_CONFLICT"
+        assert len((await server.get("/executions"))["executions"]) == 1
+        refused = await server.post(path, {}, 422, headers={"Idempotency-Key": "x" * 256})
+        assert refused["code"] == "BAD_HEADER"
+
+    run(tmp_path, work)
+
+
+def test_the_list_is_filtered_searched_and_paged(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(HELLO, WAITS)
+        made = [
+            await server.ended("hello", {"name": "x"}, labels={"n": str(n), "even": str(n % 2 == 0)})
+            for n in range(7)
+        ]
+        waiting = (await server.client.start("waits")).execution_id
+        seen, cursor = [], ""
+        while True:
+            page = await server.get(f"/executions?workflow=hello&limit=3{cursor}")
+            seen += [each["execution_id"] for each in page["executions"]]
+            if page["next"] is None:
+                break
+            cursor = f"&cursor={page['next']}"
+        assert seen == made[::-1]
+        running = await server.get("/executions?status=running")
+        assert [each["execution_id"] for each in running["executions"]] == [waiting]
+        even = await server.get("/executions?label=even=True&limit=2")
+        assert [each["labels"]["n"] for each in even["executions"]] == ["6", "4"]
+        rest = await server.get(f"/executions?label=even=True&cursor={even['next']}")
+        assert [each["labels"]["n"] for each in rest["executions"]] == ["2", "0"]
+        assert [each.execution_id async for each in server.client.executions(q=waiting[4:])] == [waiting]
+        assert (await server.get("/executions?limit=0", 422))["code"] == "BAD_QUERY"
+        assert (await server.get("/executions?colour=red", 422))["code"] == "BAD_QUERY"
+
+    run(tmp_path, work)
+
+
+def test_signal_pause_resume_cancel(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(WAITS)
+        id = (await server.client.start("waits")).execution_id
+        assert (await server.client.pause(id)).changed
+        assert not (await server.client.pause(id)).changed
+        assert (await server.client.execution(id)).status == "paused"
+        assert (await server.client.resume(id)).changed
+        waiting = (await server.client.explain(id)).waiting
+        assert [each.node for each in waiting] == ["w"]
+        assert "go" in waiting[0].reason
+        heard = await server.client.signal(id, "go", {"by": "ada"}, key="s1")
+        assert heard.id == "s1"
+        assert (await server.client.wait(id, DEADLINE)).status == "completed"
+        assert await server.client.output(id) == {"by": "ada"}
+        late = await server.post(f"/executions/{id}/signals", {"name": "go"}, 409)
+        assert late["code"] == "ENDED"
+        other = (await server.client.start("waits")).execution_id
+        assert (await server.client.cancel(other, "not needed")).status == "cancelled"
+        assert not (await server.client.cancel(other)).changed
+        found = await server.get(f"/executions/{other}")
+        assert found["error"]["message"] == "not needed"
+        assert (await server.post(f"/executions/{id}/cancel", {}, 409))["code"] == "ENDED"
+
+    run(tmp_path, work)
+
+
+def test_retry_failed_items_and_rerun_start_new_executions(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(ITEMS)
+        id = await server.ended("items", {"items": [0, 1, 2]})
+        again = await server.client.retry(id, failed_items=True)
+        assert again.retry_of == id
+        await server.client.wait(again.execution_id, DEADLINE)
+        runs = [each async for each in server.client.nodes(again.execution_id, status="failed")]
+        assert [(each.status, each.lineage[0].item_index) for each in runs] == [("failed", 1)]
+        rerun = await server.client.rerun(id, "twice", item="s:2")
+        assert (await server.client.wait(rerun.execution_id, DEADLINE)).retry_of == id
+        refused = await server.post(f"/executions/{id}/rerun", {"node": "nobody"}, 422)
+        assert refused["code"] == "UNKNOWN_NODE"
+        waits = await server.post("/executions", {"definition": WAITS}, 202)
+        early = await server.post(f"/executions/{waits['execution_id']}/retry", {}, 409)
+        assert early["code"] == "NOT_ENDED"
+
+    run(tmp_path, work)
+
+
+def test_node_runs_are_paged_by_lineage_and_outputs_are_asked_for_alone(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(ITEMS)
+        id = await server.ended("items", {"items": list(range(30))})
+        everything = await server.get(f"/executions/{id}/nodes?limit=1000")
+        paged: list[dict[str, Any]] = []
+        cursor = ""
+        while True:
+            page = await server.get(f"/executions/{id}/nodes?limit=7{cursor}")
+            paged += page["nodes"]
+            if page["next"] is None:
+                break
+            cursor = f"&cursor={page['next']}"
+        assert paged == everything["nodes"]
+        document = await server.get(f"/executions/{id}/document")
+        shown = [{key: each[key] for key in document["nodes"][0]} for each in paged]
+        assert shown == document["nodes"]
+        inside = await server.get(f"/executions/{id}/nodes?lineage=s:4")
+        assert {each["node_id"]: each["status"] for each in inside["nodes"]} == {
+            "odd": "success",
+            "twice": "success",
+            "bad": "skipped",
+        }
+        failed = await server.get(f"/executions/{id}/nodes?status=failed&limit=1000")
+        assert len(failed["nodes"]) == 15
+        assert await server.get(f"/executions/{id}/nodes/twice/output?lineage=s:4") == {"v": 8}
+        assert (await server.get(f"/executions/{id}/nodes/twice/output?lineage=s:5", 200)) is None
+        assert (await server.get(f"/executions/{id}/nodes/twice/output?lineage=s:99", 404))[
+            "code"
+        ] == "UNKNOWN_RUN"
+        splits = (await server.get(f"/executions/{id}/rollups"))["splits"]
+        assert splits[0]["items"] == 30
+        assert splits[0]["nodes"]["bad"] == {"failed": 15}
+        assert splits[0]["failures"][0]["message"] == "odd"
+
+    run(tmp_path, work)
+
+
+def test_a_large_output_is_left_out_of_the_list(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(HELLO)
+        id = await server.ended("hello", {"name": "x" * 100_000})
+        out = (await server.get(f"/executions/{id}/nodes?node=out"))["nodes"][0]
+        assert (out["output"], out["output_bytes"]) == (None, 100_010)
+        whole = await server.get(f"/executions/{id}/nodes/out/output")
+        assert len(whole) == 100_008
+
+    run(tmp_path, work)
+
+
+def test_two_executions_are_compared(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(HELLO)
+        first = await server.ended("hello", {"name": "a"})
+        await server.deploy({**HELLO, "name": "Other"})
+        second = await server.ended("hello", {"name": "b"})
+        found = await server.get(f"/executions/{first}/diff/{second}")
+        assert found["same_input"] is False
+        assert [each["what"] for each in found["definition"]] == ["document"]
+        assert [(each["node_id"], each["fields"]) for each in found["nodes"]] == [
+            ("in", ["output"]),
+            ("out", ["output"]),
+        ]
+        same = await server.get(f"/executions/{first}/diff/{first}")
+        assert (same["definition"], same["nodes"], same["same_input"]) == ([], [], True)
+
+    run(tmp_path, work)
+
+
+def test_what_is_not_there_is_said_so(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        for path in ("", "/nodes", "/events", "/history", "/explain", "/document", "/timers", "/blobs/a/b"):
+            found = await server.get(f"/executions/nobody{path}", 404)
+            assert found["code"] == "UNKNOWN_EXECUTION", path
+        for verb in ("cancel", "pause", "resume", "retry"):
+            assert (await server.post(f"/executions/nobody/{verb}", {}, 404))["code"] == "UNKNOWN_EXECUTION"
+        missing = await server.http.get("/api/v1/nothing")
+        assert (missing.status_code, missing.headers["content-type"]) == (404, "application/problem+json")
+
+    run(tmp_path, work)
+
+
+def test_many_starts_at_once_are_all_accepted(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(HELLO)
+        started = await asyncio.gather(*(server.client.start("hello", {"name": "x"}) for _ in range(100)))
+        assert len({each.execution_id for each in started}) == 100
+        for each in started:
+            assert (await server.client.wait(each.execution_id, DEADLINE)).status == "completed"
+
+    run(tmp_path, work)

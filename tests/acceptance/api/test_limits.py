@@ -1,0 +1,347 @@
+"""Limits over HTTP: what is refused, for how long, and what is not."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from rune.client import ApiError
+from rune.client.models import Limits
+from rune.core.execution.fact import Fact
+from rune.ports.access import AppliedLimits
+from rune.ports.inspection import QueueDepth
+from rune.ports.journal import ExecutionRecord
+from tests.acceptance.access.asking import BOOTSTRAP, Crowd
+from tests.acceptance.api.running import API, DEADLINE, HELLO, WAITS, Served, run
+from tests.acceptance.cli.here import Here
+
+HOOKED: dict[str, Any] = {
+    "id": "hooked",
+    "nodes": [
+        {"id": "in", "type": "webhook", "parameters": {"auth": "none"}},
+        {"id": "w", "type": "wait", "parameters": {"resume": "signal", "name": "go"}},
+    ],
+    "edges": [{"src": "in", "dst": "w"}],
+}
+TICKS: dict[str, Any] = {
+    "id": "ticks",
+    "nodes": [
+        {"id": "clock", "type": "schedule", "parameters": {"cron": "0 0 1 1 *"}},
+        {"id": "out", "type": "output", "parameters": {"value": 1}},
+    ],
+    "edges": [{"src": "clock", "dst": "out"}],
+}
+
+
+class Later:
+    """The clock of those who accept starts, ahead by as much as a test says."""
+
+    def __init__(self, server: Served) -> None:
+        self._clock = server.engine.backend.clock
+        self.ahead = 0
+        server.engine.launcher._clock = self  # type: ignore[assignment]
+
+    def now(self) -> int:
+        return self._clock.now() + self.ahead
+
+
+async def limit(server: Served, workflow: str, **limits: Any) -> Any:
+    return await server.ask("PUT", f"/workflows/{workflow}/limits", 200, json=limits)
+
+
+async def start(server: Served, workflow: str, key: str | None = None) -> httpx.Response:
+    headers = {} if key is None else {"Idempotency-Key": key}
+    return await server.http.post(f"{API}/workflows/{workflow}/executions", json={}, headers=headers)
+
+
+async def count(server: Served, workflow: str) -> int:
+    return len([each async for each in server.client.executions(workflow=workflow)])
+
+
+def refused(answer: httpx.Response, name: str) -> int:
+    """Checks a refusal; after how many seconds one may try again."""
+    assert answer.status_code == 429, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    said = answer.json()
+    assert (said["code"], said["limit"], said["status"]) == ("TOO_MANY", name, 429)
+    assert f"`{name}`" in said["detail"]
+    return int(answer.headers["retry-after"])
+
+
+def test_limits_are_set_shown_and_lifted(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(HELLO)
+        none = {"rate": None, "burst": None, "running": None, "waiting": None}
+        assert await server.get("/workflows/hello/limits") == none
+        wanted: dict[str, Any] = {"rate": "10/s", "burst": 5, "running": 20, "waiting": 1000}
+        assert await limit(server, "hello", **wanted) == wanted
+        assert await server.get("/workflows/hello/limits") == wanted
+        assert await server.client.limits("hello") == Limits(**wanted)
+        for bad in ({"rate": "10/d"}, {"rate": "0/s"}, {"running": 0}, {"burst": 3}, {"other": 1}):
+            await server.ask("PUT", "/workflows/hello/limits", 422, json=bad)
+        assert await server.get("/workflows/hello/limits") == wanted
+        assert await limit(server, "hello") == none
+        await server.ask("PUT", "/workflows/nothing/limits", 404, json=wanted)
+        await server.get("/workflows/nothing/limits", 404)
+        entries = (await server.get("/log", params={"action": "workflow.limit"}))["entries"]
+        assert "rate 10/s" in entries[-1]["details"]["limits"]
+
+    run(tmp_path, work)
+
+
+def test_a_rate_refuses_and_says_when_to_come_again(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        clock = Later(server)
+        await server.deploy(HELLO)
+        await limit(server, "hello", rate="2/h")
+        assert [(await start(server, "hello", key)).status_code for key in ("a", "b")] == [202, 202]
+        pause = refused(await start(server, "hello", "c"), "rate")
+        assert 0 < pause <= 1_800
+        assert await count(server, "hello") == 2
+        assert (await start(server, "hello", "a")).status_code == 200
+        clock.ahead += pause * 1_000
+        assert (await start(server, "hello", "c")).status_code == 202
+        refused(await start(server, "hello", "d"), "rate")
+        with pytest.raises(ApiError) as told:
+            await server.client.start("hello")
+        assert (told.value.status, told.value.code) == (429, "TOO_MANY")
+        await limit(server, "hello")
+        assert (await start(server, "hello", "d")).status_code == 202
+
+    run(tmp_path, work)
+
+
+def test_running_holds_for_starts_hooks_and_retries(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(HOOKED)
+        await limit(server, "hooked", running=2)
+        (found,) = (await server.get("/triggers", params={"workflow": "hooked"}))["triggers"]
+        path = found["webhook"]["path"]
+
+        async def send(name: str) -> httpx.Response:
+            return await server.http.post(path, json={}, headers={"X-Delivery-Id": name})
+
+        answers = await asyncio.gather(*(send(f"d{number}") for number in range(20)))
+        through = [each.json()["execution_id"] for each in answers if each.status_code == 202]
+        assert len(through) == 2
+        for each in answers:
+            if each.status_code != 202:
+                assert refused(each, "running") >= 1
+        again = next(number for number, each in enumerate(answers) if each.status_code == 202)
+        assert (await send(f"d{again}")).status_code == 200
+        refused(await start(server, "hooked"), "running")
+        await server.post(f"/executions/{through[0]}/cancel")
+        late = next(number for number, each in enumerate(answers) if each.status_code != 202)
+        assert (await send(f"d{late}")).status_code == 202
+        refused(await server.http.post(f"{API}/executions/{through[0]}/retry", json={}), "running")
+        await server.post(f"/executions/{through[1]}/cancel")
+        assert (await server.http.post(f"{API}/executions/{through[0]}/retry", json={})).status_code == 202
+        assert await count(server, "hooked") == 4
+
+    run(tmp_path, work)
+
+
+def test_ticks_are_not_held_up(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(TICKS)
+        await limit(server, "ticks", rate="1/h", running=1)
+        (trigger,) = await server.engine.services.triggers.list("ticks")
+        await server.client.wait((await server.client.start("ticks")).execution_id, DEADLINE)
+        refused(await start(server, "ticks"), "rate")
+        for tick in range(1, 4):
+            assert not (await server.engine.starts.tick(trigger, tick * 60_000)).again
+        assert await count(server, "ticks") == 4
+
+    run(tmp_path, work)
+
+
+def test_nothing_is_started_into_a_queue_that_is_too_long(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        depth = 0
+
+        async def depths() -> list[QueueDepth]:
+            return [QueueDepth(queue="default", waiting=depth)]
+
+        await server.deploy(HELLO, WAITS)
+        await limit(server, "waits", waiting=10)
+        server.engine.backend.queue.depths = depths  # type: ignore[attr-defined]
+        assert (await start(server, "waits", "a")).status_code == 202
+        depth = 11
+        assert refused(await start(server, "waits", "b"), "waiting") >= 1
+        assert (await start(server, "waits", "a")).status_code == 200
+        assert (await start(server, "hello")).status_code == 202
+        depth = 51
+        said = await start(server, "hello")
+        refused(said, "waiting")
+        assert "server" in said.json()["detail"]
+        depth = 10
+        assert (await start(server, "waits", "b")).status_code == 202
+        assert await count(server, "waits") == 2
+
+    run(tmp_path, work, max_waiting=50)
+
+
+def test_a_key_has_limits_of_its_own(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(HELLO, WAITS)
+        async with AsyncExitStack() as stack:
+            crowd = Crowd(server, stack)
+            ada = await crowd.join("ada", "runner", limits=Limits(rate="100/h", running=2))
+            bob = await crowd.join("bob", "runner")
+            path = f"{API}/workflows/{{}}/executions".format
+            wanted = [ada.post(path(each), json={}) for each in ("hello", "waits") * 5]
+            through = [each for each in await asyncio.gather(*wanted) if each.status_code == 202]
+            running = [each.json() for each in through if each.json()["workflow_id"] == "waits"]
+            assert len(running) <= 2
+            for each in through:
+                if each.json()["workflow_id"] == "hello":
+                    await server.client.wait(each.json()["execution_id"], DEADLINE)
+            for _ in range(2 - len(running)):
+                running.append((await ada.post(path("waits"), json={})).json())
+            said = await ada.post(path("hello"), json={})
+            refused(said, "running")
+            assert crowd.keys["ada"].id in said.json()["detail"]
+            assert (await bob.post(path("waits"), json={})).status_code == 202
+            await server.post(f"/executions/{running[0]['execution_id']}/cancel")
+            assert (await ada.post(path("waits"), json={})).status_code == 202
+        shown = {each.name: each.limits for each in await server.client.keys()}
+        assert shown == {"ada": Limits(rate="100/h", running=2), "bob": Limits()}
+        await server.post("/keys", {"name": "c", "role": "runner", "limits": {"waiting": 1}}, 422)
+
+    run(tmp_path, work, key=BOOTSTRAP)
+
+
+def test_limits_of_a_key_are_changed_while_it_is_used(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(WAITS)
+        async with AsyncExitStack() as stack:
+            crowd = Crowd(server, stack)
+            ada = await crowd.join("ada", "runner", limits=Limits(running=1))
+            id = crowd.keys["ada"].id
+            path = f"{API}/workflows/waits/executions"
+            assert (await ada.post(path, json={})).status_code == 202
+            refused(await ada.post(path, json={}), "running")
+            assert await server.client.limit_key(id, Limits(running=2)) == Limits(running=2)
+            assert (await ada.post(path, json={})).status_code == 202
+            refused(await ada.post(path, json={}), "running")
+            await server.client.limit_key(id, Limits(rate="1/h"))
+            assert (await ada.post(path, json={})).status_code == 202
+            refused(await ada.post(path, json={}), "rate")
+            await server.client.limit_key(
+                id, Limits(rate="1/h", running=9)
+            )  # the same rate: nothing is filled up
+            refused(await ada.post(path, json={}), "rate")
+            assert await server.client.limit_key(id, Limits()) == Limits()
+            assert (await ada.post(path, json={})).status_code == 202
+            assert (await ada.put(f"{API}/keys/{id}/limits", json={})).status_code == 403
+        for bad in ({"waiting": 1}, {"rate": "often"}, {"burst": 2}, {"running": 0}):
+            await server.ask("PUT", f"/keys/{id}/limits", 422, json=bad)
+        await server.ask("PUT", f"/keys/k{'0' * 16}/limits", 404, json={"running": 1})
+        assert [each.limits for each in await server.client.keys()] == [Limits()]
+        entries = (await server.get("/log", params={"action": "key.limit", "target": id}))["entries"]
+        said = [
+            (each["actor"], each["details"].get("limits")) for each in entries if each["outcome"] == "asked"
+        ]
+        assert said[::-1][:4] == [
+            ("bootstrap", "running 2"),
+            ("bootstrap", "rate 1/h"),
+            ("bootstrap", "rate 1/h, running 9"),
+            ("bootstrap", None),
+        ]
+
+    run(tmp_path, work, key=BOOTSTRAP)
+
+
+def test_without_limits_a_start_is_held_to_nothing_and_nobody_is_asked(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(HELLO, WAITS)
+        await limit(server, "waits", running=1)
+        stored: Any = server.engine.backend.limits
+        journal: Any = server.engine.backend.journal
+        everything, accept = stored.all, journal.accept
+        asked = 0
+        held: list[AppliedLimits | None] = []
+
+        async def all_of_them() -> Any:
+            nonlocal asked
+            asked += 1
+            return await everything()
+
+        async def accepting(
+            wanted: ExecutionRecord, kept: tuple[Fact, ...] = (), by: AppliedLimits | None = None, **more: Any
+        ) -> Any:
+            held.append(more.get("held", by))
+            return await accept(wanted, kept, **more)
+
+        stored.all, journal.accept = all_of_them, accepting
+        began = time.monotonic()
+        for _ in range(50):
+            assert (await start(server, "hello")).status_code == 202
+        assert held == [None] * 50
+        assert asked <= time.monotonic() - began + 2
+
+    run(tmp_path, work)
+
+
+def test_limits_on_the_command_line(tmp_path: Path) -> None:
+    rune = Here(tmp_path)
+    (tmp_path / "hello.json").write_text(httpx.Request("POST", "http://x", json=HELLO).content.decode())
+    rune.said("deploy", str(tmp_path / "hello.json"))
+    assert rune.said("workflows", "limit", "hello") == "hello: no limits\n"
+    assert rune.said("workflows", "limit", "hello", "--rate", "10/s", "--running", "20") == (
+        "hello: rate 10/s, running 20\n"
+    )
+    assert rune.json("workflows", "limit", "hello")["running"] == 20
+    assert rune("workflows", "limit", "hello", "--rate", "often").exit_code == 2
+    assert rune("workflows", "limit", "nothing", "--rate", "1/s").exit_code == 2
+    rune.said("workflows", "limit", "hello", "--rate", "1/h")
+    started = [rune("start", "hello", "--key", key) for key in ("a", "b")]
+    assert [each.exit_code for each in started] == [0, 2]
+    assert re.search(
+        r"the limit `rate` of the workflow `hello` is reached: .* in \d+ s$", started[1].stderr.strip()
+    )
+    assert rune.said("workflows", "limit", "hello", "--none") == "hello: no limits\n"
+    made = rune.json("keys", "create", "ada", "--role", "runner", "--rate", "100/m", "--running", "50")
+    assert (made["limits"]["rate"], made["limits"]["running"]) == ("100/m", 50)
+    assert "rate 100/m, running 50" in rune.said("keys", "list")
+    walk_key(rune, made["id"])
+
+
+def walk_key(rune: Here, id: str) -> None:
+    """The limits of a key, shown, changed and lifted, wherever they are kept."""
+    shown = rune.said("keys", "limit", id)
+    assert rune.said("keys", "limit", id, "--rate", "9/m", "--burst", "3") == f"{id}: rate 9/m, burst 3\n"
+    assert shown != rune.said("keys", "limit", id) == f"{id}: rate 9/m, burst 3\n"
+    assert rune.json("keys", "limit", id)["burst"] == 3
+    assert rune.said("keys", "limit", id, "--none") == f"{id}: no limits\n"
+    assert rune("keys", "limit", id, "--none", "--rate", "1/s").exit_code == 2
+    assert rune("keys", "limit", id, "--rate", "often").exit_code == 2
+    for unknown in ((), ("--rate", "1/s")):
+        assert rune("keys", "limit", "k0000000000000000", *unknown).exit_code == 2
+    done = rune.json("log", "--action", "key.limit", "--of", id)["entries"]
+    assert [each["details"].get("limits") for each in done][-2:] == [None, "rate 9/m, burst 3"]
+
+
+def test_limits_on_the_command_line_of_a_server(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(HELLO)
+        await asyncio.to_thread(asked, server.url)
+
+    def asked(url: str) -> None:
+        rune = Here(tmp_path / "elsewhere", RUNE_URL=url, RUNE_API_KEY=BOOTSTRAP)
+        said = rune.said("workflows", "limit", "hello", "--running", "3", "--waiting", "9")
+        assert said == "hello: running 3, waiting 9\n"
+        assert rune.said("workflows", "limit", "hello") == said
+        made = rune.json("keys", "create", "ada", "--role", "runner", "--rate", "5/h")
+        assert made["limits"]["rate"] == "5/h"
+        assert "rate 5/h" in rune.said("keys", "list")
+        walk_key(rune, made["id"])
+
+    run(tmp_path, work, key=BOOTSTRAP)

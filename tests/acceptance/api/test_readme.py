@@ -1,0 +1,70 @@
+"""What the README says about curl, done exactly as it is written there."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rune.client import Client
+from rune.errors import RuneError
+from tests.acceptance.api.printing import printed
+from tests.acceptance.api.test_up import Up
+from tests.acceptance.cli.process import PATIENCE, Rune
+
+
+def _documents(line: str) -> Iterator[Any]:
+    """What is JSON in a line: curl ends no line, so one answer may follow another."""
+    while line.startswith("{"):
+        found, end = json.JSONDecoder().raw_decode(line)
+        yield found
+        line = line[end:]
+
+
+def test_the_lines_with_curl_create_start_watch_explain_and_cancel(tmp_path: Path) -> None:
+    up = Up(tmp_path)
+    try:
+        url = up.start()
+        told = printed("README.md", "With curl alone", url)
+        documents = [each for line in told.splitlines() for each in _documents(line)]
+        with Client(url) as client:
+            (execution,) = client.executions(workflow="greet")
+        assert execution.status == "cancelled"
+        assert (documents[0]["workflow_id"], documents[0]["version"]) == ("greet", 1)
+        assert any(
+            each.get("execution_id") == execution.execution_id and "waiting" in each for each in documents
+        )
+        assert any(each.get("status") == "cancelled" and each.get("changed") for each in documents)
+        numbers = [int(each) for each in re.findall(r"^id: ?(\d+)$", told, re.MULTILINE)]
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert '"kind":"execution.cancelled"' in told
+    finally:
+        up.stop(signal.SIGKILL)
+
+
+def test_the_lines_make_a_key_a_hook_that_is_called_signed_and_a_schedule(tmp_path: Path) -> None:
+    up = Up(tmp_path)
+    try:
+        url = up.start()
+        said = printed("README.md", "Keys, hooks, schedules", url)
+        with Client(url) as locked, pytest.raises(RuneError, match="key"):
+            list(locked.executions(workflow="orders"))
+        key = Rune(tmp_path).json("keys", "create", "reader", "--role", "viewer")["key"]
+        with Client(url, key=key) as client:
+            (started,) = client.executions(workflow="orders")
+            assert started.execution_id in said
+            assert client.wait(started.execution_id, PATIENCE).status == "completed"
+            assert client.output(started.execution_id) == 7
+            (clock,) = client.triggers("minutely")
+            assert clock.schedule is not None
+            assert clock.schedule.next_at is not None
+            told = re.findall(r'"next_at":"([^"]+)"', said)
+            assert told, said
+            assert told[-1] <= clock.schedule.next_at  # a minute may have passed meanwhile
+    finally:
+        up.stop(signal.SIGKILL)

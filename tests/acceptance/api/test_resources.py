@@ -1,0 +1,164 @@
+"""The smaller resources: credentials, node types, machinery, health, the page, the document."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import rune
+from rune.core.execution.decision import FinishExecution
+from rune.core.execution.outcome import Error
+from rune.ports.journal import StoreUnavailableError
+from tests.acceptance.api.running import HELLO, WAITS, Served, run
+from tests.support.waiting import until
+
+
+def test_credentials_go_in_and_never_come_out(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        body = {"name": "shop", "type": "bearer", "values": {"token": "hunter2"}, "hosts": ["api.example"]}
+        made = await server.http.post("/api/v1/credentials", json=body)
+        assert made.status_code == 201
+        again = await server.http.post("/api/v1/credentials", json=body)
+        assert (again.status_code, again.json()["code"]) == (409, "CREDENTIAL_EXISTS")
+        rotated = await server.http.patch("/api/v1/credentials/shop", json={"values": {"token": "hunter3"}})
+        assert rotated.json()["version"] == 2
+        wrong = await server.http.post(
+            "/api/v1/credentials", json={"name": "x", "type": "bearer", "values": {"tokn": "hunter4"}}
+        )
+        assert wrong.status_code == 422
+        one = await server.http.get("/api/v1/credentials/shop")
+        everything = await server.http.get("/api/v1/credentials")
+        said = "".join(each.text for each in (made, again, rotated, wrong, one, everything))
+        assert "hunter" not in said
+        assert one.json()["fields"] == ["token"]
+        assert (await server.http.delete("/api/v1/credentials/shop")).status_code == 204
+        assert (await server.get("/credentials/shop", 404))["code"] == "CREDENTIAL_MISSING"
+        assert (await server.get("/credentials"))["credentials"] == []
+
+    run(tmp_path, work)
+
+
+def test_node_types_come_with_their_schemas(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        names = [each["type"] for each in (await server.get("/nodes"))["nodes"]]
+        assert {"input", "http", "merge", "wait"} <= set(names)
+        assert len(names) == len(set(names))
+        found = await server.get("/nodes/wait")
+        assert "signal" in found["parameters"]["properties"]["resume"]["enum"]
+        assert (await server.get("/nodes/wiat", 404))["code"] == "UNKNOWN_TYPE"
+
+    run(tmp_path, work)
+
+
+def test_the_machinery_shows_itself(tmp_path: Path) -> None:
+    wait = {"id": "w", "type": "wait", "parameters": {"amount": 1, "unit": "hours"}}
+    waits = {
+        "id": "later",
+        "nodes": [{"id": "in", "type": "input"}, wait],
+        "edges": [{"src": "in", "dst": "w"}],
+    }
+
+    async def work(server: Served) -> None:
+        assert len((await server.get("/workers"))["workers"]) == 1
+        queue = {"name": "default", "depth": 0, "held": None, "oldest_ms": 0}
+        assert (await server.get("/queues"))["queues"] == [queue]
+        await server.deploy(waits)
+        id = (await server.client.start("later")).execution_id
+        stream = await server.stream(f"/executions/{id}/events")
+        async for event in stream.events():
+            if event["kind"] == "node.waiting":
+                break
+        timers = (await server.get(f"/executions/{id}/timers"))["timers"]
+        assert [each["node"] for each in timers] == ["w"]
+        assert (await server.get("/timers"))["next_due_at"] is not None
+
+    run(tmp_path, work)
+
+
+def test_dead_letters_are_listed_requeued_and_dropped(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(WAITS)
+        ids = [(await server.client.start("waits")).execution_id for _ in range(2)]
+        for id in ids:
+            finish = FinishExecution("failed", Error("DEAD_LETTERED", "given up"))
+            await server.engine.finisher.finish(id, finish, server.engine.backend.clock.now())
+        letters = (await server.get("/dead-letters"))["dead_letters"]
+        assert {each["execution_id"] for each in letters} == set(ids)
+        assert len((await server.get("/dead-letters?limit=1"))["dead_letters"]) == 1
+        again = await server.post(f"/dead-letters/{ids[0]}/requeue", status=202)
+        assert again["retry_of"] == ids[0]
+        await server.ask("DELETE", f"/dead-letters/{ids[1]}", 204)
+        assert (await server.get("/dead-letters"))["dead_letters"] == []
+        gone = await server.ask("DELETE", f"/dead-letters/{ids[1]}", 404)
+        assert gone["code"] == "UNKNOWN_DEAD_LETTER"
+
+    run(tmp_path, work)
+
+
+def test_blobs_and_definitions_are_fetched_by_their_names(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(HELLO)
+        id = await server.ended("hello", {"name": "x" * 100_000})
+        await server.engine.backend.blob.put(f"{id}/mine/a", b"\x00bytes")
+        answer = await server.http.get(f"/api/v1/executions/{id}/blobs/mine/a")
+        assert (answer.content, answer.headers["content-type"]) == (b"\x00bytes", "application/octet-stream")
+        assert (await server.get(f"/executions/{id}/blobs/nothing", 404))["code"] == "UNKNOWN_BLOB"
+        other = await server.ended("hello", {"name": "y"})
+        escape = await server.http.get(f"/api/v1/executions/{other}/blobs/../{id}/mine/a")
+        assert escape.status_code == 404
+
+    run(tmp_path, work)
+
+
+def test_health_knows_whether_the_stores_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(server: Served) -> None:
+        assert (await server.http.get("/healthz")).json() == {"status": "ok"}
+        await until(lambda: server.master.probe.ready)
+        assert (await server.http.get("/readyz")).status_code == 200
+        assert (await server.client.version()).version == rune.__version__
+
+        async def away(*_: object, **__: object) -> None:
+            raise StoreUnavailableError("gone")
+
+        monkeypatch.setattr(server.master.reader, "executions", away)
+        monkeypatch.setattr("rune.server.monitoring.PROBE_PERIOD_S", 0.0)
+        await server.master.probe.touch()
+        unready = await server.http.get("/readyz")
+        assert (unready.status_code, unready.json()["code"]) == (503, "NOT_READY")
+        listed = await server.http.get("/api/v1/executions")
+        assert (listed.status_code, listed.json()["code"]) == (503, "STORE_AWAY")
+        assert listed.headers["retry-after"] == "1"
+        assert (await server.http.get("/healthz")).status_code == 200
+
+    run(tmp_path, work)
+
+
+def test_the_page_runs_nothing_from_elsewhere(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        page = await server.http.get("/")
+        policy = page.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert '<script src="/static/rune.js"' in page.text
+        assert "onclick" not in page.text
+        assert "style=" not in page.text
+        for path in ("/static/rune.js", "/static/rune.css"):
+            file = await server.http.get(path)
+            assert (file.status_code, file.headers["x-content-type-options"]) == (200, "nosniff")
+            assert "innerHTML" not in file.text
+
+    run(tmp_path, work)
+
+
+def test_a_defect_is_a_problem_without_details(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(server: Served) -> None:
+        async def broken(*_: object, **__: object) -> None:
+            raise ZeroDivisionError("secret inside")
+
+        monkeypatch.setattr(server.master.reader, "executions", broken)
+        answer = await server.http.get("/api/v1/executions")
+        assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
+        assert "secret" not in answer.text
+
+    run(tmp_path, work)

@@ -1,0 +1,60 @@
+"""The API does what its document says: made-up requests, good and bad, and no answer that is not described."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from rune.server.app import document
+from tests.acceptance.api.madeup import ask_until
+from tests.acceptance.api.running import HELLO, ITEMS, WAITS, Served, in_thread
+from tests.support.whole import WHOLE
+
+REQUESTS = int(os.environ.get("RUNE_REQUESTS", "10000" if WHOLE else "300"))
+CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server with something in it."""
+
+    async def filled(running: Served) -> None:
+        await running.deploy(HELLO, WAITS, ITEMS)
+        await running.ended("hello", {"name": "x"})
+        await running.ended("items", {"items": [0, 1, 2]})
+        await running.client.start("waits")
+
+    with in_thread(tmp_path_factory.mktemp("schema"), filled) as url:
+        yield url
+
+
+def test_the_document_is_whole() -> None:
+    made = document()
+    assert made["openapi"].startswith("3.1")
+    ids = [each["operationId"] for path in made["paths"].values() for each in path.values()]
+    assert len(ids) == len(set(ids))
+    for path in made["paths"].values():
+        for each in path.values():
+            if "requestBody" in each and each["operationId"] not in {"pause", "resume"}:
+                assert each["requestBody"]["content"]["application/json"]["examples"]
+
+
+def test_made_up_requests_find_no_defect(server: str) -> None:
+    count = 0
+
+    def check(operation: Any, case: Any) -> None:
+        nonlocal count
+        count += 1
+        case.call_and_validate(base_url=server, checks=list(CHECKS))
+
+    assert ask_until(lambda: REQUESTS - count, check) == []
+    assert count >= REQUESTS

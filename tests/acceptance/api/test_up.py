@@ -1,0 +1,203 @@
+"""`rune up` as a process of its own: killed without a word, and stopped politely."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rune
+from rune.client import AsyncClient, Client, ClientError, ConnectionFailedError
+from tests.acceptance.api.running import DEADLINE, HELLO, WAITS
+from tests.acceptance.cli.process import PATIENCE
+from tests.support.paths import SOURCE, python_path
+from tests.support.whole import WHOLE
+
+WORKERS = 8
+ROUNDS = 5 if WHOLE else 3
+EACH = 1_000 if WHOLE else 150  # starts that are acknowledged before each kill
+UNDER_WAY = 300.0  # s
+
+
+class Up:
+    """A server that can be killed and started again on the same port."""
+
+    def __init__(self, home: Path, **environment: str) -> None:
+        path = python_path(SOURCE)
+        self._environment = {**os.environ, "PYTHONPATH": path, "RUNE_HOME": str(home), **environment}
+        self.port = 0
+        self.said: dict[str, Any] = {}
+
+    def start(self, *options: str) -> str:
+        self.process = subprocess.Popen(
+            [
+                "env", "--default-signal=INT,TERM", sys.executable, "-m", "rune.cli.commands.serve",
+                "--port", str(self.port), "--json", *options,
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self._environment,
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line.startswith('{"url"'):
+            return line
+        self.said = json.loads(line)
+        self.port = int(self.said["url"].rsplit(":", 1)[1])
+        return str(self.said["url"])
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode
+
+
+async def starting(url: str, acknowledged: dict[str, str], prefix: str, enough: asyncio.Event) -> None:
+    """Start until the server is gone; what it acknowledged is written down."""
+    async with AsyncClient(url, timeout=DEADLINE) as client:
+        number = 0
+        while True:
+            key = f"{prefix}-{number}"
+            number += 1
+            try:
+                started = await asyncio.wait_for(client.start("hello", {"name": key}, key=key), DEADLINE)
+            except ClientError:
+                return
+            acknowledged[key] = started.execution_id
+            if len(acknowledged) >= EACH:
+                enough.set()
+
+
+async def watching(url: str, execution: str, seen: list[int]) -> None:
+    """Follow through every kill, until the end."""
+    async with AsyncClient(url, timeout=DEADLINE) as client:
+        while True:
+            try:
+                async for event in client.watch(execution, after=seen[-1] if seen else 0):
+                    seen.append(event.number)
+                return
+            except ConnectionFailedError:
+                continue
+
+
+def test_of_acknowledged_starts_none_is_lost_by_kills_and_watchers_miss_nothing(tmp_path: Path) -> None:
+    up = Up(tmp_path)
+
+    async def go() -> None:
+        url = await asyncio.to_thread(up.start, "--no-examples")
+        async with AsyncClient(url, timeout=DEADLINE) as client:
+            await client.deploy(HELLO)
+            await client.deploy(WAITS)
+            watched = (await client.start("waits")).execution_id
+        acknowledged: dict[str, str] = {}
+        seen: list[int] = []
+        watcher = asyncio.create_task(watching(url, watched, seen))
+        for turn in range(ROUNDS):
+            enough = asyncio.Event()
+            before = dict(acknowledged)
+            fresh: dict[str, str] = {}
+            load = [
+                asyncio.create_task(starting(url, fresh, f"t{turn}w{each}", enough))
+                for each in range(WORKERS)
+            ]
+            async with AsyncClient(url, timeout=DEADLINE) as client:
+                for number in range(5):
+                    await client.signal(watched, "other", number)
+            await asyncio.wait_for(enough.wait(), UNDER_WAY)
+            up.process.kill()
+            await asyncio.to_thread(up.process.communicate)
+            await asyncio.gather(*load)
+            acknowledged = {**before, **fresh}
+            url = await asyncio.to_thread(up.start, "--no-examples")
+        async with AsyncClient(url, timeout=DEADLINE) as client:
+            for key, execution in acknowledged.items():
+                ended = await client.wait(execution, DEADLINE)
+                assert (ended.status, ended.key) == ("completed", key)
+            listed = [each async for each in client.executions(workflow="hello", page=1_000)]
+            assert len(listed) >= len(acknowledged) >= ROUNDS * EACH
+            await client.signal(watched, "go", "done")
+            await asyncio.wait_for(watcher, DEADLINE)
+            assert seen == list(range(1, len(seen) + 1))
+            assert len(seen) >= 5 * ROUNDS + 4
+
+    try:
+        asyncio.run(go())
+    finally:
+        up.stop(signal.SIGKILL)
+
+
+def test_sigterm_is_heard_while_somebody_watches(tmp_path: Path) -> None:
+    up = Up(tmp_path)
+    url = up.start("--no-examples")
+    try:
+        with rune.Client(url, patience=0.5) as client:
+            client.deploy(WAITS)
+            execution = client.start("waits").execution_id
+            events = client.watch(execution)
+            assert next(events).number == 1
+            assert up.stop() == 0
+            with pytest.raises(ConnectionFailedError):
+                list(events)
+    finally:
+        up.stop(signal.SIGKILL)
+
+
+def test_the_examples_are_there_at_the_first_start_and_not_again(tmp_path: Path) -> None:
+    up = Up(tmp_path)
+    try:
+        url = up.start()
+        with Client(url) as client:
+            names = {each.workflow_id for each in client.workflows()}
+            assert "hello" in names
+            assert up.said["examples"] == len(names)
+            started = client.start("hello", {"name": "World"})
+            assert client.wait(started.execution_id, DEADLINE).status == "completed"
+            assert client.output(started.execution_id) == "Good morning, World!"
+            client.delete("hello")
+        assert up.stop() == 0
+        with Client(up.start()) as client:
+            assert "hello" not in {each.workflow_id for each in client.workflows()}
+            assert client.execution(started.execution_id).status == "completed"
+        assert up.stop() == 0
+    finally:
+        up.stop(signal.SIGKILL)
+
+
+def test_elsewhere_it_needs_a_key(tmp_path: Path) -> None:
+    up = Up(tmp_path)
+    refused = up.start("--host", "0.0.0.0")
+    assert "NOT_SERVED" in refused
+    up.process.communicate(timeout=PATIENCE)
+    assert up.process.returncode == 2
+    locked = Up(tmp_path, RUNE_API_KEY="s3cret")
+    try:
+        locked.start("--host", "0.0.0.0", "--no-examples")
+        url = f"http://127.0.0.1:{locked.port}"
+        with Client(url) as client, pytest.raises(ClientError) as refusal:
+            list(client.workflows())
+        assert refusal.value.code == "UNAUTHORIZED"
+        with Client(url, key="s3cret") as client:
+            assert list(client.workflows()) == []
+    finally:
+        locked.stop()
+
+
+def test_a_second_one_on_the_same_folder_is_told_who_is_there(tmp_path: Path) -> None:
+    up = Up(tmp_path)
+    try:
+        up.start("--no-examples")
+        second = Up(tmp_path)
+        assert f"in use by another process ({up.process.pid})" in second.start()
+        second.process.communicate(timeout=PATIENCE)
+        assert second.process.returncode == 3
+    finally:
+        up.stop()

@@ -1,0 +1,186 @@
+"""Workflows over HTTP: versions that never change, aliases that move, starts that are spread."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rune.client import ApiError
+from tests.acceptance.api.running import DEADLINE, HELLO, WAITS, Served, run
+
+
+def saying(text: str) -> dict[str, Any]:
+    """A version of hello."""
+    out = {"id": "out", "type": "output", "parameters": {"value": text}}
+    return {**HELLO, "nodes": [HELLO["nodes"][0], out]}
+
+
+def test_create_update_list_get_compare(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        made = await server.http.post("/api/v1/workflows", json=saying("one"))
+        assert (made.status_code, made.json()["version"], made.json()["change"]) == (201, 1, "created")
+        assert (await server.post("/workflows", saying("one"), 409))["code"] == "WORKFLOW_EXISTS"
+        second = await server.ask("PUT", "/workflows/hello", 200, json=saying("two"))
+        assert (second["version"], second["aliases"]) == (2, ["latest"])
+        same = await server.ask("PUT", "/workflows/hello", 200, json=saying("one"))
+        assert (same["version"], same["change"]) == (1, "moved")
+        listed = (await server.get("/workflows"))["workflows"]
+        assert [(each["workflow_id"], each["latest"], each["versions"]) for each in listed] == [
+            ("hello", 1, 2)
+        ]
+        found = await server.get("/workflows/hello/versions/2")
+        assert found["definition"]["nodes"][1]["parameters"] == {"value": "two"}
+        assert await server.get(f"/definitions/{found['hash']}") == found["definition"]
+        changes = (await server.get("/workflows/hello/diff?before=1&after=2"))["changes"]
+        assert [(each["what"], each["id"]) for each in changes] == [("node", "out")]
+        assert [each.version async for each in server.client.versions("hello")] == [1, 2]
+        other = await server.ask("PUT", "/workflows/other", 422, json=saying("one"))
+        assert other["code"] == "OTHER_WORKFLOW"
+
+    run(tmp_path, work)
+
+
+def test_an_edit_of_what_somebody_else_changed_is_refused(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(saying("one"))
+        read = await server.http.get("/api/v1/workflows/hello")
+        tag = read.headers["etag"]
+        again = await server.http.get("/api/v1/workflows/hello", headers={"If-None-Match": tag})
+        assert again.status_code == 304
+        await server.ask("PUT", "/workflows/hello", 200, json=saying("mine"), headers={"If-Match": tag})
+        late = await server.ask(
+            "PUT", "/workflows/hello", 409, json=saying("theirs"), headers={"If-Match": tag}
+        )
+        assert late["code"] == "CHANGED"
+        assert (await server.get("/workflows/hello"))["version"] == 2
+        with pytest.raises(ApiError) as refused:
+            await server.client.deploy(saying("x"), match=tag.strip('"'))
+        assert (refused.value.status, refused.value.code) == (409, "CHANGED")
+        taken = await server.ask(
+            "PUT", "/workflows/hello", 409, json=saying("x"), headers={"If-None-Match": "*"}
+        )
+        assert taken["code"] == "WORKFLOW_EXISTS"
+
+    run(tmp_path, work)
+
+
+def test_yaml_is_taken_and_problems_are_all_told_without_storing(tmp_path: Path) -> None:
+    text = (
+        "id: y\nnodes:\n  - {id: in, type: input}\n  - {id: n, type: noop}\nedges:\n  - {src: in, dst: n}\n"
+    )
+
+    async def work(server: Served) -> None:
+        checked = await server.client.check(text)
+        assert (checked.valid, checked.workflow_id) == (True, "y")
+        assert (await server.client.deploy(text)).workflow_id == "y"
+        bad = await server.client.check(
+            {"nodes": [{"id": "a", "type": "nothing"}, {"id": "a", "type": "noop"}]}
+        )
+        assert not bad.valid
+        assert {"UNKNOWN_TYPE", "DUPLICATE_ID"} <= {each.code for each in bad.problems}
+        refused = await server.post("/workflows", {"nodes": []}, 422)
+        assert refused["code"] == "INVALID"
+        assert refused["problems"][0]["code"] == "NO_NODES"
+        media = await server.ask(
+            "POST", "/workflows", 415, content=b"x", headers={"Content-Type": "text/csv"}
+        )
+        assert media["code"] == "BAD_MEDIA"
+        assert [each.workflow_id async for each in server.client.workflows()] == ["y"]
+
+    run(tmp_path, work)
+
+
+def test_executions_keep_their_version_while_stable_moves_and_going_back_is_one_call(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(WAITS)
+        first = await server.client.workflow("waits")
+        await server.client.point("waits", "stable", 1)
+        old = (await server.client.start("waits", version="stable")).execution_id
+        await server.deploy({**WAITS, "name": "Second"})
+        await server.client.point("waits", "stable", 2)
+        new = (await server.client.start("waits", version="stable")).execution_id
+        assert (await server.client.execution(old)).hash == first.hash
+        assert (await server.client.execution(new)).hash != first.hash
+        await server.client.signal(old, "go", 1)
+        assert (await server.client.wait(old, DEADLINE)).status == "completed"
+        await server.client.point("waits", "stable", 1)
+        back = (await server.client.start("waits", version="stable")).execution_id
+        assert (await server.client.execution(back)).hash == first.hash
+        listed = (await server.get("/workflows/waits/aliases"))["aliases"]
+        assert {each["alias"]: each["version"] for each in listed} == {"latest": 2, "stable": 1}
+
+    run(tmp_path, work)
+
+
+def test_a_weighted_alias_spreads_starts_and_the_same_key_always_gets_the_same_version(
+    tmp_path: Path,
+) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(saying("one"), saying("two"))
+        await server.client.point("hello", "stable", 1)
+        alias = await server.client.point("hello", "stable", 1, weights={2: 30})
+        assert alias.weights == {2: 30}
+        hashes = {n: (await server.client.workflow("hello", n)).hash for n in (1, 2)}
+        given = await asyncio.gather(
+            *(server.client.start("hello", version="stable", key=f"k{n}") for n in range(200))
+        )
+        share = sum(each.hash == hashes[2] for each in given)
+        assert 35 <= share <= 85
+        again = await server.client.start("hello", version="stable", key="k7")
+        assert (again.execution_id, again.replayed) == (given[7].execution_id, True)
+        assert (await server.get("/workflows/hello/aliases/stable"))["weights"] == {"2": 30.0}
+        assert [each.workflow_id async for each in server.client.workflows()] == ["hello"]
+        # Moved by whatever means, the alias is an ordinary one again.
+        await server.engine.services.workflows.set_alias("hello", "stable", 2)
+        assert (await server.get("/workflows/hello/aliases/stable"))["weights"] == {}
+        await server.client.point("hello", "stable", weights={1: 100})
+        assert (await server.client.start("hello", version="stable")).hash == hashes[1]
+        await server.client.point("hello", "stable", 2)
+        assert (await server.client.start("hello", version="stable")).hash == hashes[2]
+        for weights in ({"1": 60, "2": 60}, {"1": 0}, {"9": 5}):
+            refused = await server.http.put(
+                "/api/v1/workflows/hello/aliases/stable", json={"weights": weights}
+            )
+            assert refused.status_code in (404, 422)
+        latest = await server.ask("PUT", "/workflows/hello/aliases/latest", 422, json={"weights": {"1": 5}})
+        assert latest["code"] == "BAD_WEIGHTS"
+
+    run(tmp_path, work)
+
+
+def test_delete_hides_and_restore_brings_back(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(HELLO)
+        id = await server.ended("hello", {"name": "x"})
+        await server.client.delete("hello")
+        assert (await server.get("/workflows"))["workflows"] == []
+        assert (await server.post("/workflows/hello/executions", {}, 404))["code"] == "UNKNOWN_WORKFLOW"
+        assert (await server.client.execution(id)).status == "completed"
+        assert [each.hidden async for each in server.client.workflows(hidden=True)] == [True]
+        await server.post("/workflows/hello/restore")
+        assert (await server.client.start("hello", {"name": "x"})).workflow_id == "hello"
+        assert (await server.ask("DELETE", "/workflows/nobody", 404))["code"] == "UNKNOWN_WORKFLOW"
+
+    run(tmp_path, work)
+
+
+def test_a_refusal_says_what_would_have_been_taken(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        media = await server.ask("POST", "/workflows", 415, content=b"id=a", headers=form)
+        assert media["detail"].endswith("send application/json or application/yaml")
+        broken = await server.ask(
+            "POST", "/workflows", 422, content=b"{", headers={"Content-Type": "application/json"}
+        )
+        assert broken["detail"].startswith("document: not JSON")
+        status = await server.get("/executions?status=done", 422)
+        assert status["detail"].endswith("one of running, paused, completed, failed, halted, cancelled")
+        role = await server.post("/keys", {"name": "x", "role": "god"}, 422)
+        assert role["detail"].endswith("one of viewer, runner, editor, admin")
+        assert (await server.get("/nowhere", 404))["detail"] == "no route matches /api/v1/nowhere"
+        assert (await server.ask("DELETE", "/workflows", 405))["detail"].startswith("DELETE is not allowed")
+
+    run(tmp_path, work)

@@ -1,0 +1,118 @@
+"""`rune check` as its user sees it."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from rune import __version__
+from rune.cli.main import app
+from tests.acceptance.cli.process import interpreted
+from tests.unit.core.documents import document, node
+
+GOOD = document([node("a", "input"), node("b")], "a>b")
+WARNED = document([node("a", "input"), node("b", join="any")], "a>b")
+BAD = document([node("a", "teleport"), node("b", colour="red")], "a>c")
+
+
+def rune(*arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(app, list(arguments), input=stdin)
+
+
+@pytest.fixture
+def write(tmp_path: pathlib.Path) -> Any:
+    def written(name: str, raw: Any) -> str:
+        path = tmp_path / name
+        path.write_text(raw if isinstance(raw, str) else json.dumps(raw), encoding="utf-8")
+        return str(path)
+
+    return written
+
+
+def test_a_valid_file_is_summed_up(write: Any) -> None:
+    result = rune("check", write("good.json", GOOD))
+
+    assert result.exit_code == 0
+    assert "valid: 2 nodes, 1 edge, " in result.output
+
+
+def test_an_invalid_file_lists_every_problem_with_a_hint(write: Any) -> None:
+    result = rune("check", write("bad.json", BAD))
+
+    assert result.exit_code == 2
+    assert "nodes[0].type: no node type is called `teleport`" in result.output
+    assert "nodes[1].colour: unknown field `colour`" in result.output
+    assert "edges[0].dst: no node is called `c`" in result.output
+    assert "[UNKNOWN_NODE]" in result.output
+    assert "invalid: 3 problems" in result.output
+
+
+def test_warnings_do_not_refuse(write: Any) -> None:
+    result = rune("check", write("warned.json", WARNED))
+
+    assert result.exit_code == 0
+    assert "warning nodes[1].join" in result.output
+    assert "1 warning" in result.output
+
+
+def test_several_files_are_summed_up_together(write: Any) -> None:
+    result = rune("check", write("good.json", GOOD), write("bad.json", BAD))
+
+    assert result.exit_code == 2
+    assert "2 files: 1 valid, 1 invalid" in result.output
+
+
+def test_json_of_one_file_is_one_document(write: Any) -> None:
+    path = write("warned.json", WARNED)
+
+    report = json.loads(rune("check", path, "--json").stdout)
+
+    assert report["status"] == "valid"
+    assert report["file"] == path
+    assert len(report["hash"]) == 64
+    assert (report["workflow_id"], report["nodes"], report["edges"]) == ("test", 2, 1)
+    assert [set(each) for each in report["problems"]] == [{"path", "code", "message", "hint", "severity"}]
+
+
+def test_json_of_several_files_lists_them(write: Any) -> None:
+    result = rune("check", "--json", write("good.json", GOOD), write("bad.json", BAD))
+
+    report = json.loads(result.stdout)
+    assert result.exit_code == 2
+    assert report["status"] == "invalid"
+    assert [each["status"] for each in report["files"]] == ["valid", "invalid"]
+
+
+@pytest.mark.parametrize("text", [json.dumps(GOOD), "nodes:\n  - {id: a, type: noop}\n"])
+def test_stdin_may_be_json_or_yaml(text: str) -> None:
+    result = rune("check", "-", stdin=text)
+
+    assert result.exit_code == 0
+    assert "stdin valid" in result.output
+
+
+def test_a_file_that_cannot_be_read_is_told_plainly(tmp_path: pathlib.Path) -> None:
+    result = rune("check", str(tmp_path / "none.json"))
+
+    assert result.exit_code == 2
+    assert "cannot be read: no such file or directory" in result.output
+
+
+def test_a_file_without_suffix_is_taken_for_json(write: Any) -> None:
+    assert rune("check", write("workflow", GOOD)).exit_code == 0
+
+
+def test_the_version_is_told() -> None:
+    assert rune("--version").output.strip() == f"rune {__version__}"
+
+
+def test_help_needs_nothing_slow() -> None:
+    code = (
+        "import sys, rune.cli.main; print(sorted({'ruamel', 'jsonschema', 'rich.table'} & set(sys.modules)))"
+    )
+
+    assert interpreted(code).stdout.strip() == "[]"

@@ -1,0 +1,242 @@
+"""`rune credentials`: values go in by ways that nobody sees, and come out by none."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from typer.testing import Result
+
+from tests.acceptance.cli.here import Here
+from tests.acceptance.cli.process import PATIENCE, Rune, until
+from tests.support.paths import SOURCE, python_path
+from tests.unit.core.documents import document, node
+
+TOKEN = "kanari-9f3d0c7-e51b"
+
+
+@pytest.fixture
+def rune(tmp_path: pathlib.Path) -> Here:
+    return Here(tmp_path / "home")
+
+
+def added(rune: Here, name: str = "shop", *options: str, stdin: str | None = TOKEN) -> dict[str, Any]:
+    done = rune("credentials", "add", name, "--type", "bearer", "--json", *options, stdin=stdin)
+    assert done.exit_code == 0, done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def refused(done: Result) -> tuple[int, str, str]:
+    (problem,) = json.loads(done.stdout)["problems"]
+    return done.exit_code, problem["code"], problem["message"]
+
+
+def test_from_standard_input_as_a_line_or_an_object(rune: Here) -> None:
+    assert added(rune, "line", stdin=f"{TOKEN}\n")["fields"] == ["token"]
+    given = json.dumps({"type": "bearer", "token": TOKEN, "base_url": "https://x.example"})
+    assert added(rune, "object", stdin=given)["fields"] == ["base_url", "token"]
+
+
+def test_from_a_file(rune: Here, tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "mail.json"
+    file.write_text(
+        json.dumps({"host": "mail.example", "port": 587, "security": "starttls", "password": TOKEN})
+    )
+
+    done = rune(
+        "credentials", "add", "mail", "-t", "smtp", "--field", "username=me", "--from-file", str(file)
+    )
+
+    assert (done.exit_code, done.stdout) == (0, "added mail (smtp, version 1)\n")
+    assert rune.json("credentials", "show", "mail")["fields"] == [
+        "host",
+        "password",
+        "port",
+        "security",
+        "username",
+    ]
+
+
+def test_from_a_terminal_without_echo(rune: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def answer(prompt: str) -> str:
+        asked.append(prompt)
+        return TOKEN
+
+    class Terminal:
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(getpass, "getpass", answer)
+    monkeypatch.setattr("rune.cli.commands.credentials.sys.stdin", Terminal())
+    from rune.cli.commands.credentials import values_of
+
+    assert values_of("basic", ["username=me"], None) == {"username": "me", "password": TOKEN}
+    assert asked == ["password: "]
+
+
+@pytest.mark.parametrize(
+    ("type", "field"),
+    [("bearer", "token"), ("basic", "password"), ("oauth2", "client_secret"), ("custom", "any")],
+)
+def test_never_from_the_arguments(type: str, field: str, rune: Here) -> None:
+    done = rune("credentials", "add", "x", "--type", type, "--field", f"{field}={TOKEN}", "--json", stdin="")
+
+    code, reason, message = refused(done)
+    assert (code, reason) == (2, "SECRET_IN_ARGUMENTS")
+    assert TOKEN not in message
+    assert rune.json("credentials", "list") == {"credentials": []}
+
+
+def test_no_command_shows_a_value(rune: Here) -> None:
+    shown = [str(added(rune, "shop", "--host", "*.shop.example"))]
+    for command in (
+        ("list",),
+        ("list", "--json"),
+        ("show", "shop"),
+        ("show", "shop", "--json"),
+        ("rekey",),
+        ("key", "new"),
+        ("rotate", "shop", "--host", "api.shop.example"),
+        ("remove", "shop", "--json"),
+    ):
+        done = rune("credentials", *command)
+        assert done.exit_code == 0, done.output
+        shown.append(done.output)
+
+    assert TOKEN not in "".join(shown)
+    assert "*.shop.example" in shown[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "code"),
+    [
+        (("add", "bad name", "-t", "bearer"), TOKEN, "BAD_CREDENTIAL"),
+        (("add", "c" + "0" * 32, "-t", "bearer"), TOKEN, "BAD_CREDENTIAL"),
+        (("add", "x", "-t", "bearer", "--host", "https://x.example"), TOKEN, "BAD_CREDENTIAL"),
+        (("add", "x", "-t", "bearer", "--host", "x.example:8080"), TOKEN, "BAD_CREDENTIAL"),
+        (("add", "x", "-t", "bearer"), "", "BAD_CREDENTIAL"),
+        (("add", "x", "-t", "bearer"), '{"tokn": "kanari-9f3d0c7-e51b"}', "BAD_CREDENTIAL"),
+        (("add", "x", "-t", "bearer"), '{"token": ["kanari-9f3d0c7-e51b"]}', "BAD_CREDENTIAL"),
+        (("add", "x", "-t", "bearer"), '{"token": "kanari-9f3d0c7-e51b"', "NOT_JSON"),
+        (("add", "x", "-t", "smtp"), '{"host": "h", "security": "kanari-9f3d0c7-e51b"}', "BAD_CREDENTIAL"),
+        (("add", "x", "-t", "header"), '{"name": "kanari-9f3d0c7-e51b x", "value": "v"}', "BAD_CREDENTIAL"),
+        (("add", "x", "-t", "header"), '{"name": "Host", "value": "kanari-9f3d0c7-e51b"}', "BAD_CREDENTIAL"),
+        (("add", "x", "-t", "basic", "--field", "user=me"), "", "BAD_CREDENTIAL"),
+        (("add", "x", "-t", "custom"), None, "BAD_CREDENTIAL"),
+        (("add", "x", "-t", "bearer", "--from-file", "nowhere.json"), None, "UNREADABLE"),
+        (("show", "x"), None, "CREDENTIAL_MISSING"),
+        (("rotate", "x"), TOKEN, "CREDENTIAL_MISSING"),
+        (("remove", "x"), None, "CREDENTIAL_MISSING"),
+        (("add", "taken", "-t", "bearer"), TOKEN, "CREDENTIAL_EXISTS"),
+    ],
+)
+def test_refusals_name_the_problem_and_no_value(
+    arguments: tuple[str, ...], stdin: str | None, code: str, rune: Here
+) -> None:
+    added(rune, "taken")
+
+    exit_code, found, message = refused(rune("credentials", *arguments, "--json", stdin=stdin))
+
+    assert (exit_code, found) == (2, code)
+    assert TOKEN not in message
+
+
+def test_rotating_keeps_what_is_not_given(rune: Here) -> None:
+    before = added(rune, "shop", "--host", "a.example")
+    done = rune("credentials", "rotate", "shop", stdin="another-token")
+    assert done.stdout == "rotated shop (bearer, version 2)\n"
+
+    after = rune.json("credentials", "show", "shop")
+    assert (after["id"], after["version"], after["hosts"]) == (before["id"], 2, ["a.example"])
+
+
+def test_the_life_of_keys(rune: Here) -> None:
+    first = added(rune)["key"]
+    made = rune.json("credentials", "key", "new")
+    assert made["key"] != first
+    assert rune.json("credentials", "rekey") == {"status": "ok", "rekeyed": 1}
+    assert rune.json("credentials", "show", "shop")["key"] == made["key"]
+    lines = (rune.home / "secret.key").read_text().splitlines()
+    (rune.home / "secret.key").write_text("\n".join(lines[:2]) + "\n")  # the older one goes
+    assert rune.json("credentials", "rekey") == {"status": "ok", "rekeyed": 0}
+
+
+def test_keys_from_the_environment(tmp_path: pathlib.Path) -> None:
+    plain = Here(tmp_path / "home")
+    one, two = (plain.said("credentials", "key", "new", "--print").strip() for _ in range(2))
+    assert not plain.home.exists()
+    added(Here(plain.home, RUNE_SECRET_KEY=one))
+    assert not (plain.home / "secret.key").exists()
+
+    both = Here(plain.home, RUNE_SECRET_KEY=f"{two},{one}")
+    assert both.json("credentials", "rekey")["rekeyed"] == 1
+    old = Here(plain.home, RUNE_SECRET_KEY=one)
+    assert refused(old("credentials", "rekey", "--json"))[1] == "CREDENTIAL_UNREADABLE"
+    assert refused(old("credentials", "key", "new", "--json"))[1] == "SECRET_KEY_ENVIRONMENT"
+    broken = Here(plain.home, RUNE_SECRET_KEY="kanari")
+    code, reason, message = refused(broken("credentials", "rekey", "--json"))
+    assert (code, reason, "kanari" in message) == (2, "SECRET_KEY_INVALID", False)
+
+
+def test_a_lost_key_is_told_and_not_replaced(rune: Here) -> None:
+    added(rune)
+    (rune.home / "secret.key").rename(rune.home / "elsewhere")
+
+    found = refused(rune("credentials", "add", "two", "-t", "bearer", "--json", stdin=TOKEN))
+    assert found[1] == "SECRET_KEY_MISSING"
+    assert not (rune.home / "secret.key").exists()
+    assert len(rune.json("credentials", "list")["credentials"]) == 1
+
+
+def test_help_is_there(rune: Here) -> None:
+    for command in ((), ("add",), ("rotate",), ("key",), ("key", "new")):
+        assert rune("credentials", *command, "--help").exit_code == 0
+
+
+WAITS = document(
+    [node("start", "input"), node("nap", "wait", parameters={"resume": "signal", "name": "go"})],
+    "start>nap",
+    id="waits",
+)
+
+
+def test_while_another_process_owns_the_file(tmp_path: pathlib.Path) -> None:
+    """The owner seals and writes; the values go through its socket."""
+    rune = Rune(tmp_path / "home")
+    (tmp_path / "waits.json").write_text(json.dumps(WAITS))
+    (tmp_path / "shop.json").write_text(json.dumps({"token": TOKEN}))
+    with rune.begin("run", str(tmp_path / "waits.json")) as owner:
+        try:
+            until(lambda: (rune.home / "rune.sock").exists() or None, "the owner listens")
+            given = ("--from-file", str(tmp_path / "shop.json"))
+            assert rune.json("credentials", "add", "shop", "-t", "bearer", *given)["version"] == 1
+            assert rune.json("credentials", "rotate", "shop", *given)["version"] == 2
+            taken = rune.json("credentials", "add", "shop", "-t", "bearer", *given, code=2)
+            assert taken["problems"][0]["code"] == "CREDENTIAL_EXISTS"
+            rune.json("credentials", "key", "new")
+            assert rune.json("credentials", "rekey")["rekeyed"] == 1
+            assert rune.json("credentials", "remove", "shop")["name"] == "shop"
+            assert owner.poll() is None
+        finally:
+            owner.terminate()
+            out, err = owner.communicate(timeout=PATIENCE)
+    assert TOKEN not in out + err
+
+
+def test_a_pipe_works_like_a_file(tmp_path: pathlib.Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": python_path(SOURCE), "RUNE_HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "rune.cli.main", "credentials", "add", "shop", "--type", "bearer"]
+    done = subprocess.run(
+        command, input=TOKEN, capture_output=True, text=True, env=environment, timeout=PATIENCE, check=False
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "added shop (bearer, version 1)\n", "")

@@ -1,0 +1,82 @@
+"""Every example does what its README says."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+import pytest
+
+from tests.acceptance.cli.process import Rune
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples"
+CUSTOMERS = [
+    {"name": "ada", "rebate": 0.5, "orders": [{"pieces": 2, "each": 3}, {"pieces": 1, "each": 4}]},
+    {"name": "bob", "orders": []},
+]
+RUNS: list[tuple[str, Any, Any]] = [
+    ("hello", {"name": "Ada"}, "Good morning, Ada!"),
+    ("hello", {"name": "Ada", "hour": 20}, "Good evening, Ada!"),
+    ("branch-and-merge", {"amount": 1200, "country": "DE"}, {"total": 1285.2, "approval": "manager"}),
+    ("branch-and-merge", {"amount": 100, "country": "FR"}, {"total": 114.0, "approval": "none"}),
+    ("fan-out", {}, {"count": 10000, "sum": 99990000, "first": 0, "last": 19998}),
+    (
+        "nested-loops",
+        {"customers": CUSTOMERS},
+        [
+            {"name": "ada", "lines": ["ada/0", "ada/1"], "total": 5.0},
+            {"name": "bob", "lines": [], "total": 0},
+        ],
+    ),
+    (
+        "errors-and-retries",
+        {},
+        {
+            "rescued": "SERVICE_DOWN: the service is down",
+            "good": [2.0, 4.0, 6.0],
+            "bad": ["EXPRESSION_ERROR"],
+            "warnings": 3,
+        },
+    ),
+]
+
+WITH_MORE_THAN_A_DOCUMENT = {
+    "approval",
+    "custom-nodes",
+    "fetch-users-report",
+    "nightly-report",
+    "parent-and-children",
+    "race",
+}
+"""Tested in `test_examples_outside` and, with the conformance cases, in `test_examples_acting`."""
+
+
+@pytest.fixture
+def rune(tmp_path: pathlib.Path) -> Rune:
+    return Rune(tmp_path / "home", RUNE_DURABILITY="relaxed")
+
+
+@pytest.mark.parametrize(("name", "payload", "output"), RUNS, ids=[each[0] for each in RUNS])
+def test_an_example_ends_as_its_readme_says(rune: Rune, name: str, payload: Any, output: Any) -> None:
+    told = rune.json("run", str(EXAMPLES / name), "--fake-time", "--input", json.dumps(payload))
+
+    assert (told["status"], told["output"]) == ("completed", output)
+    assert rune.json("audit", "--all")["violations"] == 0
+
+
+def test_every_example_is_run_and_explained() -> None:
+    folders = {each.name for each in EXAMPLES.iterdir() if each.is_dir()}
+
+    assert folders == {name for name, _, _ in RUNS} | WITH_MORE_THAN_A_DOCUMENT
+    assert all((EXAMPLES / name / "README.md").is_file() for name in folders)
+
+
+def test_the_attempts_of_the_example_are_as_its_policies_say(rune: Rune) -> None:
+    told = rune.json("run", str(EXAMPLES / "errors-and-retries"), "--fake-time")
+
+    attempts = {(each["node_id"], each["status"]): each["attempts"] for each in told["nodes"]}
+    assert attempts[("flaky", "failed")] == 3
+    assert attempts[("shaky", "failed")] == 2
+    assert attempts[("never", "skipped")] == 0
+    assert told["total_duration_ms"] >= 3_500

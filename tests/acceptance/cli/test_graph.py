@@ -1,0 +1,174 @@
+"""`rune graph` as its user sees it."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from rune.cli.draw import draw_definition, draw_svg, lay_out
+from rune.cli.main import app
+from rune.core.validation.validate import ValidationResult
+from tests.unit.core.documents import document, keep, node, verdict
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+NODES = [
+    node("start", "input"),
+    node("s", "split", {"input_array": "$trigger.xs"}),
+    node("call", "http", {"url": "http://x"}, name='Call <it> & "more"', error="branch"),
+    node("ok", "conditional", {"expression": "$item > 1"}),
+    keep("y", 1),
+    node("t", "split", {"input_array": "$item"}),
+    keep("deep", "$item"),
+    node("h", "aggregator"),
+    node("g", "aggregator"),
+    node("end", "output", {"value": "$g"}),
+]
+PAIRS = (
+    "start>s",
+    "s>call",
+    "call>ok",
+    "call>g!",
+    "ok>y:true",
+    "ok>t:false",
+    "t>deep",
+    "deep>h",
+    "h>g",
+    "y>g",
+    "g>end",
+)
+WHOLE = document(NODES, *PAIRS, name="Order & more")
+
+
+@pytest.fixture
+def path(tmp_path: pathlib.Path) -> str:
+    file = tmp_path / "whole.json"
+    file.write_text(json.dumps(WHOLE), encoding="utf-8")
+    return str(file)
+
+
+def rune(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def test_the_terminal_shows_layers_edges_and_scopes(path: str) -> None:
+    result = rune("graph", path)
+
+    lines = [line.rstrip() for line in result.output.splitlines()]
+    assert result.exit_code == 0
+    assert lines[0] == "Order & more"
+    assert "1  start  input" in lines
+    assert '3  │ call  http  Call <it> & "more"' in lines
+    assert "     ──▶ call  (each item)" in lines
+    assert "   │   ╌╌▶ g  (on error)" in lines
+    assert "   │   ──▶ y  (true)" in lines
+    assert "6  │ │ deep  edit" in lines
+    assert "9  end  output" in lines
+
+
+def test_mermaid_nests_the_bodies_of_splits(path: str) -> None:
+    text = rune("graph", path, "--mermaid").output
+
+    assert text.startswith("flowchart TD")
+    assert 'n2["Call &lt;it&gt; &amp; &quot;more&quot;<br/><small>http</small>"]' in text
+    assert '    subgraph s1 ["each item of s"]' in text
+    assert '        subgraph s5 ["each item of t"]' in text
+    assert 'n3{"ok' in text
+    assert 'n2 -.->|"error"| n8' in text
+    assert 'n3 -->|"true"| n4' in text
+
+
+def test_svg_is_well_formed_and_shows_everything(path: str, tmp_path: pathlib.Path) -> None:
+    target = tmp_path / "out.svg"
+
+    assert rune("graph", path, "--svg", str(target)).exit_code == 0
+
+    root = ET.fromstring(target.read_text(encoding="utf-8"))
+    words = [each.text for each in root.iter(f"{SVG}text")]
+    assert {"start", 'Call <it> & "more"', "true", "false", "error"} <= set(words)
+    assert len([each for each in root.iter(f"{SVG}path") if "link" in each.get("class", "")]) == len(PAIRS)
+    assert "prefers-color-scheme: dark" in target.read_text(encoding="utf-8")
+
+
+def test_svg_may_go_to_stdout(path: str) -> None:
+    assert ET.fromstring(rune("graph", path, "--svg", "-").stdout).tag == f"{SVG}svg"
+
+
+def test_a_place_that_cannot_be_written_is_told(path: str, tmp_path: pathlib.Path) -> None:
+    result = rune("graph", path, "--svg", str(tmp_path / "no" / "such.svg"))
+
+    assert result.exit_code == 2
+    assert "cannot write" in result.stderr
+
+
+def test_an_invalid_document_is_not_drawn(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "bad.json"
+    file.write_text('{"nodes": [{"id": "a", "type": "nope"}]}', encoding="utf-8")
+
+    result = rune("graph", str(file))
+
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "no node type is called `nope`" in result.stderr
+
+
+def overlaps(raw: dict[str, Any]) -> list[tuple[int, int]]:
+    boxes = lay_out(draw_definition(verdict(raw))).boxes
+    return [
+        (one, other)
+        for one, a in enumerate(boxes)
+        for other, b in enumerate(boxes)
+        if one < other and a.y == b.y and abs(a.x - b.x) < (a.width + b.width) / 2
+    ]
+
+
+def test_boxes_never_overlap() -> None:
+    wide = document(
+        [node("a"), *(node(f"n{at}") for at in range(12)), node("z")],
+        *(f"a>n{at}" for at in range(12)),
+        "a>z",
+    )
+
+    assert overlaps(WHOLE) == []
+    assert overlaps(wide) == []
+
+
+def test_long_links_bend_around_boxes() -> None:
+    raw = document([node("a"), node("b"), node("c"), node("d")], "a>b", "b>c", "c>d", "a>d")
+
+    layout = lay_out(draw_definition(verdict(raw)))
+
+    bends = layout.routes[3][1:-1]
+    assert len(bends) == 2
+    for bend in bends:
+        assert all(box.y != bend.y or abs(box.x - bend.x) >= box.width / 2 for box in layout.boxes)
+
+
+def test_a_long_title_is_shortened() -> None:
+    assert "…</text>" in draw_svg(draw_definition(verdict(document([node("a", name="long " * 40)]))))
+
+
+def test_a_thousand_nodes_are_drawn() -> None:
+    raw = document(
+        [node(f"n{at}") for at in range(1000)], *(f"n{at}>n{at + 1}" for at in range(999)), "n0>n999"
+    )
+
+    assert draw_svg(draw_definition(verdict(raw))).count("<g>") == 1000
+
+
+def test_links_are_drawn_straight_where_bends_would_be_too_many() -> None:
+    count = 210
+    chain = [f"n{at}>n{at + 1}" for at in range(count - 1)]
+    raw = document([node(f"n{at}") for at in range(count)], *chain, *(f"n0>n{at}" for at in range(2, count)))
+
+    assert all(len(way) == 2 for way in lay_out(draw_definition(verdict(raw))).routes)
+
+
+def test_only_what_could_be_read_can_be_drawn() -> None:
+    with pytest.raises(ValueError, match="valid document"):
+        draw_definition(ValidationResult(()))

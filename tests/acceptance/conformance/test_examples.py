@@ -1,0 +1,48 @@
+"""The documents we show to people are valid: the examples, and every YAML block of the documentation."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+
+import pytest
+
+from tests.acceptance.conformance.command import check
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
+SHOWN = [
+    pytest.param(block, id=f"{page}-{number}")
+    for page in ("README.md", "docs/language.md")
+    for number, block in enumerate(
+        re.findall(
+            r"^```yaml\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+        )
+    )
+]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_is_valid(
+    path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if path.parent.name == "custom-nodes":
+        monkeypatch.syspath_prepend(str(path.parent / "src"))
+        monkeypatch.setenv("RUNE_NODES", "acme_nodes")
+
+    seen = check(path, capsys)
+
+    assert (seen.exit_code, json.loads(seen.stdout)["status"]) == (0, "valid"), seen.stdout
+
+
+@pytest.mark.parametrize("block", SHOWN)
+def test_a_document_in_the_documentation_is_valid(
+    block: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "shown.yaml"
+    path.write_text(block, encoding="utf-8")
+
+    seen = check(path, capsys)
+
+    assert (seen.exit_code, json.loads(seen.stdout)["status"]) == (0, "valid"), seen.stdout

@@ -1,0 +1,244 @@
+"""The manifests speak of settings, commands, ports, streams and queues that exist, and of pods that may do little."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from ruamel.yaml import YAML
+
+from rune.adapters.rabbitmq.topology import Topology
+from rune.adapters.redis.keys import PARTITIONS, Keys
+from rune.adapters.redis.streams import GROUP
+from rune.ports.queue import LANES
+from rune.server.monitoring import HEALTH
+from rune.settings import Settings, load_settings
+from tests.acceptance.deploy.commands import understood
+from tests.lint.tree import ROOT
+
+FOLDER = ROOT / "deploy" / "kubernetes"
+FILES = sorted(FOLDER.rglob("*.yaml"))
+DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
+SETTINGS = {f"RUNE_{field.name.upper()}" for field in msgspec.structs.fields(Settings)}
+ROLES = ("api", "worker", "scheduler")
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    return [each for each in YAML(typ="safe", pure=True).load_all(path.read_text(encoding="utf-8")) if each]
+
+
+ALL = [(path, each) for path in FILES for each in documents(path)]
+
+
+def kind(wanted: str, name: str = "") -> dict[str, Any]:
+    (found,) = [
+        each for _, each in ALL if each["kind"] == wanted and (not name or each["metadata"]["name"] == name)
+    ]
+    return found
+
+
+def pod(role: str) -> dict[str, Any]:
+    owner = kind("Job") if role == "migrate" else kind("Deployment", f"rune-{role}")
+    template: dict[str, Any] = owner["spec"]["template"]
+    return template
+
+
+def container(role: str) -> dict[str, Any]:
+    (found,) = pod(role)["spec"]["containers"]
+    only: dict[str, Any] = found
+    return only
+
+
+def example(role: str) -> dict[str, str]:
+    lines = (FOLDER / "example" / f"{role}.env").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines)
+
+
+def environment(role: str) -> dict[str, str]:
+    """What a process of the example finds."""
+    own = {each["name"]: each["value"] for each in container(role).get("env", [])}
+    return {**kind("ConfigMap")["data"], **example("owner" if role == "migrate" else role), **own}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(FOLDER)))
+def test_every_file_is_named_by_the_kustomization_beside_it(path: Path) -> None:
+    for each in documents(path):
+        assert {"apiVersion", "kind"} <= each.keys()
+    (named,) = documents(path.parent / "kustomization.yaml")
+    if path.name != "kustomization.yaml":
+        assert path.name in named["resources"]
+        return
+    listed = [*named["resources"], *named.get("components", [])]
+    assert [each for each in listed if not (path.parent / each).exists()] == []
+    generated = [*named.get("configMapGenerator", []), *named.get("secretGenerator", [])]
+    files = [name for each in generated for name in (*each.get("files", []), *each.get("envs", []))]
+    assert [each for each in files if not (path.parent / each).is_file()] == []
+
+
+def test_names_are_given_once_in_what_is_applied_together() -> None:
+    base = [each for path, each in ALL if path.parent.name == "base" and "metadata" in each]
+    named = [(each["kind"], each["metadata"]["name"]) for each in base]
+    assert len(named) == len(set(named))
+    assert {("Deployment", f"rune-{role}") for role in ROLES} <= set(named)
+
+
+@pytest.mark.parametrize("role", [*ROLES, "migrate"])
+def test_settings_are_those_that_rune_reads_and_takes(role: str, tmp_path: Path) -> None:
+    given = environment(role)
+    assert given.keys() <= SETTINGS
+    settings = load_settings(given, tmp_path)
+    assert settings.clustered
+    assert settings.queue == settings.state
+    assert settings.grace > 0
+    assert (settings.api_key != "") == (role == "api")
+    assert (settings.secret_key != "") == (role in ("api", "worker"))  # who seals and who opens
+    sources = {source for each in container(role)["envFrom"] for source in each}
+    assert sources == {"configMapRef", "secretRef"}
+
+
+@pytest.mark.parametrize("role", [*ROLES, "migrate"])
+def test_each_role_has_a_user_of_its_own_and_encrypts(role: str) -> None:
+    given = example("owner" if role == "migrate" else role)
+    assert f"//rune_{'owner' if role == 'migrate' else role}:" in given["RUNE_JOURNAL"]
+    assert "sslmode=verify-full" in given["RUNE_JOURNAL"]
+    assert given["RUNE_STATE"].startswith("rediss://")
+    mounts = {each["mountPath"] for each in container(role)["volumeMounts"]}
+    (authority,) = re.findall(r"sslrootcert=(\S+)", given["RUNE_JOURNAL"])
+    assert str(Path(authority).parent) in mounts
+
+
+@pytest.mark.parametrize("role", [*ROLES, "migrate"])
+def test_commands_are_those_that_rune_has(role: str) -> None:
+    wanted = "rune migrate" if role == "migrate" else f"rune serve {role}"
+    assert understood(container(role)["args"]) == wanted
+    assert container(role)["image"] == "rune-engine"
+    assert 'ENTRYPOINT ["rune"]' in DOCKERFILE
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_probes_ask_where_rune_answers(role: str, tmp_path: Path) -> None:
+    one = container(role)
+    ports = {each["name"]: each["containerPort"] for each in one["ports"]}
+    if role == "api":
+        answers = int(one["args"][one["args"].index("--port") + 1])
+        assert one["args"][one["args"].index("--host") + 1] == "0.0.0.0"
+    else:
+        settings = load_settings(environment(role), tmp_path)
+        answers = settings.health_port
+        assert settings.health_host == "0.0.0.0"
+    for probe, path in (("startup", "/readyz"), ("readiness", "/readyz"), ("liveness", "/healthz")):
+        asked = one[f"{probe}Probe"]["httpGet"]
+        assert (asked["path"], ports[asked["port"]]) == (path, answers)
+        assert asked["path"] in HEALTH
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_what_runs_may_finish_before_a_pod_is_killed(role: str, tmp_path: Path) -> None:
+    grace = load_settings(environment(role), tmp_path).grace
+    before = container(role).get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command", ["", "0"])
+    assert pod(role)["spec"]["terminationGracePeriodSeconds"] >= grace + float(before[1]) + 10
+
+
+@pytest.mark.parametrize("role", [*ROLES, "migrate"])
+def test_a_pod_may_do_little(role: str) -> None:
+    outer, inner = pod(role)["spec"]["securityContext"], container(role)["securityContext"]
+    (user,) = re.findall(r"^USER (\d+):", DOCKERFILE, re.MULTILINE)
+    assert (outer["runAsNonRoot"], outer["runAsUser"]) == (True, int(user))
+    assert outer["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert inner == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert pod(role)["spec"]["automountServiceAccountToken"] is False
+    mounts = {each["mountPath"]: each["name"] for each in container(role)["volumeMounts"]}
+    volumes = {each["name"]: each for each in pod(role)["spec"]["volumes"]}
+    home = kind("ConfigMap")["data"]["RUNE_HOME"]
+    assert all("emptyDir" in volumes[mounts[place]] for place in (home, "/tmp"))
+    assert set(mounts.values()) == set(volumes)
+
+
+@pytest.mark.parametrize("role", [*ROLES, "migrate"])
+def test_a_pod_says_what_it_needs(role: str) -> None:
+    told = container(role)["resources"]
+    assert {"cpu", "memory"} <= told["requests"].keys()
+    assert "memory" in told["limits"]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_drain_of_a_machine_leaves_somebody(role: str) -> None:
+    budget, deployed = kind("PodDisruptionBudget", f"rune-{role}")["spec"], kind("Deployment", f"rune-{role}")
+    labels = pod(role)["metadata"]["labels"]
+    assert budget["maxUnavailable"] < deployed["spec"]["replicas"]
+    assert budget["selector"]["matchLabels"] == deployed["spec"]["selector"]["matchLabels"] == labels
+    assert deployed["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+
+
+def test_only_the_api_is_reached() -> None:
+    service = kind("Service")["spec"]
+    assert service["selector"] == pod("api")["metadata"]["labels"]
+    assert {each["targetPort"] for each in service["ports"]} == {"http"}
+    assert "ingress" not in kind("NetworkPolicy", "rune-closed")["spec"]
+    opened = kind("NetworkPolicy", "rune-api")["spec"]
+    assert opened["podSelector"]["matchLabels"] == pod("api")["metadata"]["labels"]
+
+
+class TestAutoscaling:
+    @staticmethod
+    def spec(name: str) -> dict[str, Any]:
+        found: dict[str, Any] = documents(FOLDER / "autoscale" / name / "worker.yaml")[0]["spec"]
+        assert found["scaleTargetRef"]["name"] == "rune-worker"
+        return found
+
+    def test_by_the_streams_of_redis(self) -> None:
+        spec, config = self.spec("redis"), kind("ConfigMap")["data"]
+        keys = Keys(config["RUNE_PREFIX"], int(config["RUNE_PARTITIONS"]))
+        assert keys.partitions == PARTITIONS
+        asked = {each["metadata"]["stream"] for each in spec["triggers"]}
+        assert asked == {
+            keys.stream(part, "default", lane) for part in range(keys.partitions) for lane in LANES
+        }
+        assert {each["metadata"]["consumerGroup"] for each in spec["triggers"]} == {GROUP}
+        self.adds_up(spec)
+
+    def test_by_the_queues_of_rabbitmq(self) -> None:
+        spec = self.spec("rabbitmq")
+        assert {each["metadata"]["queueName"] for each in spec["triggers"]} == set(Topology().work) & {
+            "workflow.execution.high",
+            "workflow.execution",
+            "workflow.execution.low",
+        }
+        self.adds_up(spec)
+
+    def adds_up(self, spec: dict[str, Any]) -> None:
+        names = [each["name"] for each in spec["triggers"]]
+        formula = spec["advanced"]["scalingModifiers"]["formula"]
+        assert [each.strip() for each in formula.split("+")] == names
+        refers = {each["authenticationRef"]["name"] for each in spec["triggers"]}
+        assert refers == {"rune-watcher"}
+
+    def test_by_metrics_that_rune_has(self) -> None:
+        (trigger,) = self.spec("prometheus")["triggers"]
+        (name,) = re.findall(r"rune_\w+", trigger["metadata"]["query"])
+        told = "".join(path.read_text() for path in (ROOT / "src" / "rune" / "telemetry").glob("*.py"))
+        assert f'"{name}"' in told
+
+    def test_by_the_processor_where_nothing_else_is_there(self) -> None:
+        spec = self.spec("cpu")
+        assert spec["minReplicas"] >= 2
+        assert "cpu" in container("worker")["resources"]["requests"]  # of which a share is taken
+
+    @pytest.mark.parametrize("name", ["cpu", "redis", "rabbitmq", "prometheus"])
+    def test_workers_go_one_by_one(self, name: str) -> None:
+        spec = self.spec(name)
+        (named,) = documents(FOLDER / "autoscale" / name / "kustomization.yaml")
+        (patch,) = named["patches"]
+        assert patch["target"] == {"kind": "Deployment", "name": spec["scaleTargetRef"]["name"]}
+        assert YAML(typ="safe").load(patch["patch"]) == [{"op": "remove", "path": "/spec/replicas"}]
+        advanced = spec.get("advanced", {}).get("horizontalPodAutoscalerConfig", spec)
+        assert advanced["behavior"]["scaleDown"]["policies"] == [
+            {"type": "Pods", "value": 1, "periodSeconds": 60}
+        ]

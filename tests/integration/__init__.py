@@ -1,0 +1,1 @@
+"""Integration tests: engines over real stores and brokers."""

@@ -1,0 +1,61 @@
+"""Whatever a node does, it fails alone: by its policy, with a code, and the process lives on."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+from typing import Any
+
+import pytest
+
+from rune.nodes.registry import load_module, standard_registry
+from rune.testing.harness import harness
+from tests.integration.embedded.bad_nodes import WAYS
+
+REGISTRY = standard_registry().extended(load_module("tests.integration.embedded.bad_nodes"))
+FINE = {
+    "id": "fine",
+    "nodes": [
+        {"id": "in", "type": "input"},
+        {"id": "out", "type": "output", "parameters": {"value": "fine"}},
+    ],
+    "edges": [{"src": "in", "dst": "out"}],
+}
+
+
+def _document(kind: str, way: str, **fields: Any) -> dict[str, Any]:
+    nodes = [
+        {"id": "in", "type": "input"},
+        {"id": "bad", "type": kind, "parameters": {"way": way}, **fields},
+        {"id": "after", "type": "output", "parameters": {"value": "{{ $bad.error.code ?? 'none' }}"}},
+    ]
+    return {
+        "id": "bad",
+        "nodes": nodes,
+        "edges": [{"src": "in", "dst": "bad"}, {"src": "bad", "dst": "after"}],
+    }
+
+
+async def _run(folder: pathlib.Path, kind: str, way: str) -> list[dict[str, Any]]:
+    async with harness(folder, registry=REGISTRY) as engine:
+        told = []
+        for document in (_document(kind, way), _document(kind, way, error="ignore"), FINE):
+            run = await engine.start(document)
+            await run.end(10)
+            told.append(await run.document())
+        return told
+
+
+@pytest.mark.parametrize("kind", ["bad.async", "bad.thread", "bad.pure"])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_bad_node_fails_by_its_policy(kind: str, way: str, tmp_path: pathlib.Path) -> None:
+    halted, ignored, fine = asyncio.run(_run(tmp_path, kind, way))
+
+    assert halted["status"] == "halted"
+    assert halted["error"]["code"]
+    assert halted["error"]["message"].isprintable()
+    (bad,) = [node for node in halted["nodes"] if node["node_id"] == "bad"]
+    assert (bad["status"], bad["attempts"], bad["error"]["code"]) == ("failed", 1, halted["error"]["code"])
+    assert ignored["status"] == "completed"
+    assert ignored["output"] == halted["error"]["code"]
+    assert fine["output"] == "fine"

@@ -1,0 +1,259 @@
+"""The messages: what is written fits the schemas, what others write is understood, all else is refused."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from referencing import Registry, Resource
+
+from rune.codec.messages import (
+    CompletionMessage,
+    ErrorObject,
+    InvalidMessageError,
+    MessageContext,
+    NodeStatusMessage,
+    decode_completion,
+    decode_execution,
+    decode_hint,
+    decode_status,
+    encode_hint,
+    encode_message,
+    frames,
+    moment,
+)
+from rune.core.execution.token import Arrived, Ref, Token, TokenPurpose
+
+SCHEMAS = Path(__file__).resolve().parents[3] / "docs" / "schemas"
+IDS = ("trigger", "users", "fetch", "orders", "price")
+NAMES = MessageContext("wf_1", "sha256:abc", IDS)
+
+EXECUTION: dict[str, Any] = {
+    "workflow_id": "wf_email_notification",
+    "execution_id": "exec_20251009_123456",
+    "current_node": "http_fetch_user",
+    "workflow_definition": {"nodes": [{"id": "http_fetch_user"}], "edges": []},
+    "accumulated_context": {"$trigger": {"user_id": "user_123", "timestamp": "2025-10-09T12:34:56Z"}},
+}
+SUCCESS: dict[str, Any] = {
+    "workflow_id": "wf_email_notification",
+    "execution_id": "exec_20251009_123456",
+    "node_id": "http_fetch_user",
+    "status": "success",
+    "output": {"status": 200, "body": {"name": "John Doe"}, "headers": {"content-type": "application/json"}},
+    "error": None,
+    "executed_at": "2025-10-09T12:35:01Z",
+    "duration_ms": 234,
+}
+FAILURE: dict[str, Any] = {
+    **SUCCESS,
+    "status": "failed",
+    "output": None,
+    "error": {
+        "message": "Connection timeout after 30s",
+        "code": "HTTP_TIMEOUT",
+        "details": {"url": "https://x"},
+    },
+}
+COMPLETION: dict[str, Any] = {
+    "workflow_id": "wf_email_notification",
+    "execution_id": "exec_20251009_123456",
+    "status": "completed",
+    "final_context": {"$trigger": {}, "$smtp_send_email": {"sent": True, "message_id": "msg_abc123"}},
+    "completed_at": "2025-10-09T12:35:45Z",
+    "total_duration_ms": 4523,
+}
+
+
+@functools.cache
+def checker(name: str) -> jsonschema.Draft202012Validator:
+    schemas = {each.name: json.loads(each.read_text()) for each in SCHEMAS.glob("*.json")}
+    schema = schemas[f"{name}.json"]
+    jsonschema.Draft202012Validator.check_schema(schema)
+    others: Registry[Any] = Registry()
+    others = others.with_resources((each, Resource.from_contents(found)) for each, found in schemas.items())
+    return jsonschema.Draft202012Validator(schema, registry=others)
+
+
+def fits(name: str, body: bytes) -> bool:
+    return bool(checker(name).is_valid(json.loads(body)))
+
+
+PATHS = st.lists(st.integers(0, 4), max_size=3).map(lambda found: tuple(x for n in found for x in (n, n * 7)))
+REFS = st.builds(Ref, st.sampled_from(["start", "result", "item", "entered"]), st.integers(-1, 4), PATHS)
+TOKENS = st.builds(
+    Token, st.integers(0, 4), PATHS, REFS, st.none() | REFS,
+    st.lists(st.builds(Arrived, st.integers(0, 9), REFS), max_size=3).map(tuple),
+    st.sampled_from(TokenPurpose), st.integers(1, 9), st.booleans(), st.none() | st.text(max_size=9),
+    st.integers(0, 10**6), st.integers(0, 2**53),
+)  # fmt: skip
+
+
+@given(TOKENS, st.integers(0, 10))
+@settings(deadline=None)
+def test_every_token_arrives_as_it_was_sent_in_a_message_that_fits(token: Token, priority: int) -> None:
+    body = encode_hint("exec_1", token, NAMES, priority)
+
+    assert decode_hint(body) == ("exec_1", token)
+    assert fits("node-execution-message", body)
+    whole = decode_execution(body)
+    assert (whole.workflow_id, whole.current_node, whole.definition_ref) == (
+        "wf_1",
+        IDS[token.node],
+        "sha256:abc",
+    )
+    assert whole.token == token
+
+
+def test_a_message_names_things_as_people_do() -> None:
+    token = Token(4, (1, 5, 3, 2), Ref("result", 2, (1, 5)), attempt=2)
+
+    found = json.loads(
+        encode_hint("exec_1", token, msgspec.structs.replace(NAMES, traceparent="00-ab-cd-01"), 9)
+    )
+
+    assert found == {
+        "workflow_id": "wf_1",
+        "execution_id": "exec_1",
+        "current_node": "price",
+        "definition_ref": "sha256:abc",
+        "accumulated_context": {},
+        "lineage_stack": [
+            {"split_node_id": "users", "item_index": 5, "branch_id": "exec_1_users_5"},
+            {"split_node_id": "orders", "item_index": 2, "branch_id": "exec_1_users_5_orders_2"},
+        ],
+        "from_node": "fetch",
+        "attempt": 2,
+        "priority": 9,
+        "traceparent": "00-ab-cd-01",
+        "token": {"node": 4, "path": [1, 5, 3, 2], "payload": ["result", 2, [1, 5]], "attempt": 2},
+    }
+
+
+def test_in_full_a_message_brings_definition_and_outputs() -> None:
+    names = msgspec.structs.replace(
+        NAMES, definition=b'{"nodes": [], "edges": []}', context=b'{"$trigger": 1}'
+    )
+
+    body = encode_hint("exec_1", Token(2), names)
+
+    found = json.loads(body)
+    assert fits("node-execution-message", body)
+    assert found["workflow_definition"] == {"nodes": [], "edges": []}
+    assert found["accumulated_context"] == {"$trigger": 1}
+    assert "definition_ref" not in found
+
+
+def test_a_message_stays_small_whatever_ran_before() -> None:
+    assert len(encode_hint("exec_20251009_123456", Token(4, (1, 5), Ref("result", 2, (1, 5))), NAMES)) < 400
+
+
+def test_what_others_write_by_hand_is_understood() -> None:
+    body = json.dumps(EXECUTION).encode()
+
+    assert fits("node-execution-message", body)
+    assert decode_hint(body) == ("exec_20251009_123456", None)
+    found = decode_execution(body)
+    assert found.current_node == "http_fetch_user"
+    assert isinstance(found.definition, msgspec.Raw)
+    assert json.loads(bytes(found.definition)) == EXECUTION["workflow_definition"]
+    assert json.loads(bytes(found.context)) == EXECUTION["accumulated_context"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"workflow_id": None},
+        {"execution_id": ""},
+        {"current_node": 7},
+        {"accumulated_context": []},
+        {"accumulated_context": {"trigger": {}}},
+        {"workflow_definition": "text"},
+        {"definition_ref": "both"},
+        {"lineage_stack": [{"split_node_id": "s"}]},
+        {"execution_id": "x" * 256},
+        {"token": {"path": []}},
+        {"execution_id": "a b"},
+        {"workflow_id": "a/b"},
+        {"priority": 11},
+        {"priority": -1},
+        {"attempt": 0},
+    ],
+    ids=str,
+)
+def test_schema_and_code_refuse_the_same(change: dict[str, Any]) -> None:
+    body = json.dumps({**EXECUTION, **change}).encode()
+
+    assert not fits("node-execution-message", body)
+    with pytest.raises(InvalidMessageError):
+        decode_execution(body)
+
+
+@pytest.mark.parametrize("missing", EXECUTION)
+def test_nothing_that_is_required_may_be_left_out(missing: str) -> None:
+    body = json.dumps({name: value for name, value in EXECUTION.items() if name != missing}).encode()
+
+    assert not fits("node-execution-message", body)
+    with pytest.raises(InvalidMessageError):
+        decode_execution(body)
+
+
+@pytest.mark.parametrize("example", [SUCCESS, FAILURE])
+def test_statuses_as_others_write_them(example: dict[str, Any]) -> None:
+    body = json.dumps(example).encode()
+
+    assert fits("node-status-message", body)
+    found = decode_status(body)
+    written = json.loads(encode_message(found))
+    assert fits("node-status-message", json.dumps(written).encode())
+    assert {name: written[name] for name in example} == example
+
+
+def test_a_batch_holds_statuses_and_nothing_else() -> None:
+    assert fits("node-status-batch", json.dumps([SUCCESS, FAILURE]).encode())
+    for wrong in ([], [SUCCESS] * 101, [EXECUTION], [{**SUCCESS, "status": "done"}], SUCCESS):
+        assert not fits("node-status-batch", json.dumps(wrong).encode())
+
+
+def test_a_status_of_ours_fits() -> None:
+    status = NodeStatusMessage(
+        workflow_id="wf_1", execution_id="e", node_id="price", status="failed",
+        error=ErrorObject("no", "NODE_FAILED"), executed_at=moment(1_760_013_301_234), duration_ms=5,
+        lineage=frames("e", (1, 5), IDS, lambda split, outer: 7), attempt=3, metadata={"retry_at": 1, "attempt": 4},
+    )  # fmt: skip
+
+    body = encode_message(status)
+
+    assert fits("node-status-message", body)
+    found = json.loads(body)
+    assert found["executed_at"] == "2025-10-09T12:35:01.234Z"
+    assert found["lineage_stack"] == [
+        {"split_node_id": "users", "item_index": 5, "branch_id": "e_users_5", "total_items": 7}
+    ]
+    assert decode_status(body) == status
+
+
+def test_completions() -> None:
+    body = json.dumps(COMPLETION).encode()
+
+    assert fits("completion-message", body)
+    assert json.loads(encode_message(decode_completion(body))) == COMPLETION
+    failed = CompletionMessage(
+        workflow_id="w", execution_id="e", status="cancelled", final_context=msgspec.Raw(b"{}"),
+        completed_at=moment(0), total_duration_ms=0, error=ErrorObject("m", "C"),
+    )  # fmt: skip
+    assert fits("completion-message", encode_message(failed))
+
+
+@pytest.mark.parametrize("body", [b"", b"null", b"[]", b'{"status": "done"}', b"\xff", b"[" * 200_000])
+def test_noise_is_refused(body: bytes) -> None:
+    for decode in (decode_hint, decode_execution, decode_status, decode_completion):
+        with pytest.raises(InvalidMessageError):
+            decode(body)

@@ -1,0 +1,98 @@
+"""`rune triggers`, over the file and over a server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.api.running import served
+from tests.acceptance.cli.here import Here
+from tests.integration.triggers.helping import hooked, scheduled
+
+
+def _deploy(rune: Here, folder: Path, *documents: dict[str, object]) -> None:
+    for each in documents:
+        file = folder / f"{each['id']}.json"
+        file.write_text(json.dumps(each))
+        rune.said("deploy", str(file))
+
+
+def _walk(rune: Here, folder: Path) -> None:
+    """The same words wherever they are done."""
+    assert rune.json("triggers", "list") == {"triggers": []}
+    _deploy(rune, folder, hooked(auth="hmac"), scheduled(cron="30 9 * * 1", timezone="Europe/Berlin"))
+    listed = rune.said("triggers", "list")
+    assert "orders/in" in listed
+    assert "needs a secret" in listed
+    assert "30 9 * * 1 (Europe/Berlin)" in listed
+    found = rune.json("triggers", "show", "orders")
+    assert found["webhook"]["secret"] == "missing"
+    assert rune.json("triggers", "show", found["id"]) == found
+    secret = rune.said("triggers", "rotate", "orders/in", "--secret").strip()
+    assert len(secret) >= 40
+    shown = rune.said("triggers", "show", "orders")
+    assert "hmac, secret made" in shown
+    assert secret not in shown
+    moved = rune.json("triggers", "rotate", "orders")
+    assert moved["new_secret"] is None
+    assert moved["webhook"]["path"] != found["webhook"]["path"]
+    clock = rune.json("triggers", "show", "report")
+    assert len(clock["coming"]) == 5
+    assert clock["coming"][0] == clock["schedule"]["next_at"].replace(".000Z", "Z")
+    assert rune.said("triggers", "disable", "report").strip() == "report/clock is off"
+    assert rune.json("triggers", "show", "report")["schedule"]["next_at"] is None
+    assert rune.json("triggers", "enable", "report")["enabled"]
+    assert "no trigger `nobody`" in rune("triggers", "show", "nobody").output
+    assert rune("triggers", "rotate", "report").exit_code == 2
+    rune.said("workflows", "remove", "orders")
+    assert [each["workflow_id"] for each in rune.json("triggers", "list")["triggers"]] == ["report"]
+
+
+def test_over_the_file(tmp_path: Path) -> None:
+    _walk(Here(tmp_path / "home"), tmp_path)
+
+
+def test_over_a_server(tmp_path: Path) -> None:
+    async def go() -> None:
+        async with served(tmp_path / "home") as server:
+            rune = Here(tmp_path / "elsewhere", RUNE_URL=server.url)
+            await asyncio.to_thread(_walk, rune, tmp_path)
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"cron": "61 * * * *"}, "bad minute"),
+        ({"cron": "0 0 30 2 *"}, "bad day-of-month"),
+        ({"cron": "0 0 * *"}, "five fields"),
+        ({"amount": 1, "overlap": "sometimes"}, "overlap"),
+        ({"amount": 1, "catch_up": "some"}, "catch_up"),
+        ({"amount": 1, "catch_up_limit": 1_000}, "catch_up_limit"),
+    ],
+)
+def test_a_schedule_that_makes_no_sense_is_refused(
+    parameters: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "report.json"
+    file.write_text(json.dumps(scheduled(**parameters)))
+    done = Here(tmp_path / "home")("deploy", str(file))
+    assert done.exit_code == 2
+    assert said in done.output
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [({"path": "a/b"}, "path"), ({"path": ""}, "path"), ({"delivery_header": "a b"}, "delivery_header")],
+)
+def test_a_hook_that_makes_no_sense_is_refused(parameters: dict[str, Any], said: str, tmp_path: Path) -> None:
+    file = tmp_path / "orders.json"
+    file.write_text(json.dumps(hooked(**parameters)))
+    done = Here(tmp_path / "home")("deploy", str(file))
+    assert done.exit_code == 2
+    assert said in done.output

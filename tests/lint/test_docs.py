@@ -1,0 +1,206 @@
+"""The documentation is true about itself: links lead somewhere, targets exist, decisions are complete."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+import typer
+
+from rune.cli.main import app
+from rune.settings import Settings
+from tests.lint.tree import PACKAGE, ROOT, TESTS, files, name
+
+PAGES = files(ROOT, ".md")
+ADRS = sorted((ROOT / "docs" / "adr").glob("*.md"))
+HEADINGS = ["Context", "Decision", "Consequence", "What would change our mind"]
+
+FENCE = re.compile(r"^(```|~~~).*?^\1\s*$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+MAKE = re.compile(r"(?:`|^|\$ )make ([a-z][a-z-]*)", re.MULTILINE)
+HAZARD = re.compile(r"^\| ([A-I]\d+) \|[^|]*\|.*\|([^|]*)\|$", re.MULTILINE)
+
+
+PATH = re.compile(r"(?<![\w./-])((?:tests|src|deploy|bench|examples|docs)/[\w./*-]*[\w*])")
+MODULE = re.compile(r"`([a-z_]+/[\w/]+\.(?:py|sql|lua))`")
+CLASS_NAME = re.compile(r"`([A-Z][a-z]+[A-Za-z]*)(?:\.(\w+))?`")
+CODE_PAGES = ("docs/architecture.md", "docs/walk.md")  # pages that name classes of the package
+COLLAPSED_FOLDERS = {"control", "data", "http_client", "functions"}  # drawn in the tree without their modules
+SETTING = re.compile(r"`(RUNE_[A-Z_]+)`")
+
+
+def anchors(page: pathlib.Path) -> set[str]:
+    """The anchors that GitHub gives to the headings of a page."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    found = set()
+    for title in re.findall(r"^#+ (.+)$", text, re.MULTILINE):
+        plain = re.sub(r"[^\w\- ]", "", title.strip().lower())
+        found.add(plain.replace(" ", "-"))
+    return found
+
+
+def broken_links(page: pathlib.Path) -> Iterator[str]:
+    text = re.sub(r"`[^`\n]*`", "", FENCE.sub("", page.read_text(encoding="utf-8")))
+    for target in LINK.findall(text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists():
+            yield f"{target}: no such file"
+        elif anchor and anchor not in anchors(file):
+            yield f"{target}: no such heading"
+
+
+def make_targets() -> set[str]:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    return set(re.findall(r"^([a-z][a-z-]*):", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page: pathlib.Path) -> None:
+    assert list(broken_links(page)) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_make_targets_exist(page: pathlib.Path) -> None:
+    assert set(MAKE.findall(page.read_text(encoding="utf-8"))) <= make_targets()
+
+
+def test_every_make_target_explains_itself() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+    assert set(re.findall(r"^([a-z][a-z-]*):.*## \S", text, re.MULTILINE)) == make_targets()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_files_that_are_named_exist(page: pathlib.Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    places = (ROOT, page.parent)
+    missing = [path for path in PATH.findall(text) if not any(any(place.glob(path)) for place in places)]
+    known = [f"/{name(path)}" for path in files(ROOT)]
+    missing += [path for path in MODULE.findall(text) if not any(file.endswith(f"/{path}") for file in known)]
+
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", CODE_PAGES)
+def test_classes_that_are_named_exist(page: str) -> None:
+    source = "\n".join(path.read_text(encoding="utf-8") for path in files(PACKAGE, ".py"))
+    named = CLASS_NAME.findall(FENCE.sub("", (ROOT / page).read_text(encoding="utf-8")))
+
+    missing = {each for each, _ in named if not re.search(rf"^class {each}\b", source, re.MULTILINE)}
+    missing |= {method for _, method in named if method and not re.search(rf"def {method}\b", source)}
+    assert missing == set()
+
+
+def drawn_tree() -> dict[str, set[str]]:
+    """Return the modules of each folder as the architecture page draws them; collapsed folders have none."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    lines = page.split("## 2. The tree")[1].split("```")[1].splitlines()
+    tree: dict[str, set[str]] = {}
+    parents: list[str] = []
+    for line in lines:
+        entry = re.match(r"( +)(\w+)/ (.*)", line)
+        if entry:
+            indent, folder, text = entry.groups()
+            parents[len(indent) // 2 - 1 :] = [folder]
+        elif line.startswith(" " * 10):
+            text = line
+        else:
+            continue
+        for child in re.findall(r"(\w+)/", text):
+            tree["/".join([*parents[:-1], child] if child == "data" else [*parents, child])] = set()
+        words = (
+            set() if parents[-1] in COLLAPSED_FOLDERS else set(re.findall(r"(?<![\w*.])\w+(?![\w/.])", text))
+        )
+        tree.setdefault("/".join(parents), set()).update(words)
+    return tree
+
+
+def test_the_tree_of_the_architecture_page_matches_the_package() -> None:
+    package: dict[str, set[str]] = {}
+    for path in files(PACKAGE, ".py"):
+        folder = path.parent.relative_to(PACKAGE).as_posix()
+        if folder != ".":
+            hidden = path.parent.name in COLLAPSED_FOLDERS or path.stem.startswith("__")
+            package.setdefault(folder, set()).update(set() if hidden else {path.stem})
+    tree = {folder: modules for folder, modules in drawn_tree().items() if modules or folder in package}
+
+    assert tree == package
+
+
+def test_every_setting_is_in_the_table_of_settings() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    table = page.split("### Settings")[1].split("\n##")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `RUNE_")]
+    known = {f"RUNE_{field.name.upper()}" for field in msgspec.structs.fields(Settings)}
+
+    assert set(SETTING.findall(" ".join(rows))) == known
+
+
+def _commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every command with the words that lead to it; a group is one that holds others."""
+    within = getattr(command, "commands", None)
+    if within is None:
+        yield words
+        return
+    for word, each in within.items():
+        yield from _commands(each, (*words, word))
+
+
+def test_every_command_is_described() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    headed = set(re.findall(r"\w+", " ".join(re.findall(r"^## (.*)$", page, re.MULTILINE))))
+    headed |= {"backup", "restore"}  # of which a page of its own tells
+    told = set(re.findall(r"\w+", page))
+    commands = list(_commands(typer.main.get_command(app)))
+
+    assert [words for words in commands if words[0] not in headed or not told.issuperset(words)] == []
+
+
+@pytest.mark.parametrize("adr", ADRS, ids=name)
+def test_a_decision_has_its_four_parts(adr: pathlib.Path) -> None:
+    text = adr.read_text(encoding="utf-8")
+
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == HEADINGS
+    assert re.match(rf"# {int(adr.name[:4])}\. \S", text), "the title carries the number of the file"
+
+
+def test_decisions_are_numbered_without_gap_and_listed() -> None:
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+
+    assert [int(adr.name[:4]) for adr in ADRS] == list(range(len(ADRS)))
+    assert [adr.name for adr in ADRS if f"(adr/{adr.name})" not in index] == []
+
+
+def test_hazards_have_codes_without_gap() -> None:
+    codes = [code for code, _ in HAZARD.findall((ROOT / "docs" / "hazards.md").read_text(encoding="utf-8"))]
+    counts = {letter: sum(code[0] == letter for code in codes) for letter in "ABCDEFGHI"}
+
+    assert counts == {"A": 11, "B": 5, "C": 15, "D": 21, "E": 12, "F": 11, "G": 15, "H": 6, "I": 21}
+    assert codes == [
+        f"{letter}{number}" for letter, count in counts.items() for number in range(1, count + 1)
+    ]
+
+
+def test_hazard_tests_and_the_hazard_table_agree() -> None:
+    table = dict(HAZARD.findall((ROOT / "docs" / "hazards.md").read_text(encoding="utf-8")))
+    written = "\n".join(path.read_text(encoding="utf-8") for path in files(TESTS, ".py"))
+    tests = set(re.findall(r"def (test_\w+)", written))
+    hazard_tests = {test: test.split("_")[2].upper() for test in tests if re.match(r"test_h_[a-i]\d+_", test)}
+
+    named = {test for cell in table.values() for test in re.findall(r"test_\w+", cell)}
+    assert named <= tests, "the table names tests that do not exist"
+    assert set(hazard_tests.values()) <= table.keys(), "a test names a hazard that does not exist"
+
+
+def test_the_changelog_knows_the_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    assert f"## [{project['version']}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

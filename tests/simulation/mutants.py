@@ -1,0 +1,496 @@
+"""Mutants: one defect each, in the rules or in the order of a commit. The simulator must detect all of them.
+
+python -m tests.simulation.mutants [--seeds 4000] [--jobs 2] [NAME…]
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.faults.change import Change, edit, replace, skip
+from tests.faults.hook import ROOT, environment
+from tests.simulation.noticed import NOTICED
+
+Function = Callable[..., Any]
+
+
+def apply_arrivals_of_twins(original: Function) -> Function:
+    def apply(plan: Any, state: Any, decision: Any) -> Any:
+        from rune.core.execution.decision import ArriveAtJoin
+        from rune.core.execution.transition import Transition
+
+        scope = state.scopes.get(decision.path)
+        if scope is None or decision.node not in scope.done:
+            return original(plan, state, decision)
+        if decision.node in scope.live and decision.fact is None:
+            return original(plan, state, decision)
+        transition = Transition(plan, state, decision.at)
+        transition.perform(scope, [effect for effect in decision.effects if isinstance(effect, ArriveAtJoin)])
+        transition.propagate_counts(scope)
+        return transition.applied
+
+    return apply
+
+
+def fill_any_free_edge(original: Function) -> Function:
+    def arrive(self: Any, scope: Any, effect: Any) -> None:
+        node = self._plan.nodes[self._plan.dst[effect.edge]]
+        barrier = scope.barriers.get(node.index)
+        used = () if barrier is None else barrier.arrivals
+        edge = next((each for each in node.in_edges if each not in used), effect.edge)
+        original(self, scope, copy_with(effect, edge=edge))
+
+    return arrive
+
+
+def remove_lineage(original: Function) -> Function:
+    def fact_key(fact: Any) -> tuple[Any, ...]:
+        key: tuple[Any, ...] = original(fact)
+        return (*key[:2], key[2][:-1]) if key[0] == "result" else key
+
+    return fact_key
+
+
+def delete_open_barriers(original: Function) -> Function:
+    def arrive(self: Any, scope: Any, effect: Any) -> None:
+        node = self._plan.dst[effect.edge]
+        done = {node} & scope.done
+        scope.done -= done
+        original(self, scope, effect)
+        scope.done |= done
+        if scope.barriers[node].opened:
+            del scope.barriers[node]
+
+    return arrive
+
+
+def clear_outbox_first(original: Function) -> Function:
+    def relay(world: Any, execution: Any) -> Iterator[None]:
+        for _ in original(world, execution):
+            execution.journal.outbox.clear()
+            yield
+
+    return relay
+
+
+def sleep_without_timer(original: Function) -> Function:
+    def sleep(self: Any, scope: Any, live: Any, due: int | None) -> None:
+        original(self, scope, live, None)
+        live.due = due
+
+    return sleep
+
+
+def renew_always(_original: Function) -> Function:
+    def renew(self: Any, _token: Any, _lease: Any, now: int) -> bool:
+        self.ready(now)
+        return True
+
+    return renew
+
+
+def finish_without_timer(original: Function) -> Function:
+    def finish(self: Any, how: Any) -> None:
+        original(self, how)
+        self.applied.armed = [each for each in self.applied.armed if each[0].kind != "finish"]
+
+    return finish
+
+
+def forget_heard_signal(original: Function) -> Function:
+    def hear(plan: Any, state: Any, fact: Any) -> Any:
+        if not state.ended:
+            state.heard.discard(fact.id)
+        return original(plan, state, fact)
+
+    return hear
+
+
+def forget_taken_signals(original: Function) -> Function:
+    def hear(self: Any) -> None:
+        self._consumed_signals.clear()
+        original(self)
+
+    return hear
+
+
+def hide_early_signals(original: Function) -> Function:
+    def listen(self: Any, *arguments: Any) -> None:
+        unheeded, self.state.unheeded = self.state.unheeded, []
+        original(self, *arguments)
+        self.state.unheeded = unheeded
+
+    return listen
+
+
+def keep_deadline(original: Function) -> Function:
+    def wake(self: Any, scope: Any, live: Any) -> None:
+        deadline = live.deadline
+        original(self, scope, live)
+        live.deadline = deadline
+
+    return wake
+
+
+def expire_resumed_tokens(original: Function) -> Function:
+    def resume(act: Any, scope: Any, timer: Any, now: int) -> None:
+        from rune.core.execution.token import TokenPurpose
+
+        live = scope.live.get(timer.node)
+        if live is not None and not live.waiting and live.wakes_at and live.token.signal:
+            live.token = copy_with(live.token, fate=TokenPurpose.OVERDUE)
+        original(act, scope, timer, now)
+
+    return resume
+
+
+def ignore_pause(original: Function) -> Function:
+    def method(self: Any, *arguments: Any) -> None:
+        paused_at, self.state.paused_at = self.state.paused_at, None
+        original(self, *arguments)
+        self.state.paused_at = paused_at
+
+    return method
+
+
+def leave_tokens_parked(original: Function) -> Function:
+    def control(plan: Any, state: Any, fact: Any) -> Any:
+        tokens = [live for scope in state.scopes.values() for live in scope.live.values() if live.parked]
+        applied = original(plan, state, fact)
+        for live in tokens:
+            live.parked = True
+        return applied
+
+    return control
+
+
+def count_time_in_pauses(original: Function) -> Function:
+    def deadline(plan: Any, state: Any, *arguments: Any) -> None:
+        original(plan, copy_with(state, pauses=[], paused_at=None), *arguments)
+
+    return deadline
+
+
+def begin_always(original: Function) -> Function:
+    def begins(self: Any, token: Any) -> bool:
+        original(self, token)
+        return True
+
+    return begins
+
+
+def admit_one_more(original: Function) -> Function:
+    def is_full(self: Any, memory: Any, token: Any) -> bool:
+        return bool(original(self, memory, token)) and len(memory.claims) > self.plan.max_parallel
+
+    return is_full
+
+
+def tell_ended_parents_only(original: Function) -> Function:
+    def is_owed(world: Any, each: Any) -> bool:
+        return bool(original(world, each)) and world.executions[each.parent.id].journal.end is not None
+
+    return is_owed
+
+
+def ignore_other_tokens(original: Function) -> Function:
+    def is_all_there_is(state: Any, decisions: Any) -> Any:
+        root = state.scopes.get(())
+        alone = state if root is None else copy_with(state, scopes={(): copy_with(root, count=1)})
+        return original(alone, decisions)
+
+    return is_all_there_is
+
+
+def copy_with(value: Any, **fields: Any) -> Any:
+    """A copy of a struct with other values in some of its fields."""
+    from msgspec import structs
+
+    return structs.replace(value, **fields)
+
+
+RULES: dict[str, tuple[Change, ...]] = {
+    "no dedupe": (
+        edit(
+            "rune.core.execution.transition:apply",
+            (
+                "decision.node in scope.done and (live is None or fact is not None)",
+                "decision.node in scope.done and live is None and fact is None",
+            ),
+        ),
+        skip("rune.core.execution.transition:_is_cancelled_by_rule", True),
+    ),
+    "counter for set": (
+        replace("rune.core.execution.transition:apply", apply_arrivals_of_twins),
+        replace("rune.core.execution.transition:Transition._arrive", fill_any_free_edge),
+    ),
+    "key without lineage": (
+        replace("rune.core.execution.fact:fact_key", remove_lineage),
+        replace(
+            "tests.simulation.journal:Journal.result",
+            lambda original: lambda self, node, path: original(self, node, path[:-1]),
+        ),
+    ),
+    "delete on fire": (replace("rune.core.execution.transition:Transition._arrive", delete_open_barriers),),
+    "no dead edges": (
+        replace(
+            "rune.core.execution.routing:routes",
+            lambda original: lambda node, fact: copy_with(original(node, fact), dead=()),
+        ),
+    ),
+    "state before journal": (
+        edit(
+            "tests.simulation.worker:Worker._commit",
+            (
+                """
+                decisions = [decision_for_fact(plan, stored)] if stored is not None else self._journal(run)
+                yield
+                applied = store.apply(decisions, world.now)
+                self.running = None
+                yield
+                """,
+                """
+                decisions = [decision_for_fact(plan, stored)] if stored is not None else run.decisions
+                applied = store.apply(decisions, world.now)
+                self.running = None
+                yield
+                decisions = decisions if stored is not None else self._journal(run)
+                yield
+                """,
+            ),
+        ),
+    ),
+    "ack before publish": (replace("tests.simulation.worker:relay", clear_outbox_first),),
+    "no timer": (replace("rune.core.execution.transition:Transition.wait_until", sleep_without_timer),),
+    "no fence": (replace("tests.simulation.store:Store.renew", renew_always),),
+    "no finish timer": (replace("rune.core.execution.transition:Transition.finish", finish_without_timer),),
+    "run without head check": (
+        edit(
+            "tests.simulation.worker:Worker._journal",
+            (
+                "execution.journal.record([*facts, *end])",
+                "execution.journal.record([*facts, *end], head=False)",
+            ),
+        ),
+    ),
+    "timeout without row": (
+        edit(
+            "tests.simulation.worker:Worker._journal",
+            (
+                "[each.fact for each in run.decisions if each.fact is not None]",
+                """[
+                    each.fact
+                    for each in run.decisions
+                    if each.fact is not None
+                    and getattr(getattr(each.fact, "failure", None), "code", "") != "TIMEOUT"
+                ]""",
+            ),
+        ),
+    ),
+    "loser visible behind a race": (skip("rune.core.execution.visibility:visible"),),
+    "window never slides": (
+        edit(
+            "rune.core.execution.transition:Transition.propagate_counts",
+            ("refill and fan.next < fan.count", "False"),
+        ),
+    ),
+    "error edge on success": (
+        replace(
+            "rune.core.plan.compiler:_outlets",
+            lambda original: (
+                lambda definition, node, type, out, _normal: original(definition, node, type, out, (out, ()))
+            ),
+        ),
+        replace(
+            "rune.core.plan.compiler:_node_plan",
+            lambda original: (
+                lambda *arguments: copy_with(plan := original(*arguments), normal=(plan.out, ()))
+            ),
+        ),
+    ),
+    "marks count arrivals, not items": (
+        edit(
+            "rune.core.execution.transition:Transition._collect_item",
+            ("item * edges + self._plan.gather_position[effect.edge]", "fan.resolved"),
+        ),
+    ),
+    "fold forgets pauses": (skip("rune.core.execution.fold:_Fold._apply_pause"),),
+}
+
+SIGNALS: dict[str, tuple[Change, ...]] = {
+    "signal heard twice": (replace("rune.core.execution.control:deliver_signal", forget_heard_signal),),
+    "signal taken twice": (skip("tests.simulation.journal:Journal._is_spent", False),),
+    "fold drops unheeded signals": (skip("rune.core.execution.fold:deliver_signal"),),
+    "fold gives signals out again": (
+        replace("rune.core.execution.fold:_Fold._deliver_signals", forget_taken_signals),
+    ),
+    "signal for an item goes to any": (
+        edit(
+            "rune.core.execution.transition:Transition.route_signal",
+            ("signal.path is None or path == signal.path", "True"),
+        ),
+    ),
+    "signal goes to the youngest": (
+        edit("rune.core.execution.transition:Transition.route_signal", ("min(waiting)", "max(waiting)")),
+    ),
+    "early signal is not looked for": (
+        replace("rune.core.execution.transition:Transition.wait_for_signal", hide_early_signals),
+    ),
+    "given signal is not given back": (
+        edit("rune.core.execution.transition:apply", ("act.route_signal(delivered)", "None")),
+    ),
+    "failed wait listens on": (
+        edit("rune.core.execution.transition:_retry", ("if live.waiting: _stop_waiting(act, live)", "")),
+    ),
+    "timeout after the signal": (
+        replace("rune.core.execution.transition:Transition.wake", keep_deadline),
+        edit("rune.core.execution.transition:Transition.give_signal", ("self.disarm(live)", "")),
+        replace("rune.core.execution.timers:_resume", expire_resumed_tokens),
+    ),
+    "cancelled region lets waits be": (
+        edit(
+            "rune.core.execution.transition:Transition.cancel_region",
+            (
+                "live.waiting and live.token.node in node.region",
+                "live.waiting and live.signal is None and live.token.node in node.region",
+            ),
+        ),
+    ),
+}
+
+OPERATIONS: dict[str, tuple[Change, ...]] = {
+    "pause does not park": (replace("rune.core.execution.transition:Transition.emit", ignore_pause),),
+    "woken in a pause": (replace("rune.core.execution.transition:Transition.wake", ignore_pause),),
+    "resume forgets what was parked": (
+        replace("rune.core.execution.control:change_pause", leave_tokens_parked),
+    ),
+    "time stands not still in a pause": (
+        replace("rune.core.execution.timers:_deadline", count_time_in_pauses),
+    ),
+    "begun is ignored": (replace("tests.simulation.worker:Worker._begins", begin_always),),
+    "unknown outcome is tried again": (
+        edit("rune.core.execution.step:is_retried", ('if error.code == "UNKNOWN_OUTCOME": return False', "")),
+    ),
+    "no limit": (replace("tests.simulation.store:Store._is_full", admit_one_more),),
+    "held back for good": (
+        edit("tests.simulation.store:Store._let_in", ("len(found) >= free", "found or free > 0")),
+    ),
+    "child end not told after a crash": (
+        replace("tests.simulation.family:_is_owed", tell_ended_parents_only),
+    ),
+    "child of an ended parent": (
+        edit(
+            "tests.simulation.family:_accept_child",
+            (
+                "parent.journal.end is not None or _is_over(parent, token) or child in world.refused",
+                "_is_over(parent, token) or child in world.refused",
+            ),
+        ),
+    ),
+    "child of an ended token": (
+        edit(
+            "tests.simulation.family:_accept_child",
+            (
+                "parent.journal.end is not None or _is_over(parent, token) or child in world.refused",
+                "parent.journal.end is not None",
+            ),
+        ),
+    ),
+    "abandoned child goes on": (skip("tests.simulation.worker:abandon", ()),),
+    "kept stands on what runs again": (skip("rune.core.execution.rerun:_StaleTokens._edges_used", ()),),
+    "list kept although an item runs again": (
+        skip("rune.core.execution.rerun:_StaleTokens._mark_aggregators"),
+    ),
+    "kept runs again": (skip("rune.core.execution.transition:_is_recorded", False),),
+    "end before the end": (replace("rune.core.execution.inline_run:_is_only_activity", ignore_other_tokens),),
+}
+
+MUTANTS = {**RULES, **SIGNALS, **OPERATIONS}
+SHY = (
+    "signal taken twice",
+    "given signal is not given back",
+    "kept runs again",
+    "child of an ended token",
+    "time stands not still in a pause",
+)
+"""Mutants that only seeds with a handwritten definition detect."""
+
+
+class Report(NamedTuple):
+    """What the simulator said about one mutant."""
+
+    name: str
+    is_caught: bool
+    seconds: float
+    detail: str
+
+
+def run_mutant(name: str, seeds: int) -> Report:
+    """Run the simulator with one mutant: first the seed that detected it before, then all seeds."""
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="rune-mutant-") as folder:
+        variables = environment("tests.simulation.mutants:MUTANTS", name, Path(folder))
+        variables["PYTHONDONTWRITEBYTECODE"] = "1"
+        process = run_simulator(name, variables, NOTICED.get(name, 0), 1)
+        if not is_caught(process):
+            process = run_simulator(name, variables, 0, seeds)
+    lines = process.stdout.splitlines()
+    seed = next((line.partition(":")[0] for line in lines if line.startswith("seed ")), "")
+    detail = next((line.strip() for line in lines if "Violation" in line or "Error" in line), "")
+    seconds = time.perf_counter() - start
+    return Report(name, is_caught(process), seconds, f"{seed}: {detail or process.stderr[-300:]}")
+
+
+def run_simulator(
+    name: str, variables: dict[str, str], first: int, seeds: int
+) -> subprocess.CompletedProcess[str]:
+    """Run seeds up to the first violation."""
+    command = [
+        sys.executable,
+        "-m",
+        "tests.simulation",
+        "--seeds",
+        str(seeds),
+        "--first",
+        str(first),
+        "--jobs",
+        "1",
+    ]
+    command += ["--stop", *(["--known"] if name in SHY else [])]
+    return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
+
+
+def is_caught(process: subprocess.CompletedProcess[str]) -> bool:
+    return process.returncode == 1 and "simulator:" in process.stdout
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", help="mutants to run (all)")
+    parser.add_argument("--seeds", type=int, default=6_000)
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    names = options.names or list(MUTANTS)
+    alive = []
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for report in pool.map(lambda name: run_mutant(name, options.seeds), names):
+            verdict = "caught" if report.is_caught else "ALIVE "
+            text = report.detail.strip()[:100]
+            print(f"{verdict}  {report.name:38} {report.seconds:5.1f} s  {text}", flush=True)
+            alive += [] if report.is_caught else [report.name]
+    print(f"mutants: {len(names) - len(alive)} of {len(names)} caught")
+    return 1 if alive else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,316 @@
+"""A RabbitMQ of our own: a private node name, private ports and folders.
+
+Starting one takes seconds, so the processes of one test run share it. Each test takes a vhost of its own. A keeper
+process holds the broker: everybody who uses it holds a shared lock on a file, and the keeper waits for the exclusive
+one, which it gets when the last of them is gone, however it went.
+"""
+
+from __future__ import annotations
+
+import atexit
+import base64
+import contextlib
+import fcntl
+import functools
+import http.client
+import itertools
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+PATIENCE = 120.0  # s; a busy machine starts a broker slowly
+PROGRAMS = Path("/usr/lib/rabbitmq/bin")
+USER = PASSWORD = "guest"
+CONFIG = """
+listeners.tcp.1 = 127.0.0.1:{amqp}
+management.tcp.ip = 127.0.0.1
+management.tcp.port = {management}
+management.disable_stats = true
+management_agent.disable_metrics_collector = true
+log.console = false
+log.file.level = warning
+vm_memory_high_watermark.absolute = 2GB
+disk_free_limit.absolute = 1MB
+queue_index_embed_msgs_below = 4096
+channel_max = 2047
+"""
+BEAM = "+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none"  # spinning schedulers would starve the tests
+_vhosts = itertools.count()
+_spawner = ThreadPoolExecutor(1)
+"""The system ends a child together with the thread that began it, so that is one that stays."""
+
+
+class Refused(Exception):
+    """The management interface says no."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on, below those that connections are given for themselves: a broker that was killed
+    must find its own again."""
+    found: list[int] = []
+    for port in range(10_000 + os.getpid() * 7 % 20_000, 32_000):
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise RuntimeError("no free ports")
+
+
+class Broker:
+    """One broker. `start` after `kill` finds what was on disk."""
+
+    def __init__(self, folder: Path, ports: list[int], config: str = "") -> None:
+        self.folder = folder
+        self.ports = ports
+        self.port, self._management, self._distribution, self._names = ports
+        self._config = config
+        self._process: subprocess.Popen[bytes] | None = None
+        self._epmd: subprocess.Popen[bytes] | None = None
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        base = {name: value for name, value in os.environ.items() if not name.startswith("RABBITMQ_")}
+        base.pop("NOTIFY_SOCKET", None)
+        return {
+            **base,
+            "HOME": str(self.folder),  # where the cookie lies
+            "RABBITMQ_NODENAME": f"rune{self.port}@localhost",
+            "RABBITMQ_MNESIA_BASE": str(self.folder / "data"),
+            "RABBITMQ_LOG_BASE": str(self.folder / "log"),
+            "RABBITMQ_CONFIG_FILE": str(self.folder / "rabbitmq.conf"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "plugins"),
+            "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+            "RABBITMQ_DIST_PORT": str(self._distribution),
+            "RABBITMQ_ALLOW_INPUT": "1",  # makes the script become the broker instead of its parent
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": BEAM,
+            "ERL_EPMD_PORT": str(self._names),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+        }
+
+    def make(self) -> None:
+        """What it is configured by."""
+        text = CONFIG.format(amqp=self.port, management=self._management) + self._config
+        (self.folder / "rabbitmq.conf").write_text(text)
+        (self.folder / "plugins").write_text("[rabbitmq_management].\n")
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        if self._epmd is None:
+            self._epmd = self._spawned("epmd")
+        self._process = self._spawned(str(PROGRAMS / "rabbitmq-server"), "-noinput")
+        until = time.monotonic() + PATIENCE
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > until:
+                self.stop()
+                raise RuntimeError((self.folder / "out").read_text()[-2000:])
+            select.select([], [], [], 0.05)
+
+    def _spawned(self, *command: str) -> subprocess.Popen[bytes]:
+        """A process that ends when this one does."""
+        with (self.folder / "out").open("ab") as out:
+            return _spawner.submit(
+                subprocess.Popen,
+                ["setpriv", "--pdeathsig=KILL", *command],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+            ).result()
+
+    def _answers(self) -> bool:
+        """The listener of AMQP opens last."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1) as there:
+                there.sendall(b"AMQP\x00\x00\x09\x01")
+                if not there.recv(1):
+                    return False
+            self.api("GET", "vhosts")
+        except (OSError, http.client.HTTPException, Refused):
+            return False
+        return True
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def freeze(self) -> None:
+        """It is there and does nothing: no answer, no heartbeat."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """Nothing it holds is needed any more."""
+        self.kill()
+        if self._epmd is not None:
+            self._epmd.kill()
+            self._epmd.wait()
+            self._epmd = None
+
+    def restart(self, *, empty: bool = False) -> None:
+        """Another run; with `empty` all its data is gone."""
+        self.kill()
+        if empty:
+            shutil.rmtree(self.folder / "data", ignore_errors=True)
+        self.start()
+
+    def control(self, *command: str) -> str:
+        """What only `rabbitmqctl` can do. It takes seconds."""
+        done = subprocess.run(
+            [str(PROGRAMS / "rabbitmqctl"), "-q", "-n", f"rune{self.port}@localhost", *command],
+            env=self._environment, check=False, capture_output=True, text=True, timeout=PATIENCE,
+        )  # fmt: skip
+        if done.returncode:
+            raise Refused(done.stderr)
+        return done.stdout
+
+    def settle(self) -> None:
+        """Have it write down what was declared. Messages it keeps by itself; new queues it buffers for a moment, so
+        that a kill right after the declaration takes the queue along with what was confirmed in it."""
+        self.control("eval", "mnesia:sync_log().")
+
+    def api(self, method: str, path: str, body: Any = None) -> Any:
+        """A request to the management interface."""
+        connection = http.client.HTTPConnection("127.0.0.1", self._management, timeout=30)
+        with contextlib.closing(connection):
+            word = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+            headers = {"Authorization": f"Basic {word}", "Content-Type": "application/json"}
+            text = None if body is None else json.dumps(body)
+            connection.request(method, f"/api/{path}", text, headers)
+            answer = connection.getresponse()
+            data = answer.read()
+            if answer.status >= 400:
+                raise Refused(f"{answer.status} {data.decode(errors='replace')[:500]}")
+            return json.loads(data) if data else None
+
+    def url(self, vhost: str = "/", user: str = USER, password: str = PASSWORD) -> str:
+        """How to reach it."""
+        words = quote(user, safe=""), quote(password, safe="")
+        return f"amqp://{words[0]}:{words[1]}@127.0.0.1:{self.port}/{quote(vhost, safe='')}"
+
+    @contextlib.contextmanager
+    def vhost(self) -> Iterator[str]:
+        """A vhost of one's own; yields its name."""
+        name = f"t{os.getpid()}-{next(_vhosts)}"
+        self.api("PUT", f"vhosts/{name}")
+        try:
+            yield name
+        finally:
+            with contextlib.suppress(OSError, http.client.HTTPException, Refused):
+                self.api("DELETE", f"vhosts/{name}")
+
+    def user(self, name: str, password: str, vhost: str, configure: str, write: str, read: str) -> None:
+        """A user with rights in one vhost."""
+        self.api("PUT", f"users/{quote(name)}", {"password": password, "tags": ""})
+        rights = {"configure": configure, "write": write, "read": read}
+        self.api("PUT", f"permissions/{vhost}/{quote(name)}", rights)
+
+    def hang_up(self) -> None:
+        """Close every connection, as an operator would."""
+        self.control("close_all_connections", "--global", "closed by a test")
+
+    def alarm(self, *, memory_low: bool) -> None:
+        """A memory alarm: connections that publish are blocked."""
+        self.control("set_vm_memory_high_watermark", "absolute", "1" if memory_low else "2GB")
+
+
+def new_broker(config: str = "") -> Broker:
+    """A broker of one's own, to be killed at will; gone with the process."""
+    folder = Path(tempfile.mkdtemp(prefix="rune-rabbit-", dir=_memory()))
+    broker = Broker(folder, free_ports(4), config)
+
+    def end() -> None:
+        broker.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(end)
+    broker.make()
+    broker.start()
+    return broker
+
+
+@functools.cache
+def mortal_broker() -> Broker:
+    """The one that tests of this process may kill."""
+    return new_broker()
+
+
+def _memory() -> Path | None:
+    """Nobody should wait for a disk: a process that dies loses no more in memory than there."""
+    memory = Path("/dev/shm")
+    return memory if memory.is_dir() and shutil.disk_usage(memory).free > 1 << 30 else None
+
+
+@functools.cache
+def broker() -> Broker:
+    """The broker that all processes of this test run share."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"alone-{os.getpid()}"
+    folder = Path(_memory() or tempfile.gettempdir()) / f"rune-rabbit-{run}"
+    users = folder / "users"
+    while True:
+        folder.mkdir(exist_ok=True)
+        mine = users.open("a")
+        fcntl.flock(mine, fcntl.LOCK_SH)
+        with contextlib.suppress(OSError):
+            if os.stat(users).st_ino == os.fstat(mine.fileno()).st_ino:
+                break
+        mine.close()  # the keeper was just leaving
+    atexit.register(mine.close)
+    with (folder / "starting").open("a") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        ports = folder / "ports"
+        if not ports.exists():
+            _keep(folder, ports)
+    return Broker(folder, json.loads(ports.read_text()))
+
+
+def _keep(folder: Path, ports: Path) -> None:
+    keeper = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.services.rabbitmq", str(folder)],
+        cwd=Path(__file__).resolve().parents[3], start_new_session=True, stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    while not ports.exists():
+        if keeper.poll() is not None:
+            raise RuntimeError((folder / "out").read_text()[-2000:])
+        select.select([], [], [], 0.02)
+    keeper.returncode = 0  # it outlives whoever started it; nobody waits for it
+
+
+def keep(folder: Path) -> None:
+    """Hold a broker for as long as somebody uses it."""
+    found = Broker(folder, free_ports(4))
+    try:
+        found.make()
+        found.start()
+        (folder / "ports.new").write_text(json.dumps(found.ports))
+        (folder / "ports.new").rename(folder / "ports")
+        with (folder / "users").open("a") as users:
+            fcntl.flock(users, fcntl.LOCK_EX)
+            found.stop()
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        found.stop()
+
+
+if __name__ == "__main__":
+    keep(Path(sys.argv[1]))

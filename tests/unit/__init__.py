@@ -1,0 +1,1 @@
+"""Unit tests: one module of Rune each, no server and no process."""

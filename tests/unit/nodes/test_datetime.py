@@ -1,0 +1,158 @@
+"""datetime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.nodes.running import NOW, error, output, run
+
+LEAP = "2024-02-28T00:00:00Z"
+
+
+def test_now_is_the_time_of_the_run() -> None:
+    assert output(run("datetime")) == {
+        "result": "2023-11-14T22:13:20Z",
+        "iso": "2023-11-14T22:13:20Z",
+        "unix": NOW // 1000,
+        "timezone": "UTC",
+    }
+
+
+@pytest.mark.parametrize(
+    ("operation", "date", "amount", "unit", "unix"),
+    [
+        ("add", LEAP, 2, "days", 1709251200),
+        ("subtract", "2024-03-01T06:00:00+02:00", 5, "hours", 1709247600),
+        ("add", LEAP, -1, "weeks", 1708473600),
+        ("add", LEAP, 0.5, "minutes", 1709078430),
+        ("add", LEAP, 1.5, "seconds", 1709078401),
+        ("subtract", 1709251200, 2, "days", 1709078400),
+    ],
+)
+def test_dates_move(operation: str, date: Any, amount: float, unit: str, unix: int) -> None:
+    parameters = {"operation": operation, "date": "$trigger", "amount": amount, "unit": unit}
+    assert output(run("datetime", parameters, trigger=date))["unix"] == unix
+
+
+def test_a_date_moves_from_now_where_none_is_given() -> None:
+    parameters = {"operation": "add", "amount": 1, "unit": "days"}
+    assert output(run("datetime", parameters))["unix"] == NOW // 1000 + 86_400
+
+
+@pytest.mark.parametrize(
+    ("date", "unix"), [(0, 0), (1709251200, 1709251200), (1709251200.75, 1709251200), (-1, -1)]
+)
+def test_h_h5_a_number_is_seconds_since_1970_and_never_now(date: float, unix: int) -> None:
+    # Red if only text is read as a date and anything else falls back to now.
+    parameters = {"operation": "format", "date": "$trigger"}
+    assert output(run("datetime", parameters, trigger=date))["unix"] == unix
+
+
+@pytest.mark.parametrize("date", [None, True, [], {}])
+def test_h_h5_what_is_no_date_is_never_now(date: Any) -> None:
+    # Red if null counts as not given.
+    found = error(run("datetime", {"operation": "format", "date": "$trigger"}, trigger=date))
+    assert found.code == "BAD_PARAMETER"
+    assert "parameters.date" in found.message
+
+
+@pytest.mark.parametrize(
+    ("zone", "iso"),
+    [
+        ("UTC", "2024-07-01T12:00:00Z"),
+        ("Europe/Berlin", "2024-07-01T14:00:00+02:00"),
+        ("Asia/Kolkata", "2024-07-01T17:30:00+05:30"),
+    ],
+)
+def test_the_result_is_in_the_time_zone(zone: str, iso: str) -> None:
+    parameters = {"operation": "format", "date": "2024-07-01T12:00:00Z", "timezone": zone}
+    found = output(run("datetime", parameters))
+    assert (found["iso"], found["result"], found["timezone"]) == (iso, iso, zone)
+    assert found["unix"] == 1719835200
+
+
+def test_a_day_is_24_hours_also_where_the_clocks_change() -> None:
+    parameters = {
+        "operation": "add",
+        "date": "2024-03-30T12:00:00+01:00",
+        "amount": 1,
+        "timezone": "Europe/Berlin",
+    }
+    assert output(run("datetime", parameters))["iso"] == "2024-03-31T13:00:00+02:00"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "zone", "expected"),
+    [
+        ("%d.%m.%Y %H:%M", "UTC", "01.07.2024 12:05"),
+        ("%d.%m.%Y %H:%M", "Europe/Berlin", "01.07.2024 14:05"),
+        ("%H:%M %z (%Z) 100%%z", "Europe/Berlin", "14:05 +0200 (CEST) 100%z"),
+        ("%A, %e %B", "UTC", "Monday,  1 July"),
+        ("%s", "Europe/Berlin", "1719835500"),
+        ("", "UTC", ""),
+    ],
+)
+def test_the_result_is_written_as_the_pattern_says(pattern: str, zone: str, expected: str) -> None:
+    parameters = {"operation": "format", "date": "2024-07-01T12:05:00Z", "format": pattern, "timezone": zone}
+    found = output(run("datetime", parameters))
+    assert found["result"] == expected
+    assert found["unix"] == 1719835500
+
+
+@pytest.mark.parametrize(
+    ("date", "pattern", "iso"),
+    [
+        ("31.12.2024", "%d.%m.%Y", "2024-12-31T00:00:00Z"),
+        ("2024-12-31 10:00 +0200", "%Y-%m-%d %H:%M %z", "2024-12-31T08:00:00Z"),
+        (20241231, "%Y%m%d", "2024-12-31T00:00:00Z"),
+        ("2024-12-31T10:00:00.5+01:00", None, "2024-12-31T09:00:00.500Z"),
+        ("2024-12-31", None, "2024-12-31T00:00:00Z"),
+        (1735603200, None, "2024-12-31T00:00:00Z"),
+    ],
+)
+def test_dates_are_read(date: Any, pattern: str | None, iso: str) -> None:
+    parameters: dict[str, Any] = {"operation": "parse", "date": "$trigger"}
+    if pattern is not None:
+        parameters["format"] = pattern
+    found = output(run("datetime", parameters, trigger=date))
+    assert (found["iso"], found["result"]) == (iso, iso)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "code"),
+    [
+        ({"operation": "parse", "date": "yesterday"}, "BAD_DATE"),
+        ({"operation": "parse", "date": ""}, "BAD_DATE"),
+        ({"operation": "parse", "date": "32.12.2024", "format": "%d.%m.%Y"}, "BAD_DATE"),
+        ({"operation": "format", "date": 1e18}, "BAD_DATE"),
+        ({"operation": "format", "date": 1709251200000}, "BAD_DATE"),
+        ({"operation": "add", "date": LEAP, "amount": 1e300}, "BAD_DATE"),
+        ({"operation": "add", "date": LEAP, "amount": 9_000_000}, "BAD_DATE"),
+        ({"operation": "add", "date": LEAP, "amount": "$trigger"}, "BAD_PARAMETER"),
+        ({"operation": "now", "timezone": "Mars/Olympus"}, "BAD_TIMEZONE"),
+        ({"operation": "now", "timezone": "../etc/passwd"}, "BAD_TIMEZONE"),
+        ({"operation": "now", "timezone": "Europe"}, "BAD_TIMEZONE"),
+        ({"operation": "format", "date": LEAP, "format": "%Q"}, "BAD_FORMAT"),
+        ({"operation": "parse", "date": "x", "format": "%Q"}, "BAD_FORMAT"),
+        ({"operation": "format", "date": "0001-01-01T00:00:00Z", "timezone": "America/New_York"}, "BAD_DATE"),
+    ],
+)
+def test_what_cannot_be_done_fails_with_its_own_code(parameters: dict[str, Any], code: str) -> None:
+    assert error(run("datetime", parameters, trigger=None)).code == code
+
+
+@given(
+    st.integers(-60_000_000_000, 250_000_000_000),
+    st.integers(-10_000, 10_000),
+    st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata"]),
+)
+def test_a_date_moved_there_and_back_is_the_same(date: int, amount: int, zone: str) -> None:
+    there = {"operation": "add", "date": date, "amount": amount, "unit": "hours", "timezone": zone}
+    moved = output(run("datetime", there))
+    assert moved["unix"] == date + amount * 3600
+    back = {**there, "operation": "subtract", "date": moved["iso"]}
+    assert output(run("datetime", back))["unix"] == date

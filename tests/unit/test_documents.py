@@ -1,0 +1,295 @@
+"""Documents from files: YAML beside JSON, and start payloads against their schema."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rune.core.definition import problems as codes
+from rune.core.definition.model import Definition, content_hash
+from rune.core.limits import Limits
+from rune.documents.loader import check_document, check_input, load_document
+from rune.documents.yaml import decode_yaml
+from rune.nodes.registry import standard_catalogue
+from tests.unit.core.documents import document, node, parsed
+
+YAML = """
+id: order   # a comment
+nodes:
+  - id: start
+    type: input
+  - {id: pick, type: conditional, parameters: {expression: $start.n > 3}}
+  - id: "yes"
+    type: log
+    parameters:
+      message: |
+        two
+        lines
+edges:
+  - {src: start, dst: pick}
+  - {src: pick, dst: "yes", label: true}
+"""
+
+
+def definition_of(raw: dict[str, Any]) -> Definition:
+    definition = parsed(raw).definition
+    assert definition is not None
+    return definition
+
+
+def plain(text: str) -> Any:
+    return decode_yaml(text, max_bytes=10_000, max_depth=50)
+
+
+def test_yaml_and_json_are_equal() -> None:
+    raw = document(
+        [
+            node("start", "input"),
+            node("pick", "conditional", {"expression": "$start.n > 3"}),
+            node("yes", "log", {"message": "two\nlines\n"}),
+        ],
+        "start>pick",
+        "pick>yes:true",
+    ) | {"id": "order"}
+
+    result = load_document(YAML.encode(), "yaml")
+
+    assert result.problems == ()
+    assert result.definition is not None
+    assert content_hash(result.definition) == content_hash(definition_of(raw))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("~", None),
+        ("null", None),
+        ("", None),
+        ("True", True),
+        ("false", False),
+        ("yes", "yes"),
+        ("on", "on"),
+        ("12", 12),
+        ("-012", -12),
+        ("0o17", 15),
+        ("0x1F", 31),
+        ("1.5", 1.5),
+        ("-.5e3", -500.0),
+        ("1.", 1.0),
+        ("1_000", "1_000"),
+        ("12:30:45", "12:30:45"),
+        ("2001-01-01", "2001-01-01"),
+        ("'12'", "12"),
+        ('"true"', "true"),
+        ("<<", "<<"),
+        ("18446744073709551615", 18446744073709551615),
+    ],
+)
+def test_plain_words_have_the_types_of_the_core_schema(text: str, value: Any) -> None:
+    result = plain(f"- {text}")
+
+    assert result.problems == ()
+    assert result.value == [value]
+    assert type(result.value[0]) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "code"),
+    [
+        ("a: &x 1", "a", codes.ALIAS_REFUSED),
+        ("a: *x", "a", codes.ALIAS_REFUSED),
+        ("- &x [1]", "[0]", codes.ALIAS_REFUSED),
+        ("a: !!python/object:os.system x", "a", codes.TAG_REFUSED),
+        ("a: !mine {}", "a", codes.TAG_REFUSED),
+        ("a: {b: 1, b: 2}", "a.b", codes.DUPLICATE_KEY),
+        ("a: .nan", "a", codes.BAD_NUMBER),
+        ("a: -.inf", "a", codes.BAD_NUMBER),
+        ("a: 1e999", "a", codes.BAD_NUMBER),
+        ("a: 18446744073709551616", "a", codes.BAD_NUMBER),
+        ("a: 0xFFFFFFFFFFFFFFFFF", "a", None),
+        ("a: " + "9" * 40, "a", codes.BAD_NUMBER),
+        ("a: 0o7777777777777777777777", "a", codes.BAD_NUMBER),
+        ('a: "\\ud800"', "a", codes.BAD_TEXT),
+        ('"\\ud800": 1', "", codes.BAD_TEXT),
+        ("? [1]\n: 2", "", codes.WRONG_TYPE),
+        ("a: 1\n---\nb: 2", "", codes.NOT_YAML),
+        ("a: [1, 2", "", codes.NOT_YAML),
+        ("\x00", "", codes.NOT_YAML),
+        ("[" * 60 + "]" * 60, "", codes.TOO_DEEP),
+        ("a: " + "x" * 10_000, "", codes.TOO_LARGE),
+    ],
+)
+def test_yaml_that_is_more_than_data_is_refused(text: str, path: str, code: str | None) -> None:
+    found = [(each.path, each.code) for each in plain(text).problems]
+
+    assert found == ([(path, code)] if code else [])
+
+
+def test_yaml_is_utf_8() -> None:
+    assert [each.code for each in decode_yaml(b"\xff", max_bytes=9, max_depth=9).problems] == [codes.NOT_TEXT]
+
+
+@given(st.text("ab:-[]{},&*!|>'\"\n #%@`?~.1e\t", max_size=40))
+def test_any_text_gives_a_result_and_never_an_exception(text: str) -> None:
+    load_document(text, "yaml")
+
+
+def test_the_suffix_of_a_file_says_how_it_is_read(tmp_path: pathlib.Path) -> None:
+    for name, text in [
+        ("a.yaml", YAML),
+        ("b.YML", YAML),
+        ("c.json", '{"nodes": [{"id": "a", "type": "noop"}]}'),
+    ]:
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        assert load_document(path).problems == ()
+
+
+def test_files_that_cannot_be_used_are_refused(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "a.toml").write_text("x = 1", encoding="utf-8")
+    (tmp_path / "big.json").write_text('"' + "x" * 100 + '"', encoding="utf-8")
+
+    assert [each.code for each in load_document(tmp_path / "none.json").problems] == [codes.UNREADABLE]
+    assert [each.code for each in load_document(tmp_path).problems] == [codes.UNREADABLE]
+    assert [each.code for each in load_document(tmp_path / "a.toml").problems] == [codes.UNKNOWN_FORMAT]
+    limits = Limits(definition_bytes=50)
+    assert [each.code for each in load_document(tmp_path / "big.json", limits=limits).problems] == [
+        codes.TOO_LARGE
+    ]
+
+
+@pytest.mark.parametrize(
+    ("schema", "path"),
+    [
+        ({"type": "objekt"}, "inputs.type"),
+        ({"properties": {"a": {"minimum": "x"}}}, "inputs.properties.a.minimum"),
+        ({"$ref": "https://example.com/schema"}, "inputs.$ref"),
+        ({"$ref": "#/$defs/none"}, "inputs"),
+        ({"$ref": "#"}, "inputs"),
+        ({"allOf": [{"$ref": "#"}]}, "inputs"),
+        ({"properties": {"a": {"pattern": "(?=x)"}}}, "inputs.properties.a"),
+        ({"patternProperties": {"(": {}}}, "inputs"),
+        ({"unevaluatedProperties": False}, "inputs.unevaluatedProperties"),
+    ],
+)
+def test_a_schema_that_cannot_be_used_refuses_the_document(schema: dict[str, Any], path: str) -> None:
+    result = check_document(parsed(document([node("a")], inputs=schema)), standard_catalogue())
+
+    assert [(each.path, each.code) for each in result.problems] == [(path, codes.BAD_SCHEMA)]
+
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["id"],
+    "properties": {
+        "id": {"type": "integer"},
+        "mail": {"type": "string", "pattern": "^[^@]+@[^@]+$"},
+        "tags": {"uniqueItems": True},
+        "child": {"$ref": "#"},
+        "map": {"patternProperties": {"^x": {"type": "number"}}, "additionalProperties": False},
+        "open": {"additionalProperties": {"type": "string"}},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        '{"id": 7, "more": 1}',
+        '{"id": 7, "mail": "a@b", "tags": [1, true, "1", {"a": 1}, [1], 1e300]}',
+        '{"id": 7, "child": {"id": 8, "child": {"id": 9}}}',
+        '{"id": 7, "map": {"x1": 1.5}, "open": {"a": "b"}}',
+        '{"id": 7, "map": 5, "open": [], "tags": "aa"}',
+    ],
+)
+def test_a_payload_that_fits_is_taken(payload: str) -> None:
+    definition = definition_of(document([node("a")], inputs=SCHEMA))
+
+    value, problems = check_input(definition, payload)
+
+    assert problems == []
+    assert value["id"] == 7
+
+
+@pytest.mark.parametrize(
+    ("payload", "paths"),
+    [
+        ("{}", ["input"]),
+        ('{"id": "seven"}', ["input.id"]),
+        ('{"id": 7, "mail": "a"}', ["input.mail"]),
+        ('{"id": 7, "tags": [1, 1.0]}', ["input.tags"]),
+        ('{"id": 7, "tags": [{"a": 1, "b": 2}, {"b": 2, "a": 1.0}]}', ["input.tags"]),
+        ('{"id": 7, "child": {}}', ["input.child"]),
+        ('{"id": 7, "map": {"x": "a", "y": 1}}', ["input.map", "input.map.x"]),
+        ('{"id": 7, "open": {"a": 1}}', ["input.open.a"]),
+    ],
+)
+def test_a_payload_that_does_not_fit_is_refused_where_it_differs(payload: str, paths: list[str]) -> None:
+    definition = definition_of(document([node("a")], inputs=SCHEMA))
+
+    value, problems = check_input(definition, payload)
+
+    assert value is None
+    assert [(each.path, each.code) for each in problems] == [(path, codes.INPUT_MISMATCH) for path in paths]
+
+
+def test_a_schema_that_can_be_used_is_no_problem() -> None:
+    assert check_document(parsed(document([node("a")], inputs=SCHEMA)), standard_catalogue()).problems == ()
+
+
+def test_a_payload_must_be_sound_json_before_anything_else() -> None:
+    definition = definition_of(document([node("a")], inputs=SCHEMA))
+
+    assert [each.code for each in check_input(definition, b'{"x": NaN}')[1]] == [codes.BAD_NUMBER]
+
+
+def test_without_a_schema_any_json_will_do() -> None:
+    assert check_input(definition_of(document([node("a")])), b"[1]") == ([1], [])
+
+
+def test_a_flood_of_differences_is_cut_short() -> None:
+    definition = definition_of(document([node("a")], inputs={"items": {"type": "null"}}))
+
+    assert len(check_input(definition, str(list(range(1000))))[1]) == 50
+
+
+def test_a_schema_that_was_never_checked_is_an_error_and_no_crash() -> None:
+    definition = definition_of(document([node("a")], inputs={"$ref": "#"}))
+
+    value, problems = check_input(definition, b"1")
+
+    assert value is None
+    assert [each.code for each in problems] == [codes.BAD_SCHEMA]
+
+
+def test_a_pattern_cannot_take_for_ever() -> None:
+    definition = definition_of(document([node("a")], inputs={"pattern": "^(a+)+$"}))
+
+    value, problems = check_input(definition, '"' + "a" * 5000 + '!"')
+
+    assert value is None
+    assert len(problems) == 1
+
+
+def test_too_many_nodes_are_one_problem_whatever_names_them() -> None:
+    raw = {
+        "nodes": [{"id": f"n{at}", "type": "noop"} for at in range(2_001)],
+        "edges": [{"src": "n0", "dst": f"n{at}"} for at in range(1, 2_001)],
+    }
+
+    problems = check_document(load_document(json.dumps(raw), "json"), standard_catalogue()).problems
+
+    assert [(each.path, each.code) for each in problems] == [("nodes", "TOO_MANY")]
+
+
+def test_a_number_out_of_range_is_told_without_an_exponent() -> None:
+    raw = {"nodes": [{"id": "a", "type": "noop", "timeout": 40_000_000}]}
+
+    (problem,) = check_document(load_document(json.dumps(raw), "json"), standard_catalogue()).problems
+
+    assert problem.message == "40,000,000 is out of range: more than 0, at most 31,622,400"
