@@ -30,6 +30,7 @@ from rune.settings import Settings, load_settings
 
 PACKAGE = Path(rune.__file__).resolve().parent
 TIMEOUT_S = 30.0
+NOT_TRACED = "Engine.wait_for"  # called by this tool, not by the execution
 
 TWO_NODES: dict[str, Any] = {
     "id": "traced",
@@ -75,7 +76,7 @@ class Tracer:
         """By file, relative to the package: the functions in the order of their lines."""
         found: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
         for code in self._codes:
-            if code.co_name != "<module>":
+            if code.co_name != "<module>" and code.co_qualname != NOT_TRACED:
                 name = str(Path(code.co_filename).relative_to(PACKAGE))
                 found[name].append((code.co_firstlineno, code.co_qualname))
         return {name: [each for _, each in sorted(found[name])] for name in sorted(found)}
@@ -121,6 +122,7 @@ def main() -> None:
     parser.add_argument("--fan-out", type=int, default=0, metavar="N", help="fan out over N items")
     parser.add_argument("--cold", action="store_true", help="start a definition that was not deployed before")
     parser.add_argument("--functions", action="store_true", help="print the functions of each file")
+    parser.add_argument("--max-files", type=int, metavar="N", help="exit with 1 if more files are passed")
     options = parser.parse_args()
     definition = FAN_OUT if options.fan_out else TWO_NODES
     payload: Any = {"items": list(range(options.fan_out))} if options.fan_out else {"name": "Ada"}
@@ -134,6 +136,8 @@ def main() -> None:
             for each in functions:
                 print(f"        {each}")
     print(f"{len(found)} files, {sum(map(len, found.values()))} functions")
+    if options.max_files is not None and len(found) > options.max_files:
+        raise SystemExit(f"more than {options.max_files} files are passed")
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ TABLE: dict[str, Fault] = {
     ),
     "e9": fault(
         _E + "e9_the_output_of_a_merge_is_seen_behind_it",
-        adjust("rune.core.execution.visibility:reference", _hide_merges),
+        adjust("rune.core.execution.scope:reference", _hide_merges),
     ),
     "e10": fault(
         _E + "e10_waiting_and_untaken_branches_are_not_shown_as_done",

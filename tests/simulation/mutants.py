@@ -295,7 +295,7 @@ RULES: dict[str, tuple[Change, ...]] = {
             ),
         ),
     ),
-    "loser visible behind a race": (skip("rune.core.execution.visibility:visible"),),
+    "loser visible behind a race": (skip("rune.core.execution.scope:visible"),),
     "window never slides": (
         edit(
             "rune.core.execution.transition:Transition.propagate_counts",

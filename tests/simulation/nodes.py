@@ -10,7 +10,7 @@ from rune.core.execution.fact import AttemptFailed, NodeResult, SignalReceived
 from rune.core.execution.outcome import Error, Failure, Outcome, Output
 from rune.core.execution.scope import ValueSource
 from rune.core.execution.token import Path, Token, token_name
-from rune.core.execution.visibility import Lookup
+from rune.core.execution.joins import Lookup
 from rune.nodes.base import NodeCall
 from rune.nodes.registry import Registry, execute, execute_async, prepare
 from tests.simulation.effect import FAILED

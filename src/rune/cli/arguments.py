@@ -16,8 +16,9 @@ from ruamel.yaml import YAML
 from ruamel.yaml.representer import SafeRepresenter
 
 from rune.core.definition import problems
-from rune.core.definition.parser import Parsed, parse_input
+from rune.core.definition.parser import Parsed
 from rune.core.definition.problems import Problem
+from rune.core.definition.strict_json import parse_input
 from rune.core.limits import LIMITS
 from rune.core.validation.validate import ValidationResult
 from rune.documents.loader import check_document, load_document

@@ -32,8 +32,8 @@ from rune.ports.workflows import (
     choose,
     workflow_not_found,
 )
+from rune.runtime.clock import iso
 from rune.runtime.components import Services
-from rune.runtime.queries.history import iso
 from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings, load_settings
 

@@ -45,9 +45,10 @@ from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import Registry
 from rune.ports.journal import ExecutionRecord, StoredFact, StoreUnavailableError
 from rune.ports.processes import FileInUseError, NoOwnerError, OwnerLostError
+from rune.runtime.clock import iso
 from rune.runtime.components import Services
 from rune.runtime.engine import Engine
-from rune.runtime.queries.history import History, iso, read_history
+from rune.runtime.queries.history import History, read_history
 from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings, load_settings
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from rune.core.definition import problems as codes
 from rune.core.definition.model import Definition
-from rune.core.definition.parser import Parsed, parse_data, parse_document, parse_input, unknown_format
+from rune.core.definition.parser import Parsed, parse_data, parse_document, unknown_format
 from rune.core.definition.problems import Problem
+from rune.core.definition.strict_json import parse_input
 from rune.core.limits import LIMITS, Limits
 from rune.core.node_type import Catalogue
 from rune.core.validation.validate import ValidationResult, validate_document

@@ -1,9 +1,10 @@
-"""The system clock."""
+"""The system clock, and the text form of its times."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime
 
 
 class SystemClock:
@@ -27,3 +28,10 @@ class SystemClock:
 
     def wake(self) -> None:
         self._wakeup.set()
+
+
+def iso(at: int | None) -> str | None:
+    """Format epoch milliseconds as ISO 8601."""
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -9,9 +9,8 @@ from rune.ports.outbox import EventPublisher
 from rune.runtime.backend import Backend
 from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.lifecycle.children import Children, SignalDelivery
-from rune.runtime.lifecycle.finisher import CompletionWaiters, Finisher
+from rune.runtime.lifecycle.finisher import CompletionWaiters, Finisher, OutboxMarker
 from rune.runtime.lifecycle.launcher import LegacyLauncher
-from rune.runtime.lifecycle.outbox import OutboxMarker
 from rune.runtime.messaging.completion_publisher import CompletionPublisher
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.access import AccessService

@@ -14,7 +14,7 @@ from rune.ports.journal import DeadLetter, ExecutionRecord
 from rune.ports.queries import Event, Frame, NodeRun, Summary
 from rune.ports.triggers import Trigger
 from rune.ports.workflows import Version, WorkflowEntry
-from rune.runtime.queries.history import iso
+from rune.runtime.clock import iso
 from rune.runtime.services.triggers import RotatedSecret
 
 MAX_INLINE_OUTPUT_BYTES = 64 * 1024  # larger outputs are left out of lists

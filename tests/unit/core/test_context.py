@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rune.core.execution.token import START, Ref, Token
-from rune.core.execution.visibility import reference, result_ref, visible
+from rune.core.execution.scope import reference, result_ref, visible
 from tests.unit.core.plans import Life, choose, gather, merge, most, node, plan, race, split
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from rune.core.definition import problems
 from rune.core.definition.model import ErrorPolicy, Retry, content_hash
-from rune.core.definition.parser import Parsed, SourceLocations, parse_data, parse_document, parse_input
+from rune.core.definition.parser import Parsed, SourceLocations, parse_data, parse_document
+from rune.core.definition.strict_json import parse_input
 from rune.core.definition.strict_json import Decoded, json_depth
 from rune.core.limits import Limits
 from tests.unit.core.documents import document, node, parsed

@@ -39,7 +39,7 @@ from rune.ports.credentials import (
     Fields,
     secret_names,
 )
-from rune.runtime.queries.history import iso
+from rune.runtime.clock import iso
 from rune.runtime.services.credentials import CredentialService, new_id
 from rune.settings import Settings, load_settings
 

@@ -11,7 +11,7 @@ from rune.cli.backend import UnknownReferenceError, open_reader, read
 from rune.cli.follow import call, find_execution, run_command, start_execution
 from rune.cli.output import Cell, clean, moment, paint, print_json, print_table
 from rune.ports.journal import DeadLetter
-from rune.runtime.queries.history import iso
+from rune.runtime.clock import iso
 from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings
 

@@ -28,7 +28,8 @@ from rune.cli.output import (
 )
 from rune.core.execution.fact import ExecutionEnded
 from rune.ports.queries import Event, ExecutionFilter, Summary
-from rune.runtime.queries.history import error_document, iso
+from rune.runtime.clock import iso
+from rune.runtime.queries.history import error_document
 from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings
 

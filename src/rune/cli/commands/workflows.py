@@ -34,7 +34,7 @@ from rune.documents.loader import check_document
 from rune.nodes.registry import full_registry
 from rune.ports.access import Limits
 from rune.ports.workflows import Alias, Version, WorkflowEntry, check_alias, choose
-from rune.runtime.queries.history import iso
+from rune.runtime.clock import iso
 from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings, load_settings
 

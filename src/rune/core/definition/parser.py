@@ -110,11 +110,6 @@ def parse_document(data: bytes | str, *, suffix: str = "json", limits: Limits = 
     return parse_data(decoded, limits=limits)
 
 
-def parse_input(data: bytes | str, *, limits: Limits = LIMITS) -> Decoded:
-    """Read a start payload: JSON within the limits."""
-    return decode_json(data, max_bytes=limits.payload_bytes, max_depth=limits.json_depth, root="input")
-
-
 def unknown_format(suffix: str) -> Problem:
     return Problem(
         "", codes.UNKNOWN_FORMAT, f"`{suffix}` is not a document format", "use `json`, `yaml` or `yml`"

@@ -12,6 +12,7 @@ import msgspec
 
 from rune.core.definition import problems as codes
 from rune.core.definition.problems import Problem
+from rune.core.limits import LIMITS, Limits
 
 _BRACKET_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _NO_BRACKETS = bytes(each for each in range(256) if each not in _BRACKET_STEPS)
@@ -55,6 +56,11 @@ def decode_json(data: bytes | str, *, max_bytes: int, max_depth: int, root: str 
     if json_depth(data) > max_depth:
         return _rejection(root, codes.TOO_DEEP, f"nested deeper than {max_depth} levels", "")
     return _decode(data, root)
+
+
+def parse_input(data: bytes | str, *, limits: Limits = LIMITS) -> Decoded:
+    """Read a start payload: JSON within the limits."""
+    return decode_json(data, max_bytes=limits.payload_bytes, max_depth=limits.json_depth, root="input")
 
 
 def json_depth(data: bytes) -> int:

@@ -6,13 +6,18 @@ from the results inside the item, so the state stores only one mark per edge.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
+from rune.core.execution.fact import NodeResult
 from rune.core.execution.routing import routes
 from rune.core.execution.token import Arrived, Path, Ref, Token, TokenPurpose
-from rune.core.execution.visibility import Lookup
 from rune.core.node_type import Join
 from rune.core.plan.model import NodePlan, Plan
+
+Lookup = Callable[[int, Path], NodeResult | None]
+"""Returns the result of a token, or None."""
 
 
 class Arrival(msgspec.Struct, frozen=True, gc=False):

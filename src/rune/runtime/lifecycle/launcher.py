@@ -28,8 +28,7 @@ from rune.ports.state import Applied
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
 from rune.runtime.instrumentation import Instrumentation
-from rune.runtime.lifecycle.finisher import Finisher
-from rune.runtime.lifecycle.outbox import OutboxMarker
+from rune.runtime.lifecycle.finisher import Finisher, OutboxMarker
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.values import ExecutionDataCache
 

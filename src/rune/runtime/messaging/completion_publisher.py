@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,9 +21,12 @@ from rune.core.execution.outcome import Error
 from rune.core.execution.token import ROOT
 from rune.ports.journal import Journal, StoreUnavailableError
 from rune.ports.outbox import EventPublisher, Outbox, OutboxRow
-from rune.runtime.lifecycle.outbox import OutboxMarker
 from rune.runtime.messaging.status_publisher import output_of, reference, shown
 from rune.runtime.values import ExecutionData, ExecutionDataCache, ExecutionNotFoundError
+
+if TYPE_CHECKING:
+    from rune.runtime.lifecycle.finisher import OutboxMarker
+
 
 log = logging.getLogger("rune.completion_publisher")
 

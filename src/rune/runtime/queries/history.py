@@ -6,7 +6,6 @@ Node runs and events are derived from the facts in commit order and not stored, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -29,6 +28,7 @@ from rune.core.plan.model import Plan
 from rune.ports.blobs import BlobStore
 from rune.ports.journal import ExecutionRecord, Journal, StoredFact
 from rune.ports.queries import Event, Frame, NodeRun
+from rune.runtime.clock import iso
 from rune.runtime.values import Cache, ExecutionData, ValueNotLoaded, ValueReader
 
 T = TypeVar("T")
@@ -295,13 +295,6 @@ def _details(fact: Any, late: bool) -> dict[str, Any]:
         if fact.signal is not None:
             found["signal"] = fact.signal
     return found
-
-
-def iso(at: int | None) -> str | None:
-    """Format epoch milliseconds as ISO 8601."""
-    if at is None:
-        return None
-    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def error_document(error: Error | None) -> dict[str, Any] | None:

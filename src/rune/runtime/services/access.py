@@ -7,7 +7,7 @@ from typing import Any
 from rune.core.permissions import ROLES, Role, is_scope
 from rune.ports.access import NO_LIMITS, ApiKey, ApiKeyStore, InvalidKeyError, Limits, is_key_id
 from rune.ports.clock import Clock
-from rune.runtime.queries.history import iso
+from rune.runtime.clock import iso
 from rune.runtime.services.audit_log import AuditLog, audited, current_principal
 from rune.runtime.services.limits import LimitService
 

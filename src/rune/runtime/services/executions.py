@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from rune.core.definition.parser import parse_input
+from rune.core.definition.strict_json import parse_input
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.fact import ExecutionEnded, Fact, PauseChanged, SignalReceived
 from rune.core.execution.outcome import Error

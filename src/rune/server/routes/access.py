@@ -25,7 +25,7 @@ from rune.ports.access import (
     of_workflow,
 )
 from rune.ports.workflows import LATEST, workflow_not_found
-from rune.runtime.queries.history import iso
+from rune.runtime.clock import iso
 from rune.runtime.services.access import key_document
 from rune.server.endpoints import PREFIX, RequestContext, Router
 from rune.server.requests import Page

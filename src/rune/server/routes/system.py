@@ -15,7 +15,7 @@ from rune.core.execution.explain import Waiting, explain
 from rune.nodes.registry import UnknownNodeTypeError, describe, described
 from rune.ports.inspection import QueueDepth, ReportsDepth
 from rune.ports.processes import ProcessInfo
-from rune.runtime.queries.history import iso
+from rune.runtime.clock import iso
 from rune.server.context import ServerContext
 from rune.server.endpoints import RequestContext, Router
 from rune.server.monitoring import HEALTH
