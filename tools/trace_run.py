@@ -3,8 +3,9 @@
 python tools/trace_run.py [--fan-out 3] [--cold] [--functions]
 
 The backend is that of the settings: embedded by default, RabbitMQ with the environment that `make services-up` writes
-(`set -a; . .services/rabbitmq.env`). A workflow is deployed first, so that a start compiles nothing; `--cold` starts
-a definition that no process has seen.
+(`set -a; . .services/rabbitmq.env`). The workflow is deployed and started once before the trace, so that the trace
+shows a process with open connections and a compiled plan; `--cold` traces the first start of a definition that no
+process has seen.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import sys
 import tempfile
 import threading
+import uuid
 from collections import defaultdict
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -26,6 +28,7 @@ import httpx
 import rune
 from rune.bootstrap import open_reader, running_engine
 from rune.bootstrap.http import serve
+from rune.runtime.engine import Engine
 from rune.settings import Settings, load_settings
 
 PACKAGE = Path(rune.__file__).resolve().parent
@@ -33,7 +36,6 @@ TIMEOUT_S = 30.0
 NOT_TRACED = "Engine.wait_for"  # called by this tool, not by the execution
 
 TWO_NODES: dict[str, Any] = {
-    "id": "traced",
     "nodes": [
         {"id": "in", "type": "input"},
         {"id": "out", "type": "output", "parameters": {"value": "Hello, {{ $trigger.name }}!"}},
@@ -41,7 +43,6 @@ TWO_NODES: dict[str, Any] = {
     "edges": [{"src": "in", "dst": "out"}],
 }
 FAN_OUT: dict[str, Any] = {
-    "id": "traced",
     "nodes": [
         {"id": "in", "type": "input"},
         {"id": "each", "type": "split", "parameters": {"input_array": "{{ $trigger.items }}"}},
@@ -95,24 +96,30 @@ async def trace(settings: Settings, definition: dict[str, Any], payload: Any, *,
         )
         async with httpx.AsyncClient(base_url=await address, timeout=TIMEOUT_S) as client:
             body: dict[str, Any] = {"input": payload}
+            url = "/api/v1/executions"
             if cold:
                 body["definition"] = definition
-                url = "/api/v1/executions"
             else:
                 deployed = await client.post("/api/v1/workflows", json=definition)
                 deployed.raise_for_status()
                 url = f"/api/v1/workflows/{definition['id']}/executions"
+                await run(engine, client, url, body)
             tracer.start()
-            answer = await client.post(url, json=body)
-            answer.raise_for_status()
-            ending = await engine.wait_for(answer.json()["execution_id"])
-            end = await asyncio.wait_for(ending, TIMEOUT_S)
+            await run(engine, client, url, body)
             tracer.stop()
-            if end.status != "completed":
-                raise SystemExit(f"the execution ended as {end.status}")
         stop.set_result(None)
         await serving
     return tracer
+
+
+async def run(engine: Engine, client: httpx.AsyncClient, url: str, body: dict[str, Any]) -> None:
+    """Start one execution and wait for its end."""
+    answer = await client.post(url, json=body)
+    answer.raise_for_status()
+    ending = await engine.wait_for(answer.json()["execution_id"])
+    end = await asyncio.wait_for(ending, TIMEOUT_S)
+    if end.status != "completed":
+        raise SystemExit(f"the execution ended as {end.status}")
 
 
 def main() -> None:
@@ -124,7 +131,7 @@ def main() -> None:
     parser.add_argument("--functions", action="store_true", help="print the functions of each file")
     parser.add_argument("--max-files", type=int, metavar="N", help="exit with 1 if more files are passed")
     options = parser.parse_args()
-    definition = FAN_OUT if options.fan_out else TWO_NODES
+    definition = {**(FAN_OUT if options.fan_out else TWO_NODES), "id": f"traced-{uuid.uuid4().hex[:12]}"}
     payload: Any = {"items": list(range(options.fan_out))} if options.fan_out else {"name": "Ada"}
     with tempfile.TemporaryDirectory(prefix="rune-trace-") as home:
         settings = load_settings({"RUNE_HOME": home, **os.environ}, Path(home))
