@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rune.adapters.sqlite.database import STEPS, migrate
+from rune.adapters.sqlite.database import MIGRATIONS, migrate
 from rune.adapters.sqlite.journal import FACTS_BEHIND, OF_TOKEN
 from rune.adapters.sqlite.readonly import list_statement
 
@@ -55,12 +55,12 @@ def test_the_facts_of_one_token_are_found_by_its_key(file: sqlite3.Connection) -
 
 def test_a_file_of_the_first_version_gets_the_indexes_and_keeps_its_rows(tmp_path: Path) -> None:
     db = sqlite3.connect(tmp_path / "rune.db", isolation_level=None)
-    db.executescript(f"BEGIN; {STEPS[0]()} PRAGMA user_version = 1; COMMIT;")
+    db.executescript(f"BEGIN; {MIGRATIONS[0]()} PRAGMA user_version = 1; COMMIT;")
     db.execute(
         "INSERT INTO execution (n, id, workflow, hash, at, accepted) VALUES (7, 'x', 'w', 'h', 1, x'')"
     )
     migrate(db)
-    assert db.execute("PRAGMA user_version").fetchone() == (len(STEPS),)
+    assert db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
     assert db.execute("SELECT n FROM execution WHERE workflow = 'w' AND status = 'running'").fetchall() == [
         (7,)
     ]

@@ -164,7 +164,7 @@ TABLE: dict[str, Fault] = {
     "d14": fault(
         _REDIS + "d14_a_script_that_breaks_off_has_changed_nothing",
         edit_script(
-            "store",
+            "shared/store",
             "cache[field] = value",
             "cache[field] = value redis.call('HSET', KEYS[1], field, cmsgpack.pack(value))",
         ),
@@ -175,7 +175,7 @@ TABLE: dict[str, Fault] = {
     ),
     "f2": fault(
         _REDIS + "f2_what_a_timer_woke_and_nobody_sent_is_sent_again",
-        edit_script("store", "elseif each[6] ~= 'expire' then", "elseif false then"),
+        edit_script("shared/store", "elseif each[6] ~= 'expire' then", "elseif false then"),
     ),
     "f6": fault(_REDIS + "f6_a_timer_outlives_a_redis_that_keeps_nothing", NO_RECOVERY),
 }

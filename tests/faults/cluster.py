@@ -50,15 +50,15 @@ RUN_AGAIN = edit_script(
     "if not live then return 'run' end",
 )
 DECIDE_AGAIN = edit_script(
-    "decide", "if act.is_done(path, node) and (not live or kind ~= 'skip') then return true end", ""
+    "shared/decide", "if act.is_done(path, node) and (not live or kind ~= 'skip') then return true end", ""
 )
 COMPLETE_AGAIN = edit_script(
-    "decide",
+    "shared/decide",
     "else return false end if live and live.f == 'dispatch'",
     "end if live and live.f == 'dispatch'",
 )
 ARRIVE_AGAIN = edit_script(
-    "transition", "if act.is_done(path, node) then return end local barrier", "local barrier"
+    "shared/transition", "if act.is_done(path, node) then return end local barrier", "local barrier"
 )
 NO_RECOVERY = skip("rune.adapters.redis.rebuild:WipeRecovery.work")
 
@@ -142,14 +142,16 @@ TABLE: dict[str, Fault] = {
     "cluster-d1": fault(
         _D + "d1_on_a_cluster_inner_splits_of_different_items_share_nothing",
         edit_script(
-            "transition",
+            "shared/transition",
             "'k' .. name .. '|' .. math.floor(place / MARKS)",
             "'k|' .. split .. '|' .. math.floor(place / MARKS)",
         ),
     ),
     "cluster-d2": fault(
         _D + "d2_on_a_cluster_the_lineage_ends_at_the_aggregator",
-        edit_script("transition", "act.open_aggregator(around, fixed)", "act.open_aggregator(path, fixed)"),
+        edit_script(
+            "shared/transition", "act.open_aggregator(around, fixed)", "act.open_aggregator(path, fixed)"
+        ),
         hangs=True,
     ),
     "cluster-d3": fault(
@@ -165,7 +167,7 @@ TABLE: dict[str, Fault] = {
     "cluster-d5": fault(
         _D + "d5_on_a_cluster_failed_and_dead_ending_items_are_counted",
         edit_script(
-            "transition",
+            "shared/transition",
             "act.collect_item(path, e[2], e[3])",
             "if e[3] == 1 then act.collect_item(path, e[2], e[3]) end",
         ),
@@ -173,14 +175,14 @@ TABLE: dict[str, Fault] = {
     "cluster-d6": fault(
         _D + "d6_on_a_cluster_the_order_of_arrival_changes_nothing",
         edit_script(
-            "transition",
+            "shared/transition",
             "if fan.r == fixed.n * fixed.m then",
             "if fan.r == fixed.n * fixed.m and mark == 1 then",
         ),
     ),
     "cluster-d7": fault(
         _D + "d7_on_a_cluster_an_item_that_forks_is_one_item",
-        edit_script("transition", "if fan.r == fixed.n * fixed.m then", "if fan.r == fixed.n then"),
+        edit_script("shared/transition", "if fan.r == fixed.n * fixed.m then", "if fan.r == fixed.n then"),
     ),
     "cluster-d8": fault(
         _D + "d8_on_a_cluster_two_aggregators_share_nothing",
@@ -199,7 +201,7 @@ TABLE: dict[str, Fault] = {
     ),
     "cluster-d12": fault(
         _D + "d12_on_a_cluster_an_empty_list_skips_the_body_and_gathers_nothing",
-        edit_script("transition", "elseif fixed.g >= 0 then act.open_aggregator(path, fixed)", ""),
+        edit_script("shared/transition", "elseif fixed.g >= 0 then act.open_aggregator(path, fixed)", ""),
     ),
     "cluster-d13": same(_D + "d13_on_a_cluster_items_may_take_days", split.TABLE["d13"]),
     "cluster-d15": same(_D + "d15_on_a_cluster_an_empty_list_stays_a_list", split.TABLE["d15"]),
@@ -211,12 +213,12 @@ TABLE: dict[str, Fault] = {
     ),
     "cluster-d20": fault(
         _D + "d20_on_a_cluster_nothing_grows_with_the_number_of_items",
-        edit_script("transition", "MARKS = 128, 10, 3000, 512", "MARKS = 128, 10, 3000, 1000000"),
+        edit_script("shared/transition", "MARKS = 128, 10, 3000, 512", "MARKS = 128, 10, 3000, 1000000"),
     ),
     "cluster-d21": fault(
         _D + "d21_on_a_cluster_a_slow_item_holds_up_only_its_place",
         edit_script(
-            "transition",
+            "shared/transition",
             "if fan.x < fan.n then act.start_items(around, split) end",
             "if fan.x < fan.n and fan.i == 0 then act.start_items(around, split) end",
         ),
@@ -224,7 +226,7 @@ TABLE: dict[str, Fault] = {
     "cluster-e1": fault(
         _E + "e1_on_a_cluster_a_merge_behind_an_untaken_branch_does_not_wait",
         edit_script(
-            "transition",
+            "shared/transition",
             "if act.is_done(path, node) then return end local barrier",
             "if act.is_done(path, node) or not e[10] then return end local barrier",
         ),
@@ -232,7 +234,7 @@ TABLE: dict[str, Fault] = {
     "cluster-e2": fault(
         _E + "e2_on_a_cluster_two_edges_of_one_source_are_two_parties",
         edit_script(
-            "transition",
+            "shared/transition",
             "local arrival = 'a' .. name .. '|' .. e[3]",
             "local arrival = 'a' .. name .. '|' .. e[5]",
         ),
@@ -243,7 +245,7 @@ TABLE: dict[str, Fault] = {
     "cluster-e4": fault(
         _E + "e4_on_a_cluster_an_arrival_after_the_timeout_brings_nothing_back",
         ARRIVE_AGAIN,
-        edit_script("decide", "act.drop_barrier(path, node)", ""),
+        edit_script("shared/decide", "act.drop_barrier(path, node)", ""),
         hangs=True,
     ),
     "cluster-e5": fault(
@@ -254,7 +256,7 @@ TABLE: dict[str, Fault] = {
     "cluster-e6": fault(
         _E + "e6_on_a_cluster_a_merge_inside_a_split_keeps_its_items_apart",
         edit_script(
-            "transition",
+            "shared/transition",
             "local node, name = e[2], path .. '|' .. text(e[2])",
             "local node, name = e[2], '|' .. text(e[2])",
         ),
@@ -263,7 +265,7 @@ TABLE: dict[str, Fault] = {
     "cluster-e8": fault(
         _E + "e8_on_a_cluster_of_conflicting_keys_the_later_edge_wins_whoever_comes_first",
         edit_script(
-            "transition",
+            "shared/transition",
             "if cache[field] then found[#found + 1] = cache[field] end end return found",
             "if cache[field] then found[#found + 1] = cache[field] end end "
             "table.sort(found, function(a, b) return a[6] < b[6] end) return found",
@@ -276,7 +278,7 @@ TABLE: dict[str, Fault] = {
     "cluster-e11": fault(
         _E + "e11_on_a_cluster_a_race_is_won_once_however_late_the_loser_comes",
         ARRIVE_AGAIN,
-        edit_script("transition", "barrier.o = true", ""),
+        edit_script("shared/transition", "barrier.o = true", ""),
         hangs=True,
     ),
     "cluster-e12": fault(
@@ -287,7 +289,7 @@ TABLE: dict[str, Fault] = {
     ),
     "cluster-f1": fault(
         _F + "f1_on_a_cluster_a_timer_survives_the_processes",
-        edit_script("store", "redis.call('ZADD', KEYS[4], whole(wakes - (meta.o or 0)), ARGV[3])", ""),
+        edit_script("shared/store", "redis.call('ZADD', KEYS[4], whole(wakes - (meta.o or 0)), ARGV[3])", ""),
         hangs=True,
     ),
     "cluster-f3": fault(
@@ -297,7 +299,7 @@ TABLE: dict[str, Fault] = {
     "cluster-f4": fault(
         _F + "f4_on_a_cluster_waits_that_end_a_split_complete_once",
         edit_script(
-            "transition",
+            "shared/transition",
             "if scope.c == 0 then act.close(path, scope)",
             "if scope.c == 0 then act.finish(COMPLETED) act.close(path, scope)",
         ),
@@ -331,7 +333,7 @@ TABLE: dict[str, Fault] = {
     "cluster-f10": fault(
         _F + "f10_on_a_cluster_what_a_wait_wakes_is_sent_in_one_act",
         edit_script(
-            "store",
+            "shared/store",
             "if is_open(each) then if sends then",
             "if is_open(each) and each == tokens[1] then if sends then",
         ),
@@ -345,7 +347,7 @@ TABLE: dict[str, Fault] = {
         _I + "i9_a_result_that_comes_again_is_one_arrival",
         DECIDE_AGAIN,
         COMPLETE_AGAIN,
-        edit_script("transition", "if barrier and store.get(arrival) then return end", ""),
+        edit_script("shared/transition", "if barrier and store.get(arrival) then return end", ""),
     ),
     "cluster-i10": fault(
         _I + "i10_recovery_uses_up_no_retries",
@@ -364,7 +366,7 @@ TABLE: dict[str, Fault] = {
     "cluster-i15": fault(
         _I + "i15_an_older_state_does_not_take_back_what_is_known",
         edit_script(
-            "store",
+            "shared/store",
             "if not meta or meta.i ~= ARGV[1] then return false end",
             "if not meta then return false end",
         ),

@@ -45,7 +45,7 @@ TLS_CHOICES = {"ssl_cert_reqs": ("required", "none"), "ssl_check_hostname": ("tr
 TLS_FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 
 FOLDER = Path(__file__).parent / "scripts"
-SHARED = ("store", "transition", "waits", "decide", "timers", "lease")
+SHARED = tuple(f"shared/{name}" for name in ("store", "transition", "waits", "decide", "timers", "lease"))
 VERBS = (
     "apply",
     "claim",

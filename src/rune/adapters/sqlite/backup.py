@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from rune.adapters.sqlite.database import STEPS
+from rune.adapters.sqlite.database import MIGRATIONS
 from rune.adapters.sqlite.owner import NETWORK_FILE_SYSTEMS, Lock, file_system
 from rune.adapters.sqlite.readonly import ReadOnlyDatabase
 from rune.errors import RuneError
@@ -76,10 +76,10 @@ def _open_backup(copy: Path) -> sqlite3.Connection:
         tables = {name for (name,) in source.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     except sqlite3.Error as error:
         raise InvalidBackupError(f"{copy} is not a backup of a Rune database: {error}") from None
-    if version > len(STEPS):
+    if version > len(MIGRATIONS):
         source.close()
         raise NewerFormatError(
-            f"{copy} has schema version {version}; this version of Rune supports up to {len(STEPS)}"
+            f"{copy} has schema version {version}; this version of Rune supports up to {len(MIGRATIONS)}"
         )
     if version == 0 or not {"execution", "fact"} <= tables:
         source.close()
@@ -175,7 +175,7 @@ def inspect(database: Path) -> FileInspection:
         file_bytes=_total_bytes(database),
         sqlite=sqlite3.sqlite_version,
         schema=schema,
-        known_schema=len(STEPS),
+        known_schema=len(MIGRATIONS),
         damage=damage,
         owned=owned,
         owner=owner,
@@ -220,7 +220,7 @@ def _check_file(database: Path) -> tuple[int | None, str, int]:
         connection = sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)
         try:
             (schema,) = connection.execute("PRAGMA user_version").fetchone()
-            if schema == 0 or schema > len(STEPS):
+            if schema == 0 or schema > len(MIGRATIONS):
                 return schema, "", 0
             damage = ""
             if _total_bytes(database) <= MAX_CHECKED_BYTES:

@@ -24,14 +24,15 @@ from rune.core.execution.fact import ExecutionEnded
 from rune.ports.journal import NewerFormatError, StoreUnavailableError
 
 
-def _read_step(name: str) -> Callable[[], str]:
-    return lambda: files(__package__).joinpath(name).read_text()
+def _read_migration(name: str) -> Callable[[], str]:
+    return lambda: files(__package__).joinpath("migrations", f"{name}.sql").read_text()
 
 
-STEPS: tuple[Callable[[], str], ...] = tuple(
-    _read_step(name) for name in ("schema.sql", "lists.sql", "access.sql", "triggers.sql", "limits.sql")
+MIGRATIONS: tuple[Callable[[], str], ...] = tuple(
+    _read_migration(name)
+    for name in ("0001_schema", "0002_lists", "0003_access", "0004_triggers", "0005_limits")
 )
-"""Step i migrates a file from version i to version i + 1."""
+"""Migration i takes a file from version i to version i + 1."""
 
 BUSY_TIMEOUT_MS = 10_000
 """How long a connection waits for a lock of another one."""
@@ -77,13 +78,13 @@ def migrate(connection: sqlite3.Connection) -> None:
     Each step runs in one transaction with its version, so a crash leaves a complete version.
     """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version > len(STEPS):
+    if version > len(MIGRATIONS):
         raise NewerFormatError(
-            f"the file has schema version {version}; this version of Rune supports up to {len(STEPS)}"
+            f"the file has schema version {version}; this version of Rune supports up to {len(MIGRATIONS)}"
         )
-    for number in range(version, len(STEPS)):
+    for number in range(version, len(MIGRATIONS)):
         connection.executescript(
-            f"BEGIN IMMEDIATE;\n{STEPS[number]()}\nPRAGMA user_version = {number + 1};\nCOMMIT;"
+            f"BEGIN IMMEDIATE;\n{MIGRATIONS[number]()}\nPRAGMA user_version = {number + 1};\nCOMMIT;"
         )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rune.adapters.rows import summary_of
-from rune.adapters.sqlite.database import STEPS, Database, WriteFunction
+from rune.adapters.sqlite.database import MIGRATIONS, Database, WriteFunction
 from rune.codec.facts import decode_path
 from rune.core.execution.token import Path as LineagePath
 from rune.ports.journal import NewerFormatError, StoreUnavailableError
@@ -53,10 +53,10 @@ class ReadOnlyDatabase(Database):
         self.opened = 0
         self.reader = self._connect(read_only=True)
         (version,) = self._read_row("PRAGMA user_version")
-        if version > len(STEPS):
+        if version > len(MIGRATIONS):
             self.reader.close()
             raise NewerFormatError(
-                f"{path} has schema version {version}; this version of Rune supports up to {len(STEPS)}"
+                f"{path} has schema version {version}; this version of Rune supports up to {len(MIGRATIONS)}"
             )
         if version == 0:
             self.reader.close()
